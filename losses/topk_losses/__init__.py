@@ -1,0 +1,1 @@
+"""Losses for top-K classification: exact, stable, and usable with nothing but torch."""

@@ -1,0 +1,1 @@
+"""The study platform: data, models, training, search, records and reports."""
