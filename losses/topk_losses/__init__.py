@@ -1,1 +1,42 @@
 """Losses for top-K classification: exact, stable, and usable with nothing but torch."""
+
+from topk_losses import functional
+from topk_losses.heads import CosineHead
+from topk_losses.margins import effective_number_weights, uneven_margins
+from topk_losses.modules import (
+    LDAM,
+    BalancedSoftmax,
+    CalibratedTopKHinge,
+    ConvexTopKHinge,
+    CrossEntropy,
+    Focal,
+    LogitAdjusted,
+    NoisedImbalancedTopKHinge,
+    NoisedTopKHinge,
+    SmoothTopKSVM,
+    TopKGrouping,
+    TopKHinge,
+    TopKTransition,
+    TruncatedTopKEntropy,
+)
+
+__all__ = [
+    "LDAM",
+    "BalancedSoftmax",
+    "CalibratedTopKHinge",
+    "ConvexTopKHinge",
+    "CosineHead",
+    "CrossEntropy",
+    "Focal",
+    "LogitAdjusted",
+    "NoisedImbalancedTopKHinge",
+    "NoisedTopKHinge",
+    "SmoothTopKSVM",
+    "TopKGrouping",
+    "TopKHinge",
+    "TopKTransition",
+    "TruncatedTopKEntropy",
+    "effective_number_weights",
+    "functional",
+    "uneven_margins",
+]

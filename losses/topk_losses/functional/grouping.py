@@ -1,0 +1,114 @@
+"""Top-K grouping and the transition to it from cross-entropy, of Sawada et al. 2020."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from topk_losses._checks import check_k, check_scores
+from topk_losses._shapes import reduce_loss
+from topk_losses.functional._ranks import among
+
+__all__ = ["topk_grouping", "topk_transition"]
+
+
+def topk_grouping(
+    scores: Tensor,
+    target: Tensor,
+    k: int,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Top-K grouping: cross-entropy that takes the K best classes for a single one.
+
+    .. math:: -\Bigl(\sum_{i \le K} t_{[i]}\Bigr) \log \sum_{i \le K} q_{[i]}
+        - \sum_{i > K} t_{[i]} \log q_{[i]}, \qquad q = \mathrm{softmax}(s)
+
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: int64 labels ``(N, ...)``, or probabilities t of the scores' shape.
+        k: K, in ``[1, L - 1]``.
+        weight: one factor per class ``(L,)``.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: for wrong shapes and dtypes, labels out of range and k outside ``[1, L - 1]``.
+
+    References:
+        Sawada et al.: Trade-offs in Top-k Classification Accuracies on Losses for Deep Learning, 2020, (5).
+
+    Example:
+        >>> import torch
+        >>> topk_grouping(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]), k=2)
+        tensor(0.0943)
+    """
+    check_scores(scores)
+    check_k(k, scores.shape[1] - 1)
+
+    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
+        return _grouping(rows, labels, k)[0]
+
+    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+
+
+def topk_transition(
+    scores: Tensor,
+    target: Tensor,
+    k: int,
+    detach_weight: bool = False,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Top-K transition: from cross-entropy to grouping as the K best classes gather the probability S.
+
+    .. math:: (1 - S) \cdot \mathrm{cross\_entropy} + S \cdot \mathrm{grouping}, \qquad
+        S = \sum_{i \le K} q_{[i]}
+
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape.
+        k: K, in ``[1, L - 1]``.
+        detach_weight: take S for a constant in the gradient.
+        weight: one factor per class ``(L,)``.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: for wrong shapes and dtypes, labels out of range and k outside ``[1, L - 1]``.
+
+    References:
+        Sawada et al.: Trade-offs in Top-k Classification Accuracies on Losses for Deep Learning, 2020, (6).
+
+    Example:
+        >>> import torch
+        >>> topk_transition(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]), k=2)
+        tensor(0.2126)
+    """
+    check_scores(scores)
+    check_k(k, scores.shape[1] - 1)
+
+    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
+        grouped, log_union = _grouping(rows, labels, k)
+        union = (log_union.detach() if detach_weight else log_union).exp()
+        return (1 - union) * -rows.log_softmax(1).gather(1, labels) + union * grouped
+
+    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+
+
+def _grouping(rows: Tensor, labels: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The grouping loss ``(M, C)`` and ``log S`` ``(M, 1)``."""
+    log_q = rows.log_softmax(1)
+    top = log_q.topk(k, dim=1)
+    log_union = top.values.logsumexp(1, keepdim=True)
+    return torch.where(among(top.indices, labels, rows), -log_union, -log_q.gather(1, labels)), log_union

@@ -1,0 +1,162 @@
+"""The noised top-K hinges of Garcin et al. 2022."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from topk_losses._checks import (
+    check_k,
+    check_margin,
+    check_not_negative,
+    check_per_class,
+    check_positive,
+    check_samples,
+    check_scores,
+)
+from topk_losses._shapes import class_last, per_label, reduce_loss
+from topk_losses.operators.expected import expected_topk
+from topk_losses.operators.noised import check_noise, noised_topk
+
+__all__ = ["noised_imbalanced_topk_hinge", "noised_topk_hinge"]
+
+
+def noised_topk_hinge(
+    scores: Tensor,
+    target: Tensor,
+    k: int,
+    epsilon: float = 0.2,
+    samples: int | None = 10,
+    margin: float | Tensor = 1.0,
+    noise: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Noised (balanced) top-K hinge: the calibrated hinge with the noised (K+1)-th largest score.
+
+    .. math:: \Bigl(\alpha + \frac{1}{B} \sum_b (s + \varepsilon Z_b)_{[K+1]} - s_y\Bigr)_+
+
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        k: K, in ``[1, L - 1]``.
+        epsilon: ε, in the scores' units, at least 0; at 0 this is the calibrated hinge.
+        samples: B, or None for the exact expectation, which has neither noise nor B.
+        margin: α, a number or one per class ``(L,)``.
+        noise: the draws, ``(B, N, L)`` or ``(B, N, L, ...)``, in place of new ones.
+        generator: source of the draws, on the scores' device.
+        weight: one factor per class ``(L,)``.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: for wrong shapes and dtypes, labels out of range, k outside ``[1, L - 1]``, ε below 0,
+            B below 1, and noise given together with ``samples=None``.
+
+    References:
+        Garcin et al.: Stochastic smoothing of the top-K calibrated hinge loss for deep imbalanced
+        classification, ICML 2022, (10).
+
+    Example:
+        >>> import torch
+        >>> scores, target = torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1])
+        >>> noised_topk_hinge(scores, target, k=2, epsilon=0.0)
+        tensor(1.)
+        >>> noised_topk_hinge(scores, target, k=2, epsilon=0.5, samples=None)
+        tensor(1.0731)
+    """
+    check_scores(scores)
+    check_k(k, scores.shape[1] - 1)
+    check_not_negative("epsilon", epsilon)
+    check_samples(samples)
+    check_margin(margin, scores.shape[1])
+    if noise is not None:
+        if samples is None:
+            raise ValueError("noise must be None for samples=None, the exact expectation")
+        check_noise(noise, scores.shape)
+        noise = torch.stack([class_last(draw) for draw in noise.unbind(0)])
+
+    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
+        if samples is None:
+            top = expected_topk(rows, k + 1, epsilon)
+        else:
+            top = noised_topk(rows, k + 1, epsilon, samples, noise, generator)
+        return (top.unsqueeze(1) - rows.gather(1, labels) + per_label(margin, labels, rows)).relu()
+
+    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+
+
+def noised_imbalanced_topk_hinge(
+    scores: Tensor,
+    target: Tensor,
+    k: int,
+    margins: Tensor,
+    epsilon: float = 0.01,
+    samples: int | None = 5,
+    scale: float = 50.0,
+    noise: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Noised imbalanced top-K hinge: larger margins for classes with few samples, on cosines.
+
+    .. math:: \lambda \Bigl(m_y + \frac{1}{B} \sum_b (s + \varepsilon Z_b)_{[K+1]} - s_y\Bigr)_+
+
+    Args:
+        scores: cosines ``(N, L)`` or ``(N, L, ...)``, as :class:`~topk_losses.CosineHead` returns them; -inf
+            masks a class.
+        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        k: K, in ``[1, L - 1]``.
+        margins: m, one per class ``(L,)``, from :func:`~topk_losses.uneven_margins`, in the cosines' units.
+        epsilon: ε, in the cosines' units, at least 0.
+        samples: B, or None for the exact expectation.
+        scale: λ, above 0; it multiplies the hinge, after noise and margin.
+        noise: the draws, ``(B, N, L)`` or ``(B, N, L, ...)``, in place of new ones.
+        generator: source of the draws, on the scores' device.
+        weight: one factor per class ``(L,)``.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: as :func:`noised_topk_hinge`, and for scales not above 0.
+
+    References:
+        Garcin et al.: Stochastic smoothing of the top-K calibrated hinge loss for deep imbalanced
+        classification, ICML 2022, (13); the order of scale and margin is that of its authors' code.
+
+    Example:
+        >>> import torch
+        >>> scores, target = torch.tensor([[0.9, 0.1, 0.5, 0.0]]), torch.tensor([1])
+        >>> margins = torch.tensor([0.1, 0.2, 0.1, 0.1])
+        >>> noised_imbalanced_topk_hinge(scores, target, k=2, margins=margins, epsilon=0.0)
+        tensor(10.)
+    """
+    check_scores(scores)
+    check_per_class("margins", margins, scores.shape[1])
+    check_positive("scale", scale)
+    hinge = noised_topk_hinge(
+        scores,
+        target,
+        k,
+        epsilon,
+        samples,
+        margins,
+        noise,
+        generator,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+    )
+    return scale * hinge

@@ -1,0 +1,76 @@
+"""The smooth top-K SVM of Berrada et al. 2018."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from topk_losses._checks import check_k, check_margin, check_positive, check_scores
+from topk_losses._shapes import per_label, reduce_loss
+from topk_losses.operators.symmetric import log_symmetric_table
+
+__all__ = ["smooth_topk_svm"]
+
+
+def smooth_topk_svm(
+    scores: Tensor,
+    target: Tensor,
+    k: int,
+    tau: float = 1.0,
+    margin: float | Tensor = 1.0,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Smooth top-K SVM: the top-K hinge on sums over K-subsets, smoothed at temperature τ.
+
+    .. math::
+        \tau \log \Bigl(1 + \frac{\sigma_K(e_{\setminus y})}{\sigma_{K-1}(e_{\setminus y})}
+        e^{(\alpha - s_y / K) / \tau} \Bigr), \qquad e_j = \exp(s_j / (K \tau))
+
+    with σ_m the m-th elementary symmetric polynomial. At K = 1, τ = 1, α = 0 it is cross-entropy; for τ → 0
+    it tends to ``(α + (s_{\y})_[K] / K - s_y / K)_+``.
+
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: int64 labels ``(N, ...)``.
+        k: K, in ``[1, L - 1]``.
+        tau: temperature τ, above 0.
+        margin: α, a number or one per class ``(L,)``.
+        weight: one factor per class ``(L,)``.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: for wrong shapes and dtypes, labels out of range, k outside ``[1, L - 1]``, τ not above 0.
+
+    References:
+        Berrada, Zisserman, Kumar: Smooth Loss Functions for Deep Top-k Classification, ICLR 2018, (9), (10).
+
+    Example:
+        >>> import torch
+        >>> smooth_topk_svm(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]), k=2)
+        tensor(0.7909)
+    """
+    check_scores(scores)
+    check_k(k, scores.shape[1] - 1)
+    check_positive("tau", tau)
+    check_margin(margin, scores.shape[1])
+
+    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
+        centre = rows.detach().amax(1, keepdim=True).clamp(min=-torch.finfo(rows.dtype).max)
+        shifted = (rows - centre) / (k * tau)
+        table = log_symmetric_table(shifted.scatter(1, labels, -torch.inf), k)
+        few = table[:, k : k + 1] == -torch.inf
+        ratio = table[:, k : k + 1].masked_fill(few, 0) - table[:, k - 1 : k].masked_fill(few, 0)
+        argument = per_label(margin, labels, rows) / tau + ratio - shifted.gather(1, labels)
+        loss = tau * torch.logaddexp(argument, torch.zeros_like(argument))
+        return loss.masked_fill(few & ~rows.isnan().any(1, keepdim=True), 0)
+
+    return reduce_loss(
+        kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction, soft=False
+    )

@@ -1,0 +1,76 @@
+"""What the losses for long-tailed data derive from the classes' counts, once, before training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from topk_losses._checks import check_counts, check_positive
+
+__all__ = ["effective_number_weights", "uneven_margins"]
+
+
+def uneven_margins(class_counts: Tensor | Sequence[int], max_margin: float) -> Tensor:
+    r"""Margins that are larger for rarer classes.
+
+    .. math:: m_c = m_{max} \cdot (n_c / \min n)^{-1/4}
+
+    Args:
+        class_counts: n, the training set's count of each class ``(L,)``, above 0.
+        max_margin: the rarest class's margin, above 0, in the units of the scores it is compared with.
+
+    Returns:
+        float32 margins ``(L,)``.
+
+    Raises:
+        ValueError: for counts or a largest margin not above 0. The counts' values are read on every device.
+
+    References:
+        Cao et al.: Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss, NeurIPS 2019.
+
+    Example:
+        >>> uneven_margins([1600, 100, 100], max_margin=0.5)
+        tensor([0.2500, 0.5000, 0.5000])
+    """
+    check_positive("max_margin", max_margin)
+    counts = _counts(class_counts)
+    return (max_margin * (counts / counts.amin()) ** -0.25).float()
+
+
+def effective_number_weights(class_counts: Tensor | Sequence[int], beta: float = 0.9999) -> Tensor:
+    r"""Class weights by the effective number of samples, with a mean of 1: LDAM's deferred re-weighting.
+
+    .. math:: w_c \propto (1 - \beta) / (1 - \beta^{n_c})
+
+    Deferred means that training starts without weights and sets them from a given epoch on.
+
+    Args:
+        class_counts: n, the training set's count of each class ``(L,)``, above 0.
+        beta: β, in [0, 1): 0 gives equal weights, 1 would give weights 1 / n.
+
+    Returns:
+        float32 weights ``(L,)``.
+
+    Raises:
+        ValueError: for counts not above 0 and β outside [0, 1). The counts' values are read on every device.
+
+    References:
+        Cui et al.: Class-Balanced Loss Based on Effective Number of Samples, CVPR 2019.
+
+    Example:
+        >>> effective_number_weights([1000, 10], beta=0.99)
+        tensor([0.1746, 1.8254])
+    """
+    if not 0 <= beta < 1:
+        raise ValueError(f"beta must be in [0, 1), got {beta!r}")
+    counts = _counts(class_counts)
+    weights = (1 - beta) / (1 - beta**counts)
+    return (weights / weights.mean()).float()
+
+
+def _counts(class_counts: Tensor | Sequence[int]) -> Tensor:
+    counts = torch.as_tensor(class_counts)
+    check_counts(counts, look=True)
+    return counts.double()

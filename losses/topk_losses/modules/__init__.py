@@ -1,0 +1,31 @@
+"""A module over each function, with the function's parameters as the constructor's arguments."""
+
+from topk_losses.modules.entropy import (
+    LDAM,
+    BalancedSoftmax,
+    CrossEntropy,
+    Focal,
+    LogitAdjusted,
+    TruncatedTopKEntropy,
+)
+from topk_losses.modules.grouping import TopKGrouping, TopKTransition
+from topk_losses.modules.hinge import CalibratedTopKHinge, ConvexTopKHinge, TopKHinge
+from topk_losses.modules.noised import NoisedImbalancedTopKHinge, NoisedTopKHinge
+from topk_losses.modules.smooth import SmoothTopKSVM
+
+__all__ = [
+    "LDAM",
+    "BalancedSoftmax",
+    "CalibratedTopKHinge",
+    "ConvexTopKHinge",
+    "CrossEntropy",
+    "Focal",
+    "LogitAdjusted",
+    "NoisedImbalancedTopKHinge",
+    "NoisedTopKHinge",
+    "SmoothTopKSVM",
+    "TopKGrouping",
+    "TopKHinge",
+    "TopKTransition",
+    "TruncatedTopKEntropy",
+]

@@ -1,0 +1,62 @@
+"""What the loss modules share."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from topk_losses._checks import check_counts, check_margin, check_per_class, check_reduction
+
+__all__ = ["Loss", "check_values"]
+
+
+class Loss(nn.Module):
+    """What all losses share: class weights, ignored labels, the reduction, and a readable ``repr``."""
+
+    weight: Tensor | None
+    margin: float | Tensor
+
+    def __init__(self, weight: Tensor | None, ignore_index: int, reduction: str) -> None:
+        super().__init__()
+        check_reduction(reduction)
+        if weight is not None:
+            check_per_class("weight", weight)
+            check_values("weight", weight, at_least=0.0)
+        self.register_buffer("weight", weight)
+        self.ignore_index = ignore_index
+        self.reduction = reduction
+
+    def _set_margin(self, margin: float | Tensor) -> None:
+        check_margin(margin)
+        if isinstance(margin, Tensor):
+            check_values("margin", margin)
+            self.register_buffer("margin", margin)
+        else:
+            self.margin = margin
+
+    def _set_counts(self, class_counts: Tensor | Sequence[int]) -> None:
+        counts = torch.as_tensor(class_counts)
+        check_counts(counts, look=True)
+        self.register_buffer("class_counts", counts)
+
+    def extra_repr(self) -> str:
+        """The constructor's arguments, tensors by their shape."""
+        names = inspect.signature(type(self).__init__).parameters
+        values = {name: getattr(self, name) for name in names if name != "self"}
+        return ", ".join(f"{name}={_brief(value)}" for name, value in values.items() if value is not None)
+
+
+def _brief(value: object) -> str:
+    return f"tensor{tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+
+
+def check_values(name: str, values: Tensor, at_least: float = -math.inf) -> None:
+    """Finite values of at least a bound; this waits for the device and is for constructors."""
+    wrong = values[~(torch.isfinite(values) & (values >= at_least))]
+    if wrong.numel():
+        rule = "finite" if at_least == -math.inf else f"finite and at least {at_least:g}"
+        raise ValueError(f"{name} must be {rule} for every class, got {wrong[0].item()}")

@@ -1,0 +1,293 @@
+"""Cross-entropy and its relatives as modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from torch import Tensor
+
+from topk_losses import functional
+from topk_losses._checks import check_k, check_not_negative, check_per_class, check_positive
+from topk_losses.margins import uneven_margins
+from topk_losses.modules._base import Loss, check_values
+
+__all__ = ["LDAM", "BalancedSoftmax", "CrossEntropy", "Focal", "LogitAdjusted", "TruncatedTopKEntropy"]
+
+
+class CrossEntropy(Loss):
+    """Cross-entropy, see :func:`~topk_losses.functional.cross_entropy`.
+
+    Args:
+        weight: one factor per class ``(L,)``, kept as a buffer.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        ValueError: for the arguments that :func:`~topk_losses.functional.cross_entropy` rejects.
+
+    Example:
+        >>> import torch
+        >>> CrossEntropy()(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]))
+        tensor(2.4608)
+    """
+
+    def __init__(
+        self,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, ignore_index, reduction)
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Scores ``(N, L, ...)`` and targets to the loss."""
+        return functional.cross_entropy(
+            scores,
+            target,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+        )
+
+
+class Focal(Loss):
+    """Focal loss, see :func:`~topk_losses.functional.focal`.
+
+    Args:
+        gamma: γ, at least 0.
+        weight: one factor per class ``(L,)``, kept as a buffer.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        ValueError: for the arguments that :func:`~topk_losses.functional.focal` rejects.
+
+    Example:
+        >>> import torch
+        >>> Focal(gamma=2.0)(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]))
+        tensor(2.0586)
+    """
+
+    def __init__(
+        self,
+        gamma: float = 2.0,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, ignore_index, reduction)
+        check_not_negative("gamma", gamma)
+        self.gamma = gamma
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Scores ``(N, L, ...)`` and targets to the loss."""
+        return functional.focal(
+            scores,
+            target,
+            gamma=self.gamma,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+        )
+
+
+class LDAM(Loss):
+    """LDAM, see :func:`~topk_losses.functional.ldam`.
+
+    Args:
+        margins: m, one per class ``(L,)``, kept as a buffer.
+        scale: λ, above 0.
+        weight: one factor per class ``(L,)``, kept as a buffer.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        ValueError: for the arguments that :func:`~topk_losses.functional.ldam` rejects.
+
+    Example:
+        >>> import torch
+        >>> loss = LDAM.from_counts([1600, 100, 100], max_margin=0.2)
+        >>> loss(torch.tensor([[0.5, 0.4, 0.1]]), torch.tensor([1]))
+        tensor(9.0001)
+    """
+
+    margins: Tensor
+
+    def __init__(
+        self,
+        margins: Tensor,
+        scale: float = 30.0,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, ignore_index, reduction)
+        check_per_class("margins", margins)
+        check_values("margins", margins)
+        check_positive("scale", scale)
+        self.register_buffer("margins", margins)
+        self.scale = scale
+
+    @classmethod
+    def from_counts(
+        cls,
+        class_counts: Tensor | Sequence[int],
+        max_margin: float = 0.5,
+        scale: float = 30.0,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> Self:
+        """The loss with :func:`~topk_losses.uneven_margins` of the classes' counts ``(L,)``."""
+        margins = uneven_margins(class_counts, max_margin)
+        return cls(margins, scale, weight=weight, ignore_index=ignore_index, reduction=reduction)
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Scores ``(N, L, ...)`` and targets to the loss."""
+        return functional.ldam(
+            scores,
+            target,
+            margins=self.margins,
+            scale=self.scale,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+        )
+
+
+class BalancedSoftmax(Loss):
+    """Balanced softmax, see :func:`~topk_losses.functional.balanced_softmax`.
+
+    Args:
+        class_counts: n, the training set's count of each class ``(L,)``, above 0, kept as a buffer.
+        weight: one factor per class ``(L,)``, kept as a buffer.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        ValueError: for the arguments that :func:`~topk_losses.functional.balanced_softmax` rejects.
+
+    Example:
+        >>> import torch
+        >>> BalancedSoftmax([100, 10, 1])(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
+        tensor(3.3400)
+    """
+
+    class_counts: Tensor
+
+    def __init__(
+        self,
+        class_counts: Tensor | Sequence[int],
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, ignore_index, reduction)
+        self._set_counts(class_counts)
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Scores ``(N, L, ...)`` and targets to the loss."""
+        return functional.balanced_softmax(
+            scores,
+            target,
+            class_counts=self.class_counts,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+        )
+
+
+class LogitAdjusted(Loss):
+    """Logit-adjusted cross-entropy, see :func:`~topk_losses.functional.logit_adjusted`.
+
+    Args:
+        class_counts: n, the training set's count of each class ``(L,)``, above 0, kept as a buffer.
+        tau: τ, above 0.
+        weight: one factor per class ``(L,)``, kept as a buffer.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        ValueError: for the arguments that :func:`~topk_losses.functional.logit_adjusted` rejects.
+
+    Example:
+        >>> import torch
+        >>> LogitAdjusted([100, 10, 1], tau=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
+        tensor(2.2734)
+    """
+
+    class_counts: Tensor
+
+    def __init__(
+        self,
+        class_counts: Tensor | Sequence[int],
+        tau: float = 1.0,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, ignore_index, reduction)
+        self._set_counts(class_counts)
+        check_positive("tau", tau)
+        self.tau = tau
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Scores ``(N, L, ...)`` and targets to the loss."""
+        return functional.logit_adjusted(
+            scores,
+            target,
+            class_counts=self.class_counts,
+            tau=self.tau,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+        )
+
+
+class TruncatedTopKEntropy(Loss):
+    """Truncated top-K entropy, see :func:`~topk_losses.functional.truncated_topk_entropy`.
+
+    Args:
+        k: K, in ``[1, L - 1]``.
+        weight: one factor per class ``(L,)``, kept as a buffer.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        ValueError: for the arguments that :func:`~topk_losses.functional.truncated_topk_entropy` rejects.
+
+    Example:
+        >>> import torch
+        >>> TruncatedTopKEntropy(k=2)(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]))
+        tensor(1.4644)
+    """
+
+    def __init__(
+        self,
+        k: int,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, ignore_index, reduction)
+        check_k(k)
+        self.k = k
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Scores ``(N, L, ...)`` and targets to the loss."""
+        return functional.truncated_topk_entropy(
+            scores,
+            target,
+            k=self.k,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+        )

@@ -1,0 +1,7 @@
+"""Smooth versions of "the k largest", of use beyond the losses."""
+
+from topk_losses.operators.expected import expected_topk
+from topk_losses.operators.noised import noised_topk
+from topk_losses.operators.symmetric import inclusion_probabilities, log_elementary_symmetric
+
+__all__ = ["expected_topk", "inclusion_probabilities", "log_elementary_symmetric", "noised_topk"]

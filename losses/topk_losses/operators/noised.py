@@ -1,0 +1,85 @@
+"""The noised top-K operator of Garcin et al. 2022."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from topk_losses._checks import check_k, check_not_negative, check_samples, check_scores
+from topk_losses._shapes import computing
+
+__all__ = ["noised_topk"]
+
+
+def noised_topk(
+    scores: Tensor,
+    k: int,
+    epsilon: float,
+    samples: int,
+    noise: Tensor | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""The mean over B noisy copies of the scores of their k-th largest entry.
+
+    .. math:: \frac{1}{B} \sum_b (s + \varepsilon Z_b)_{[k]}, \qquad Z_b \sim N(0, I)
+
+    Its gradient is the share of the draws in which each class was the k-th largest, from the very same
+    draws; the second derivative is 0. The expectation lies between ``s_[k] - ε·sqrt(2 log k)`` and
+    ``s_[k] + ε·sqrt(2 log(L - k + 1))``; :func:`expected_topk` computes it without noise.
+
+    Args:
+        scores: s, ``(..., L)``; -inf masks a class; rows with NaN or +inf give NaN.
+        k: rank, in ``[1, L]``.
+        epsilon: ε, at least 0; at 0 this is the k-th largest score itself and nothing is drawn.
+        samples: B, the number of draws per row.
+        noise: the draws, ``(B, ..., L)``, in place of new ones; ``samples`` is then of no effect.
+        generator: source of the draws, on the scores' device.
+
+    Returns:
+        ``(...)``; float64 for float64 scores, else float32.
+
+    Raises:
+        ValueError: for scores that are not floating-point, k outside ``[1, L]``, ε below 0, B below 1 and
+            noise of another shape.
+
+    References:
+        Garcin et al.: Stochastic smoothing of the top-K calibrated hinge loss for deep imbalanced
+        classification, ICML 2022, (10) to (12).
+
+    Example:
+        >>> import torch
+        >>> scores = torch.tensor([2.4, 2.6, 2.3, 0.5])
+        >>> noise = torch.tensor([[0.2, -0.1, 0.1, 0.3], [0.1, 0.1, -0.1, 0.1], [-0.1, -0.1, 0.1, -0.1]])
+        >>> noised_topk(scores, k=2, epsilon=1.0, samples=3, noise=noise)
+        tensor(2.4667)
+    """
+    check_scores(scores, dimensions=1)
+    check_k(k, scores.shape[-1], "the number of classes")
+    check_not_negative("epsilon", epsilon)
+    if samples is None:
+        raise ValueError(
+            "samples must be an int of at least 1, got None; the exact expectation is expected_topk"
+        )
+    check_samples(samples)
+    if noise is not None:
+        check_noise(noise, scores.shape)
+    values = computing(scores)
+    if epsilon == 0:
+        perturbed = values.unsqueeze(0)
+    else:
+        if noise is None:
+            shape = (samples, *values.shape)
+            noise = torch.randn(shape, generator=generator, device=values.device, dtype=values.dtype)
+        perturbed = values + epsilon * noise.to(values.dtype)
+    top = perturbed.topk(k, dim=-1).values
+    invalid = ~(top.detach()[..., 0] < torch.inf)
+    return top[..., -1].masked_fill(invalid, torch.nan).mean(0)
+
+
+def check_noise(noise: Tensor, shape: torch.Size) -> None:
+    """Noise of shape ``(B, *shape)``."""
+    check_scores(noise, "noise", dimensions=1)
+    if noise.ndim != len(shape) + 1 or noise.shape[1:] != shape or not noise.shape[0]:
+        raise ValueError(
+            f"noise must have the shape (B, {', '.join(map(str, shape))}), got {tuple(noise.shape)}"
+        )

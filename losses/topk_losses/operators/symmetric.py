@@ -1,0 +1,90 @@
+"""Elementary symmetric polynomials in log-space, and the inclusion probabilities that are their gradient."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from topk_losses._checks import check_k, check_positive, check_scores
+from topk_losses._shapes import computing
+
+__all__ = ["inclusion_probabilities", "log_elementary_symmetric", "log_symmetric_table"]
+
+
+def log_symmetric_table(log_values: Tensor, k: int) -> Tensor:
+    """``log σ_0 … log σ_k`` of ``exp(log_values)``: ``(..., L)`` to ``(..., k + 1)``, by the plain recursion.
+
+    Adding a class of value e turns σ_m into ``σ_m + e σ_{m-1}``; all terms are positive, so that nothing
+    cancels.
+    """
+    shape = log_values.shape[:-1]
+    table = torch.cat([log_values.new_zeros(*shape, 1), log_values.new_full((*shape, k), -torch.inf)], -1)
+    for value in log_values.unbind(-1):
+        grown = _logaddexp(table[..., 1:], table[..., :-1] + value.unsqueeze(-1))
+        table = torch.cat([table[..., :1], grown], -1)
+    return table
+
+
+def _logaddexp(a: Tensor, b: Tensor) -> Tensor:
+    """``log(exp(a) + exp(b))`` whose gradient is 0, not NaN, where both are -inf."""
+    nothing = (a == -torch.inf) & (b == -torch.inf)
+    return torch.logaddexp(a.masked_fill(nothing, 0), b.masked_fill(nothing, 0)).masked_fill(
+        nothing, -torch.inf
+    )
+
+
+def log_elementary_symmetric(log_values: Tensor, k: int) -> Tensor:
+    r"""``log σ_k(exp(log_values))``, the k-th elementary symmetric polynomial: the sum over all k-subsets.
+
+    .. math:: \log \sum_{A \subset [L], |A| = k} \exp \sum_{j \in A} v_j
+
+    Args:
+        log_values: ``(..., L)``; -inf stands for a value of 0.
+        k: degree, in ``[1, L]``.
+
+    Returns:
+        ``(...)``; -inf where fewer than k values are not 0. float64 for float64 values, else float32.
+
+    Raises:
+        ValueError: for values that are not floating-point and k outside ``[1, L]``.
+
+    Example:
+        >>> import torch
+        >>> log_elementary_symmetric(torch.tensor([1.0, 2.0, 3.0]).log(), k=2).exp()  # 1·2 + 1·3 + 2·3
+        tensor(11.0000)
+    """
+    check_scores(log_values, "log_values", dimensions=1)
+    check_k(k, log_values.shape[-1], "the number of values")
+    return log_symmetric_table(computing(log_values), k)[..., k]
+
+
+def inclusion_probabilities(scores: Tensor, k: int, temperature: float = 1.0) -> Tensor:
+    r"""The probability that each class is in a random k-subset A, drawn with weight ``exp(Σ_{j∈A} s_j / T)``.
+
+    .. math:: \pi_j = e_j \sigma_{k-1}(e_{\setminus j}) / \sigma_k(e), \qquad e = \exp(s / T)
+
+    At k = 1 they are the softmax. They are the probabilities to average over several views of one image
+    before the k best classes are taken (Berrada et al. 2018, appendix C).
+
+    Args:
+        scores: ``(..., L)``; -inf masks a class.
+        k: size of the subset, in ``[1, L]``.
+        temperature: T, above 0.
+
+    Returns:
+        ``(..., L)``, each row summing to k.
+
+    Raises:
+        ValueError: for scores that are not floating-point, k outside ``[1, L]`` and temperatures not above 0.
+
+    Example:
+        >>> import torch
+        >>> inclusion_probabilities(torch.tensor([1.0, 2.0, 3.0]).log(), k=2)
+        tensor([0.4545, 0.7273, 0.8182])
+    """
+    check_scores(scores, dimensions=1)
+    check_k(k, scores.shape[-1], "the number of classes")
+    check_positive("temperature", temperature)
+    values = computing(scores) / temperature
+    gradient: Tensor = torch.func.grad(lambda v: log_symmetric_table(v, k)[..., k].sum())(values)
+    return gradient
