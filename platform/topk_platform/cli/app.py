@@ -1,0 +1,128 @@
+"""The command ``topk``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from topk_platform.cli import inspecting
+from topk_platform.cli.studies import known_studies, load_study
+from topk_platform.errors import UserError
+from topk_platform.specs import Study
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="topk",
+    help="Studies of top-K classification losses: run them, look into them, print their tables.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+inspecting.add_to(app)
+
+StudyName = Annotated[str, typer.Argument(help="A name that `topk list` shows, or package.module:attribute.")]
+StoreOption = Annotated[str, typer.Option("--store", help="Folder or URI of the results.")]
+TrialsOption = Annotated[int | None, typer.Option("--trials", help="Search trials per arm.")]
+SeedsOption = Annotated[int | None, typer.Option("--seeds", help="Confirmation seeds per arm.")]
+OnlyOption = Annotated[str | None, typer.Option("--only", help="A glob over arms, regime/model/loss.")]
+SmokeOption = Annotated[bool, typer.Option("--smoke", help="The study shrunk to seconds, under its own name.")]
+
+
+def _study(name: str, smoke: bool) -> Study:
+    study = load_study(name)
+    return study.smoke() if smoke else study
+
+
+@app.command("list")
+def list_studies() -> None:
+    """List the studies."""
+    for name, make in known_studies().items():
+        study = make()
+        typer.echo(f"{name:<12} {len(study.arms):>3} arms × ({study.trials} + {study.seeds})  {study.description}")
+
+
+@app.command()
+def run(
+    study: StudyName,
+    store: StoreOption = "runs",
+    address: Annotated[str | None, typer.Option(help="A Ray cluster: host:port, ray://host:port or auto.")] = None,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    only: OnlyOption = None,
+    workers: Annotated[int | None, typer.Option(help="Trials at once; all cores by default.")] = None,
+    mlflow: Annotated[str | None, typer.Option(help="MLflow's tracking URI; sqlite in the store by default.")] = None,
+    smoke: SmokeOption = False,
+) -> None:
+    """Run what is missing of a study, then print its table. Running it again is how it is resumed."""
+    from topk_platform import running  # noqa: PLC0415 - torch, which `topk list` need not wait for
+    from topk_platform.cli.progress import ProgressDisplay  # noqa: PLC0415
+
+    console = Console()
+    wanted = _study(study, smoke)
+    with ProgressDisplay(console) as progress:
+        summary = running.run(
+            wanted,
+            store=store,
+            address=address,
+            trials=trials,
+            seeds=seeds,
+            only=only,
+            workers=workers,
+            mlflow_uri=mlflow,
+            progress=progress,
+        )
+    raise typer.Exit(inspecting.print_summary(console, summary, store))
+
+
+@app.command()
+def plan(
+    study: StudyName,
+    store: StoreOption = "runs",
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    only: OnlyOption = None,
+    smoke: SmokeOption = False,
+) -> None:
+    """Show a study's arms, what is done, and about how long the rest takes."""
+    from topk_platform import running  # noqa: PLC0415
+
+    found = running.plan(_study(study, smoke), store=store, trials=trials, seeds=seeds, only=only)
+    inspecting.print_plan(Console(), found)
+
+
+@app.command()
+def table(
+    study: StudyName,
+    store: StoreOption = "runs",
+    output: Annotated[str, typer.Option("--format", help="rich, md or csv.")] = "rich",
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    smoke: SmokeOption = False,
+) -> None:
+    """Print a study's table from what the store holds; run nothing."""
+    from topk_platform import reports, running  # noqa: PLC0415
+
+    if output not in ("rich", "md", "csv"):
+        raise UserError(f"--format must be rich, md or csv, got {output!r}")
+    found = running.table(_study(study, smoke), store=store, trials=trials, seeds=seeds)
+    if output == "rich":
+        Console().print(reports.to_rich(found))
+    else:
+        typer.echo(reports.to_markdown(found) if output == "md" else reports.to_csv(found), nl=False)
+
+
+def main() -> None:
+    """Run the command: exit code 2 and one line for what the user can mend, 130 for an interrupt."""
+    try:
+        app()
+    except UserError as error:
+        typer.echo(f"topk: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; what had ended is kept, and the same command goes on from it", err=True)
+        sys.exit(128 + signal.SIGINT)

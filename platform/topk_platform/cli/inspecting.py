@@ -1,0 +1,164 @@
+"""Commands that look into what is recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from topk_platform.errors import StoreError, UserError
+
+if TYPE_CHECKING:
+    from topk_platform.records import Ledger
+    from topk_platform.running import Found, Plan, Summary
+
+__all__ = ["add_to", "print_plan", "print_summary"]
+
+StoreOption = Annotated[str, typer.Option("--store", help="Folder or URI of the results.")]
+KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first letters.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    for command in (status, show, replay, ui):
+        app.command()(command)
+
+
+def status(store: StoreOption = "runs") -> None:
+    """Show what the store holds: trials by study, arm, phase and how they ended."""
+    from topk_platform.records import Ledger, Store  # noqa: PLC0415
+
+    console, place = Console(), Store.open(store)
+    shown = 0
+    for study in place.folders():
+        try:
+            ledger = Ledger.open(place, study)
+        except StoreError:  # a folder of something else, such as MLflow's artifacts
+            continue
+        if ledger.exists:
+            shown += 1
+            console.print(_status_table(ledger))
+    if not shown:
+        raise UserError(f"store {store!r} holds no study")
+
+
+def _status_table(ledger: Ledger) -> Table:
+    rows = ledger.rows()
+    codes = len({row["code_version"] for row in rows})
+    last = max((row["ended"] for row in rows), default=None)
+    when = f", the last at {last:%Y-%m-%d %H:%M:%S} UTC" if last else ""
+    title = f"{ledger.study}: {len(rows)} trials ended{when}" + (f", {codes} code versions" if codes > 1 else "")
+    found = Table("arm", "phase", "completed", "pruned", "diverged", "failed", title=title, title_justify="left")
+    counts = Counter((row["arm"], row["phase"], row["status"]) for row in rows)
+    for arm, phase in dict.fromkeys((row["arm"], row["phase"]) for row in sorted(rows, key=_by_arm)):
+        numbers = [counts[arm, phase, name] for name in ("completed", "pruned", "diverged", "failed")]
+        found.add_row(arm, phase, *(str(number or "") for number in numbers))
+    return found
+
+
+def _by_arm(row: dict[str, str]) -> tuple[str, bool]:
+    return row["arm"], row["phase"] == "confirm"
+
+
+def show(key: KeyArgument, store: StoreOption = "runs") -> None:
+    """Show one trial: how it ended, its configuration, its epochs, and how to run it alone."""
+    from topk_platform.running import find  # noqa: PLC0415
+
+    found = find(key, store)
+    row, console = found.row, Console()
+    console.print(f"[bold]{row['key']}[/]  {row['arm']}  {row['phase']} {row['number']}, seed {row['seed']}")
+    console.print(f"{row['status']}{': ' + row['reason'] if row['reason'] else ''}", markup=False)
+    for name, value in row.items():
+        if value is not None and name.startswith(("param.", "validation.", "test.")):
+            console.print(f"  {name:<28} {value}", highlight=False)
+    console.print(_epochs(found))
+    console.print_json(json.dumps(json.loads(row["config"])))
+    console.print(f"run it alone: topk replay {row['key']} --store {store}", highlight=False)
+
+
+def _epochs(found: Found) -> Table:
+    metrics = [name for name in (found.epochs[0] if found.epochs else {}) if name not in ("key", "epoch")]
+    table = Table("epoch", *metrics, title="epochs", title_justify="left")
+    for row in found.epochs:
+        table.add_row(str(row["epoch"]), *(f"{row[name]:.4g}" for name in metrics))
+    return table
+
+
+def replay(key: KeyArgument, store: StoreOption = "runs") -> None:
+    """Run one recorded trial again, alone in this process, and compare it with its record."""
+    from topk_platform.running import replay as replay_trial  # noqa: PLC0415
+
+    found = replay_trial(key, store)
+    record = found.record
+    typer.echo(f"{record.status}{': ' + record.reason if record.reason else ''} in {record.train_seconds:.2f} s")
+    for name, value in {**record.validation, **(record.test or {})}.items():
+        typer.echo(f"  {name:<16} {value:.6f}")
+    if found.differing:
+        typer.echo(f"differs from its record in {', '.join(found.differing)}")
+        raise typer.Exit(1)
+    typer.echo("the same as its record, bit for bit")
+
+
+def ui(
+    store: StoreOption = "runs",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 5000,
+) -> None:
+    """Open MLflow's UI over a store's runs, on loopback unless told otherwise."""
+    from topk_platform.records import Store, tracking_uri  # noqa: PLC0415
+
+    folder = Store.open(store).local
+    if folder is None or not (folder / "mlflow.db").exists():
+        raise UserError(f"store {store!r} holds no MLflow database; `topk run` makes one in a local store")
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking_uri(folder)]
+    command += ["--host", host, "--port", str(port), "--workers", "1"]
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    typer.echo(f"MLflow on http://{host}:{port} (Ctrl-C ends it)")
+    raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)  # noqa: S603 - our own interpreter
+
+
+def print_plan(console: Console, plan: Plan) -> None:
+    """Print a plan."""
+    study = plan.study
+    table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
+    for arm in plan.arms:
+        seconds = f"{arm.trial_seconds:.2f}" + ("" if arm.measured else " (guess)")
+        done = f"{arm.searched}/{study.trials}", f"{arm.confirmed}/{study.seeds}"
+        table.add_row(arm.arm.name, *done, str(arm.left), seconds)
+    console.print(table)
+    console.print(f"{plan.left} trials left, about {_duration(plan.seconds)} of training on one worker at most")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def print_summary(console: Console, summary: Summary, store: str) -> int:
+    """Print what a run did and return the command's exit code."""
+    from topk_platform.reports import to_rich  # noqa: PLC0415
+
+    console.print(to_rich(summary.table))
+    console.print(f"{summary.ran} trials ran. Results: {summary.folder} (trials, epochs, tables)", highlight=False)
+    if summary.tracking_error is None and Path(store).is_dir():
+        console.print(f"Look into every trial in the MLflow UI: topk ui --store {store}", highlight=False)
+    elif summary.tracking_error is not None:
+        console.print(
+            f"MLflow was not written: {summary.tracking_error!r}. The next `topk run` fills it in.", markup=False
+        )
+    for key, arm, reason in summary.table.failures:
+        console.print(f"failed: {key} {arm}: {reason}", markup=False, style="red")
+    if summary.left:
+        console.print(f"Interrupted with {summary.left} trials left; the same command goes on from here.")
+        return 128 + signal.SIGINT
+    return 1 if summary.table.failures else 0

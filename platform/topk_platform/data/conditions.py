@@ -1,0 +1,86 @@
+"""What a regime does to a training split; validation and test are never touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Generator, Tensor
+
+from topk_platform.data.dataset import Dataset, Split
+from topk_platform.specs import Condition, LabelNoise, LongTail
+
+__all__ = ["apply_conditions", "long_tail_counts", "noisy_labels"]
+
+
+def noisy_labels(labels: Tensor, superclasses: Tensor, probability: float, generator: Generator) -> Tensor:
+    """Return labels of which each was replaced, with ``probability``, by a random one of its superclass.
+
+    The new label is uniform over the superclass and may equal the old one.
+
+    Args:
+        labels: int64 ``(n,)``.
+        superclasses: The superclass of each class, int64 ``(classes,)``.
+        probability: In ``[0, 1]``.
+        generator: The source of randomness.
+    """
+    order = torch.argsort(superclasses, stable=True)
+    sizes = torch.bincount(superclasses)
+    first = torch.cumsum(sizes, 0) - sizes
+    group = superclasses[labels]
+    draw = torch.rand(len(labels), generator=generator, dtype=torch.float64)
+    drawn = order[first[group] + (draw * sizes[group]).long()]
+    replaced = torch.rand(len(labels), generator=generator, dtype=torch.float64) < probability
+    return torch.where(replaced, drawn, labels)
+
+
+def long_tail_counts(counts: Tensor, ratio: float) -> Tensor:
+    """Return the class counts of an exponential long tail.
+
+    Class c keeps ``n · ratio^(-c / (C - 1))`` samples, n the smallest of ``counts``, rounded, at least one.
+
+    Args:
+        counts: Samples at hand, int64 ``(C,)``.
+        ratio: Largest over smallest count.
+
+    Example:
+        >>> long_tail_counts(torch.tensor([100, 120, 100]), 25).tolist()
+        [100, 20, 4]
+    """
+    position = torch.arange(len(counts), dtype=torch.float64) / max(len(counts) - 1, 1)
+    return (counts.min() * ratio**-position).round().long().clamp(min=1)
+
+
+def _label_noise(dataset: Dataset, condition: LabelNoise, generator: Generator) -> Dataset:
+    superclasses = torch.tensor(dataset.superclasses or (0,) * dataset.classes)
+    labels = noisy_labels(dataset.train.labels, superclasses, condition.probability, generator)
+    return dataset.with_train(Split(dataset.train.inputs, labels))
+
+
+def _long_tail(dataset: Dataset, condition: LongTail, generator: Generator) -> Dataset:
+    wanted = long_tail_counts(dataset.class_counts, condition.ratio)
+    shuffled = torch.randperm(len(dataset.train), generator=generator)
+    labels = dataset.train.labels[shuffled]
+    kept = [shuffled[labels == c][: int(n)] for c, n in enumerate(wanted)]
+    return dataset.with_train(dataset.train.take(torch.cat(kept).sort().values))
+
+
+_CONDITIONS: dict[type, Callable[..., Dataset]] = {LabelNoise: _label_noise, LongTail: _long_tail}
+
+
+def apply_conditions(
+    dataset: Dataset, conditions: Iterable[Condition], generator: Callable[[str], Generator]
+) -> Dataset:
+    """Return the dataset with the conditions applied to its training split, in order.
+
+    Label noise stays within the superclasses, or spans all classes where the dataset has none.
+
+    Args:
+        dataset: The dataset on the CPU.
+        conditions: What to apply.
+        generator: Returns the random stream of a role; each condition draws from its own.
+    """
+    for place, condition in enumerate(conditions):
+        kind = type(condition)
+        dataset = _CONDITIONS[kind](dataset, condition, generator(f"condition.{place}.{kind.__name__}"))
+    return dataset

@@ -1,0 +1,38 @@
+"""Networks by name, each with a linear or a cosine head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from topk_platform.models.mlp import mlp
+from topk_platform.references import check_arguments, look_up
+from topk_platform.specs import Model
+
+__all__ = ["MODELS", "build_model", "check_model", "mlp"]
+
+MODELS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp}
+
+_OURS = ("shape", "classes", "head")
+
+
+def check_model(model: Model) -> None:
+    """Raise ``UserError`` unless the model exists and takes the options given.
+
+    A model's function takes ``shape``, ``classes`` and ``head``, then its options.
+    """
+    function = look_up("model", model.name, MODELS)
+    check_arguments("model", model.name, function, dict.fromkeys(_OURS) | dict(model.options))
+
+
+def build_model(model: Model, shape: tuple[int, ...], classes: int, head: str) -> nn.Module:
+    """Return a new network, its weights drawn from torch's global generator as torch's layers do.
+
+    Args:
+        model: Which.
+        shape: Shape of one input.
+        classes: Number of outputs L.
+        head: ``"linear"`` or ``"cosine"``.
+    """
+    return look_up("model", model.name, MODELS)(shape=shape, classes=classes, head=head, **model.options)

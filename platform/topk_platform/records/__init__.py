@@ -1,0 +1,25 @@
+"""The ledger, what is read from it, and the tracking sink that is derived from it."""
+
+from topk_platform.records.history import ArmHistory, read_history
+from topk_platform.records.ledger import Ledger, Row
+from topk_platform.records.models import model_name, save_model
+from topk_platform.records.schema import SCHEMA_VERSION, epochs_schema, epochs_table, trials_schema, trials_table
+from topk_platform.records.store import Store
+from topk_platform.records.tracking import TrackingSink, tracking_uri
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "ArmHistory",
+    "Ledger",
+    "Row",
+    "Store",
+    "TrackingSink",
+    "epochs_schema",
+    "epochs_table",
+    "model_name",
+    "read_history",
+    "save_model",
+    "tracking_uri",
+    "trials_schema",
+    "trials_table",
+]

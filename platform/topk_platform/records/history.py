@@ -1,0 +1,94 @@
+"""What the ledger knows of each arm, for the search to go on from and for tables to select by."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from topk_platform.outcomes import Ended, best
+from topk_platform.records.ledger import Ledger, Row
+from topk_platform.specs import Arm, Study
+
+__all__ = ["ArmHistory", "read_history"]
+
+
+@dataclass
+class ArmHistory:
+    """The rows of one arm that count: of the arm as it is defined now, made by one code version on one dataset.
+
+    Args:
+        arm: The arm.
+        search: Search rows by number.
+        confirm: Confirmation rows by number and seed.
+        curves: The selection metric by epoch, by key.
+    """
+
+    arm: Arm
+    search: dict[int, Row] = field(default_factory=dict)
+    confirm: dict[tuple[int, int], Row] = field(default_factory=dict)
+    curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+
+    def ended(self) -> dict[int, Ended]:
+        """Return the search trials as the search remembers them."""
+        return {number: self._ended(row) for number, row in self.search.items()}
+
+    def _ended(self, row: Row) -> Ended:
+        values = json.loads(row["config"])["values"]
+        return Ended(row["number"], values, row["status"], self.curves.get(row["key"], {}))
+
+    def best(self, trials: int) -> Ended | None:
+        """Return the best of the first ``trials`` search trials."""
+        return best(ended for number, ended in self.ended().items() if number < trials)
+
+    def confirmed(self, trials: int) -> dict[int, Row]:
+        """Return, by seed, the completed confirmations of the configuration that is best now."""
+        chosen = self.best(trials)
+        if chosen is None:
+            return {}
+        rows = ((seed, row) for (number, seed), row in self.confirm.items() if number == chosen.number)
+        return {seed: row for seed, row in sorted(rows, key=lambda pair: pair[0]) if row["status"] == "completed"}
+
+    def rows(self) -> list[Row]:
+        """Return all rows that count."""
+        return [*self.search.values(), *self.confirm.values()]
+
+
+def read_history(
+    ledger: Ledger, study: Study, code: str, fingerprints: Mapping[str, str] | None = None
+) -> dict[str, ArmHistory]:
+    """Return each arm's history by its identity.
+
+    Args:
+        ledger: Where the rows are.
+        study: Says which arms count.
+        code: The code version that counts.
+        fingerprints: The dataset fingerprint that counts, by arm identity; any by default.
+    """
+    histories = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
+    for row in ledger.rows():
+        history = histories.get(row["arm_id"])
+        if history is None or row["code_version"] != code:
+            continue
+        if fingerprints is not None and row["dataset_fingerprint"] != fingerprints[row["arm_id"]]:
+            continue
+        if row["phase"] == "search":
+            history.search[row["number"]] = row
+        else:
+            history.confirm[row["number"], row["seed"]] = row
+    _add_curves(ledger, histories)
+    return histories
+
+
+def _add_curves(ledger: Ledger, histories: Mapping[str, ArmHistory]) -> None:
+    metrics = sorted({history.arm.metric for history in histories.values()})
+    table = ledger.read("epochs", ["key", "epoch", *(f"validation.{metric}" for metric in metrics)]).to_pydict()
+    for metric in metrics:
+        curves: dict[str, dict[int, float]] = defaultdict(dict)
+        column = table.get(f"validation.{metric}", [])
+        for key, epoch, value in zip(table.get("key", []), table.get("epoch", []), column, strict=True):
+            curves[key][epoch] = value
+        for history in histories.values():
+            if history.arm.metric == metric:
+                history.curves = curves

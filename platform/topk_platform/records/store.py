@@ -1,0 +1,116 @@
+"""The results' place: a folder or an object store, written so that no reader ever sees half a file."""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyarrow import fs
+
+from topk_platform.errors import StoreError
+
+__all__ = ["Store"]
+
+_HIDDEN = "."
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder on a local disk, NFS, S3 or GCS.
+
+    Args:
+        filesystem: Where it lies.
+        root: Its path there.
+        uri: What the user called it.
+    """
+
+    filesystem: fs.FileSystem
+    root: str
+    uri: str
+
+    @classmethod
+    def open(cls, uri: str | Path) -> Store:
+        """Return the store at a path or URI (``runs``, ``s3://bucket/runs``); nothing is written.
+
+        Raises:
+            StoreError: if no file system understands the URI.
+        """
+        text = str(uri)
+        try:
+            if "://" in text:
+                filesystem, root = fs.FileSystem.from_uri(text)
+                return cls(filesystem, root.rstrip("/"), text)
+            return cls(fs.LocalFileSystem(), str(Path(text).absolute()), text)
+        except (ValueError, OSError) as error:
+            raise StoreError(f"store {text!r} cannot be opened: {error}") from error
+
+    @property
+    def local(self) -> Path | None:
+        """The folder on this machine's file system, or None for an object store."""
+        return Path(self.root) if isinstance(self.filesystem, fs.LocalFileSystem) else None
+
+    def at(self, *parts: str) -> Store:
+        """Return the store of a folder inside this one."""
+        return Store(self.filesystem, self.path(*parts), posixpath.join(self.uri, *parts))
+
+    def path(self, *parts: str) -> str:
+        """Return the path of something in the store, for its file system."""
+        return posixpath.join(self.root, *parts)
+
+    def exists(self, name: str = "") -> bool:
+        """Return whether there is a file or folder of this name."""
+        return bool(self.filesystem.get_file_info(self.path(name) if name else self.root).type != fs.FileType.NotFound)
+
+    def names(self, folder: str = "", suffix: str = "") -> list[str]:
+        """Return the sorted names of the visible files of a folder; none where there is no folder."""
+        selector = fs.FileSelector(self.path(folder) if folder else self.root, allow_not_found=True)
+        infos = self.filesystem.get_file_info(selector)
+        names = (info.base_name for info in infos if info.type == fs.FileType.File)
+        return sorted(name for name in names if name.endswith(suffix) and not name.startswith(_HIDDEN))
+
+    def folders(self) -> list[str]:
+        """Return the sorted names of the folders directly inside."""
+        infos = self.filesystem.get_file_info(fs.FileSelector(self.root, allow_not_found=True))
+        return sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes."""
+        with self.filesystem.open_input_stream(self.path(name)) as stream:
+            return bytes(stream.read())
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file whole or not at all; one that is there is replaced.
+
+        Object stores make an object visible when it is complete; elsewhere a hidden file is moved into place.
+
+        Raises:
+            StoreError: if it cannot be written.
+        """
+        path = self.path(name)
+        folder, base = posixpath.split(path)
+        direct = not isinstance(self.filesystem, fs.LocalFileSystem)
+        target = path if direct else posixpath.join(folder, f"{_HIDDEN}{base}.{uuid.uuid4().hex}.tmp")
+        try:
+            self.filesystem.create_dir(folder, recursive=True)
+            with self.filesystem.open_output_stream(target) as stream:
+                stream.write(data)
+            if not direct:
+                self.filesystem.move(target, path)
+        except OSError as error:
+            raise StoreError(f"store {self.uri!r} cannot be written: {error}") from error
+
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is not there is as good as deleted."""
+        if self.exists(name):
+            self.filesystem.delete_file(self.path(name))
+
+    def check_writable(self) -> None:
+        """Raise ``StoreError`` unless a file can be written here; what was made for the test is removed."""
+        existed = self.exists()
+        probe = f"{_HIDDEN}probe-{uuid.uuid4().hex}"
+        self.write(probe, b"")
+        self.delete(probe)
+        if not existed and self.local is not None:
+            self.local.rmdir()

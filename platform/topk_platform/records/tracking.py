@@ -1,0 +1,187 @@
+"""MLflow as a sink: derived from the ledger, written by a thread of its own, filled in after any failure."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import queue
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from topk_platform.records.ledger import Ledger, Row
+from topk_platform.records.models import model_name
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+__all__ = ["TrackingSink", "tracking_uri"]
+
+_RUN_STATUS = {"completed": "FINISHED", "pruned": "KILLED", "diverged": "FAILED", "failed": "FAILED"}
+_METRICS_A_BATCH = 1000
+_PARAMS_A_BATCH = 100
+_PARENT = "mlflow.parentRunId"
+
+
+def tracking_uri(folder: Path) -> str:
+    """Return the URI of the sqlite database that a local store's runs are tracked in."""
+    return f"sqlite:///{folder / 'mlflow.db'}"
+
+
+class TrackingSink(threading.Thread):
+    """Writes a study's ended trials to MLflow: an experiment, a parent run per arm, a child per trial.
+
+    A run is found again by its trial's key and complete when it is no longer running; one that a kill cut off is
+    made anew, so nothing appears twice. An error ends the thread and is kept in :attr:`error`; the study goes on,
+    and the next start fills in what is missing.
+
+    Args:
+        uri: MLflow's tracking URI.
+        artifacts: Where a new experiment's artifacts go; the server's default if None.
+        ledger: The study's ledger.
+    """
+
+    def __init__(self, uri: str, artifacts: str | None, ledger: Ledger) -> None:
+        super().__init__(name="mlflow", daemon=True)
+        self.uri = uri
+        self.ledger = ledger
+        self.error: Exception | None = None
+        self._artifacts = artifacts
+        self._queue: queue.SimpleQueue[tuple[Row, list[Row]] | Mapping[str, str] | None] = queue.SimpleQueue()
+        self._written: set[str] = set()
+        self._parents: dict[str, str] = {}
+
+    def put(self, row: Row, epochs: list[Row]) -> None:
+        """Hand over an ended trial's ledger rows; returns at once."""
+        self._queue.put((row, epochs))
+
+    def put_files(self, files: Mapping[str, str]) -> None:
+        """Hand over the study's tables, by file name; returns at once."""
+        self._queue.put(files)
+
+    def close(self) -> Exception | None:
+        """Wait until all is written and return the error that stopped it, if any."""
+        self._queue.put(None)
+        self.join()
+        return self.error
+
+    def run(self) -> None:
+        """Fill in what MLflow lacks, then write what is handed over until closed."""
+        try:
+            self._open()
+            self._fill_in()
+            while (item := self._queue.get()) is not None:
+                if isinstance(item, tuple):
+                    self._write_trial(*item)
+                else:
+                    self._write_files(item)
+        except Exception as error:  # noqa: BLE001 - MLflow being down must not stop a study; told by close()
+            self.error = error
+
+    def _open(self) -> None:
+        from mlflow import MlflowClient  # noqa: PLC0415 - seconds of import, here off the hot path
+
+        for name in ("alembic", "mlflow"):  # which tell of every table that they create
+            logging.getLogger(name).setLevel(logging.ERROR)
+        self._client: MlflowClient = MlflowClient(tracking_uri=self.uri)
+        experiment = self._client.get_experiment_by_name(self.ledger.study)
+        self._experiment: str = (
+            experiment.experiment_id
+            if experiment is not None
+            else self._client.create_experiment(self.ledger.study, artifact_location=self._artifacts)
+        )
+        for run in self._runs():
+            self._note(run)
+
+    def _runs(self) -> Iterable[Any]:
+        token: str | None = None
+        while token is None or token:
+            page = self._client.search_runs([self._experiment], max_results=1000, page_token=token)
+            yield from page
+            token = page.token or ""
+
+    def _note(self, run: Any) -> None:
+        tags = run.data.tags
+        if "topk.parent" in tags:
+            self._parents[tags["topk.parent"]] = run.info.run_id
+        elif "topk.key" in tags and run.info.status == "RUNNING":
+            self._client.delete_run(run.info.run_id)
+        elif "topk.key" in tags:
+            self._written.add(tags["topk.key"])
+
+    def _fill_in(self) -> None:
+        missing = [row for row in self.ledger.rows() if row["key"] not in self._written]
+        if not missing:
+            return
+        epochs: dict[str, list[Row]] = {row["key"]: [] for row in missing}
+        for row in self.ledger.read("epochs").to_pylist():
+            if row["key"] in epochs:
+                epochs[row["key"]].append(row)
+        for row in missing:
+            self._write_trial(row, epochs[row["key"]])
+
+    def _parent(self, key: str, name: str, tags: Mapping[str, str]) -> str:
+        if key not in self._parents:
+            run = self._client.create_run(self._experiment, run_name=name, tags={**tags, "topk.parent": key})
+            self._client.set_terminated(run.info.run_id)
+            self._parents[key] = run.info.run_id
+        return self._parents[key]
+
+    def _write_trial(self, row: Row, epochs: list[Row]) -> None:
+        if row["key"] in self._written:
+            return
+        names = {name: str(row[name]) for name in ("arm", "regime", "model", "loss")}
+        parent = self._parent(row["arm_id"], row["arm"], names)
+        tags = {f"topk.{name}": str(row[name]) for name in ("key", "phase", "number", "seed", "status", "code_version")}
+        run = self._client.create_run(
+            self._experiment,
+            start_time=_milliseconds(row["started"]),
+            run_name=f"{row['arm']} {row['phase']} {row['number']}.{row['seed']}",
+            tags={**names, **tags, "topk.reason": row["reason"], _PARENT: parent},
+        )
+        self._write_values(run.info.run_id, row, epochs)
+        self._write_artifacts(run.info.run_id, row)
+        self._client.set_terminated(run.info.run_id, _RUN_STATUS[row["status"]], _milliseconds(row["ended"]))
+        self._written.add(row["key"])
+
+    def _write_values(self, run_id: str, row: Row, epochs: list[Row]) -> None:
+        from mlflow.entities import Metric, Param  # noqa: PLC0415 - as above
+
+        clock = _milliseconds(row["started"])
+        metrics = []
+        for epoch in sorted(epochs, key=lambda item: item["epoch"]):
+            clock += round(1000 * (epoch["seconds"] or 0))
+            metrics += [
+                Metric(name, value, clock, epoch["epoch"])
+                for name, value in epoch.items()
+                if name not in ("key", "epoch") and value is not None
+            ]
+        ended = _milliseconds(row["ended"])
+        last = ("train_seconds", *(name for name in row if name.startswith("test.")))
+        metrics += [Metric(name, row[name], ended, 0) for name in last if row[name] is not None]
+        found = {name.removeprefix("param."): value for name, value in row.items() if name.startswith("param.")}
+        params = [Param(name, str(value)) for name, value in found.items() if value is not None]
+        for start in range(0, max(len(metrics), len(params), 1), _METRICS_A_BATCH):
+            batch = params[:_PARAMS_A_BATCH] if start == 0 else ()
+            self._client.log_batch(run_id, metrics=metrics[start : start + _METRICS_A_BATCH], params=batch)
+
+    def _write_artifacts(self, run_id: str, row: Row) -> None:
+        self._client.log_text(run_id, json.dumps(json.loads(row["config"]), indent=1), "trial.json")
+        name = model_name(row["key"])
+        if row["phase"] == "confirm" and self.ledger.store.exists(name):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "model.safetensors"
+                path.write_bytes(self.ledger.store.read(name))
+                self._client.log_artifact(run_id, str(path))
+
+    def _write_files(self, files: Mapping[str, str]) -> None:
+        run_id = self._parent("study", f"{self.ledger.study} tables", {"topk.study": self.ledger.study})
+        for name, text in files.items():
+            self._client.log_text(run_id, text, name)
+
+
+def _milliseconds(moment: Any) -> int:
+    return math.floor(moment.timestamp() * 1000)

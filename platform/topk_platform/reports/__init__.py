@@ -1,0 +1,19 @@
+"""Tables from the ledger."""
+
+from topk_platform.reports.render import to_arrow, to_csv, to_markdown, to_rich
+from topk_platform.reports.statistics import Estimate, estimate, paired_difference
+from topk_platform.reports.table import Cell, Choice, Table, build_table
+
+__all__ = [
+    "Cell",
+    "Choice",
+    "Estimate",
+    "Table",
+    "build_table",
+    "estimate",
+    "paired_difference",
+    "to_arrow",
+    "to_csv",
+    "to_markdown",
+    "to_rich",
+]

@@ -1,0 +1,153 @@
+"""A table as Markdown, CSV, Parquet and on the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+from rich.console import Group
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from topk_platform.reports.statistics import Estimate
+from topk_platform.reports.table import Cell, Choice, Table
+
+__all__ = ["to_arrow", "to_csv", "to_markdown", "to_rich"]
+
+_UP, _DOWN = "▲", "▼"
+
+
+def metric_title(metric: str) -> str:
+    """Return a metric's heading.
+
+    Example:
+        >>> metric_title("macro_top3")
+        'macro-average top-3 accuracy, %'
+    """
+    kind, _, k = metric.rpartition("top")
+    return f"{'macro-average ' if kind else ''}top-{k} accuracy, %"
+
+
+def _number(found: Estimate, signed: bool = False) -> str:
+    mean = f"{100 * found.mean:{'+' if signed else ''}.1f}"
+    return mean if math.isnan(found.half_width) else f"{mean} ± {100 * found.half_width:.1f}"
+
+
+def _value(cell: Cell) -> str:
+    return f"{_number(cell.value)} (n = {cell.value.n})"
+
+
+def _difference(cell: Cell) -> str:
+    if cell.difference is None:
+        return ""
+    mark = "" if not cell.difference.excludes_zero else _UP if cell.difference.mean > 0 else _DOWN
+    return f"{_number(cell.difference, signed=True)} {mark}".rstrip()
+
+
+def _legend(table: Table) -> str:
+    return (
+        "Test accuracy: mean ± 95 % t-interval over fresh seeds; the best mean of a column is marked. "
+        f"Below it, the difference to {table.study.baseline}, paired by seed; "
+        f"{_UP}{_DOWN}: its interval excludes 0 (not corrected for the number of comparisons)."
+    )
+
+
+def _settings(choice: Choice) -> str:
+    return ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in choice.values.items()
+    )
+
+
+def _markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def to_markdown(table: Table) -> str:
+    """Return the table as Markdown: a block per metric, a row per loss, a column per regime, then what was chosen."""
+    parts = [f"# {table.study.name}", _legend(table)]
+    for metric in table.study.show:
+        body = [[row, *(_markdown_cell(table, row, c, metric) for c in table.columns)] for row in table.rows]
+        parts += [f"## {metric_title(metric)}", _markdown_table(["loss", *table.columns], body)]
+    body = [
+        [row, regime, _settings(found), f"{100 * found.validation:.1f}", f"{found.trials}", f"{found.stopped}"]
+        for (row, regime), found in table.choices.items()
+    ]
+    header = ["loss", "regime", "chosen on validation", "validation, %", "trials", "of these stopped"]
+    parts += ["## Configurations", _markdown_table(header, body)]
+    if table.failures:
+        parts += ["## Failed trials", "\n".join(f"- `{key}` {arm}: {why}" for key, arm, why in table.failures)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_cell(table: Table, row: str, column: str, metric: str) -> str:
+    cell = table.cells.get((row, column, metric))
+    if cell is None:
+        return ""
+    value = f"**{_value(cell)}**" if cell.best else _value(cell)
+    return f"{value}<br>{_difference(cell)}" if cell.difference else value
+
+
+_COLUMNS = (
+    ("loss", pa.string()),
+    ("regime", pa.string()),
+    ("metric", pa.string()),
+    ("mean", pa.float64()),
+    ("half_width", pa.float64()),
+    ("n", pa.int64()),
+    ("best", pa.bool_()),
+    ("difference", pa.float64()),
+    ("difference_half_width", pa.float64()),
+    ("difference_n", pa.int64()),
+)
+
+
+def to_arrow(table: Table) -> pa.Table:
+    """Return every metric of every cell, a row each, as fractions of 1."""
+    rows = [
+        (*place, cell.value.mean, cell.value.half_width, cell.value.n, cell.best, *_difference_values(cell))
+        for place, cell in table.cells.items()
+    ]
+    columns = [pa.array([row[i] for row in rows], kind) for i, (_, kind) in enumerate(_COLUMNS)]
+    return pa.Table.from_arrays(columns, names=[name for name, _ in _COLUMNS])
+
+
+def _difference_values(cell: Cell) -> tuple[float | None, float | None, int | None]:
+    found = cell.difference
+    return (None, None, None) if found is None else (found.mean, found.half_width, found.n)
+
+
+def to_csv(table: Table) -> str:
+    """Return what :func:`to_arrow` returns, as CSV with a header."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    arrow = to_arrow(table)
+    writer.writerow(arrow.column_names)
+    writer.writerows(zip(*(column.to_pylist() for column in arrow.columns), strict=True))
+    return text.getvalue()
+
+
+def to_rich(table: Table) -> Group:
+    """Return the table for a terminal: a block per metric, differences under the values."""
+    blocks: list[RichTable | Text] = []
+    for metric in table.study.show:
+        block = RichTable(title=metric_title(metric), title_justify="left", show_lines=True)
+        block.add_column("loss", no_wrap=True)
+        for column in table.columns:
+            block.add_column(column, justify="right", no_wrap=True)
+        for row in table.rows:
+            block.add_row(row, *(_rich_cell(table, row, column, metric) for column in table.columns))
+        blocks.append(block)
+    return Group(*blocks, Text(_legend(table), style="dim"))
+
+
+def _rich_cell(table: Table, row: str, column: str, metric: str) -> Text:
+    cell = table.cells.get((row, column, metric))
+    if cell is None:
+        return Text("–", style="dim")
+    value = Text(_value(cell) + (" *" if cell.best else ""), style="bold green" if cell.best else "")
+    return value if cell.difference is None else value.append(f"\n{_difference(cell)}", style="not bold default")

@@ -1,0 +1,131 @@
+"""The comparison table: selected on validation, told of the test set, over fresh seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from topk_platform.records import ArmHistory
+from topk_platform.reports.statistics import Estimate, estimate, paired_difference
+from topk_platform.specs import Scalar, Study
+
+__all__ = ["Cell", "Choice", "Table", "build_table"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One loss in one regime by one metric.
+
+    Args:
+        value: Mean test metric over the confirmed seeds.
+        difference: To the baseline, paired by seed; None for the baseline itself.
+        best: Whether no loss of the regime has a higher mean.
+    """
+
+    value: Estimate
+    difference: Estimate | None
+    best: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The configuration that an arm's search chose.
+
+    Args:
+        values: The best search trial's values.
+        validation: Its validation metric.
+        trials: How many search trials ended.
+        stopped: How many of them were pruned, diverged or failed.
+    """
+
+    values: Mapping[str, Scalar]
+    validation: float
+    trials: int
+    stopped: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """A study's results.
+
+    Args:
+        study: The study.
+        rows: Row names: losses, or model and loss where the study has several models.
+        columns: Column names: regimes.
+        cells: By row, regime and metric; what is not confirmed yet is missing.
+        choices: By row and regime.
+        failures: Keys, arms and reasons of failed trials.
+    """
+
+    study: Study
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: Mapping[tuple[str, str, str], Cell]
+    choices: Mapping[tuple[str, str], Choice]
+    failures: tuple[tuple[str, str, str], ...] = ()
+
+
+def build_table(study: Study, histories: Mapping[str, ArmHistory]) -> Table:
+    """Return the table of what the ledger holds of the study.
+
+    Args:
+        study: Says which arms, how many trials and which metrics.
+        histories: Each arm's history, by identity.
+    """
+    arms = [(_row(study, history), history.arm.regime.name, history) for history in histories.values()]
+    confirmed = {(row, regime): history.confirmed(study.trials) for row, regime, history in arms}
+    baselines = {
+        (history.arm.regime.name, history.arm.model.label): history.confirmed(study.trials)
+        for history in histories.values()
+        if history.arm.loss.label == study.baseline
+    }
+    values = {
+        (row, regime, metric): {seed: found[f"test.{metric}"] for seed, found in confirmed[row, regime].items()}
+        for row, regime, _ in arms
+        for metric in study.metrics
+    }
+    means = {place: found for place, by_seed in values.items() if (found := estimate(list(by_seed.values())))}
+    top = _highest(means)
+    cells = {}
+    for row, regime, history in arms:
+        theirs = baselines.get((regime, history.arm.model.label), {})
+        for metric in study.metrics:
+            if (place := (row, regime, metric)) in means:
+                against = {seed: found[f"test.{metric}"] for seed, found in theirs.items()}
+                own = history.arm.loss.label == study.baseline
+                difference = None if own else paired_difference(values[place], against)
+                cells[place] = Cell(means[place], difference, means[place].mean == top[regime, metric])
+    return Table(
+        study=study,
+        rows=tuple(dict.fromkeys(row for row, _, _ in arms)),
+        columns=tuple(dict.fromkeys(regime for _, regime, _ in arms)),
+        cells=cells,
+        choices={(row, regime): found for row, regime, h in arms if (found := _choice(h, study.trials))},
+        failures=tuple(_failures(histories)),
+    )
+
+
+def _row(study: Study, history: ArmHistory) -> str:
+    several = len({arm.model.label for arm in study.arms}) > 1
+    return f"{history.arm.model.label}/{history.arm.loss.label}" if several else history.arm.loss.label
+
+
+def _highest(means: Mapping[tuple[str, str, str], Estimate]) -> dict[tuple[str, str], float]:
+    top: dict[tuple[str, str], float] = {}
+    for (_, regime, metric), found in means.items():
+        top[regime, metric] = max(found.mean, top.get((regime, metric), found.mean))
+    return top
+
+
+def _choice(history: ArmHistory, trials: int) -> Choice | None:
+    chosen = history.best(trials)
+    if chosen is None:
+        return None
+    statuses = [row["status"] for number, row in history.search.items() if number < trials]
+    stopped = sum(status != "completed" for status in statuses)
+    return Choice(chosen.values, chosen.objective, len(statuses), stopped)
+
+
+def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:
+    rows = [row for history in histories.values() for row in history.rows() if row["status"] == "failed"]
+    return [(row["key"], row["arm"], row["reason"]) for row in rows]

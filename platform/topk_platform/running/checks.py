@@ -1,0 +1,73 @@
+"""Everything that can be known to be wrong before a worker starts."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+
+from topk_platform.data import Dataset, load
+from topk_platform.errors import UserError
+from topk_platform.models import check_model
+from topk_platform.specs import Arm, Study
+from topk_platform.training import check_loss, split_parameters
+from topk_platform.training.optim import searched_recipe
+
+__all__ = ["Checked", "check_study"]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A study whose names, values and data were found to be good.
+
+    Args:
+        study: The study.
+        fingerprints: Of each arm's dataset, by arm identity.
+    """
+
+    study: Study
+    fingerprints: dict[str, str]
+
+
+def check_study(study: Study) -> Checked:
+    """Return the study's fingerprints, or raise the first thing that is wrong with it.
+
+    Raises:
+        UserError: naming an unknown dataset, model, loss or parameter, with near misses; a K that is not below
+            the number of classes; a value that a loss or a recipe refuses.
+    """
+    fingerprints = {}
+    for arm in study.arms:
+        dataset = load(arm.regime)
+        _check_arm(arm, dataset)
+        fingerprints[study.arm_id(arm)] = dataset.fingerprint
+    return Checked(study, fingerprints)
+
+
+def _check_arm(arm: Arm, dataset: Dataset) -> None:
+    if not arm.k < dataset.classes:
+        raise UserError(f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}")
+    check_model(arm.model)
+    searched, own = split_parameters({**arm.loss.fixed, **arm.loss.first})
+    try:
+        searched_recipe(arm.recipe, searched)
+    except TypeError as error:
+        raise UserError(f"arm {arm.name}: {error}") from error
+    check_loss(arm.loss, own, arm.k, torch.clamp(dataset.class_counts, min=1))
+
+
+def check_device(study: Study) -> None:
+    """Raise ``UserError`` if the study wants a GPU and this machine, which is to run it, has none."""
+    if study.device == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"study {study.name} wants device 'cuda' and this machine has none; pass --address or cpu")
+
+
+def with_budget(study: Study, trials: int | None, seeds: int | None) -> Study:
+    """Return the study with another budget.
+
+    Raises:
+        UserError: if a number is below 1.
+    """
+    given = {name: value for name, value in (("trials", trials), ("seeds", seeds)) if value is not None}
+    return dataclasses.replace(study, **given)

@@ -1,0 +1,120 @@
+"""Between Ray Tune and the study: hands out trials, takes their records, and tries lost ones again."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.tune.search import Searcher
+
+from topk_platform.outcomes import Ended
+from topk_platform.search import Board
+from topk_platform.specs import Trial, TrialRecord
+
+__all__ = ["BoardSearcher", "Conductor", "LossListener"]
+
+_TRIES = 4
+
+
+class Conductor:
+    """What Tune's searcher and its callback share.
+
+    Args:
+        board: The study's state.
+        keep: Called with every record, before anything that follows from it may start.
+        tell: Called with it afterwards.
+        store: The URI of the study's folder, for the workers.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        keep: Callable[[TrialRecord], None],
+        tell: Callable[[TrialRecord], None],
+        store: str,
+    ) -> None:
+        self._board = board
+        self._keep = keep
+        self._tell = tell
+        self._store = store
+        self._running: dict[str, Trial] = {}
+        self._lost: Counter[str] = Counter()
+        self._versions = {name: importlib.metadata.version(name) for name in ("ray", "optuna")}
+
+    @property
+    def done(self) -> bool:
+        """Whether every trial has ended."""
+        return self._board.left == 0
+
+    def start(self, tune_id: str) -> dict[str, Any] | None:
+        """Return the configuration of the next trial, or None while nothing can start."""
+        trial = self._board.next_trial()
+        if trial is None:
+            return None
+        self._running[tune_id] = trial
+        return {"trial": trial.to_json(), "store": self._store}
+
+    def end(self, tune_id: str, record: TrialRecord) -> None:
+        """Keep the record of a trial that ended, then let what waits for it start."""
+        trial = self._running.pop(tune_id)
+        self._keep(record.replace_versions(**self._versions))
+        self._board.end(trial, Ended.from_record(record))
+        self._tell(record)
+
+    def lose(self, tune_id: str, reason: str) -> None:
+        """Let a trial whose process was lost start again, three times at most; then it is recorded as failed."""
+        trial = self._running[tune_id]
+        self._lost[trial.key] += 1
+        if self._lost[trial.key] < _TRIES:
+            del self._running[tune_id]
+            self._board.release(trial)
+        else:
+            self.end(tune_id, TrialRecord(trial, "failed", f"the process was lost {_TRIES} times; {reason}"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune pickles it for a restore that never happens: the ledger is what a study goes on from
+
+
+class BoardSearcher(Searcher):  # type: ignore[misc]
+    """Tune's searcher: asks the conductor for trials and brings it their records."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        super().__init__(metric=None, mode=None)
+        self._conductor = conductor
+
+    def suggest(self, trial_id: str) -> Any:
+        """Return a configuration, None while nothing can start, ``FINISHED`` at the end."""
+        return Searcher.FINISHED if self._conductor.done else self._conductor.start(trial_id)
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Take the record; a trial that was cut off by an interrupt has none and leaves no trace."""
+        if not error and result is not None and "record" in result:
+            self._conductor.end(trial_id, TrialRecord.from_json(result["record"]))
+
+    def save(self, checkpoint_path: str) -> None:
+        """Save nothing: the ledger holds everything."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Restore nothing."""
+
+
+class LossListener(tune.Callback):  # type: ignore[misc]
+    """Tune's callback: tells the conductor of lost processes and why."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
+        """Hand over what Ray says of it."""
+        self._conductor.lose(trial.trial_id, _last_line(trial.error_file))
+
+
+def _last_line(path: str | None) -> str:
+    # Not trial.get_error(), which reads a copy that Tune has yet to make.
+    text = Path(path).read_text(errors="replace") if path and Path(path).exists() else ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "no reason is known"

@@ -1,0 +1,115 @@
+"""What a study still has to do, and about how long that takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from topk_platform.code_version import code_version
+from topk_platform.records import ArmHistory, Ledger, Store, read_history
+from topk_platform.running.checks import check_study, with_budget
+from topk_platform.running.study import make_board
+from topk_platform.search import ArmBoard
+from topk_platform.specs import Arm, Study
+from topk_platform.training import Session
+
+__all__ = ["ArmPlan", "Plan", "plan"]
+
+_MEASURING_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class ArmPlan:
+    """One arm's share of a plan.
+
+    Args:
+        arm: The arm.
+        searched: Search trials that have ended.
+        confirmed: Confirmations of the best configuration that have ended.
+        left: Trials still to end.
+        trial_seconds: About how long one takes.
+        measured: Whether that is the mean of its ended trials, rather than an extrapolated epoch.
+    """
+
+    arm: Arm
+    searched: int
+    confirmed: int
+    left: int
+    trial_seconds: float
+    measured: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study's plan: its arms, and seconds of training left, one worker alone."""
+
+    study: Study
+    arms: tuple[ArmPlan, ...]
+
+    @property
+    def left(self) -> int:
+        """Trials still to end."""
+        return sum(arm.left for arm in self.arms)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training left; pruning only shortens it."""
+        return sum(arm.left * arm.trial_seconds for arm in self.arms)
+
+
+def plan(
+    study: Study,
+    *,
+    store: str | Path = "runs",
+    trials: int | None = None,
+    seeds: int | None = None,
+    only: str | None = None,
+) -> Plan:
+    """Return what is done and what is left of a study; nothing is written and no worker started.
+
+    Arms without an ended trial are timed here by an epoch of their first, for some seconds in all; the rest take
+    the mean of those.
+
+    Raises:
+        UserError: if something is wrong with the study or the store.
+    """
+    study = with_budget(study.only(only) if only else study, trials, seeds)
+    checked, code = check_study(study), code_version(study)
+    ledger = Ledger.open(Store.open(store), study.name)
+    histories = read_history(ledger, study, code, checked.fingerprints)
+    boards = make_board(checked, histories, code).arms
+    known = {arm_id: seconds for arm_id, history in histories.items() if (seconds := _mean_seconds(history))}
+    guessed = _measure([board for arm_id, board in boards.items() if arm_id not in known and board.left])
+    fallback = sum(guessed.values()) / len(guessed) if guessed else 0.0
+    arms = [
+        ArmPlan(
+            arm=histories[arm_id].arm,
+            searched=sum(number in board.searched for number in range(study.trials)),
+            confirmed=study.seeds - len(board.wanted()) if not board.searching and board.best() else 0,
+            left=board.left,
+            trial_seconds=known.get(arm_id, guessed.get(arm_id, fallback)),
+            measured=arm_id in known,
+        )
+        for arm_id, board in boards.items()
+    ]
+    return Plan(study, tuple(arms))
+
+
+def _mean_seconds(history: ArmHistory) -> float:
+    seconds = [row["train_seconds"] for row in history.rows() if row["status"] in ("completed", "pruned")]
+    return sum(seconds) / len(seconds) if seconds else 0.0
+
+
+def _measure(boards: Sequence[ArmBoard]) -> dict[str, float]:
+    until = time.monotonic() + _MEASURING_SECONDS
+    measured = {}
+    for board in boards:
+        if time.monotonic() < until and (slot := next(iter(board.ready()), None)) is not None:
+            session = Session.prepare(board.trial(slot))
+            began = time.perf_counter()
+            session.train_epoch()
+            session.evaluate("validation")
+            measured[board.arm_id] = session.recipe.epochs * (time.perf_counter() - began)
+    return measured

@@ -1,0 +1,83 @@
+"""One recorded trial run again, alone and in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from topk_platform.errors import StoreError, UserError
+from topk_platform.records import Ledger, Row, Store
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.training import finish, run_trial
+
+__all__ = ["Found", "Replay", "find", "replay"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A recorded trial: its ledger row and its epochs' rows."""
+
+    row: Row
+    epochs: list[Row]
+
+    @property
+    def trial(self) -> Trial:
+        """The trial as it was planned."""
+        return Trial.from_json(self.row["config"])
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A trial's new record beside the one it has.
+
+    Args:
+        found: What the ledger holds.
+        record: What came of it now.
+        differing: The names of the metrics whose values are not bit for bit the same.
+    """
+
+    found: Found
+    record: TrialRecord
+    differing: tuple[str, ...]
+
+
+def find(key: str, store: str | Path = "runs") -> Found:
+    """Return the trial whose key is, or begins with, ``key``, whichever study of the store it is in.
+
+    Raises:
+        UserError: if no trial, or more than one, is called so.
+    """
+    place = Store.open(store)
+    matches = []
+    for study in place.folders():
+        try:
+            ledger = Ledger.open(place, study)
+        except StoreError:  # a folder of something else, such as MLflow's artifacts
+            continue
+        matches += [(ledger, row) for row in ledger.rows() if row["key"].startswith(key)]
+    if len(matches) != 1:
+        raise UserError(f"key {key!r} must be that of one trial in store {str(store)!r}, got {len(matches)} trials")
+    ledger, row = matches[0]
+    epochs = [epoch for epoch in ledger.read("epochs").to_pylist() if epoch["key"] == row["key"]]
+    return Found(row, sorted(epochs, key=lambda epoch: int(epoch["epoch"])))
+
+
+def replay(key: str, store: str | Path = "runs") -> Replay:
+    """Run a recorded trial again in this process and compare; nothing is written.
+
+    On the same machine, with the same versions, on the CPU, every metric comes out the same bit for bit.
+
+    Raises:
+        UserError: if no trial, or more than one, is called so.
+    """
+    found = find(key, store)
+    record = finish(run_trial(found.trial))
+    return Replay(found, record, _differing(found.row, record))
+
+
+def _differing(row: Row, record: TrialRecord) -> tuple[str, ...]:
+    now = {f"validation.{name}": value for name, value in record.validation.items()}
+    now |= {f"test.{name}": value for name, value in (record.test or {}).items()}
+    before = {name: value for name, value in row.items() if name in now}
+    changed = [name for name in now if now[name] != before.get(name)]
+    return tuple(changed if record.status == row["status"] else ["status", *changed])

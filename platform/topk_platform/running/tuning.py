@@ -1,0 +1,57 @@
+"""One Ray Tune run over all arms: a pool of reused actors, no barrier between arms or phases."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ray import tune
+
+from topk_platform.running.conductor import BoardSearcher, Conductor, LossListener
+from topk_platform.running.worker import TrialActor
+from topk_platform.search import Board
+from topk_platform.specs import Study, TrialRecord
+
+__all__ = ["tune_trials"]
+
+
+def tune_trials(
+    study: Study,
+    board: Board,
+    keep: Callable[[TrialRecord], None],
+    tell: Callable[[TrialRecord], None],
+    store: str,
+    slots: int,
+    scratch: str,
+) -> None:
+    """Run every trial that the board still wants, or until interrupted.
+
+    Args:
+        study: Says what a trial needs.
+        board: The study's state, brought up to date as trials end.
+        keep: Called with every record, to write it down.
+        tell: Called with it afterwards.
+        store: The URI of the study's folder.
+        slots: How many trials run at once.
+        scratch: A folder for Tune's own files, which nothing is ever restored from.
+    """
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    conductor = Conductor(board, keep, tell, store)
+    resources = {"cpu": study.threads, "gpu": study.gpus if study.device == "cuda" else 0}
+    tuner = tune.Tuner(
+        tune.with_resources(TrialActor, resources),
+        tune_config=tune.TuneConfig(
+            search_alg=BoardSearcher(conductor),
+            num_samples=-1,
+            max_concurrent_trials=slots,
+            reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(
+            name="study",
+            storage_path=scratch,
+            callbacks=[LossListener(conductor)],
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            verbose=0,
+        ),
+    )
+    tuner.fit()

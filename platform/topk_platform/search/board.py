@@ -1,0 +1,158 @@
+"""The state of a study: which trials have ended and which may start now; no clock, no worker, no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from topk_platform.outcomes import Ended, best
+from topk_platform.search.pruning import stopping_values
+from topk_platform.search.suggest import suggest
+from topk_platform.specs import Arm, Phase, Scalar, Study, Trial
+
+__all__ = ["ArmBoard", "Board"]
+
+Slot = tuple[Phase, int, int]
+"""Phase, number and seed: a place in an arm's plan."""
+
+
+@dataclass
+class ArmBoard:
+    """One arm's plan and what has become of it.
+
+    Args:
+        study: Gives the budget and the streams' root.
+        arm: The arm.
+        dataset_fingerprint: Of the arm's data.
+        code_version: Of the sources.
+        searched: The ended search trials by number.
+        confirmed: The slots of the ended confirmations.
+    """
+
+    study: Study
+    arm: Arm
+    dataset_fingerprint: str
+    code_version: str
+    searched: dict[int, Ended] = field(default_factory=dict)
+    confirmed: set[Slot] = field(default_factory=set)
+    running: set[Slot] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.arm_id = self.study.arm_id(self.arm)
+
+    @property
+    def searching(self) -> bool:
+        """Whether search trials are still to end."""
+        return any(number not in self.searched for number in range(self.study.trials))
+
+    def best(self) -> Ended | None:
+        """Return the best search trial of those that the study asks for."""
+        return best(ended for number, ended in self.searched.items() if number < self.study.trials)
+
+    def wanted(self) -> list[Slot]:
+        """Return the slots still to be filled, as far as they are known; confirmations follow the search."""
+        numbers = [n for n in range(self.study.trials) if n not in self.searched]
+        if numbers:
+            return [("search", number, 0) for number in numbers]
+        if (chosen := self.best()) is None:
+            return []
+        slots: list[Slot] = [("confirm", chosen.number, seed) for seed in range(1, self.study.seeds + 1)]
+        return [slot for slot in slots if slot not in self.confirmed]
+
+    def ready(self) -> Iterator[Slot]:
+        """Yield the slots that may start now: those whose history is complete and that are not running."""
+        for slot in self.wanted():
+            phase, number, _ = slot
+            known = self._known(number) if phase == "search" else ()
+            if slot not in self.running and all(n in self.searched for n in known):
+                yield slot
+
+    def _known(self, number: int) -> range:
+        return range(max(0, number - self.arm.protocol.width + 1))
+
+    def trial(self, slot: Slot) -> Trial:
+        """Return the trial of a slot that is ready."""
+        phase, number, seed = slot
+        if phase == "search":
+            known = [self.searched[n] for n in self._known(number)]
+            values: Mapping[str, Scalar] = suggest(self.arm_id, self.arm.loss, self.arm.protocol, number, known)
+            stop_below = stopping_values(self.arm.protocol.pruning, self.arm.recipe, known)
+        else:
+            values, stop_below = self.searched[number].values, ()
+        return Trial(
+            study=self.study.name,
+            arm_id=self.arm_id,
+            arm=self.arm,
+            topk=self.study.topk,
+            phase=phase,
+            number=number,
+            seed=seed,
+            root=self.study.seed,
+            values=values,
+            dataset_fingerprint=self.dataset_fingerprint,
+            code_version=self.code_version,
+            stop_below=stop_below,
+            threads=self.study.threads,
+            device=self.study.device,
+        )
+
+    def end(self, slot: Slot, ended: Ended) -> None:
+        """Take note of an ended trial."""
+        self.running.discard(slot)
+        if slot[0] == "search":
+            self.searched[ended.number] = ended
+        else:
+            self.confirmed.add(slot)
+
+    @property
+    def total(self) -> int:
+        """How many trials the arm asks for in all."""
+        return self.study.trials + self.study.seeds
+
+    @property
+    def left(self) -> int:
+        """How many are still to end, running ones among them; confirmations that cannot be are not."""
+        wanted = len(self.wanted())
+        return wanted + self.study.seeds if self.searching else wanted
+
+
+class Board:
+    """All arms of a study.
+
+    Args:
+        arms: Their boards.
+    """
+
+    def __init__(self, arms: Iterable[ArmBoard]) -> None:
+        self.arms = {arm.arm_id: arm for arm in arms}
+
+    def next_trial(self) -> Trial | None:
+        """Return the next trial and mark it as running, or None while nothing can start.
+
+        The arm with most left to do goes first, for its trials wait for one another.
+        """
+        candidates = ((arm, slot) for arm in self.arms.values() for slot in arm.ready())
+        chosen = max(candidates, key=lambda pair: pair[0].left - len(pair[0].running), default=None)
+        if chosen is None:
+            return None
+        arm, slot = chosen
+        arm.running.add(slot)
+        return arm.trial(slot)
+
+    def end(self, trial: Trial, ended: Ended) -> None:
+        """Take note of an ended trial."""
+        self.arms[trial.arm_id].end((trial.phase, trial.number, trial.seed), ended)
+
+    def release(self, trial: Trial) -> None:
+        """Let a running trial whose process was lost start again."""
+        self.arms[trial.arm_id].running.discard((trial.phase, trial.number, trial.seed))
+
+    @property
+    def left(self) -> int:
+        """How many trials are still to end."""
+        return sum(arm.left for arm in self.arms.values())
+
+    @property
+    def total(self) -> int:
+        """How many trials the study asks for."""
+        return sum(arm.total for arm in self.arms.values())

@@ -1,0 +1,84 @@
+"""Specs to JSON and back: one canonical text per value, so that equal things have equal hashes."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = ["canonical_json", "decode", "digest", "encode"]
+
+_TYPE = "type"
+
+
+def encode(value: Any) -> Any:
+    """Return ``value`` as JSON-ready data; dataclasses become objects that carry their class's name.
+
+    Raises:
+        TypeError: if something in it is neither a spec, a mapping, a sequence nor a scalar.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {_TYPE: type(value).__name__, **fields}
+    if isinstance(value, Mapping):
+        return {str(key): encode(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [encode(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"a spec holds scalars, sequences, mappings and specs only, got {type(value).__name__}")
+
+
+def decode(data: Any, classes: Iterable[type]) -> Any:
+    """Return the value that ``encode`` made ``data`` from; sequences come back as tuples.
+
+    Args:
+        data: What ``json.loads`` returned.
+        classes: The dataclasses that may occur in it.
+
+    Raises:
+        ValueError: if it names a class that is not among ``classes``, or a field that the class lacks.
+    """
+    table = {cls.__name__: cls for cls in classes}
+    return _decode(data, table)
+
+
+def _decode(data: Any, table: Mapping[str, type]) -> Any:
+    if isinstance(data, list):
+        return tuple(_decode(item, table) for item in data)
+    if not isinstance(data, dict):
+        return data
+    items = {key: _decode(item, table) for key, item in data.items() if key != _TYPE}
+    if _TYPE not in data:
+        return items
+    if data[_TYPE] not in table:
+        raise ValueError(f"no spec is called {data[_TYPE]!r}; known are {sorted(table)}")
+    try:
+        return table[data[_TYPE]](**items)
+    except TypeError as error:
+        raise ValueError(f"{data[_TYPE]} cannot be made from {sorted(items)}: {error}") from error
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one JSON text of ``value``: sorted keys, no blanks, floats as their shortest exact form.
+
+    Raises:
+        ValueError: if a number in it is NaN or infinite.
+
+    Example:
+        >>> canonical_json({"b": (1, 2.5), "a": None})
+        '{"a":null,"b":[1,2.5]}'
+    """
+    return json.dumps(encode(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(value: Any, length: int = 20) -> str:
+    """Return the first ``length`` hexadecimal digits of the SHA-256 of ``value``'s canonical JSON.
+
+    Example:
+        >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+        True
+    """
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:length]

@@ -1,0 +1,127 @@
+"""One trial and what came of it: the plain data that travel to a worker and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, cast
+
+from topk_platform.specs.codec import canonical_json, decode, digest, encode
+from topk_platform.specs.space import Choice, Float, Int, Scalar
+from topk_platform.specs.study import Arm, LabelNoise, LongTail, Loss, Model, Protocol, Pruning, Recipe, Regime
+
+__all__ = ["EpochRecord", "Phase", "Status", "Trial", "TrialRecord"]
+
+Phase = Literal["search", "confirm"]
+Status = Literal["completed", "pruned", "diverged", "failed"]
+
+_SPECS = (Arm, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Protocol, Pruning, Recipe, Regime)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """All that determines one result, and nothing else: its hash is the trial's key.
+
+    Args:
+        study: The study's name; random streams derive from it.
+        arm_id: The arm's identity.
+        arm: The arm.
+        topk: The k of the metrics.
+        phase: ``"search"`` or ``"confirm"``.
+        number: The search trial's number in its arm; of a confirmation, the number of the one it confirms.
+        seed: 0 in the search, 1, 2, ... in confirmations.
+        root: The root of all random streams.
+        values: What the searcher chose.
+        stop_below: Pairs (epoch, value): stop after that epoch when the metric is below that value.
+        threads: Torch threads.
+        device: ``"cpu"`` or ``"cuda"``.
+        dataset_fingerprint: Of the data before conditions.
+        code_version: Of the sources that determine a result.
+    """
+
+    study: str
+    arm_id: str
+    arm: Arm
+    topk: tuple[int, ...]
+    phase: Phase
+    number: int
+    seed: int
+    root: int
+    values: Mapping[str, Scalar]
+    dataset_fingerprint: str
+    code_version: str
+    stop_below: tuple[tuple[int, float], ...] = ()
+    threads: int = 1
+    device: str = "cpu"
+
+    @cached_property
+    def key(self) -> str:
+        """The hash of all the fields."""
+        return digest(self)
+
+    @property
+    def parameters(self) -> dict[str, Scalar]:
+        """What is fixed and what was chosen, together."""
+        return {**self.arm.loss.fixed, **self.values}
+
+    def to_json(self) -> str:
+        """Return the trial's canonical JSON."""
+        return canonical_json(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Trial:
+        """Return the trial that ``to_json`` wrote.
+
+        Raises:
+            ValueError: if the text is not a trial's.
+        """
+        value = decode(json.loads(text), (*_SPECS, cls))
+        if not isinstance(value, cls):
+            raise ValueError(f"not a trial: {text[:80]!r}")
+        return value
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """What one epoch showed: the mean training loss, validation metrics, seconds, the last learning rate."""
+
+    epoch: int
+    train_loss: float | None
+    validation: Mapping[str, float]
+    seconds: float
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """The end of a trial: its status, its metrics, its epochs and where they came from.
+
+    ``validation`` holds the last epoch's metrics, ``test`` those of a confirmed run; times are POSIX seconds.
+    """
+
+    trial: Trial
+    status: Status
+    reason: str = ""
+    validation: Mapping[str, float] = field(default_factory=dict)
+    test: Mapping[str, float] | None = None
+    epochs: tuple[EpochRecord, ...] = ()
+    train_seconds: float = 0.0
+    started: float = 0.0
+    ended: float = 0.0
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the record as JSON."""
+        return json.dumps(encode(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> TrialRecord:
+        """Return the record that ``to_json`` wrote."""
+        return cast("TrialRecord", decode(json.loads(text), (*_SPECS, Trial, EpochRecord, cls)))
+
+    def replace_versions(self, **versions: str) -> TrialRecord:
+        """Return the record with more versions named."""
+        return dataclasses.replace(self, versions={**self.versions, **versions})

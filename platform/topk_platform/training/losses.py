@@ -1,0 +1,179 @@
+"""Losses by name, built from a trial's parameters and from what the training data are."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import topk_losses as tl
+from torch import Generator, Tensor, nn
+
+from topk_platform.errors import UserError
+from topk_platform.references import check_arguments, look_up
+from topk_platform.specs import Loss, Scalar
+
+__all__ = ["LOSSES", "BoundLoss", "TemperedCrossEntropy", "build_loss", "check_loss"]
+
+_GIVEN = ("k", "class_counts")
+
+
+class TemperedCrossEntropy(nn.Module):
+    """Cross-entropy with a temperature, ``T · CE(s / T)``, so that its space is as rich as its rivals'.
+
+    At ``T = 1`` it is cross-entropy; as ``T → 0`` it tends to ``max(s) - s_y``.
+
+    Args:
+        temperature: T, above 0.
+
+    Example:
+        >>> import torch
+        >>> scores, target = torch.randn(4, 10), torch.randint(10, (4,))
+        >>> bool(TemperedCrossEntropy(1.0)(scores, target) == tl.CrossEntropy()(scores, target))
+        True
+    """
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        super().__init__()
+        if not temperature > 0:
+            raise ValueError(f"temperature must be above 0, got {temperature!r}")
+        self.temperature = temperature
+        self.cross_entropy = tl.CrossEntropy()
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Return the mean over the samples of scores ``(N, L)`` and int64 labels ``(N,)``."""
+        loss: Tensor = self.cross_entropy(scores / self.temperature, target)
+        return self.temperature * loss
+
+
+def _ldam(class_counts: Tensor, max_margin: float = 0.5, scale: float = 30.0) -> nn.Module:
+    return tl.LDAM(tl.uneven_margins(class_counts, max_margin), scale=scale)
+
+
+def _noised_imbalanced(
+    k: int,
+    class_counts: Tensor,
+    epsilon: float = 0.01,
+    samples: int | None = 5,
+    max_margin: float = 0.2,
+    scale: float = 50.0,
+) -> nn.Module:
+    margins = tl.uneven_margins(class_counts, max_margin)
+    return tl.NoisedImbalancedTopKHinge(k, margins, epsilon=epsilon, samples=samples, scale=scale)
+
+
+def _noised(k: int, epsilon: float = 0.2, samples: int | None = 10, margin: float = 1.0) -> nn.Module:
+    return tl.NoisedTopKHinge(k, epsilon=epsilon, samples=samples, margin=margin)
+
+
+def _smooth(k: int, tau: float = 1.0, margin: float = 1.0) -> nn.Module:
+    return tl.SmoothTopKSVM(k, tau=tau, margin=margin)
+
+
+def _topk_hinge(k: int, margin: float = 1.0) -> nn.Module:
+    return tl.TopKHinge(k, margin=margin)
+
+
+def _convex_topk_hinge(k: int, margin: float = 1.0) -> nn.Module:
+    return tl.ConvexTopKHinge(k, margin=margin)
+
+
+def _calibrated_topk_hinge(k: int, margin: float = 1.0) -> nn.Module:
+    return tl.CalibratedTopKHinge(k, margin=margin)
+
+
+def _focal(gamma: float = 2.0) -> nn.Module:
+    return tl.Focal(gamma)
+
+
+def _balanced_softmax(class_counts: Tensor) -> nn.Module:
+    return tl.BalancedSoftmax(class_counts)
+
+
+def _logit_adjusted(class_counts: Tensor, tau: float = 1.0) -> nn.Module:
+    return tl.LogitAdjusted(class_counts, tau=tau)
+
+
+def _topk_grouping(k: int) -> nn.Module:
+    return tl.TopKGrouping(k)
+
+
+def _topk_transition(k: int, detach_weight: bool = False) -> nn.Module:
+    return tl.TopKTransition(k, detach_weight=detach_weight)
+
+
+def _truncated_topk_entropy(k: int) -> nn.Module:
+    return tl.TruncatedTopKEntropy(k)
+
+
+LOSSES: dict[str, Callable[..., nn.Module]] = {
+    "balanced_softmax": _balanced_softmax,
+    "calibrated_topk_hinge": _calibrated_topk_hinge,
+    "convex_topk_hinge": _convex_topk_hinge,
+    "cross_entropy": TemperedCrossEntropy,
+    "focal": _focal,
+    "ldam": _ldam,
+    "logit_adjusted": _logit_adjusted,
+    "noised_imbalanced_topk_hinge": _noised_imbalanced,
+    "noised_topk_hinge": _noised,
+    "smooth_topk_svm": _smooth,
+    "topk_grouping": _topk_grouping,
+    "topk_hinge": _topk_hinge,
+    "topk_transition": _topk_transition,
+    "truncated_topk_entropy": _truncated_topk_entropy,
+}
+
+
+class BoundLoss:
+    """A loss together with its own random stream, for those that draw.
+
+    Args:
+        module: Called as ``module(scores, target)``, or with ``generator=`` where its ``forward`` takes one.
+        generator: The loss's stream.
+    """
+
+    def __init__(self, module: nn.Module, generator: Generator) -> None:
+        self.module = module
+        draws = "generator" in inspect.signature(module.forward).parameters
+        self._keywords: dict[str, Any] = {"generator": generator} if draws else {}
+
+    def __call__(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Return the batch's mean loss."""
+        loss: Tensor = self.module(scores, target, **self._keywords)
+        return loss
+
+
+def build_loss(loss: Loss, parameters: Mapping[str, Scalar], k: int, class_counts: Tensor) -> nn.Module:
+    """Return the loss with these parameters.
+
+    The function behind the name is given ``k`` and ``class_counts`` where it takes them.
+
+    Args:
+        loss: Which.
+        parameters: Its own parameters.
+        k: The K it trains for.
+        class_counts: Training samples per class, int64 ``(L,)``.
+    """
+    function = look_up("loss", loss.name, LOSSES)
+    takes = inspect.signature(function).parameters
+    given = {name: value for name, value in zip(_GIVEN, (k, class_counts), strict=True) if name in takes}
+    return function(**given, **parameters)
+
+
+def check_loss(loss: Loss, own: Mapping[str, Scalar], k: int, class_counts: Tensor) -> None:
+    """Raise ``UserError`` unless the loss exists, takes these parameters and can be built from the first values.
+
+    Args:
+        loss: The spec.
+        own: The loss's own parameters, fixed and first together.
+        k: The K it trains for.
+        class_counts: Training samples per class.
+    """
+    function = look_up("loss", loss.name, LOSSES)
+    if reserved := sorted(set(own) & set(_GIVEN)):
+        raise UserError(f"loss {loss.label}: {reserved} come from the arm and the data, not from fixed or space")
+    check_arguments("loss", loss.name, function, own)
+    try:
+        build_loss(loss, own, k, class_counts)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"loss {loss.label}: {error}") from error
