@@ -65,4 +65,8 @@ def evaluate(scores: Tensor, target: Tensor, topk: Sequence[int]) -> dict[str, f
     credit = topk_credit(scores, target, topk)
     plain = credit.mean(1).tolist()
     macro = macro_average(credit, target, scores.shape[1]).tolist()
-    return {f"{kind}top{k}": value for kind, row in (("", plain), ("macro_", macro)) for k, value in zip(topk, row, strict=True)}
+    return {
+        f"{kind}top{k}": value
+        for kind, row in (("", plain), ("macro_", macro))
+        for k, value in zip(topk, row, strict=True)
+    }

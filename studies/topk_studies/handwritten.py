@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from topk_platform import Arm, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Recipe, Regime, Study, grid
+from topk_platform import (
+    Arm,
+    Choice,
+    Float,
+    Int,
+    LabelNoise,
+    LongTail,
+    Loss,
+    Model,
+    Recipe,
+    Regime,
+    Study,
+    grid,
+)
 
 __all__ = ["digits"]
 
-_LEARNING_RATE = Float(0.003, 1.0, log=True)
+_LEARNING_RATE = Float(0.003, 3.0, log=True)
 _FIRST_RATE = 0.1
 
 
@@ -97,8 +110,10 @@ def _arms() -> tuple[Arm, ...]:
     ]
     losses = [_cross_entropy(), _smooth_topk_svm(), _calibrated_topk_hinge(), _noised_topk_hinge()]
     uneven = [_ldam(), _noised_imbalanced_topk_hinge()]
-    models, recipe = [Model("mlp", {"hidden": 128})], Recipe(epochs=30)
-    return grid(regimes, models, losses, k=3, recipe=recipe) + grid([long_tail], models, uneven, k=3, recipe=recipe)
+    models, recipe = [Model("mlp", {"hidden": 128})], Recipe(epochs=40)
+    return grid(regimes, models, losses, k=3, recipe=recipe) + grid(
+        [long_tail], models, uneven, k=3, recipe=recipe
+    )
 
 
 def digits() -> Study:

@@ -30,7 +30,9 @@ StoreOption = Annotated[str, typer.Option("--store", help="Folder or URI of the 
 TrialsOption = Annotated[int | None, typer.Option("--trials", help="Search trials per arm.")]
 SeedsOption = Annotated[int | None, typer.Option("--seeds", help="Confirmation seeds per arm.")]
 OnlyOption = Annotated[str | None, typer.Option("--only", help="A glob over arms, regime/model/loss.")]
-SmokeOption = Annotated[bool, typer.Option("--smoke", help="The study shrunk to seconds, under its own name.")]
+SmokeOption = Annotated[
+    bool, typer.Option("--smoke", help="The study shrunk to seconds, under its own name.")
+]
 
 
 def _study(name: str, smoke: bool) -> Study:
@@ -43,19 +45,25 @@ def list_studies() -> None:
     """List the studies."""
     for name, make in known_studies().items():
         study = make()
-        typer.echo(f"{name:<12} {len(study.arms):>3} arms × ({study.trials} + {study.seeds})  {study.description}")
+        typer.echo(
+            f"{name:<12} {len(study.arms):>3} arms × ({study.trials} + {study.seeds})  {study.description}"
+        )
 
 
 @app.command()
 def run(
     study: StudyName,
     store: StoreOption = "runs",
-    address: Annotated[str | None, typer.Option(help="A Ray cluster: host:port, ray://host:port or auto.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="A Ray cluster: host:port, ray://host:port or auto.")
+    ] = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     only: OnlyOption = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once; all cores by default.")] = None,
-    mlflow: Annotated[str | None, typer.Option(help="MLflow's tracking URI; sqlite in the store by default.")] = None,
+    mlflow: Annotated[
+        str | None, typer.Option(help="MLflow's tracking URI; sqlite in the store by default.")
+    ] = None,
     smoke: SmokeOption = False,
 ) -> None:
     """Run what is missing of a study, then print its table. Running it again is how it is resumed."""

@@ -56,8 +56,12 @@ def _status_table(ledger: Ledger) -> Table:
     codes = len({row["code_version"] for row in rows})
     last = max((row["ended"] for row in rows), default=None)
     when = f", the last at {last:%Y-%m-%d %H:%M:%S} UTC" if last else ""
-    title = f"{ledger.study}: {len(rows)} trials ended{when}" + (f", {codes} code versions" if codes > 1 else "")
-    found = Table("arm", "phase", "completed", "pruned", "diverged", "failed", title=title, title_justify="left")
+    title = f"{ledger.study}: {len(rows)} trials ended{when}" + (
+        f", {codes} code versions" if codes > 1 else ""
+    )
+    found = Table(
+        "arm", "phase", "completed", "pruned", "diverged", "failed", title=title, title_justify="left"
+    )
     counts = Counter((row["arm"], row["phase"], row["status"]) for row in rows)
     for arm, phase in dict.fromkeys((row["arm"], row["phase"]) for row in sorted(rows, key=_by_arm)):
         numbers = [counts[arm, phase, name] for name in ("completed", "pruned", "diverged", "failed")]
@@ -99,7 +103,9 @@ def replay(key: KeyArgument, store: StoreOption = "runs") -> None:
 
     found = replay_trial(key, store)
     record = found.record
-    typer.echo(f"{record.status}{': ' + record.reason if record.reason else ''} in {record.train_seconds:.2f} s")
+    typer.echo(
+        f"{record.status}{': ' + record.reason if record.reason else ''} in {record.train_seconds:.2f} s"
+    )
     for name, value in {**record.validation, **(record.test or {})}.items():
         typer.echo(f"  {name:<16} {value:.6f}")
     if found.differing:
@@ -135,7 +141,9 @@ def print_plan(console: Console, plan: Plan) -> None:
         done = f"{arm.searched}/{study.trials}", f"{arm.confirmed}/{study.seeds}"
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)
-    console.print(f"{plan.left} trials left, about {_duration(plan.seconds)} of training on one worker at most")
+    console.print(
+        f"{plan.left} trials left, about {_duration(plan.seconds)} of training on one worker at most"
+    )
 
 
 def _duration(seconds: float) -> str:
@@ -149,12 +157,15 @@ def print_summary(console: Console, summary: Summary, store: str) -> int:
     from topk_platform.reports import to_rich  # noqa: PLC0415
 
     console.print(to_rich(summary.table))
-    console.print(f"{summary.ran} trials ran. Results: {summary.folder} (trials, epochs, tables)", highlight=False)
+    console.print(
+        f"{summary.ran} trials ran. Results: {summary.folder} (trials, epochs, tables)", highlight=False
+    )
     if summary.tracking_error is None and Path(store).is_dir():
         console.print(f"Look into every trial in the MLflow UI: topk ui --store {store}", highlight=False)
     elif summary.tracking_error is not None:
         console.print(
-            f"MLflow was not written: {summary.tracking_error!r}. The next `topk run` fills it in.", markup=False
+            f"MLflow was not written: {summary.tracking_error!r}. The next `topk run` fills it in.",
+            markup=False,
         )
     for key, arm, reason in summary.table.failures:
         console.print(f"failed: {key} {arm}: {reason}", markup=False, style="red")

@@ -28,12 +28,14 @@ def load_study(name: str) -> Study:
     Raises:
         UserError: if there is no such study, or the reference names something else.
     """
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds text
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     if "/" in name or os.sep in name:
         raise UserError(f"a study is a name or package.module:attribute, not a path, got {name!r}")
     found = import_reference(name) if is_reference(name) else look_up("study", name, known_studies())
     study = found if isinstance(found, Study) else found() if callable(found) else found
     if not isinstance(study, Study):
-        raise UserError(f"{name!r} must name a Study or a function that returns one, got {type(study).__name__}")
+        raise UserError(
+            f"{name!r} must name a Study or a function that returns one, got {type(study).__name__}"
+        )
     return study

@@ -12,7 +12,16 @@ from topk_platform.errors import UserError
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import Regime
 
-__all__ = ["DATASETS", "Dataset", "Split", "apply_conditions", "digits", "load", "long_tail_counts", "noisy_labels"]
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "Split",
+    "apply_conditions",
+    "digits",
+    "load",
+    "long_tail_counts",
+    "noisy_labels",
+]
 
 DATASETS: dict[str, Callable[..., Dataset]] = {"digits": digits}
 
@@ -32,5 +41,7 @@ def _load(name: str, options: tuple[tuple[str, object], ...]) -> Dataset:
     check_arguments("dataset", name, function, dict(options))
     dataset = function(**dict(options))
     if not isinstance(dataset, Dataset):
-        raise UserError(f"dataset {name}: must return a topk_platform.data.Dataset, got {type(dataset).__name__}")
+        raise UserError(
+            f"dataset {name}: must return a topk_platform.data.Dataset, got {type(dataset).__name__}"
+        )
     return dataset

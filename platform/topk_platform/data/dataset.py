@@ -21,9 +21,13 @@ class Split:
 
     def __post_init__(self) -> None:
         if self.labels.dtype != torch.int64 or self.labels.ndim != 1:
-            raise ValueError(f"labels must be int64 of shape (n,), got {self.labels.dtype} {tuple(self.labels.shape)}")
+            raise ValueError(
+                f"labels must be int64 of shape (n,), got {self.labels.dtype} {tuple(self.labels.shape)}"
+            )
         if len(self.inputs) != len(self.labels):
-            raise ValueError(f"inputs and labels must be as many, got {len(self.inputs)} and {len(self.labels)}")
+            raise ValueError(
+                f"inputs and labels must be as many, got {len(self.inputs)} and {len(self.labels)}"
+            )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -64,9 +68,13 @@ class Dataset:
             if len(labels) == 0:
                 raise ValueError(f"the {name} split must hold at least one sample")
             if labels.min() < 0 or labels.max() >= self.classes:
-                raise ValueError(f"{name} labels must lie in [0, {self.classes}), got up to {int(labels.max())}")
+                raise ValueError(
+                    f"{name} labels must lie in [0, {self.classes}), got up to {int(labels.max())}"
+                )
         if self.superclasses is not None and len(self.superclasses) != self.classes:
-            raise ValueError(f"superclasses must be one per class ({self.classes}), got {len(self.superclasses)}")
+            raise ValueError(
+                f"superclasses must be one per class ({self.classes}), got {len(self.superclasses)}"
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -95,5 +103,8 @@ class Dataset:
     def to(self, device: str) -> Dataset:
         """Return the dataset on ``device``."""
         return replace(
-            self, train=self.train.to(device), validation=self.validation.to(device), test=self.test.to(device)
+            self,
+            train=self.train.to(device),
+            validation=self.validation.to(device),
+            test=self.test.to(device),
         )

@@ -39,5 +39,8 @@ def digits() -> Dataset:
         rest, test_size=_HELD_OUT, stratify=raw.target[rest], random_state=_SPLIT_SEED
     )
     whole = Split(inputs, labels)
-    splits = [whole.take(torch.from_numpy(np.sort(part))) for part in (train, validation, test)]
-    return Dataset(*splits, classes=10, superclasses=(0,) * 5 + (1,) * 5)
+
+    def split(indices: np.ndarray) -> Split:
+        return whole.take(torch.from_numpy(np.sort(indices)))
+
+    return Dataset(split(train), split(validation), split(test), classes=10, superclasses=(0,) * 5 + (1,) * 5)

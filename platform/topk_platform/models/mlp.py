@@ -11,7 +11,9 @@ from topk_platform.models.heads import make_head
 __all__ = ["mlp"]
 
 
-def mlp(shape: tuple[int, ...], classes: int, head: str = "linear", hidden: int = 128, depth: int = 1) -> nn.Module:
+def mlp(
+    shape: tuple[int, ...], classes: int, head: str = "linear", hidden: int = 128, depth: int = 1
+) -> nn.Module:
     """Return a perceptron with ReLUs: ``depth`` hidden layers of ``hidden`` units, then the head.
 
     Example:

@@ -3,7 +3,13 @@
 from topk_platform.records.history import ArmHistory, read_history
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.records.models import model_name, save_model
-from topk_platform.records.schema import SCHEMA_VERSION, epochs_schema, epochs_table, trials_schema, trials_table
+from topk_platform.records.schema import (
+    SCHEMA_VERSION,
+    epochs_schema,
+    epochs_table,
+    trials_schema,
+    trials_table,
+)
 from topk_platform.records.store import Store
 from topk_platform.records.tracking import TrackingSink, tracking_uri
 

@@ -42,13 +42,18 @@ class ArmHistory:
         """Return the best of the first ``trials`` search trials."""
         return best(ended for number, ended in self.ended().items() if number < trials)
 
-    def confirmed(self, trials: int) -> dict[int, Row]:
-        """Return, by seed, the completed confirmations of the configuration that is best now."""
+    def confirmed(self, trials: int, seeds: int) -> dict[int, Row]:
+        """Return, by seed, the completed confirmations of the configuration that is best now.
+
+        Args:
+            trials: How many search trials count.
+            seeds: How many seeds count.
+        """
         chosen = self.best(trials)
         if chosen is None:
             return {}
-        rows = ((seed, row) for (number, seed), row in self.confirm.items() if number == chosen.number)
-        return {seed: row for seed, row in sorted(rows, key=lambda pair: pair[0]) if row["status"] == "completed"}
+        rows = {seed: self.confirm.get((chosen.number, seed)) for seed in range(1, seeds + 1)}
+        return {seed: row for seed, row in rows.items() if row is not None and row["status"] == "completed"}
 
     def rows(self) -> list[Row]:
         """Return all rows that count."""
@@ -83,7 +88,9 @@ def read_history(
 
 def _add_curves(ledger: Ledger, histories: Mapping[str, ArmHistory]) -> None:
     metrics = sorted({history.arm.metric for history in histories.values()})
-    table = ledger.read("epochs", ["key", "epoch", *(f"validation.{metric}" for metric in metrics)]).to_pydict()
+    table = ledger.read(
+        "epochs", ["key", "epoch", *(f"validation.{metric}" for metric in metrics)]
+    ).to_pydict()
     for metric in metrics:
         curves: dict[str, dict[int, float]] = defaultdict(dict)
         column = table.get(f"validation.{metric}", [])

@@ -70,7 +70,9 @@ class Ledger:
     def _check_mark(self) -> None:
         if not self.store.exists(_MARK):
             if self.store.exists() and (self.store.names() or self.store.folders()):
-                raise StoreError(f"store {self.store.uri!r} is not empty and holds no ledger: choose another --store")
+                raise StoreError(
+                    f"store {self.store.uri!r} is not empty and holds no ledger: choose another --store"
+                )
             return
         try:
             mark = json.loads(self.store.read(_MARK))
@@ -78,7 +80,9 @@ class Ledger:
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise StoreError(f"store {self.store.uri!r}: {_MARK} cannot be read: {error!r}") from error
         if name != self.study:
-            raise StoreError(f"store {self.store.uri!r} holds the records of study {name!r}, not of {self.study!r}")
+            raise StoreError(
+                f"store {self.store.uri!r} holds the records of study {name!r}, not of {self.study!r}"
+            )
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"store {self.store.uri!r} has schema version {version}; this program knows up to {SCHEMA_VERSION}"
@@ -96,7 +100,6 @@ class Ledger:
         Raises:
             StoreError: if it cannot be written, or another process is writing it.
         """
-        self.store.check_writable()
         with self._locked():
             if not self.exists:
                 mark = {"study": self.study, "schema_version": SCHEMA_VERSION}
@@ -111,8 +114,8 @@ class Ledger:
         if self.store.local is None:  # object stores have no locks; keys make double writes harmless
             yield
             return
-        self.store.local.mkdir(parents=True, exist_ok=True)
         try:
+            self.store.local.mkdir(parents=True, exist_ok=True)
             with FileLock(self.store.local / ".lock", timeout=0):
                 yield
         except Timeout as error:
@@ -187,7 +190,9 @@ class Ledger:
         if kind == "epochs":  # of a trial whose row was never written, nothing stays
             ended = self.read("trials", ["key"])["key"] if self.store.names("trials", ".parquet") else []
             merged = merged.filter(pc.is_in(merged["key"], pa.array(ended, pa.string())))
-        merged = merged.sort_by([("key", "ascending"), *([("epoch", "ascending")] if kind == "epochs" else [])])
+        merged = merged.sort_by(
+            [("key", "ascending"), *([("epoch", "ascending")] if kind == "epochs" else [])]
+        )
         place = f"{kind}/part-{digest(tuple(names))}.parquet"
         self._write("compaction", f"{kind}.parquet", merged)
         journal = {"kind": kind, "delete": names, "place": place}
@@ -209,7 +214,9 @@ class Ledger:
 
 def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = [
-        _cast(table[field.name], field.type) if field.name in table.column_names else pa.nulls(len(table), field.type)
+        _cast(table[field.name], field.type)
+        if field.name in table.column_names
+        else pa.nulls(len(table), field.type)
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)

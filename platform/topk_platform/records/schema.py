@@ -23,7 +23,9 @@ def trials_schema(study: Study) -> pa.Schema:
     fields += [pa.field("number", pa.int64(), nullable=False), pa.field("seed", pa.int64(), nullable=False)]
     fields += [pa.field(name, pa.string(), nullable=False) for name in ("status", "reason", "config")]
     fields += [pa.field(f"param.{name}", kind) for name, kind in sorted(_parameter_types(study).items())]
-    fields += [pa.field(f"{split}.{m}", pa.float64()) for split in ("validation", "test") for m in study.metrics]
+    fields += [
+        pa.field(f"{split}.{m}", pa.float64()) for split in ("validation", "test") for m in study.metrics
+    ]
     fields += [pa.field("train_seconds", pa.float64()), pa.field("epochs", pa.int64())]
     fields += [pa.field(name, pa.timestamp("us", tz="UTC")) for name in ("started", "ended")]
     fields += [pa.field(name, pa.string()) for name in ("code_version", "dataset_fingerprint", "versions")]

@@ -61,7 +61,9 @@ class Store:
 
     def exists(self, name: str = "") -> bool:
         """Return whether there is a file or folder of this name."""
-        return bool(self.filesystem.get_file_info(self.path(name) if name else self.root).type != fs.FileType.NotFound)
+        return bool(
+            self.filesystem.get_file_info(self.path(name) if name else self.root).type != fs.FileType.NotFound
+        )
 
     def names(self, folder: str = "", suffix: str = "") -> list[str]:
         """Return the sorted names of the visible files of a folder; none where there is no folder."""
@@ -107,10 +109,14 @@ class Store:
             self.filesystem.delete_file(self.path(name))
 
     def check_writable(self) -> None:
-        """Raise ``StoreError`` unless a file can be written here; what was made for the test is removed."""
-        existed = self.exists()
+        """Raise ``StoreError`` unless files can be written here; nothing is left of the attempt.
+
+        On a local disk the nearest folder that exists is tried, so that no folder has to be made for it.
+        """
+        folder = self.local
+        while folder is not None and not folder.exists():
+            folder = folder.parent
+        place = self if folder is None else Store(self.filesystem, str(folder), self.uri)
         probe = f"{_HIDDEN}probe-{uuid.uuid4().hex}"
-        self.write(probe, b"")
-        self.delete(probe)
-        if not existed and self.local is not None:
-            self.local.rmdir()
+        place.write(probe, b"")
+        place.delete(probe)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import queue
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +135,10 @@ class TrackingSink(threading.Thread):
             return
         names = {name: str(row[name]) for name in ("arm", "regime", "model", "loss")}
         parent = self._parent(row["arm_id"], row["arm"], names)
-        tags = {f"topk.{name}": str(row[name]) for name in ("key", "phase", "number", "seed", "status", "code_version")}
+        tags = {
+            f"topk.{name}": str(row[name])
+            for name in ("key", "phase", "number", "seed", "status", "code_version")
+        }
         run = self._client.create_run(
             self._experiment,
             start_time=_milliseconds(row["started"]),
@@ -162,7 +165,9 @@ class TrackingSink(threading.Thread):
         ended = _milliseconds(row["ended"])
         last = ("train_seconds", *(name for name in row if name.startswith("test.")))
         metrics += [Metric(name, row[name], ended, 0) for name in last if row[name] is not None]
-        found = {name.removeprefix("param."): value for name, value in row.items() if name.startswith("param.")}
+        found = {
+            name.removeprefix("param."): value for name, value in row.items() if name.startswith("param.")
+        }
         params = [Param(name, str(value)) for name, value in found.items() if value is not None]
         for start in range(0, max(len(metrics), len(params), 1), _METRICS_A_BATCH):
             batch = params[:_PARAMS_A_BATCH] if start == 0 else ()
@@ -183,5 +188,5 @@ class TrackingSink(threading.Thread):
             self._client.log_text(run_id, text, name)
 
 
-def _milliseconds(moment: Any) -> int:
-    return math.floor(moment.timestamp() * 1000)
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

@@ -1,6 +1,6 @@
 """Tables from the ledger."""
 
-from topk_platform.reports.render import to_arrow, to_csv, to_markdown, to_rich
+from topk_platform.reports.render import to_arrow, to_csv, to_markdown, to_parquet, to_rich
 from topk_platform.reports.statistics import Estimate, estimate, paired_difference
 from topk_platform.reports.table import Cell, Choice, Table, build_table
 
@@ -15,5 +15,6 @@ __all__ = [
     "to_arrow",
     "to_csv",
     "to_markdown",
+    "to_parquet",
     "to_rich",
 ]

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -15,7 +16,7 @@ from rich.text import Text
 from topk_platform.reports.statistics import Estimate
 from topk_platform.reports.table import Cell, Choice, Table
 
-__all__ = ["to_arrow", "to_csv", "to_markdown", "to_rich"]
+__all__ = ["to_arrow", "to_csv", "to_markdown", "to_parquet", "to_rich"]
 
 _UP, _DOWN = "▲", "▼"
 
@@ -74,13 +75,23 @@ def to_markdown(table: Table) -> str:
         body = [[row, *(_markdown_cell(table, row, c, metric) for c in table.columns)] for row in table.rows]
         parts += [f"## {metric_title(metric)}", _markdown_table(["loss", *table.columns], body)]
     body = [
-        [row, regime, _settings(found), f"{100 * found.validation:.1f}", f"{found.trials}", f"{found.stopped}"]
+        [
+            row,
+            regime,
+            _settings(found),
+            f"{100 * found.validation:.1f}",
+            f"{found.trials}",
+            f"{found.stopped}",
+        ]
         for (row, regime), found in table.choices.items()
     ]
     header = ["loss", "regime", "chosen on validation", "validation, %", "trials", "of these stopped"]
     parts += ["## Configurations", _markdown_table(header, body)]
     if table.failures:
-        parts += ["## Failed trials", "\n".join(f"- `{key}` {arm}: {why}" for key, arm, why in table.failures)]
+        parts += [
+            "## Failed trials",
+            "\n".join(f"- `{key}` {arm}: {why}" for key, arm, why in table.failures),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -121,6 +132,13 @@ def _difference_values(cell: Cell) -> tuple[float | None, float | None, int | No
     return (None, None, None) if found is None else (found.mean, found.half_width, found.n)
 
 
+def to_parquet(table: Table) -> bytes:
+    """Return what :func:`to_arrow` returns, as a Parquet file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(to_arrow(table), sink)
+    return bytes(sink.getvalue())
+
+
 def to_csv(table: Table) -> str:
     """Return what :func:`to_arrow` returns, as CSV with a header."""
     text = io.StringIO()
@@ -133,21 +151,33 @@ def to_csv(table: Table) -> str:
 
 def to_rich(table: Table) -> Group:
     """Return the table for a terminal: a block per metric, differences under the values."""
-    blocks: list[RichTable | Text] = []
-    for metric in table.study.show:
-        block = RichTable(title=metric_title(metric), title_justify="left", show_lines=True)
-        block.add_column("loss", no_wrap=True)
-        for column in table.columns:
-            block.add_column(column, justify="right", no_wrap=True)
-        for row in table.rows:
-            block.add_row(row, *(_rich_cell(table, row, column, metric) for column in table.columns))
-        blocks.append(block)
-    return Group(*blocks, Text(_legend(table), style="dim"))
+    return Group(*(_block(table, metric) for metric in table.study.show), Text(_legend(table), style="dim"))
 
 
-def _rich_cell(table: Table, row: str, column: str, metric: str) -> Text:
-    cell = table.cells.get((row, column, metric))
+def _block(table: Table, metric: str) -> RichTable:
+    numbers = {cell.value.n for place, cell in table.cells.items() if place[2] == metric}
+    common = numbers.pop() if len(numbers) == 1 else None
+    title = metric_title(metric) + (f" (n = {common})" if common else "")
+    block = RichTable(title=title, title_justify="left", show_lines=True)
+    block.add_column("loss", overflow="fold")
+    for column in table.columns:
+        block.add_column(column, justify="right", overflow="fold")
+    for row in table.rows:
+        block.add_row(row, *(_rich_cell(table.cells.get((row, c, metric)), common) for c in table.columns))
+    return block
+
+
+def _rich_cell(cell: Cell | None, common: int | None) -> Text:
     if cell is None:
         return Text("–", style="dim")
-    value = Text(_value(cell) + (" *" if cell.best else ""), style="bold green" if cell.best else "")
-    return value if cell.difference is None else value.append(f"\n{_difference(cell)}", style="not bold default")
+    value = _number(cell.value) if common else _value(cell)
+    text = Text(_unbroken(value + (" *" if cell.best else "")), style="bold" if cell.best else "")
+    return (
+        text
+        if cell.difference is None
+        else text.append(f"\n{_unbroken(_difference(cell))}", style="not bold")
+    )
+
+
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\N{NO-BREAK SPACE}")

@@ -65,6 +65,10 @@ class Table:
     failures: tuple[tuple[str, str, str], ...] = ()
 
 
+Place = tuple[str, str, str]
+"""Row, regime and metric."""
+
+
 def build_table(study: Study, histories: Mapping[str, ArmHistory]) -> Table:
     """Return the table of what the ledger holds of the study.
 
@@ -73,48 +77,49 @@ def build_table(study: Study, histories: Mapping[str, ArmHistory]) -> Table:
         histories: Each arm's history, by identity.
     """
     arms = [(_row(study, history), history.arm.regime.name, history) for history in histories.values()]
-    confirmed = {(row, regime): history.confirmed(study.trials) for row, regime, history in arms}
-    baselines = {
-        (history.arm.regime.name, history.arm.model.label): history.confirmed(study.trials)
-        for history in histories.values()
-        if history.arm.loss.label == study.baseline
-    }
-    values = {
-        (row, regime, metric): {seed: found[f"test.{metric}"] for seed, found in confirmed[row, regime].items()}
-        for row, regime, _ in arms
-        for metric in study.metrics
-    }
-    means = {place: found for place, by_seed in values.items() if (found := estimate(list(by_seed.values())))}
-    top = _highest(means)
-    cells = {}
+    values: dict[Place, dict[int, float]] = {}
+    against: dict[Place, dict[int, float]] = {}
     for row, regime, history in arms:
-        theirs = baselines.get((regime, history.arm.model.label), {})
+        rows, baseline = history.confirmed(study.trials, study.seeds), _baseline(study, histories, history)
+        theirs = {} if baseline is None else baseline.confirmed(study.trials, study.seeds)
         for metric in study.metrics:
-            if (place := (row, regime, metric)) in means:
-                against = {seed: found[f"test.{metric}"] for seed, found in theirs.items()}
-                own = history.arm.loss.label == study.baseline
-                difference = None if own else paired_difference(values[place], against)
-                cells[place] = Cell(means[place], difference, means[place].mean == top[regime, metric])
+            values[row, regime, metric] = {seed: found[f"test.{metric}"] for seed, found in rows.items()}
+            against[row, regime, metric] = {seed: found[f"test.{metric}"] for seed, found in theirs.items()}
     return Table(
         study=study,
         rows=tuple(dict.fromkeys(row for row, _, _ in arms)),
         columns=tuple(dict.fromkeys(regime for _, regime, _ in arms)),
-        cells=cells,
+        cells=_cells(values, against),
         choices={(row, regime): found for row, regime, h in arms if (found := _choice(h, study.trials))},
         failures=tuple(_failures(histories)),
     )
 
 
+def _baseline(study: Study, histories: Mapping[str, ArmHistory], history: ArmHistory) -> ArmHistory | None:
+    """Return the history that an arm is compared with: same regime, same model; None for the baseline itself."""
+    if history.arm.loss.label == study.baseline:
+        return None
+    place = (history.arm.regime.name, history.arm.model.label, study.baseline)
+    named = {(h.arm.regime.name, h.arm.model.label, h.arm.loss.label): h for h in histories.values()}
+    return named.get(place)
+
+
+def _cells(
+    values: Mapping[Place, Mapping[int, float]], against: Mapping[Place, Mapping[int, float]]
+) -> dict[Place, Cell]:
+    means = {place: found for place, by_seed in values.items() if (found := estimate(list(by_seed.values())))}
+    top: dict[tuple[str, str], float] = {}
+    for (_, regime, metric), mean in means.items():
+        top[regime, metric] = max(mean.mean, top.get((regime, metric), mean.mean))
+    return {
+        place: Cell(mean, paired_difference(values[place], against[place]), mean.mean == top[place[1:]])
+        for place, mean in means.items()
+    }
+
+
 def _row(study: Study, history: ArmHistory) -> str:
     several = len({arm.model.label for arm in study.arms}) > 1
     return f"{history.arm.model.label}/{history.arm.loss.label}" if several else history.arm.loss.label
-
-
-def _highest(means: Mapping[tuple[str, str, str], Estimate]) -> dict[tuple[str, str], float]:
-    top: dict[tuple[str, str], float] = {}
-    for (_, regime, metric), found in means.items():
-        top[regime, metric] = max(found.mean, top.get((regime, metric), found.mean))
-    return top
 
 
 def _choice(history: ArmHistory, trials: int) -> Choice | None:

@@ -47,7 +47,9 @@ def check_study(study: Study) -> Checked:
 
 def _check_arm(arm: Arm, dataset: Dataset) -> None:
     if not arm.k < dataset.classes:
-        raise UserError(f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}")
+        raise UserError(
+            f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}"
+        )
     check_model(arm.model)
     searched, own = split_parameters({**arm.loss.fixed, **arm.loss.first})
     try:
@@ -60,7 +62,9 @@ def _check_arm(arm: Arm, dataset: Dataset) -> None:
 def check_device(study: Study) -> None:
     """Raise ``UserError`` if the study wants a GPU and this machine, which is to run it, has none."""
     if study.device == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"study {study.name} wants device 'cuda' and this machine has none; pass --address or cpu")
+        raise UserError(
+            f"study {study.name} wants device 'cuda' and this machine has none; pass --address or cpu"
+        )
 
 
 def with_budget(study: Study, trials: int | None, seeds: int | None) -> Study:
@@ -69,5 +73,8 @@ def with_budget(study: Study, trials: int | None, seeds: int | None) -> Study:
     Raises:
         UserError: if a number is below 1.
     """
-    given = {name: value for name, value in (("trials", trials), ("seeds", seeds)) if value is not None}
-    return dataclasses.replace(study, **given)
+    return dataclasses.replace(
+        study,
+        trials=study.trials if trials is None else trials,
+        seeds=study.seeds if seeds is None else seeds,
+    )

@@ -90,7 +90,9 @@ class BoardSearcher(Searcher):  # type: ignore[misc]
         """Return a configuration, None while nothing can start, ``FINISHED`` at the end."""
         return Searcher.FINISHED if self._conductor.done else self._conductor.start(trial_id)
 
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
         """Take the record; a trial that was cut off by an interrupt has none and leaves no trace."""
         if not error and result is not None and "record" in result:
             self._conductor.end(trial_id, TrialRecord.from_json(result["record"]))

@@ -56,7 +56,9 @@ def find(key: str, store: str | Path = "runs") -> Found:
             continue
         matches += [(ledger, row) for row in ledger.rows() if row["key"].startswith(key)]
     if len(matches) != 1:
-        raise UserError(f"key {key!r} must be that of one trial in store {str(store)!r}, got {len(matches)} trials")
+        raise UserError(
+            f"key {key!r} must be that of one trial in store {str(store)!r}, got {len(matches)} trials"
+        )
     ledger, row = matches[0]
     epochs = [epoch for epoch in ledger.read("epochs").to_pylist() if epoch["key"] == row["key"]]
     return Found(row, sorted(epochs, key=lambda epoch: int(epoch["epoch"])))

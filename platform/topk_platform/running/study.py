@@ -5,20 +5,15 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from topk_platform.code_version import code_version
 from topk_platform.errors import UserError
-from topk_platform.records import (
-    ArmHistory,
-    Ledger,
-    Store,
-    TrackingSink,
-    read_history,
-    tracking_uri,
-)
-from topk_platform.reports import Table, build_table, to_arrow, to_csv, to_markdown
+from topk_platform.records import ArmHistory, Ledger, Store, TrackingSink, read_history, tracking_uri
+from topk_platform.reports import Table, build_table, to_csv, to_markdown, to_parquet
 from topk_platform.running.checks import Checked, check_device, check_study, with_budget
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import Study, TrialRecord
@@ -99,95 +94,85 @@ def run(
         >>> summary = run(digits().smoke(), store="runs", only="balanced/*")  # doctest: +SKIP
     """
     study = with_budget(study.only(only) if only else study, trials, seeds)
+    if workers is not None and workers < 1:
+        raise UserError(f"workers must be at least 1, got {workers}")
     if address is None:
         check_device(study)
     checked, code = check_study(study), code_version(study)
-    place = Store.open(store)
-    ledger = Ledger.open(place, study.name)
-    if workers is not None and workers < 1:
-        raise UserError(f"workers must be at least 1, got {workers}")
-    with ledger.writing(study):
-        before = read_history(ledger, study, code, checked.fingerprints)
-        board = make_board(checked, before, code)
-        sink = _sink(place, ledger, mlflow_uri)
-        ran = 0
-
-        def keep(record: TrialRecord) -> None:
-            nonlocal ran
-            rows = ledger.append(record)
-            ran += 1
-            if sink is not None:
-                sink.put(*rows)
-
+    ledger = Ledger.open(Store.open(store), study.name)
+    ledger.store.check_writable()
+    needed = bool(_board(checked, ledger, code).left)
+    with _cluster(study, address, workers) if needed else nullcontext(0) as slots, ledger.writing(study):
+        board = _board(checked, ledger, code)
+        recorder = _Recorder(ledger, _sink(Store.open(store), ledger, mlflow_uri))
+        tell = progress or (lambda _board, _record: None)
         try:
-            if progress is not None:
-                progress(board, None)
+            tell(board, None)
             if board.left:
-                _run_on_ray(study, board, keep, ledger.store.uri, address, workers, progress)
+                _run_trials(study, board, recorder, tell, slots)
         finally:
             found = build_table(study, read_history(ledger, study, code, checked.fingerprints))
-            files = _write_tables(ledger.store, found)
-            error = _close(sink, files)
-    return Summary(found, ran, board.left, error, ledger.store.uri)
+            error = recorder.close(found)
+    return Summary(found, recorder.ran, board.left, error, ledger.store.uri)
 
 
-def _sink(store: Store, ledger: Ledger, uri: str | None) -> TrackingSink | None:
-    if uri is None and store.local is None:
-        return None
-    local = store.local
-    artifacts = None if uri is not None or local is None else (local / "mlflow-artifacts").as_uri()
-    sink = TrackingSink(uri or tracking_uri(Path(store.root)), artifacts, ledger)
-    sink.start()
-    return sink
+def _board(checked: Checked, ledger: Ledger, code: str) -> Board:
+    return make_board(checked, read_history(ledger, checked.study, code, checked.fingerprints), code)
 
 
-def _close(sink: TrackingSink | None, files: dict[str, str]) -> Exception | None:
-    if sink is None:
-        return None
-    sink.put_files(files)
-    return sink.close()
-
-
-def _run_on_ray(
-    study: Study,
-    board: Board,
-    keep: Callable[[TrialRecord], None],
-    store: str,
-    address: str | None,
-    workers: int | None,
-    progress: Progress | None,
-) -> None:
+def _cluster(study: Study, address: str | None, workers: int | None) -> AbstractContextManager[int]:
     # Ray takes a second to import, which a study that is done need not wait for.
     from topk_platform.running.cluster import connected  # noqa: PLC0415
-    from topk_platform.running.tuning import tune_trials  # noqa: PLC0415
 
-    def tell(record: TrialRecord) -> None:
-        if progress is not None:
-            progress(board, record)
+    return connected(study, address, workers)
+
+
+def _run_trials(
+    study: Study, board: Board, recorder: _Recorder, tell: Callable[[Board, TrialRecord], None], slots: int
+) -> None:
+    from topk_platform.running.tuning import tune_trials  # noqa: PLC0415 - as above
 
     scratch = tempfile.mkdtemp(prefix="topk-tune-")
     try:
-        with connected(study, address, workers) as slots:
-            tune_trials(study, board, keep, tell, store, slots, scratch)
+        tune_trials(study, board, recorder, partial(tell, board), recorder.ledger.store.uri, slots, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _write_tables(store: Store, found: Table) -> dict[str, str]:
-    files = {"table.md": to_markdown(found), "table.csv": to_csv(found)}
-    for name, text in files.items():
-        store.write(f"tables/{name}", text.encode())
-    store.write("tables/table.parquet", _parquet(found))
-    return files
+@dataclass
+class _Recorder:
+    """Keeps what trials bring: first the ledger, then, off the hot path, the sink."""
+
+    ledger: Ledger
+    sink: TrackingSink | None
+    ran: int = 0
+
+    def __call__(self, record: TrialRecord) -> None:
+        row, epochs = self.ledger.append(record)
+        self.ran += 1
+        if self.sink is not None:
+            self.sink.put(row, epochs)
+
+    def close(self, found: Table) -> Exception | None:
+        """Write the tables, wait for the sink, and return what stopped it, if anything did."""
+        files = {"table.md": to_markdown(found), "table.csv": to_csv(found)}
+        for name, text in files.items():
+            self.ledger.store.write(f"tables/{name}", text.encode())
+        self.ledger.store.write("tables/table.parquet", to_parquet(found))
+        if self.sink is None:
+            return None
+        self.sink.put_files(files)
+        return self.sink.close()
 
 
-def _parquet(found: Table) -> bytes:
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    sink = pa.BufferOutputStream()
-    pq.write_table(to_arrow(found), sink)
-    return bytes(sink.getvalue())
+def _sink(store: Store, ledger: Ledger, uri: str | None) -> TrackingSink | None:
+    local = store.local
+    if uri is None and local is None:
+        return None
+    artifacts = None if uri is not None or local is None else (local / "mlflow-artifacts").as_uri()
+    sink = TrackingSink(uri or tracking_uri(Path(store.root)), artifacts, ledger)
+    sink.start()
+    return sink
 
 
 def table(
@@ -207,4 +192,3 @@ def table(
     study = with_budget(study, trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
     return build_table(study, read_history(ledger, study, code_version(study)))
-

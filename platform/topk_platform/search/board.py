@@ -75,7 +75,9 @@ class ArmBoard:
         phase, number, seed = slot
         if phase == "search":
             known = [self.searched[n] for n in self._known(number)]
-            values: Mapping[str, Scalar] = suggest(self.arm_id, self.arm.loss, self.arm.protocol, number, known)
+            values: Mapping[str, Scalar] = suggest(
+                self.arm_id, self.arm.loss, self.arm.protocol, number, known
+            )
             stop_below = stopping_values(self.arm.protocol.pruning, self.arm.recipe, known)
         else:
             values, stop_below = self.searched[number].values, ()

@@ -22,7 +22,9 @@ from topk_platform.specs import Choice, Dimension, Float, Int, Loss, Protocol, S
 __all__ = ["suggest", "to_optuna"]
 
 
-def suggest(arm_id: str, loss: Loss, protocol: Protocol, number: int, history: Sequence[Ended]) -> dict[str, Scalar]:
+def suggest(
+    arm_id: str, loss: Loss, protocol: Protocol, number: int, history: Sequence[Ended]
+) -> dict[str, Scalar]:
     """Return the values of the arm's trial ``number``.
 
     Number 0 takes the paper's values, the next ``protocol.random`` are drawn at random, then TPE chooses. A
@@ -41,7 +43,9 @@ def suggest(arm_id: str, loss: Loss, protocol: Protocol, number: int, history: S
     distributions = to_optuna(loss.space)
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # not a line for every fresh study
     study = optuna.create_study(direction="maximize", sampler=_sampler(arm_id, protocol, number))
-    study.add_trials([_told(ended, distributions) for ended in sorted(history, key=lambda ended: ended.number)])
+    study.add_trials(
+        [_told(ended, distributions) for ended in sorted(history, key=lambda ended: ended.number)]
+    )
     asked = study.ask(distributions)
     return {name: asked.params[name] for name in loss.space}
 

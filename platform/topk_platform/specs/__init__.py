@@ -1,22 +1,11 @@
-"""Frozen dataclasses that say what is asked and what came of it; they import nothing but the standard library."""
+"""Frozen dataclasses: what is asked and what came of it, from the standard library alone."""
 
+from topk_platform.specs.arm import Arm, Loss, Model, Protocol, Pruning, Recipe, grid
+from topk_platform.specs.checks import check_name
 from topk_platform.specs.codec import canonical_json, digest
+from topk_platform.specs.regime import Condition, LabelNoise, LongTail, Regime
 from topk_platform.specs.space import Choice, Dimension, Float, Int, Scalar
-from topk_platform.specs.study import (
-    Arm,
-    Condition,
-    LabelNoise,
-    LongTail,
-    Loss,
-    Model,
-    Protocol,
-    Pruning,
-    Recipe,
-    Regime,
-    Study,
-    check_name,
-    grid,
-)
+from topk_platform.specs.study import Study
 from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRecord
 
 __all__ = [

@@ -40,7 +40,9 @@ class Float:
 
     def holds(self, value: Scalar) -> bool:
         """Return whether ``value`` lies in the range."""
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and self.low <= value <= self.high
+        return (
+            isinstance(value, (int, float)) and not isinstance(value, bool) and self.low <= value <= self.high
+        )
 
     def canonical(self, value: Scalar) -> Scalar:
         """Return ``value`` as this dimension writes it: a float."""

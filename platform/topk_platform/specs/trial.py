@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, cast
 
+from topk_platform.specs.arm import Arm, Loss, Model, Protocol, Pruning, Recipe
 from topk_platform.specs.codec import canonical_json, decode, digest, encode
+from topk_platform.specs.regime import LabelNoise, LongTail, Regime
 from topk_platform.specs.space import Choice, Float, Int, Scalar
-from topk_platform.specs.study import Arm, LabelNoise, LongTail, Loss, Model, Protocol, Pruning, Recipe, Regime
 
 __all__ = ["EpochRecord", "Phase", "Status", "Trial", "TrialRecord"]
 

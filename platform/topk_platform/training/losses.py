@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import topk_losses as tl
 from torch import Generator, Tensor, nn
 
+import topk_losses as tl
 from topk_platform.errors import UserError
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import Loss, Scalar
@@ -171,7 +171,9 @@ def check_loss(loss: Loss, own: Mapping[str, Scalar], k: int, class_counts: Tens
     """
     function = look_up("loss", loss.name, LOSSES)
     if reserved := sorted(set(own) & set(_GIVEN)):
-        raise UserError(f"loss {loss.label}: {reserved} come from the arm and the data, not from fixed or space")
+        raise UserError(
+            f"loss {loss.label}: {reserved} come from the arm and the data, not from fixed or space"
+        )
     check_arguments("loss", loss.name, function, own)
     try:
         build_loss(loss, own, k, class_counts)

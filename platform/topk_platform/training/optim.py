@@ -38,7 +38,9 @@ def searched_recipe(recipe: Recipe, parameters: Mapping[str, Any]) -> Recipe:
 def make_optimizer(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """Return the recipe's optimiser over ``parameters``."""
     if recipe.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
+        return torch.optim.Adam(
+            parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True
+        )
     return torch.optim.SGD(
         parameters,
         lr=recipe.learning_rate,

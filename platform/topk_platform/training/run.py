@@ -46,7 +46,9 @@ class _Progress:
 
 
 def _versions(device: str) -> dict[str, str]:
-    name = torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else platform.machine()
+    name = (
+        torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else platform.machine()
+    )
     return {"python": platform.python_version(), "torch": torch.__version__, "device": f"{device} {name}"}
 
 
@@ -97,7 +99,9 @@ def _run(progress: _Progress, save_model: SaveModel | None) -> Training:
         progress.epochs.append(record)
         yield record
         if record.validation[trial.arm.metric] < stop_below.get(number, float("-inf")):
-            return progress.end("pruned", f"{trial.arm.metric} below {stop_below[number]:.6g} after epoch {number}")
+            return progress.end(
+                "pruned", f"{trial.arm.metric} below {stop_below[number]:.6g} after epoch {number}"
+            )
     if trial.phase == "confirm":
         progress.test = session.evaluate("test")
         if save_model is not None:

@@ -34,7 +34,9 @@ def _generator(trial: Trial, role: str, device: str = "cpu") -> Generator:
 def _initialised(trial: Trial, dataset: Dataset) -> nn.Module:
     # torch's layers initialise from the global generator: lend it this trial's stream, then put it back.
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(stream_seed(trial.study, trial.root, trial.seed, "initialisation"))
+        torch.default_generator.manual_seed(
+            stream_seed(trial.study, trial.root, trial.seed, "initialisation")
+        )
         return build_model(trial.arm.model, dataset.shape, dataset.classes, trial.arm.loss.head)
 
 
@@ -108,7 +110,7 @@ class Session:
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         train = self.dataset.train
         order = torch.randperm(len(train), generator=self.batches).to(train.labels.device)
-        for rows in order.split(self.recipe.batch_size):
+        for rows in torch.split(order, self.recipe.batch_size):
             yield train.inputs[rows], train.labels[rows]
 
     def _set_learning_rate(self) -> float:
@@ -127,7 +129,7 @@ class Session:
         """
         self.model.eval()
         data = getattr(self.dataset, split)
-        scores = torch.cat([self.model(part) for part in data.inputs.split(_EVALUATION_BATCH)])
+        scores = torch.cat([self.model(part) for part in torch.split(data.inputs, _EVALUATION_BATCH)])
         if not bool(scores.isfinite().all()):
             raise DivergedError(f"a score on the {split} split is not finite")
         return evaluate(scores, data.labels, self.trial.topk)

@@ -1,0 +1,37 @@
+# Everything a newcomer types; `make study` first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: study test test-slow lint wheel-check clean
+
+study: $(VENV)/.platform
+	$(BIN)/topk run digits
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -m "not slow and not gpu"
+
+test-slow: $(VENV)/.test
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+wheel-check: $(VENV)/.test
+	PYTHON=$(PYTHON) .ci/check-wheel
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.platform: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[platform]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[platform,test]'
+	@touch $@ $(VENV)/.platform
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,215 @@
+"""One regime × model × loss, and how it is trained and searched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from topk_platform.specs.checks import check, check_name
+from topk_platform.specs.regime import Regime
+from topk_platform.specs.space import Dimension, Scalar
+
+__all__ = ["Arm", "Loss", "Model", "Protocol", "Pruning", "Recipe", "grid"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network.
+
+    Args:
+        name: A name in the platform's table, or ``package.module:attribute`` of your own function.
+        options: Keyword arguments of the model's function.
+        label: What arms call it; by default the name, or the attribute of a reference.
+    """
+
+    name: str
+    options: Mapping[str, Scalar] = field(default_factory=dict)
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", self.label or self.name.rpartition(":")[2])
+        check_name("model label", self.label)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss with what is searched of it.
+
+    Args:
+        name: A name in the platform's table, or ``package.module:attribute`` of your own.
+        space: The dimensions searched: the loss's own parameters and the recipe's
+            (``learning_rate``, ``weight_decay``, ``momentum``, ``batch_size``).
+        first: The first trial's values, as a rule the paper's; one for every dimension of ``space``.
+        fixed: Parameters of the loss that stay as they are.
+        head: ``"linear"``, or ``"cosine"`` for the normalised head.
+        label: The row's name in tables; by default the name, or the attribute of a reference.
+
+    Raises:
+        UserError: if ``first`` does not give every dimension one value inside it, or a parameter is
+            both fixed and searched.
+    """
+
+    name: str
+    space: Mapping[str, Dimension] = field(default_factory=dict)
+    first: Mapping[str, Scalar] = field(default_factory=dict)
+    fixed: Mapping[str, Scalar] = field(default_factory=dict)
+    head: str = "linear"
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", self.label or self.name.rpartition(":")[2])
+        check_name("loss label", self.label)
+        check(self.head in ("linear", "cosine"), f"Loss.head must be 'linear' or 'cosine', got {self.head!r}")
+        both = sorted(set(self.space) & set(self.fixed))
+        check(not both, f"loss {self.label}: {both} cannot be both in space and fixed")
+        check(
+            set(self.first) == set(self.space),
+            f"loss {self.label}: first must give one value for each of {sorted(self.space)}, got {sorted(self.first)}",
+        )
+        for name, dimension in self.space.items():
+            value = self.first[name]
+            check(
+                dimension.holds(value),
+                f"loss {self.label}: first[{name!r}] must lie in {dimension}, got {value!r}",
+            )
+        first = {name: self.space[name].canonical(value) for name, value in self.first.items()}
+        object.__setattr__(self, "first", first)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a trial trains, apart from what its arm searches.
+
+    Args:
+        epochs: Passes over the training split.
+        batch_size: Samples a step.
+        optimizer: ``"sgd"`` (with Nesterov momentum where momentum is not 0) or ``"adam"``.
+        learning_rate: At the first step.
+        momentum: Of ``"sgd"``.
+        weight_decay: L2 penalty.
+        schedule: ``"cosine"`` (to 0 over all steps) or ``"constant"``.
+    """
+
+    epochs: int
+    batch_size: int = 64
+    optimizer: str = "sgd"
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    schedule: str = "cosine"
+
+    def __post_init__(self) -> None:
+        check(self.epochs >= 1, f"Recipe.epochs must be at least 1, got {self.epochs!r}")
+        check(self.batch_size >= 1, f"Recipe.batch_size must be at least 1, got {self.batch_size!r}")
+        check(
+            self.optimizer in ("sgd", "adam"),
+            f"Recipe.optimizer must be 'sgd' or 'adam', got {self.optimizer!r}",
+        )
+        check(
+            self.schedule in ("cosine", "constant"),
+            f"Recipe.schedule must be 'cosine' or 'constant', got {self.schedule!r}",
+        )
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """Stop a search trial that is behind its arm's earlier trials.
+
+    At each rung a trial is stopped when its validation metric lies below the given quantile of what the
+    earlier trials of the same arm had there.
+
+    Args:
+        rungs: Fractions of the epochs, in ``(0, 1)``, at which trials are compared.
+        quantile: In ``[0, 1]``; 0.5 is the median.
+        startup: How many earlier trials must have reached a rung before anything is stopped there.
+    """
+
+    rungs: tuple[float, ...] = (0.25, 0.5)
+    quantile: float = 0.5
+    startup: int = 4
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rungs", tuple(self.rungs))
+        check(all(0 < r < 1 for r in self.rungs), f"Pruning.rungs must lie in (0, 1), got {self.rungs!r}")
+        check(0 <= self.quantile <= 1, f"Pruning.quantile must be in [0, 1], got {self.quantile!r}")
+        check(self.startup >= 1, f"Pruning.startup must be at least 1, got {self.startup!r}")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How an arm is searched; part of its identity.
+
+    Args:
+        random: How many trials after the first are drawn at random before TPE takes over.
+        width: How many of the arm's trials may run at once: the n-th suggestion knows the trials
+            numbered up to ``n - width``, whatever else has ended by then.
+        pruning: The rule by which search trials are stopped, or None.
+    """
+
+    random: int = 5
+    width: int = 1
+    pruning: Pruning | None = field(default_factory=Pruning)
+
+    def __post_init__(self) -> None:
+        check(self.random >= 0, f"Protocol.random must be at least 0, got {self.random!r}")
+        check(self.width >= 1, f"Protocol.width must be at least 1, got {self.width!r}")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One regime × model × loss, with its own searcher, its own rungs and the same budget as all others.
+
+    Args:
+        regime: The data.
+        model: The network.
+        loss: The loss and its space.
+        k: The K that the loss trains for, ``1 <= k < classes``.
+        recipe: How its trials train.
+        metric: The validation metric that selects, such as ``"top3"`` or ``"macro_top5"``; by default
+            ``top{k}``.
+        protocol: How it is searched.
+    """
+
+    regime: Regime
+    model: Model
+    loss: Loss
+    k: int
+    recipe: Recipe
+    metric: str = ""
+    protocol: Protocol = field(default_factory=Protocol)
+
+    def __post_init__(self) -> None:
+        check(self.k >= 1, f"Arm.k must be at least 1, got {self.k!r}")
+        object.__setattr__(self, "metric", self.metric or f"top{self.k}")
+
+    @property
+    def name(self) -> str:
+        """``regime/model/loss``."""
+        return f"{self.regime.name}/{self.model.label}/{self.loss.label}"
+
+
+def grid(
+    regimes: Iterable[Regime],
+    models: Iterable[Model],
+    losses: Iterable[Loss],
+    *,
+    k: int,
+    recipe: Recipe,
+    metric: str = "",
+    protocol: Protocol | None = None,
+) -> tuple[Arm, ...]:
+    """Return one arm for every regime × model × loss.
+
+    Example:
+        >>> arms = grid(
+        ...     [Regime("clean", "digits"), Regime("noisy", "digits", (LabelNoise(0.4),))],
+        ...     [Model("mlp")],
+        ...     [Loss("cross_entropy"), Loss("smooth_topk_svm")],
+        ...     k=3,
+        ...     recipe=Recipe(epochs=10),
+        ... )
+        >>> [arm.name for arm in arms][:2]
+        ['clean/mlp/cross_entropy', 'clean/mlp/smooth_topk_svm']
+    """
+    models, losses, how = tuple(models), tuple(losses), protocol or Protocol()
+    return tuple(Arm(r, m, loss, k, recipe, metric, how) for r in regimes for m in models for loss in losses)

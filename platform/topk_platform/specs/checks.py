@@ -1,0 +1,25 @@
+"""Rules that specs hold their fields to."""
+
+from __future__ import annotations
+
+import re
+
+from topk_platform.errors import UserError
+
+__all__ = ["check", "check_name"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+
+
+def check(rule: bool, message: str) -> None:
+    """Raise ``UserError`` with ``message`` unless ``rule`` holds."""
+    if not rule:
+        raise UserError(message)
+
+
+def check_name(kind: str, name: str) -> None:
+    """Raise ``UserError`` unless ``name`` is safe in a path, a glob and a table."""
+    check(
+        bool(_NAME.fullmatch(name)),
+        f"{kind} must match {_NAME.pattern}, for it names files and folders, got {name!r}",
+    )
