@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from topk_losses._checks import (
     check_counts,
@@ -151,7 +152,7 @@ def ldam(
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
         against = _log_odds_against(scale * rows, labels)
-        return torch.nn.functional.softplus(against + scale * per_label(margins, labels, rows))
+        return -logsigmoid(-against - scale * per_label(margins, labels, rows))
 
     return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
 
@@ -324,7 +325,7 @@ def truncated_topk_entropy(
         others = torch.logaddexp(behind, top.values[:, -1:])
         own = rows.gather(1, labels)
         inside = among(top.indices, labels, rows)
-        losses = torch.where(inside, torch.nn.functional.softplus(behind - own), others - own)
+        losses = torch.where(inside, -logsigmoid(own - behind), others - own)
         return invalid_rows_to_nan(losses, top.values)
 
     return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)

@@ -45,9 +45,9 @@ class Loss(nn.Module):
 
     def extra_repr(self) -> str:
         """The constructor's arguments, tensors by their shape."""
-        names = inspect.signature(type(self).__init__).parameters
-        values = {name: getattr(self, name) for name in names if name != "self"}
-        return ", ".join(f"{name}={_brief(value)}" for name, value in values.items() if value is not None)
+        names = [name for name in inspect.signature(type(self).__init__).parameters if name != "self"]
+        shown = [name for name in names if name != "weight" or self.weight is not None]
+        return ", ".join(f"{name}={_brief(getattr(self, name))}" for name in shown)
 
 
 def _brief(value: object) -> str:

@@ -1,8 +1,10 @@
-"""The expectation of the noised top-K operator, without noise."""
+"""The expectation of the noised top-K operator: quadrature over a Poisson-binomial tail, without noise."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,11 +14,26 @@ from topk_losses._shapes import computing
 
 __all__ = ["expected_topk"]
 
+TAIL = 1e-12  # probability left outside the window of integration, at either end
+COARSE_NODES = 49  # of the search for the window
+NODES = 64  # of the trapezoid rule
+BUDGET = 1 << 21  # numbers of one float64 intermediate, rows × classes × nodes: 16 MiB
+
 
 def expected_topk(scores: Tensor, k: int, epsilon: float) -> Tensor:
-    r"""The expectation of the k-th largest of independent Gaussians ``N(s_i, ε²)``.
+    r"""The expectation of the k-th largest of independent Gaussians ``N(s_i, ε²)``, and no Monte-Carlo.
 
-    .. math:: E\,(s + \varepsilon Z)_{[k]}, \qquad Z \sim N(0, I)
+    .. math:: E\,(s + \varepsilon Z)_{[k]} = b - \int_a^b F(t)\,dt, \qquad
+        F(t) = P\bigl(\text{at most k - 1 of the } s_i + \varepsilon Z_i \text{ exceed } t\bigr)
+
+    F is the tail of a Poisson-binomial distribution, a product of polynomials ``(1 - p_i) + p_i x`` truncated at
+    degree k - 1. The window ``[a, b]`` is where F lies within (1e-12, 1 - 1e-12): first the union bound gives
+    one that is certain and about 16 ε wide, then 49 nodes on it narrow it down. The trapezoid rule with 64
+    nodes on the window converges faster than any power of their distance, since F is analytic and flat at both
+    ends; against a fine quadrature its error stays below 1e-9 ε. The computation is in float64.
+
+    The gradient is the probability that each class is the k-th largest, it sums to 1; the second derivative
+    exists as well. Memory is bounded by treating the rows and the nodes in pieces.
 
     Args:
         scores: s, ``(..., L)``; -inf masks a class; rows with NaN or +inf give NaN.
@@ -24,35 +41,154 @@ def expected_topk(scores: Tensor, k: int, epsilon: float) -> Tensor:
         epsilon: ε, at least 0; at 0 this is the k-th largest score itself.
 
     Returns:
-        ``(...)``; float64 for float64 scores, else float32.
+        ``(...)``; -inf where fewer than k classes are not masked. float64 for float64 scores, else float32.
 
     Raises:
         ValueError: for scores that are not floating-point, k outside ``[1, L]`` and ε below 0.
 
+    References:
+        Garcin et al. 2022 define the expectation, (6) and Definition 3.4, and estimate it from draws.
+
     Example:
         >>> import torch
-        >>> expected_topk(torch.tensor([0.0, 0.0]), k=1, epsilon=1.0)  # 1 / sqrt(π)
-        tensor(0.5642)
+        >>> scores = torch.tensor([0.0, 0.0], requires_grad=True)
+        >>> value = expected_topk(scores, k=1, epsilon=1.0)  # 1 / sqrt(π)
+        >>> value.backward()
+        >>> value, scores.grad
+        (tensor(0.5642, grad_fn=<ToCopyBackward0>), tensor([0.5000, 0.5000]))
     """
     check_scores(scores, dimensions=1)
     check_k(k, scores.shape[-1], "the number of classes")
     check_not_negative("epsilon", epsilon)
     values = computing(scores)
-    top = values.topk(k, dim=-1).values[..., -1]
+    top = values.topk(k, dim=-1).values
+    valid = (top[..., :1].detach() < torch.inf) & (top[..., -1:].detach() > -torch.inf)
+    hard = top[..., -1].masked_fill(~(top[..., 0].detach() < torch.inf), torch.nan)
     if epsilon == 0:
-        return top
-    centre = top.detach().double().unsqueeze(-1)
-    classes = scores.shape[-1]
-    reach = 7.5 + math.sqrt(2 * math.log(classes + 1))
-    nodes = torch.linspace(-reach, reach, 256, dtype=torch.float64, device=scores.device)
-    step = 2 * reach / 255
-    distances = (values.double() - centre) / epsilon
-    exceed = 0.5 * torch.erfc((nodes - distances.unsqueeze(-1)) / math.sqrt(2))
-    fewer = exceed.new_ones(*exceed.shape[:-2], 256).unsqueeze(-2)
-    fewer = torch.cat([fewer, torch.zeros_like(fewer).expand(*fewer.shape[:-2], k - 1, 256)], -2)
-    for p in exceed.unsqueeze(-3).unbind(-2):
-        moved = torch.cat([torch.zeros_like(fewer[..., :1, :]), fewer[..., :-1, :]], -2)
-        fewer = (1 - p) * fewer + p * moved
-    cdf = fewer.sum(-2)
-    area = (cdf.sum(-1) - (cdf[..., 0] + cdf[..., -1]) / 2) * step
-    return (centre.squeeze(-1) + epsilon * (reach - area)).to(values.dtype)
+        return hard
+    centre = hard.detach().double()
+    # Classes 40 ε away from the k-th score are certainly below or above everything in the window.
+    distances = ((values.double() - centre.unsqueeze(-1)) / epsilon).clamp(-40, 40).masked_fill(~valid, 0)
+    shift = _rank_mean(distances, k)
+    return torch.where(valid.squeeze(-1), centre + epsilon * shift, hard.detach()).to(values.dtype)
+
+
+def _rank_mean(distances: Tensor, k: int) -> Tensor:
+    """The expected k-th largest of ``N(x_i, 1)``, ``(..., L)`` to ``(...)``, the k-th of the x_i being 0."""
+    rows = distances.reshape(-1, distances.shape[-1])
+    if 2 * k > rows.shape[1] + 1:  # the k-th largest is the (L - k + 1)-th smallest: the shorter polynomial
+        mean: Tensor = -_RankMean.apply(-rows, rows.shape[1] - k + 1)
+    else:
+        mean = _RankMean.apply(rows, k)
+    return mean.reshape(distances.shape[:-1])
+
+
+class _RankMean(torch.autograd.Function):
+    """The mean of the k-th largest of ``N(x_i, 1)``, ``(M, L)`` to ``(M,)``."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(rows: Tensor, k: int) -> Tensor:
+        return torch.cat([_mean(piece, k) for piece in _pieces(rows)])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.k = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient.unsqueeze(-1) * _RankProbabilities.apply(ctx.saved_tensors[0], ctx.k), None
+
+
+class _RankProbabilities(torch.autograd.Function):
+    """The probability of each class to be the k-th largest, ``(M, L)``: the derivative of the mean."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(rows: Tensor, k: int) -> Tensor:
+        return torch.cat([_slope(piece, k) for piece in _pieces(rows)])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.k = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, direction: Tensor) -> tuple[Tensor, None]:
+        return _curvature(ctx.saved_tensors[0], direction, ctx.k), None
+
+
+def _pieces(rows: Tensor) -> tuple[Tensor, ...]:
+    return rows.split(max(1, BUDGET // (rows.shape[1] * NODES)))
+
+
+def _mean(x: Tensor, k: int) -> Tensor:
+    end, step, parts = _grid(x, k)
+    # Of the ends, where F is 0 and 1, the trapezoid rule takes half.
+    return end + step / 2 - step * sum(_cdf(x, nodes, k).sum(1) for nodes in parts)
+
+
+def _slope(x: Tensor, k: int) -> Tensor:
+    _, step, parts = _grid(x, k)
+    return -step.unsqueeze(1) * sum(torch.func.grad(_total)(x, nodes, k) for nodes in parts)
+
+
+def _curvature(rows: Tensor, direction: Tensor, k: int) -> Tensor:
+    """The second derivative, which is symmetric, times a direction: forward over reverse."""
+    curves = []
+    for x, along in zip(_pieces(rows), _pieces(direction), strict=True):
+        _, step, parts = _grid(x, k)
+        slopes = (partial(torch.func.grad(_total), nodes=nodes, k=k) for nodes in parts)
+        curves.append(-step.unsqueeze(1) * sum(torch.func.jvp(slope, (x,), (along,))[1] for slope in slopes))
+    return torch.cat(curves)
+
+
+def _total(x: Tensor, nodes: Tensor, k: int) -> Tensor:
+    return _cdf(x, nodes, k).sum()
+
+
+def _grid(x: Tensor, k: int) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    """The window's end ``(M,)``, the nodes' distance ``(M,)`` and the nodes ``(M, T)`` in pieces of T."""
+    x = x.detach()
+    # P(X_[k] < t) <= k Φ(t) and P(X_[k] > t) <= (L - k + 1) Φ(-t), since x_[k] = 0; Φ(-t) <= exp(-t²/2) / 2.
+    low, high = (math.sqrt(2 * math.log(count / (2 * TAIL))) for count in (k, x.shape[1] - k + 1))
+    coarse = torch.linspace(-low, high, COARSE_NODES, dtype=x.dtype, device=x.device)
+    cdf = torch.cat([_cdf(x, part.expand(x.shape[0], -1), k) for part in _parts(coarse, x)], 1)
+    first = ((cdf < TAIL).sum(1) - 1).clamp(min=0)
+    last = (cdf <= 1 - TAIL).sum(1).clamp(max=COARSE_NODES - 1)
+    start, end = coarse[first], coarse[last]
+    step = (end - start) / (NODES - 1)
+    nodes = start.unsqueeze(1) + step.unsqueeze(1) * torch.arange(NODES, device=x.device)
+    return end, step, _parts(nodes, x)
+
+
+def _parts(nodes: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+    return nodes.split(max(1, BUDGET // x.numel()), -1) if x.numel() else (nodes,)
+
+
+def _cdf(x: Tensor, nodes: Tensor, k: int) -> Tensor:
+    """``P(X_[k] <= t)``, ``(M, L)`` and t ``(M, T)`` to ``(M, T)``: at most k - 1 of the classes exceed t."""
+    distances = (nodes.unsqueeze(-1) - x.unsqueeze(1)) / math.sqrt(2)
+    product = torch.stack([torch.erfc(-distances), torch.erfc(distances)][:k]) / 2
+    while product.shape[-1] > 1:
+        half = product.shape[-1] // 2
+        rest = product[..., 2 * half :]
+        product = _multiply(product[..., :half], product[..., half : 2 * half], k)
+        if rest.shape[-1]:
+            rest = torch.nn.functional.pad(rest.movedim(0, -1), (0, product.shape[0] - rest.shape[0]))
+            product = torch.cat([product, rest.movedim(-1, 0)], -1)
+    return product.sum((0, -1))
+
+
+def _multiply(a: Tensor, b: Tensor, k: int) -> Tensor:
+    """Products of polynomials along dimension 0, truncated to k coefficients; all are positive."""
+    reverse = b.flip(0)
+    coefficients = []
+    for degree in range(min(k, a.shape[0] + b.shape[0] - 1)):
+        low, high = max(0, degree - b.shape[0] + 1), min(degree + 1, a.shape[0])
+        offset = b.shape[0] - 1 - degree
+        coefficients.append((a[low:high] * reverse[low + offset : high + offset]).sum(0))
+    return torch.stack(coefficients)
