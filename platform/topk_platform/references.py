@@ -59,16 +59,19 @@ def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:
 
 
 def check_arguments(kind: str, name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Raise ``UserError`` unless every name in ``given`` is a parameter of ``function``.
+    """Raise ``UserError`` unless ``function`` can be called with ``given`` as its keyword arguments.
 
     Example:
         >>> check_arguments("model", "mlp", lambda hidden=1: None, {"hiden": 2})
         Traceback (most recent call last):
         topk_platform.errors.UserError: unknown parameter of model mlp 'hiden': did you mean 'hidden'? (known: hidden)
     """
-    parameters = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return
+    signature = inspect.signature(function)
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
     for argument in given:
-        if argument not in parameters:
-            raise unknown_name(f"parameter of {kind} {name}", argument, parameters)
+        if argument not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
+            raise unknown_name(f"parameter of {kind} {name}", argument, signature.parameters)
+    try:
+        signature.bind(**given)
+    except TypeError as error:
+        raise UserError(f"{kind} {name} cannot be called with {sorted(given)}: {error}") from error

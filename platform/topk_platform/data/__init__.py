@@ -30,7 +30,8 @@ def load(regime: Regime) -> Dataset:
     """Return the regime's dataset before its conditions; a process reads each once.
 
     Raises:
-        UserError: if there is no such dataset, an option is unknown, or the function returns something else.
+        UserError: if there is no such dataset, an option is unknown, its files cannot be read, or its function
+            returns something else.
     """
     return _load(regime.dataset, tuple(sorted(regime.options.items())))
 
@@ -39,7 +40,10 @@ def load(regime: Regime) -> Dataset:
 def _load(name: str, options: tuple[tuple[str, object], ...]) -> Dataset:
     function = look_up("dataset", name, DATASETS)
     check_arguments("dataset", name, function, dict(options))
-    dataset = function(**dict(options))
+    try:
+        dataset = function(**dict(options))
+    except OSError as error:
+        raise UserError(f"dataset {name} cannot be read: {error}") from error
     if not isinstance(dataset, Dataset):
         raise UserError(
             f"dataset {name}: must return a topk_platform.data.Dataset, got {type(dataset).__name__}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,6 +102,9 @@ class Store:
             if not direct:
                 self.filesystem.move(target, path)
         except OSError as error:
+            if not direct:
+                with suppress(OSError):  # the first error is the one to tell
+                    Path(target).unlink()
             raise StoreError(f"store {self.uri!r} cannot be written: {error}") from error
 
     def delete(self, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import queue
 import tempfile
 import threading
@@ -82,6 +83,8 @@ class TrackingSink(threading.Thread):
             self.error = error
 
     def _open(self) -> None:
+        # By default MLflow tries a server that is down for minutes; a study that is done should not wait for that.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         from mlflow import MlflowClient  # noqa: PLC0415 - seconds of import, here off the hot path
 
         for name in ("alembic", "mlflow"):  # which tell of every table that they create

@@ -174,7 +174,8 @@ def check_loss(loss: Loss, own: Mapping[str, Scalar], k: int, class_counts: Tens
         raise UserError(
             f"loss {loss.label}: {reserved} come from the arm and the data, not from fixed or space"
         )
-    check_arguments("loss", loss.name, function, own)
+    takes = inspect.signature(function).parameters
+    check_arguments("loss", loss.name, function, {**own, **{name: None for name in _GIVEN if name in takes}})
     try:
         build_loss(loss, own, k, class_counts)
     except (TypeError, ValueError) as error:

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from topk_platform import LabelNoise, LongTail, Regime, UserError
+from topk_platform.data import Dataset, Split, apply_conditions, digits, load, long_tail_counts, noisy_labels
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_digits_are_what_scikit_learn_ships_in_disjoint_stratified_splits() -> None:
+    data = digits()
+    assert [len(s) for s in (data.train, data.validation, data.test)] == [1077, 360, 360]
+    assert data.shape == (1, 8, 8)
+    assert 0 <= data.train.inputs.min() and data.train.inputs.max() == 1
+    whole = torch.cat([s.inputs.flatten(1) for s in (data.train, data.validation, data.test)])
+    assert len(torch.unique(whole, dim=0)) == 1797
+    for split in (data.train, data.validation, data.test):
+        share = torch.bincount(split.labels).double() / len(split)
+        assert (share - 0.1).abs().max() < 0.01
+
+
+def test_digits_are_the_same_in_every_process() -> None:
+    # A change of the splits changes every key: it must be seen.
+    assert digits().fingerprint == digits().fingerprint
+    changed = digits()
+    changed.train.inputs[0, 0, 0, 0] += 1
+    assert dataclasses.replace(changed).fingerprint != digits().fingerprint
+
+
+@given(probability=st.floats(0, 1), seed=st.integers(0, 2**31))
+def test_label_noise_stays_in_the_superclass(probability: float, seed: int) -> None:
+    superclasses = torch.tensor([0, 1, 0, 2, 1, 0])
+    labels = torch.randint(6, (200,), generator=generator(seed))
+    noisy = noisy_labels(labels, superclasses, probability, generator(seed + 1))
+    assert torch.equal(superclasses[noisy], superclasses[labels])
+
+
+def test_label_noise_has_the_stated_distribution() -> None:
+    """Of labels replaced with probability p by one of five, 1 - 4p/5 stay; the others are equally likely."""
+    n, p = 200_000, 0.4
+    labels = torch.full((n,), 7)
+    counts = torch.bincount(
+        noisy_labels(labels, torch.tensor([0] * 5 + [1] * 5), p, generator(3)), minlength=10
+    )
+    expected = torch.tensor([0.0] * 5 + [p / 5] * 5)
+    expected[7] = 1 - 4 * p / 5
+    assert counts[:5].sum() == 0
+    # One test with a fixed stream; a right sampler fails it for one stream in 10,000.
+    assert stats.chisquare(counts[5:].numpy(), (expected[5:] * n).numpy(), sum_check=False).pvalue > 1e-4
+
+
+def test_conditions_touch_training_alone_and_are_drawn_once_per_seed() -> None:
+    data = digits()
+
+    def noisy(seed: int) -> Dataset:
+        return apply_conditions(data, [LabelNoise(0.8)], lambda role: generator(seed + len(role)))
+
+    one, again, other = noisy(1), noisy(1), noisy(2)
+    assert torch.equal(one.train.labels, again.train.labels)
+    assert not torch.equal(one.train.labels, other.train.labels)
+    assert torch.equal(one.validation.labels, data.validation.labels)
+    assert torch.equal(one.test.labels, data.test.labels)
+    assert torch.equal(one.train.inputs, data.train.inputs)
+
+
+def test_noise_without_superclasses_spans_all_classes() -> None:
+    data = dataclasses.replace(digits(), superclasses=None)
+    noisy = apply_conditions(data, [LabelNoise(1.0)], lambda role: generator(5))
+    crossed = (noisy.train.labels < 5) != (data.train.labels < 5)
+    assert 0.4 < crossed.double().mean() < 0.6
+
+
+def test_long_tail_keeps_the_stated_counts_and_true_pairs() -> None:
+    data = digits()
+    tailed = apply_conditions(data, [LongTail(20)], lambda role: generator(1))
+    counts = tailed.class_counts
+    smallest = int(data.class_counts.min())
+    assert torch.equal(counts, long_tail_counts(data.class_counts, 20))
+    assert counts[0] == smallest and counts[9] == round(smallest / 20)
+    assert len(tailed.validation) == 360
+    pairs = {(x.numpy().tobytes(), int(y)) for x, y in zip(data.train.inputs, data.train.labels, strict=True)}
+    kept = [
+        (x.numpy().tobytes(), int(y)) for x, y in zip(tailed.train.inputs, tailed.train.labels, strict=True)
+    ]
+    assert set(kept) <= pairs
+    assert len(set(kept)) == len(kept)
+
+
+@given(st.lists(st.integers(1, 500), min_size=2, max_size=20), st.floats(1, 1000))
+def test_long_tail_counts_fall_and_never_exceed_what_is_there(counts: list[int], ratio: float) -> None:
+    wanted = long_tail_counts(torch.tensor(counts), ratio).tolist()
+    assert all(1 <= w <= c for w, c in zip(wanted, counts, strict=True))
+    assert wanted == sorted(wanted, reverse=True)
+    assert math.isclose(wanted[-1], max(1, min(counts) / ratio), abs_tol=0.51)
+
+
+def test_conditions_compose_in_order() -> None:
+    both = apply_conditions(digits(), [LongTail(20), LabelNoise(1.0)], lambda role: generator(len(role)))
+    clean = apply_conditions(digits(), [LongTail(20)], lambda role: generator(len(role)))
+    assert len(both.train) == len(clean.train)
+    assert not torch.equal(both.train.labels, clean.train.labels)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Split(torch.zeros(3, 2), torch.zeros(3)), "int64"),
+        (lambda: Split(torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64)), "as many"),
+        (lambda: dataclasses.replace(digits(), classes=9), r"\[0, 9\)"),
+        (lambda: dataclasses.replace(digits(), superclasses=(0, 1)), "superclasses"),
+        (lambda: load(Regime("r", "digitz")), "did you mean 'digits'"),
+        (lambda: load(Regime("r", "digits", options={"size": 3})), "unknown parameter"),
+        (lambda: load(Regime("r", "math:floor", options={"x": 3})), "cannot be called with"),
+        (lambda: load(Regime("r", "builtins:list")), "must return a topk_platform.data.Dataset, got list"),
+        (lambda: load(Regime("r", "builtins:open", options={"file": "/no/such/file"})), "cannot be read"),
+        (lambda: load(Regime("r", "no_such_module:x")), "no module 'no_such_module'"),
+        (lambda: load(Regime("r", "math:flor")), "did you mean 'floor'"),
+    ],
+)
+def test_bad_data_are_refused(make: object, message: str) -> None:
+    with pytest.raises((UserError, ValueError), match=message):
+        make()  # type: ignore[operator]

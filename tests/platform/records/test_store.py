@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+from topk_platform.errors import StoreError
+from topk_platform.records import Store
+
+
+def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "runs")
+    store.write("a/b.bin", b"one")
+    store.write("a/b.bin", b"two")
+    assert store.read("a/b.bin") == b"two"
+    (tmp_path / "runs" / "a" / "taken" / "inside").mkdir(parents=True)
+    with pytest.raises(StoreError, match="cannot be written"):
+        store.write("a/taken", b"three")
+    assert [path.name for path in sorted((tmp_path / "runs" / "a").iterdir())] == ["b.bin", "taken"]
+
+
+def test_object_stores_are_written_in_place() -> None:
+    mock = fs._MockFileSystem()
+    store = Store(mock, "bucket/runs", "mock://bucket/runs")
+    store.write("trials/x.parquet", b"data")
+    assert store.read("trials/x.parquet") == b"data"
+    assert store.names("trials", ".parquet") == ["x.parquet"]
+    assert store.folders() == ["trials"]
+    assert store.local is None
+    store.check_writable()
+    assert store.names() == []
+    store.delete("trials/x.parquet")
+    store.delete("trials/x.parquet")
+    assert not store.exists("trials/x.parquet")
+
+
+def test_the_check_leaves_nothing_behind(tmp_path: Path) -> None:
+    Store.open(tmp_path / "a" / "b").check_writable()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        Store.open(tmp_path / "file" / "runs").check_writable()
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Store.open("nosuch://bucket")

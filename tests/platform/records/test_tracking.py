@@ -1,0 +1,95 @@
+"""Real MLflow on sqlite: what is written, and that nothing appears twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+from topk_platform import Study
+from topk_platform.records import Ledger, Store, TrackingSink, tracking_uri
+from topk_platform.specs import TrialRecord
+
+Make = Callable[..., TrialRecord]
+
+
+def sink(place: Path, ledger: Ledger) -> TrackingSink:
+    made = TrackingSink(tracking_uri(place), (place / "artifacts").as_uri(), ledger)
+    made.start()
+    return made
+
+
+def runs(place: Path) -> list[Any]:
+    client = MlflowClient(tracking_uri(place))
+    return list(client.search_runs([client.get_experiment_by_name("s").experiment_id], max_results=1000))
+
+
+def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, record: Make) -> None:
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study):
+        ledger.append(record(study, 0))
+        first = sink(tmp_path, ledger)
+        confirmed = record(study, 0, seed=1)
+        ledger.store.write(f"models/{confirmed.trial.key}.safetensors", b"weights")
+        first.put(*ledger.append(confirmed))
+        first.put(*ledger.append(record(study, 1, status="diverged")))
+        first.put_files({"table.md": "# one"})
+        assert first.close() is None
+    children = {run.data.tags["topk.key"]: run for run in runs(tmp_path) if "topk.key" in run.data.tags}
+    assert set(children) == {row["key"] for row in ledger.rows()}
+    run = children[confirmed.trial.key]
+    assert run.info.status == "FINISHED"
+    assert run.data.params == {"learning_rate": "0.1"}
+    assert run.data.metrics["test.top3"] == 0.5
+    assert {run.data.tags[f"topk.{name}"] for name in ("phase", "seed", "status")} == {
+        "confirm",
+        "1",
+        "completed",
+    }
+    assert sorted(c.info.status for c in children.values()) == ["FAILED", "FINISHED", "FINISHED"]
+    assert [run.info.start_time, run.info.end_time] == [1_000_000, 1_001_000]
+    client = MlflowClient(tracking_uri(tmp_path))
+    steps = [m.step for m in client.get_metric_history(run.info.run_id, "train.loss")]
+    assert sorted(steps) == [1, 2]
+    assert sorted(f.path for f in client.list_artifacts(run.info.run_id)) == [
+        "model.safetensors",
+        "trial.json",
+    ]
+    parents = {run.data.tags["mlflow.parentRunId"] for run in children.values()}
+    assert len(parents) == 1
+
+    # A kill in the middle of writing a run: it is still running. And one run is missing altogether.
+    keys = sorted(children)
+    client.set_tag(children[keys[0]].info.run_id, "topk.seen", "1")
+    client.update_run(children[keys[0]].info.run_id, "RUNNING")
+    client.delete_run(children[keys[1]].info.run_id)
+    second = sink(tmp_path, ledger)
+    second.put_files({"table.md": "# two"})
+    assert second.close() is None
+    after = runs(tmp_path)
+    counts = Counter(run.data.tags.get("topk.key", run.data.tags.get("topk.parent")) for run in after)
+    assert set(counts.values()) == {1}
+    assert len(after) == len(keys) + 2  # an arm, and the study with its tables
+    assert all(run.info.status != "RUNNING" for run in after)
+    table = next(run for run in after if run.data.tags.get("topk.parent") == "study")
+    assert Path(client.download_artifacts(table.info.run_id, "table.md", tmp_path)).read_text() == "# two"
+
+
+def test_mlflow_being_down_stops_nothing_and_is_told(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    down = TrackingSink("http://127.0.0.1:9", None, ledger)
+    down.start()
+    with ledger.writing(study):
+        down.put(*ledger.append(record(study, 0)))
+    error = down.close()
+    assert error is not None
+    assert len(ledger.rows()) == 1
+    up = sink(tmp_path, ledger)
+    assert up.close() is None
+    assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+from scipy import stats
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid
+from topk_platform.records import ArmHistory
+from topk_platform.reports import (
+    Table,
+    build_table,
+    estimate,
+    paired_difference,
+    to_csv,
+    to_markdown,
+    to_parquet,
+    to_rich,
+)
+from topk_platform.reports.render import metric_title
+from topk_platform.specs import Trial
+
+CE = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
+SVM = Loss("smooth_topk_svm", {"tau": Float(0.01, 10, log=True)}, {"tau": 1.0})
+
+
+def a_study(*models: Model) -> Study:
+    arms = grid(
+        [Regime("clean", "digits"), Regime("noisy", "digits")],
+        models or [Model("mlp")],
+        [CE, SVM],
+        k=3,
+        recipe=Recipe(1),
+    )
+    return Study("s", arms, topk=(1, 3), trials=2, seeds=3)
+
+
+def history(
+    study: Study, arm: Arm, tests: list[float], *, chosen: int = 1, failed: bool = False
+) -> ArmHistory:
+    def row(number: int, seed: int, value: float, status: str = "completed") -> dict[str, object]:
+        trial = Trial(
+            "s",
+            study.arm_id(arm),
+            arm,
+            study.topk,
+            "confirm" if seed else "search",
+            number,
+            seed,
+            0,
+            arm.loss.first,
+            "f",
+            "c",
+        )
+        return {
+            "key": trial.key, "arm": arm.name, "number": number, "seed": seed, "status": status, "reason": "why",
+            "config": trial.to_json(), **{f"test.{m}": value for m in study.metrics},
+        }  # fmt: skip
+
+    search = {n: row(n, 0, math.nan) for n in range(2)}
+    confirm = {(chosen, seed): row(chosen, seed, value) for seed, value in enumerate(tests, start=1)}
+    if failed:
+        confirm[chosen, 9] = row(chosen, 9, 0.0, "failed")
+    curves = {row["key"]: {1: 0.5 + 0.1 * (n == chosen)} for n, row in search.items()}
+    return ArmHistory(arm, search, confirm, curves)  # type: ignore[arg-type]
+
+
+def a_table() -> Table:
+    study = a_study()
+    values = {
+        "clean/mlp/cross_entropy": [0.9, 0.92, 0.94],
+        "clean/mlp/smooth_topk_svm": [0.95, 0.96, 0.99],
+        "noisy/mlp/cross_entropy": [0.7],
+    }
+    histories = {
+        study.arm_id(arm): history(
+            study, arm, values.get(arm.name, []), failed=arm.name.startswith("noisy/mlp/c")
+        )
+        for arm in study.arms
+    }
+    return build_table(study, histories)
+
+
+def test_intervals_are_students() -> None:
+    values = [0.81, 0.83, 0.79, 0.8, 0.85]
+    found = estimate(values)
+    assert found is not None
+    low, high = stats.t.interval(0.95, 4, loc=found.mean, scale=stats.sem(values))
+    assert (found.mean - found.half_width, found.mean + found.half_width) == pytest.approx((low, high))
+    assert estimate([]) is None
+    single = estimate([0.5])
+    assert single is not None and math.isnan(single.half_width) and not single.excludes_zero
+
+
+def test_differences_are_paired_by_seed() -> None:
+    found = paired_difference({1: 0.9, 2: 0.8, 4: 0.1}, {1: 0.85, 2: 0.75, 3: 0.9})
+    assert found is not None
+    assert (found.n, found.mean, found.half_width) == (2, pytest.approx(0.05), pytest.approx(0, abs=1e-12))
+    assert found.excludes_zero
+    assert paired_difference({1: 0.9}, {2: 0.8}) is None
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    """2,000 made-up studies of five seeds: 95 % cover the mean, give or take four standard errors (± 1.9 %)."""
+    draws = stats.norm(0.8, 0.05).rvs((2000, 5), random_state=7)
+    found = [estimate(list(row)) for row in draws]
+    covered = sum(abs(f.mean - 0.8) <= f.half_width for f in found if f is not None) / 2000
+    assert abs(covered - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 2000)
+
+
+def test_the_table_has_a_row_per_loss_a_column_per_regime_and_marks_the_best() -> None:
+    table = a_table()
+    assert (table.rows, table.columns) == (("cross_entropy", "smooth_topk_svm"), ("clean", "noisy"))
+    ce, svm = table.cells["cross_entropy", "clean", "top3"], table.cells["smooth_topk_svm", "clean", "top3"]
+    assert (ce.best, svm.best) == (False, True)
+    assert ce.difference is None
+    assert svm.difference is not None and svm.difference.mean == pytest.approx((0.05 + 0.04 + 0.05) / 3)
+    assert ("smooth_topk_svm", "noisy", "top3") not in table.cells
+    assert table.cells["cross_entropy", "noisy", "top3"].value.n == 1
+    assert table.choices["smooth_topk_svm", "clean"].values == {"tau": 1.0}
+    assert [arm for _, arm, _ in table.failures] == ["noisy/mlp/cross_entropy"]
+
+
+def test_several_models_get_rows_of_their_own_and_their_own_baseline() -> None:
+    study = a_study(Model("mlp"), Model("mlp", label="wide"))
+    values = {"mlp": [0.5, 0.6, 0.7], "wide": [0.1, 0.2, 0.3]}
+    histories = {study.arm_id(arm): history(study, arm, values[arm.model.label]) for arm in study.arms}
+    table = build_table(study, histories)
+    assert table.rows == (
+        "mlp/cross_entropy",
+        "mlp/smooth_topk_svm",
+        "wide/cross_entropy",
+        "wide/smooth_topk_svm",
+    )
+    difference = table.cells["wide/smooth_topk_svm", "clean", "top3"].difference
+    assert difference is not None and difference.mean == pytest.approx(0)
+
+
+def test_markdown_reads_as_the_papers_tables_do() -> None:
+    text = to_markdown(a_table())
+    assert "| cross_entropy | 92.0 ± 5.0 (n = 3) | **70.0 (n = 1)** |" in text
+    assert "| smooth_topk_svm | **96.7 ± 5.2 (n = 3)**<br>+4.7 ± 1.4 ▲ |  |" in text
+    assert "| smooth_topk_svm | clean | tau 1 | 60.0 | 2 | 0 |" in text
+    assert "## top-3 accuracy, %" in text
+    assert "## Failed trials" in text
+
+
+def test_csv_and_parquet_hold_every_metric() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(a_table()))))
+    assert len(rows) == 3 * 4
+    (row,) = [
+        r for r in rows if (r["loss"], r["regime"], r["metric"]) == ("smooth_topk_svm", "clean", "macro_top3")
+    ]
+    assert float(row["mean"]) == pytest.approx(29 / 30)
+    assert int(row["difference_n"]) == 3
+    table = pq.read_table(io.BytesIO(to_parquet(a_table())))
+    assert table.num_rows == len(rows)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_terminal_shows_every_number_whole(width: int) -> None:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(to_rich(a_table()))
+    text = console.export_text().replace("\N{NO-BREAK SPACE}", " ")
+    assert "96.7 ± 5.2 (n = 3) *" in text
+    assert "+4.7 ± 1.4 ▲" in text
+    assert "…" not in text
+
+
+def test_titles() -> None:
+    assert metric_title("top1") == "top-1 accuracy, %"
+    assert metric_title("macro_top5") == "macro-average top-5 accuracy, %"

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from topk_platform import Arm, Choice, Float, Int, Loss, Model, Protocol, Pruning, Recipe, Regime, Study
+from topk_platform.outcomes import Ended, best
+from topk_platform.search import ArmBoard, Board, stopping_values, suggest
+from topk_platform.search.suggest import _told, to_optuna
+from topk_platform.specs import Status, Trial
+
+LOSS = Loss(
+    "smooth_topk_svm",
+    {"learning_rate": Float(0.001, 1, log=True), "samples": Int(1, 50, log=True), "head": Choice(("a", "b"))},
+    {"learning_rate": 0.1, "samples": 10, "head": "a"},
+)
+
+
+def outcome(trial: Trial) -> Ended:
+    """What a made-up training returns: a function of the trial alone, as real ones are."""
+    draw = random.Random(trial.key)  # noqa: S311 - a made-up curve
+    rate = float(trial.values["learning_rate"])  # type: ignore[arg-type]
+    curve, status = {}, "completed"
+    if draw.random() < 0.15:
+        return Ended(trial.number, trial.values, "diverged", {})
+    for epoch in range(1, 9):
+        curve[epoch] = round(1 - abs(rate - 0.2) - 0.5 / epoch + 0.05 * draw.random(), 3)
+        if curve[epoch] < dict(trial.stop_below).get(epoch, -9.0):
+            status = "pruned"
+            break
+    return Ended(trial.number, trial.values, status, curve)  # type: ignore[arg-type]
+
+
+def a_study(width: int = 1, trials: int = 9, seeds: int = 2, arms: int = 2) -> Study:
+    return Study(
+        "s",
+        [
+            Arm(
+                Regime(f"r{i}", "digits"),
+                Model("mlp"),
+                LOSS,
+                3,
+                Recipe(epochs=8),
+                protocol=Protocol(random=3, width=width),
+            )
+            for i in range(arms)
+        ],
+        topk=(1, 3),
+        trials=trials,
+        seeds=seeds,
+    )
+
+
+def a_board(study: Study, searched: dict[str, dict[int, Ended]] | None = None) -> Board:
+    return Board(
+        ArmBoard(study, arm, "f", "c", searched=dict((searched or {}).get(study.arm_id(arm), {})))
+        for arm in study.arms
+    )
+
+
+def simulate(
+    study: Study, workers: int, order: random.Random, board: Board | None = None, stop_after: int = 10**9
+) -> set[str]:
+    """Run a study with workers that finish in any order; return the keys of all ended trials."""
+    board, keys = board or a_board(study), set()
+    running: list[Trial] = []
+    while len(keys) < stop_after:
+        while len(running) < workers and (trial := board.next_trial()) is not None:
+            running.append(trial)
+        if not running:
+            assert board.left == 0
+            break
+        ended = running.pop(order.randrange(len(running)))
+        board.end(ended, outcome(ended))
+        keys.add(ended.key)
+    return keys
+
+
+@settings(max_examples=15)
+@given(workers=st.integers(2, 9), width=st.integers(1, 4), seed=st.integers(0, 999))
+def test_the_trials_of_a_study_do_not_depend_on_workers_or_timing(
+    workers: int, width: int, seed: int
+) -> None:
+    study = a_study(width)
+    assert simulate(study, workers, random.Random(seed)) == simulate(study, 1, random.Random(0))  # noqa: S311
+
+
+@settings(max_examples=10)
+@given(stop=st.integers(1, 20), seed=st.integers(0, 999))
+def test_an_interrupted_study_goes_on_to_the_same_trials(stop: int, seed: int) -> None:
+    study = a_study(width=2)
+    board = a_board(study)
+    first = simulate(study, 3, random.Random(seed), board, stop_after=stop)  # noqa: S311
+    resumed = Board(
+        ArmBoard(study, arm.arm, "f", "c", searched=dict(arm.searched), confirmed=set(arm.confirmed))
+        for arm in board.arms.values()
+    )
+    second = simulate(study, 2, random.Random(seed + 1), resumed)  # noqa: S311
+    assert not first & second
+    assert first | second == simulate(study, 1, random.Random(0))  # noqa: S311
+
+
+def test_a_larger_budget_only_adds_trials() -> None:
+    small, large = a_study(trials=6), a_study(trials=9)
+    searches = {key for key in simulate(small, 1, random.Random(0))}  # noqa: S311
+    more = simulate(large, 1, random.Random(0))  # noqa: S311
+    # Confirmations of the small study stay in the ledger; its searches are the first of the large one.
+    assert len(searches & more) >= 2 * 6
+
+
+def test_no_barrier_between_arms_and_phases() -> None:
+    study = a_study(trials=3, arms=2)
+    board = a_board(study)
+    slow = board.next_trial()
+    assert slow is not None
+    phases: Counter[str] = Counter()
+    while (trial := board.next_trial()) is not None:
+        assert trial.arm_id != slow.arm_id
+        board.end(trial, Ended(trial.number, trial.values, "completed", {8: 0.5}))
+        phases[trial.phase] += 1
+    assert phases == {"search": 3, "confirm": 2}
+    assert board.left == 5
+
+
+def test_a_released_trial_starts_again_as_it_was() -> None:
+    board = a_board(a_study(arms=1))
+    lost = board.next_trial()
+    assert lost is not None
+    assert board.next_trial() is None
+    board.release(lost)
+    assert board.next_trial() == lost
+
+
+def test_without_a_completed_trial_nothing_is_confirmed() -> None:
+    study = a_study(trials=2, arms=1)
+    board = a_board(study)
+    while (trial := board.next_trial()) is not None:
+        board.end(trial, Ended(trial.number, trial.values, "failed"))
+    assert board.left == 0
+
+
+def test_the_first_trial_is_the_papers_then_random_then_tpe() -> None:
+    history = [
+        Ended(n, suggest("a", LOSS, Protocol(random=2), n, []), "completed", {1: n / 10}) for n in range(8)
+    ]
+    assert history[0].values == LOSS.first
+    protocol = Protocol(random=2)
+    for n in (1, 2):  # random ones know nothing of the history
+        assert suggest("a", LOSS, protocol, n, history) == suggest("a", LOSS, protocol, n, [])
+    tpe = suggest("a", LOSS, protocol, 5, history)
+    assert tpe == suggest("a", LOSS, protocol, 5, list(reversed(history)))
+    flipped = [Ended(e.number, e.values, e.status, {1: -e.objective}) for e in history]
+    assert tpe != suggest("a", LOSS, protocol, 5, flipped)
+    assert suggest("a", LOSS, protocol, 4, []) != suggest("b", LOSS, protocol, 4, [])
+
+
+@given(number=st.integers(0, 12), arm=st.text(min_size=1, max_size=3))
+@settings(max_examples=30)
+def test_suggestions_lie_in_the_space(number: int, arm: str) -> None:
+    values = suggest(arm, LOSS, Protocol(random=20), number, [])
+    assert set(values) == set(LOSS.space)
+    assert all(LOSS.space[name].holds(value) for name, value in values.items())
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "curve"),
+    [
+        ("completed", "COMPLETE", {}),
+        ("pruned", "PRUNED", {1: 0.3}),
+        ("failed", "PRUNED", {}),
+        ("diverged", "PRUNED", {}),
+    ],
+)
+def test_optuna_is_told_the_truth(status: Status, state: str, curve: dict[int, float]) -> None:
+    told = _told(Ended(3, LOSS.first, status, {1: 0.3}), to_optuna(LOSS.space))
+    assert told.state.name == state
+    assert told.intermediate_values == curve
+    assert told.value == (0.3 if status == "completed" else None)
+
+
+def test_crashes_teach_the_sampler() -> None:
+    """Half the range crashes. Over 20 arms TPE goes there less often than the half that chance would."""
+    loss = Loss("l", {"x": Float(0, 1)}, {"x": 0.9})
+    crashed = total = 0
+    for arm in range(20):
+        history: list[Ended] = []
+        for n in range(20):
+            values = suggest(str(arm), loss, Protocol(random=5), n, history)
+            bad = float(values["x"]) > 0.5  # type: ignore[arg-type]
+            history.append(Ended(n, values, "failed" if bad else "completed", {} if bad else {1: 0.5}))
+            if n > 5:
+                crashed, total = crashed + bad, total + 1
+    # 280 suggestions: by chance 140 ± 17 (two standard deviations).
+    assert crashed < 100
+
+
+def test_best_is_the_highest_completed_and_the_earliest_of_equals() -> None:
+    runs = [
+        Ended(0, {}, "completed", {1: 0.9, 2: 0.5}),
+        Ended(1, {}, "completed", {2: 0.7}),
+        Ended(2, {}, "completed", {2: 0.7}),
+        Ended(3, {}, "pruned", {1: 0.99}),
+        Ended(4, {}, "diverged", {}),
+    ]
+    chosen = best(runs)
+    assert chosen is not None and chosen.number == 1
+    assert best(runs[3:]) is None
+
+
+def test_thresholds_are_the_quantile_of_those_that_reached_the_rung() -> None:
+    history = [Ended(n, {}, "completed", {1: n / 10, 2: n / 10, 3: 1.0, 4: 1.0}) for n in range(4)]
+    history.append(Ended(4, {}, "pruned", {1: 0.0}))
+    pruning = Pruning(rungs=(0.25, 0.5), quantile=0.5, startup=5)
+    assert stopping_values(pruning, Recipe(epochs=4), history) == ((1, 0.1),)
+    assert stopping_values(None, Recipe(epochs=4), history) == ()
+    assert stopping_values(pruning, Recipe(epochs=1), history) == ()

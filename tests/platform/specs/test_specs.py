@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from topk_platform import (
+    Arm,
+    Choice,
+    Float,
+    Int,
+    LabelNoise,
+    LongTail,
+    Loss,
+    Model,
+    Protocol,
+    Pruning,
+    Recipe,
+    Regime,
+    Study,
+    UserError,
+    grid,
+)
+from topk_platform.specs import EpochRecord, Trial, TrialRecord
+from topk_platform.specs.codec import canonical_json, decode, digest, encode
+
+
+def an_arm(**changes: object) -> Arm:
+    loss = Loss(
+        "smooth_topk_svm",
+        {"learning_rate": Float(0.01, 1, log=True), "tau": Float(0.1, 10, log=True)},
+        {"learning_rate": 0.1, "tau": 1},
+    )
+    arm = Arm(
+        Regime("noisy", "digits", (LabelNoise(0.4), LongTail(5))), Model("mlp"), loss, 3, Recipe(epochs=4)
+    )
+    return dataclasses.replace(arm, **changes)  # type: ignore[arg-type]
+
+
+def a_trial(**changes: object) -> Trial:
+    fields: dict[str, object] = {
+        "study": "s",
+        "arm_id": "a",
+        "arm": an_arm(),
+        "topk": (1, 3),
+        "phase": "search",
+        "number": 2,
+        "seed": 0,
+        "root": 0,
+        "values": {"learning_rate": 0.3, "tau": 0.31},
+        "dataset_fingerprint": "f",
+        "code_version": "c",
+        "stop_below": ((1, 0.25), (2, 0.5)),
+    }
+    return Trial(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Float(2, 1), "low < high"),
+        (lambda: Float(1, 1), "low < high"),
+        (lambda: Float(0, 1, log=True), "low > 0"),
+        (lambda: Float(float("nan"), 1), "low < high"),
+        (lambda: Int(5, 4), "low < high"),
+        (lambda: Int(0, 4, log=True), "low > 0"),
+        (lambda: Choice(()), "at least one option"),
+        (lambda: Choice((1, 1)), "only once"),
+        (lambda: LabelNoise(1.5), "probability"),
+        (lambda: LongTail(0.5), "ratio"),
+        (lambda: Recipe(epochs=0), "epochs"),
+        (lambda: Recipe(epochs=1, optimizer="lion"), "optimizer"),
+        (lambda: Recipe(epochs=1, schedule="step"), "schedule"),
+        (lambda: Pruning(rungs=(1.0,)), "rungs"),
+        (lambda: Pruning(quantile=2), "quantile"),
+        (lambda: Protocol(width=0), "width"),
+        (lambda: Regime("../x", "digits"), "regime name"),
+        (lambda: Loss("ldam", head="round"), "head"),
+        (lambda: Loss("ldam", {"scale": Float(1, 2)}), "first must give one value"),
+        (lambda: Loss("ldam", {"scale": Float(1, 2)}, {"scale": 3}), "must lie in"),
+        (lambda: Loss("ldam", {"scale": Float(1, 2)}, {"scale": 1}, {"scale": 1}), "both in space and fixed"),
+        (lambda: an_arm(k=0), "Arm.k"),
+        (lambda: Study("a/b", [an_arm()], topk=(3,)), "study name"),
+        (lambda: Study("..", [an_arm()], topk=(3,)), "study name"),
+        (lambda: Study("s", []), "at least one arm"),
+        (lambda: Study("s", [an_arm(), an_arm()], topk=(3,)), "two arms"),
+        (lambda: Study("s", [an_arm()], topk=(1, 5)), "metric 'top3'"),
+        (lambda: Study("s", [an_arm()], topk=(3,), trials=0), "trials"),
+        (lambda: Study("s", [an_arm()], topk=(3,), seeds=0), "seeds"),
+        (lambda: Study("s", [an_arm()], topk=(3,), device="tpu"), "device"),
+        (lambda: Study("s", [an_arm()], topk=(3,), show=("top9",)), "top9"),
+        (lambda: Study("s", [an_arm()], topk=(3,)).only("nothing*"), "matches no arm"),
+    ],
+)
+def test_bad_specs_are_refused_with_the_rule(make: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_whole_and_real_first_values_are_one_value() -> None:
+    space = {"tau": Float(0.1, 10)}
+    one, other = Loss("smooth_topk_svm", space, {"tau": 1}), Loss("smooth_topk_svm", space, {"tau": 1.0})
+    assert digest(one) == digest(other)
+
+
+def test_a_trial_survives_json() -> None:
+    trial = a_trial()
+    back = Trial.from_json(trial.to_json())
+    assert back == trial
+    assert back.key == trial.key
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"number": 3},
+        {"seed": 1},
+        {"phase": "confirm"},
+        {"values": {"learning_rate": 0.3, "tau": 0.32}},
+        {"threads": 2},
+        {"device": "cuda"},
+        {"code_version": "d"},
+        {"dataset_fingerprint": "g"},
+        {"stop_below": ()},
+        {"arm": an_arm(recipe=Recipe(epochs=5))},
+        {"arm": an_arm(model=Model("mlp", {"hidden": 64}))},
+        {"arm": an_arm(regime=Regime("noisy", "digits", (LabelNoise(0.5), LongTail(5))))},
+        {"root": 1},
+        {"study": "t"},
+    ],
+)
+def test_whatever_determines_the_result_changes_the_key(change: dict[str, object]) -> None:
+    assert a_trial(**change).key != a_trial().key
+
+
+def test_the_budget_does_not_change_an_arms_identity_but_its_space_does() -> None:
+    study = Study("s", [an_arm()], topk=(1, 3), trials=4, seeds=2)
+    more = dataclasses.replace(study, trials=40, seeds=20)
+    other = dataclasses.replace(study, seed=1)
+    assert study.arm_id(study.arms[0]) == more.arm_id(more.arms[0])
+    assert study.arm_id(study.arms[0]) != other.arm_id(other.arms[0])
+    assert study.arm_id(an_arm()) != study.arm_id(an_arm(protocol=Protocol(width=2)))
+
+
+def test_a_record_survives_json() -> None:
+    record = TrialRecord(
+        a_trial(),
+        "completed",
+        "",
+        {"top1": 0.5},
+        {"top1": 0.25},
+        (EpochRecord(1, 0.1, {"top1": 0.5}, 0.2, 0.3),),
+    )
+    assert TrialRecord.from_json(record.to_json()) == record
+
+
+def test_decoding_refuses_what_it_does_not_know() -> None:
+    with pytest.raises(ValueError, match="no spec is called 'Evil'"):
+        decode({"type": "Evil"}, [Float])
+    with pytest.raises(ValueError, match="Float cannot be made"):
+        decode({"type": "Float", "lo": 1}, [Float])
+    with pytest.raises(ValueError, match="not a trial"):
+        Trial.from_json("{}")
+    with pytest.raises(TypeError, match="scalars"):
+        encode({1, 2})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        canonical_json(float("nan"))
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_keep_every_bit(value: float) -> None:
+    trial = a_trial(values={"tau": value})
+    assert Trial.from_json(trial.to_json()).values["tau"].hex() == value.hex()  # type: ignore[union-attr]
+
+
+def test_smoke_shrinks_and_takes_its_own_name() -> None:
+    small = Study("s", [an_arm()], topk=(1, 3)).smoke()
+    assert (small.name, small.trials, small.seeds, small.arms[0].recipe.epochs) == ("s-smoke", 2, 2, 2)
+
+
+def test_grid_is_the_product() -> None:
+    regimes = [Regime("a", "digits"), Regime("b", "digits")]
+    arms = grid(
+        regimes, [Model("mlp"), Model("mlp", label="wide")], [Loss("ldam")], k=2, recipe=Recipe(epochs=1)
+    )
+    assert [arm.name for arm in arms] == ["a/mlp/ldam", "a/wide/ldam", "b/mlp/ldam", "b/wide/ldam"]
+    assert arms[0].metric == "top2"

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime, UserError
+from topk_platform.data import digits
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.streams import stream_seed
+from topk_platform.training import (
+    LOSSES,
+    Session,
+    build_loss,
+    check_loss,
+    finish,
+    run_trial,
+    split_parameters,
+)
+from topk_platform.training.optim import learning_rate, make_optimizer
+from torch import nn
+
+
+def a_trial(
+    loss: str = "cross_entropy", *, epochs: int = 2, values: dict[str, float] | None = None, **changes: object
+) -> Trial:
+    arm = Arm(
+        Regime("noisy", "digits", (LabelNoise(0.2),)),
+        Model("mlp", {"hidden": 16}),
+        Loss(loss),
+        3,
+        Recipe(epochs),
+    )
+    fields: dict[str, object] = {
+        "study": "s",
+        "arm_id": "a",
+        "arm": arm,
+        "topk": (1, 3),
+        "phase": "confirm",
+        "number": 0,
+        "seed": 1,
+        "root": 0,
+        "values": values or {"learning_rate": 0.1},
+        "dataset_fingerprint": digits().fingerprint,
+        "code_version": "c",
+    }
+    return Trial(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def bits(record: TrialRecord) -> object:
+    epochs = [(e.epoch, e.train_loss, dict(e.validation), e.learning_rate) for e in record.epochs]
+    return record.status, dict(record.validation), record.test, epochs
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_every_loss_trains_and_repeats_itself_bit_for_bit(loss: str) -> None:
+    one, other = finish(run_trial(a_trial(loss))), finish(run_trial(a_trial(loss)))
+    assert one.status == "completed", one.reason
+    assert one.test is not None
+    assert bits(one) == bits(other)
+
+
+def test_training_leaves_the_global_generator_alone() -> None:
+    before = torch.get_rng_state()
+    finish(run_trial(a_trial("noised_topk_hinge")))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_the_last_metrics_are_those_of_the_last_epoch_and_test_is_for_confirmations() -> None:
+    search = finish(run_trial(a_trial(phase="search", seed=0)))
+    assert search.test is None
+    assert search.validation == search.epochs[-1].validation
+    assert set(search.validation) == {"top1", "top3", "macro_top1", "macro_top3"}
+
+
+def test_it_learns() -> None:
+    """Three seeds; chance is 0.3, and every one has to be far above it."""
+    for seed in (1, 2, 3):
+        assert finish(run_trial(a_trial(epochs=8, seed=seed))).validation["top3"] > 0.8
+
+
+def test_a_trial_below_its_threshold_is_pruned_after_that_epoch() -> None:
+    record = finish(run_trial(a_trial(epochs=5, stop_below=((3, 1.1),))))
+    assert (record.status, len(record.epochs), record.test) == ("pruned", 3, None)
+    assert "below 1.1 after epoch 3" in record.reason
+    assert finish(run_trial(a_trial(epochs=2, stop_below=((1, 0.0),)))).status == "completed"
+
+
+def test_a_diverging_trial_is_recorded_as_such() -> None:
+    record = finish(run_trial(a_trial(values={"learning_rate": 1e30})))
+    assert record.status == "diverged"
+    assert "not finite" in record.reason or "loss is" in record.reason
+
+
+def test_an_exception_is_the_trials_result_with_its_reason() -> None:
+    record = finish(run_trial(a_trial(dataset_fingerprint="another")))
+    assert record.status == "failed"
+    assert "RuntimeError: dataset digits has fingerprint" in record.reason
+    unknown = finish(run_trial(a_trial("smooth_topk")))
+    assert "did you mean 'smooth_topk_svm'" in unknown.reason
+
+
+def test_only_completed_confirmations_are_saved() -> None:
+    saved: list[str] = []
+
+    def keep(trial: Trial, model: nn.Module) -> None:
+        saved.append(f"{trial.phase} {sum(p.numel() for p in model.parameters())}")
+
+    finish(run_trial(a_trial(), keep))
+    finish(run_trial(a_trial(phase="search"), keep))
+    finish(run_trial(a_trial(values={"learning_rate": 1e30}), keep))
+    assert saved == ["confirm 1210"]
+
+
+def test_arms_with_one_seed_share_initial_weights_batches_and_noise() -> None:
+    one, other = Session.prepare(a_trial("cross_entropy")), Session.prepare(a_trial("smooth_topk_svm"))
+    for p, q in zip(one.model.parameters(), other.model.parameters(), strict=True):
+        assert torch.equal(p, q)
+    assert torch.equal(one.dataset.train.labels, other.dataset.train.labels)
+    assert one.batches.initial_seed() == other.batches.initial_seed()
+    fresh = Session.prepare(a_trial("cross_entropy", seed=2))
+    assert not torch.equal(next(one.model.parameters()), next(fresh.model.parameters()))
+    assert not torch.equal(one.dataset.train.labels, fresh.dataset.train.labels)
+
+
+def test_one_epoch_is_plain_sgd() -> None:
+    """Against a loop written out: same batches, same schedule, Nesterov momentum, weight decay."""
+    trial = a_trial(epochs=1)
+    session, twin = Session.prepare(trial), Session.prepare(trial)
+    mean, _ = session.train_epoch()
+    train, total, velocity = twin.dataset.train, 0.0, {}
+    order = torch.randperm(len(train), generator=twin.batches)
+    batches = torch.split(order, 64)
+    for step, rows in enumerate(batches):
+        loss = nn.functional.cross_entropy(twin.model(train.inputs[rows]), train.labels[rows])
+        grads = torch.autograd.grad(loss, list(twin.model.parameters()))
+        rate = 0.1 * (1 + math.cos(math.pi * step / len(batches))) / 2
+        with torch.no_grad():
+            for p, g in zip(twin.model.parameters(), grads, strict=True):
+                g = g + 1e-4 * p
+                velocity[p] = g if step == 0 else 0.9 * velocity[p] + g
+                p -= rate * (g + 0.9 * velocity[p])
+        total += float(loss.detach()) * len(rows)
+    assert mean == pytest.approx(total / len(train), rel=1e-5)
+    for p, q in zip(session.model.parameters(), twin.model.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
+def test_schedules() -> None:
+    cosine = [learning_rate(Recipe(epochs=1, learning_rate=2.0), step, 4) for step in range(4)]
+    assert cosine == pytest.approx([2.0, 1 + math.sqrt(0.5), 1.0, 1 - math.sqrt(0.5)])
+    assert learning_rate(Recipe(epochs=1, schedule="constant"), 3, 4) == 0.1
+    adam = make_optimizer(Recipe(epochs=1, optimizer="adam"), nn.Linear(2, 2).parameters())
+    assert isinstance(adam, torch.optim.Adam)
+
+
+def test_parameters_are_the_recipes_or_the_losss() -> None:
+    recipe, own = split_parameters({"learning_rate": 1, "batch_size": 2, "tau": 3})
+    assert (recipe, own) == ({"learning_rate": 1, "batch_size": 2}, {"tau": 3})
+
+
+def test_searched_batch_size_reaches_the_loop() -> None:
+    session = Session.prepare(a_trial(epochs=1, values={"batch_size": 1077, "learning_rate": 0.1}))
+    assert session.steps == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "message"),
+    [
+        ("smooth_topk", {}, "did you mean 'smooth_topk_svm'"),
+        ("smooth_topk_svm", {"taw": 1.0}, "did you mean 'tau'"),
+        ("smooth_topk_svm", {"tau": -1.0}, "tau"),
+        ("cross_entropy", {"temperature": 0.0}, "temperature must be above 0, got 0.0"),
+        ("smooth_topk_svm", {"k": 2}, "come from the arm"),
+        ("no.such.module:loss", {}, "there is no module 'no'"),
+    ],
+)
+def test_bad_losses_are_refused_before_anything_runs(name: str, own: dict[str, float], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_loss(Loss(name), own, 3, torch.ones(10, dtype=torch.int64))
+
+
+def test_losses_for_the_long_tail_get_the_training_counts() -> None:
+    counts = torch.tensor([100, 10, 1])
+    module = build_loss(Loss("ldam"), {"max_margin": 0.5}, 1, counts)
+    assert torch.allclose(module.margins.double(), 0.5 * (counts.double()) ** -0.25)
+
+
+def test_streams_differ_by_every_part_of_their_name() -> None:
+    seeds = {
+        stream_seed(*name)
+        for name in [("a", 0, 0, "r"), ("b", 0, 0, "r"), ("a", 1, 0, "r"), ("a", 0, 1, "r"), ("a", 0, 0, "s")]
+    }
+    assert len(seeds) == 5
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_a_record_tells_where_it_was_made() -> None:
+    record = finish(run_trial(a_trial()))
+    assert record.versions["torch"] == torch.__version__
+    assert record.started <= record.ended
+    assert record.train_seconds == sum(e.seconds for e in record.epochs)
+    assert dataclasses.replace(record).trial.key == a_trial().key
