@@ -1,8 +1,8 @@
 """Elementary symmetric polynomials of a few values of any range: positive recursions, no logarithms.
 
-Let ``v_1 >= v_2 >= … >= v_M`` be the scores split off, in units of the temperature, and ``e_j = exp(v_j)``. Divided by its
-largest product, ``Ê_m = σ_m / Π_{l<=m} e_l`` lies in ``[1, C(M, m)]`` however far the scores range, and adding
-the values in descending order gives
+Let ``v_1 >= v_2 >= … >= v_M`` be the scores split off, in units of the temperature, and ``e_j = exp(v_j)``.
+Divided by its largest product, ``Ê_m = σ_m / Π_{l<=m} e_l`` lies in ``[1, C(M, m)]`` however far the scores
+range, and adding the values in descending order gives
 
     Ê_m ← Ê_m + d_jm Ê_{m-1},    d_jm = exp(v_j - v_m) <= 1    (j >= m; nothing for j < m).
 
@@ -23,27 +23,38 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["adjoint", "prefixes", "ratios", "totals", "weights"]
+__all__ = ["adjoint", "prefixes", "ratios", "stacked_prefixes", "totals", "weights"]
 
 LOG2E = math.log2(math.e)  # exp2 is several times faster than exp on CPUs
 
 
 def ratios(leading: Tensor, start: int, stop: int, k: int, scale: float) -> Tensor:
     """``d_jm`` for j in ``[start, stop)`` and m in ``[0, k)``, counted from 0: ``(J, K, N)`` from ``(M, N)``."""
-    gaps = leading[start:stop, None] - leading.detach()[None, :k]
     # Bounded from below: powers of two that are no normal numbers take exp2's slow path.
-    factors = (gaps * (scale * LOG2E)).clamp(min=-1000, max=0).exp2()
-    if start >= k:
-        return factors
-    place = torch.arange(k, device=leading.device)
-    return factors * (place <= torch.arange(start, stop, device=leading.device)[:, None]).unsqueeze(-1)
+    gaps = ((leading[start:stop, None] - leading.detach()[None, :k]) * (scale * LOG2E)).clamp(min=-1000)
+    if start < k:
+        first = torch.arange(start, min(stop, k), device=leading.device)
+        early = torch.arange(k, device=leading.device) > first[:, None]
+        early = torch.cat([early, early.new_zeros(stop - start - len(first), k)])
+        gaps = gaps.masked_fill(early.unsqueeze(-1), -torch.inf)
+    return gaps.exp2()
 
 
 def prefixes(tables: Tensor, factors: Tensor, start: int) -> None:
-    """Write Ê after each of the values from ``start`` on into tables ``(M + 1, K + 1, N)``."""
+    """Write Ê after each of the values from ``start`` on into tables ``(M + 1, K + 1, N)``; not for autograd."""
     lower, upper = tables[start:, :-1].unbind(0), tables[start:, 1:].unbind(0)
     for j, factor in enumerate(factors.unbind(0)):
         torch.addcmul(upper[j], factor, lower[j], out=upper[j + 1])
+
+
+def stacked_prefixes(factors: Tensor) -> Tensor:
+    """The same tables for all values at once, for autograd."""
+    table = torch.cat([torch.ones_like(factors[0, :1]), torch.zeros_like(factors[0])])
+    tables = [table]
+    for factor in factors.unbind(0):
+        table = torch.cat([table[:1], torch.addcmul(table[1:], factor, table[:-1])])
+        tables.append(table)
+    return torch.stack(tables)
 
 
 def weights(leading: Tensor, k: int, scale: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Elementary symmetric polynomials of many comparable values from a few power sums.
+r"""Elementary symmetric polynomials of many comparable values from a few power sums.
 
 With ``p_i = Σ_j e_j^i`` Newton's identities ``m σ_m = Σ_i (-1)^(i-1) p_i σ_{m-i}`` give σ_1 … σ_K in one pass over
 the values per power, and ``∂σ_K/∂e_j`` is a polynomial in e_j whose coefficients depend on the row alone. The signs
@@ -8,7 +8,7 @@ alternate, so it has to be shown when nothing cancels. Let all values be at most
 
 * Sensitivity: as ``Σ σ_m t^m = exp(Σ (-1)^(i-1) p_i t^i / i)``, a relative error δ of p_i moves log σ_K by
   ``δ p_i σ_{K-i} / (i σ_K) <= δ p_1 κ^(i-1) σ_{K-1} / (i σ_K)``.
-* ``K σ_K = Σ_j e_j σ_{K-1}(e_{\\j}) >= Σ_j e_j (σ_{K-1} - e_j σ_{K-2}) >= p_1 σ_{K-1} (1 - κ)``, so that
+* ``K σ_K = Σ_j e_j σ_{K-1}(e_{\j}) >= Σ_j e_j (σ_{K-1} - e_j σ_{K-2}) >= p_1 σ_{K-1} (1 - κ)``, so that
   ``u = p_1 σ_{K-1} / σ_K <= K / (1 - κ)``.
 
 With κ <= 1/2 all errors of the power sums together thus move log σ_K by at most ``2.8 K δ``, and sums in float32 are
@@ -25,6 +25,9 @@ from torch import Tensor
 
 __all__ = ["enough_powers", "horner", "newton", "power_sums", "to_unit"]
 
+PART = 2**17  # entries whose powers are taken at once
+FEW_TERMS = 8  # up to here a sum term by term is faster than over a stacked table
+
 
 def enough_powers(k: int, kappa: float, mass: float, tolerance: float) -> int:
     """The least r for which the power sums beyond the r-th move ``log σ_K`` by less than the tolerance."""
@@ -34,49 +37,65 @@ def enough_powers(k: int, kappa: float, mass: float, tolerance: float) -> int:
     return powers
 
 
-def power_sums(values: Tensor, first: Tensor, powers: int) -> Tensor:
-    """``p_1 … p_r`` of values ``(N, L)`` in float64, ``(r, N)``; p_1 is given."""
-    sums = [first]
-    power = values
-    for _ in range(1, powers):
-        # One buffer beside the values, overwritten, so that both stay in the cache; autograd needs them all.
-        power = power * values if power is values or values.requires_grad else power.mul_(values)
+def power_sums(values: Tensor, known: list[Tensor], powers: int, *, overwrite: bool) -> Tensor:
+    """``p_1 … p_r`` of values ``(N, L)`` in float64, ``(r, N)``; p_1 at least is known.
+
+    With ``overwrite`` (not for autograd) a few rows are taken at a time, so that one small buffer, which stays in
+    the cache and costs no page faults, holds their powers.
+    """
+    missing = range(len(known) + 1, powers + 1)
+    if not missing:
+        return torch.stack(known[:powers]).to(torch.float64)
+    parts = torch.split(values, max(1, PART // values.shape[1])) if overwrite else (values,)
+    sums = [torch.stack(_sums_of_powers(part, missing, overwrite=overwrite)) for part in parts]
+    return torch.cat([torch.stack(known), torch.cat(sums, 1)]).to(torch.float64)
+
+
+def _sums_of_powers(values: Tensor, wanted: range, *, overwrite: bool) -> list[Tensor]:
+    power = values * values
+    for _ in range(2, wanted.start):
+        power = power * values
+    sums = [power.sum(1)]
+    for _ in wanted[1:]:
+        power = power.mul_(values) if overwrite else power * values
         sums.append(power.sum(1))
-    return torch.stack(sums).to(torch.float64)
+    return sums
 
 
 def to_unit(sums: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Power sums of the values divided by ``v = max(p_1 / K, 1)``, and the factors ``v^-1 … v^-r`` ``(r, N)``.
+    """``(-v)^-i p_i`` for the unit ``v = max(p_1 / K, 1)``, and the factors ``(-v)^-i``, both ``(r, N)``.
 
     In this unit ``σ_m <= K^m / m! <= e^K`` whatever the number of values: nothing overflows.
     """
-    inverse = (k / sums[0].detach()).clamp(max=1)
+    inverse = (sums[0].detach() / -k).clamp(max=-1).reciprocal()
     factors = inverse.expand(sums.shape[0], -1).cumprod(0)
     return sums * factors, factors
 
 
-def newton(sums: Tensor, k: int) -> Tensor:
-    """σ_0 … σ_K ``(K + 1, N)`` from the first power sums ``(r, N)``; those beyond the r-th count as 0."""
+def newton(sums: Tensor, k: int) -> list[Tensor]:
+    """σ_0 … σ_K, each ``(N,)``, from power sums ``(-1)^i p_i`` ``(r, N)``; those beyond the r-th count as 0.
+
+    What rounding leaves below 0 is 0: such a σ_m does not count beside the values split off.
+    """
     powers = sums.shape[0]
-    signed = (
-        sums
-        * torch.tensor([(-1.0) ** i for i in range(powers)], dtype=sums.dtype, device=sums.device)[:, None]
-    )
-    latest_last = signed.flip(0)
-    polynomials = [torch.ones_like(sums[0]), sums[0]]
+    polynomials = [torch.ones_like(sums[0]), -sums[0]]
+    rows, latest_last = sums.unbind(0), sums.flip(0)
     for m in range(2, k + 1):
         terms = min(m, powers)
-        table = torch.stack(polynomials[m - terms :])
-        polynomials.append((latest_last[powers - terms :] * table).sum(0) / m)
-    return torch.stack(polynomials).clamp(min=0)
+        if terms <= FEW_TERMS:
+            total = polynomials[m - 1] * rows[0]
+            for i in range(2, terms + 1):
+                total = torch.addcmul(total, rows[i - 1], polynomials[m - i])
+        else:
+            total = (latest_last[powers - terms :] * torch.stack(polynomials[m - terms :])).sum(0)
+        polynomials.append((total * (-1 / m)).clamp(min=0))
+    return polynomials
 
 
-def horner(values: Tensor, coefficients: Tensor) -> Tensor:
-    """``Σ_i c_i e^i`` for i = 1 … r: values ``(N, L)``, coefficients ``(N, r)``."""
-    columns = coefficients.unsqueeze(-1).unbind(1)
-    if len(columns) == 1:
-        return values * columns[0]
-    total = torch.addcmul(columns[-2], values, columns[-1])
-    for column in columns[-3::-1]:
-        torch.addcmul(column, total, values, out=total)
-    return total.mul_(values)
+def horner(values: Tensor, coefficients: Tensor, out: Tensor) -> Tensor:
+    """Write ``Σ_i c_i e^i`` for i = 1 … r into ``out`` ``(N, L)``: values ``(N, L)``, coefficients ``(r, N)``."""
+    columns = coefficients.unsqueeze(-1).unbind(0)
+    torch.mul(values, columns[-1], out=out)
+    for column in columns[-2::-1]:
+        out.add_(column).mul_(values)
+    return out

@@ -3,8 +3,8 @@
 Two ways lead to ``log σ_K - log σ_{K-1}`` of ``e_j = exp(s_j / (K τ))`` over the classes j ≠ y, and to
 ``π^(K) - π^(K-1)``:
 
-* ``comparable_rows``: power sums of all classes (``_power_sums.py``), for rows in which no class dominates;
-* ``split_rows``: the M largest classes apart (``_leading.py``), power sums of the rest. It is right for any row.
+* ``_comparable_rows``: power sums of all classes (``_power_sums.py``), for rows in which no class dominates;
+* ``_split_rows``: the M largest classes apart (``_leading.py``), power sums of the rest. It is right for any row.
 
 The work over all classes is done in the scores' own precision, in which errors are not amplified (proof in
 ``_power_sums.py``); the largest classes and the row's scalars are float64, which is what makes the argument
@@ -18,13 +18,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from topk_losses._leading import LOG2E, adjoint, prefixes, ratios, totals, weights
+from topk_losses._leading import LOG2E, adjoint, prefixes, ratios, stacked_prefixes, totals, weights
 from topk_losses._power_sums import enough_powers, horner, newton, power_sums, to_unit
 
 __all__ = ["Problem", "Slope", "rows_argument", "slope_rows"]
 
 EXTRA_FIRST, EXTRA_STEP = 3, 8  # classes split off beyond K before the first look at κ, and between looks
 KAPPA_GOOD = 0.15  # below it a power sum fewer costs more than the classes it takes
+NEAR_ONE = (
+    2.0**8
+)  # largest values between its inverse and it need no reference: exponents round by 3e-7 at most
 
 
 class Problem(NamedTuple):
@@ -46,11 +49,11 @@ class Problem(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """``π^(K) - π^(K-1)``: a polynomial in values e ``(N, L)``, and entries ``(N, M)`` that replace it at index."""
+    """``π^(K-1) - π^(K)``: a polynomial in values ``(N, L)``, and entries ``(N, M)`` that replace it in places."""
 
     values: Tensor
     coefficients: Tensor
-    index: Tensor
+    places: Tensor
     entries: Tensor
 
 
@@ -59,49 +62,76 @@ def rows_argument(
 ) -> tuple[Tensor, Slope]:
     """The argument of the softplus ``(N,)`` in float64, for labels ``(N, 1)`` and a margin per row."""
     own = scores.gather(1, labels).squeeze(1).to(torch.float64)
-    offset = margin / problem.tau - own * problem.scale
+    found = None
     if problem.adaptive:
-        others = scores.scatter(1, labels, -torch.inf)
-        limits = torch.finfo(scores.dtype)
-        reference = others.amax(1, keepdim=True).clamp_(limits.min, limits.max)
-        values = others.sub_(reference).mul_(problem.scale * LOG2E).exp2_()
-        mass = values.sum(1)
-        least, most = torch.stack(mass.aminmax()).tolist()
-        if least >= (3 * problem.k if problem.k > 1 else 1) and most < torch.inf:
-            shift = reference.squeeze(1).to(torch.float64) * problem.scale
-            argument, slope = comparable_rows(values, mass, least, problem)
-            return argument.add_(shift).add_(offset), slope
-    argument, slope = split_rows(scores.scatter(1, labels, -torch.inf), problem)
-    return argument + offset, slope
+        found = _without_reference(scores, labels, problem) or _with_reference(scores, labels, problem)
+    if found is None:
+        found = _split_rows(scores.scatter(1, labels, -torch.inf), problem)
+    argument, slope = found
+    return argument - own * problem.scale + margin / problem.tau, slope
 
 
-def tolerance(dtype: torch.dtype) -> float:
-    """What may be left out of log σ_K."""
-    return 1e-8 if dtype == torch.float32 else 1e-17
+def _without_reference(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[Tensor, Slope] | None:
+    """The comparable rows of moderate scores, by the shortest way; None where it does not apply."""
+    values = (scores * (problem.scale * LOG2E)).exp2_().scatter_(1, labels, 0)
+    mass, largest = values.sum(1), values.amax(1)
+    low, high = torch.stack(largest.aminmax()).tolist()
+    if not (low * NEAR_ONE >= 1 and high <= NEAR_ONE):
+        return None
+    return _comparable_rows(values, mass, largest, high, problem)
 
 
-def comparable_rows(values: Tensor, mass: Tensor, least: float, problem: Problem) -> tuple[Tensor, Slope]:
-    """``log σ_K - log σ_{K-1}`` of values whose largest is 1 and whose sum is at least 3K, or K = 1.
+def _with_reference(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[Tensor, Slope] | None:
+    """The comparable rows of any scores, in units of each row's largest value; None where a class dominates."""
+    others = scores.scatter(1, labels, -torch.inf)
+    limits = torch.finfo(scores.dtype)
+    reference = others.amax(1, keepdim=True).clamp_(limits.min, limits.max)
+    values = others.sub_(reference).mul_(problem.scale * LOG2E).exp2_()
+    found = _comparable_rows(values, values.sum(1), None, 1.0, problem)
+    if found is None:
+        return None
+    found[0].add_(reference.squeeze(1), alpha=problem.scale)
+    return found
 
-    ``K σ_K >= (p_1 - K + 1) σ_{K-1}``, since every (K-1)-subset leaves at least that much to extend it with: hence κ.
+
+def _tolerance(dtype: torch.dtype) -> float:
+    """What may be left out of log σ_K; the gradient's row still sums to 0, whatever is left out."""
+    return 2e-7 if dtype == torch.float32 else 1e-17
+
+
+def _comparable_rows(
+    values: Tensor, mass: Tensor, largest: Tensor | None, high: float, problem: Problem
+) -> tuple[Tensor, Slope] | None:
+    """``log σ_K - log σ_{K-1}`` where every row's mass is at least 3K largest values, or K = 1; else None.
+
+    ``K σ_K >= (p_1 - (K - 1) a) σ_{K-1}``, since every (K-1)-subset leaves at least that mass to extend it with:
+    hence κ. ``largest`` None stands for 1; ``high`` bounds it over all rows.
     """
     k = problem.k
-    kappa = k / (least - k + 1) if k > 1 else 0.0
-    powers = enough_powers(k, kappa, k / (1 - kappa), tolerance(values.dtype))
-    sums, factors = to_unit(power_sums(values, mass, powers), k)
-    polynomials = newton(sums, k)
+    number = mass if largest is None else mass / largest
+    least, most = torch.stack(number.aminmax()).tolist()
+    if not (least >= (3 * k if k > 1 else 1) and most < torch.inf):
+        return None
+    sums, powers = [mass], 1
+    if k > 1:
+        sums.append(torch.linalg.vector_norm(values, dim=1).square())
+        second = sums[1] if largest is None else sums[1] / largest.square()
+        kappa = k / (least - k + 1)
+        powers = max(2, enough_powers(k, kappa, second.amax().item() * kappa, _tolerance(values.dtype)))
+    if high > 1 and high**powers > 2.0**100:
+        return None
+    scaled, factors = to_unit(power_sums(values, sums, powers, overwrite=True), k)
+    polynomials = newton(scaled, k)
     last, before = polynomials[k], polynomials[k - 1]
-    argument = (last / (before * factors[0])).log_()
+    argument = (last / (before * factors[0])).neg_().log_()
     if not problem.with_slope:
         return argument, _slope(values)
-    shares = polynomials[k - powers : k].flip(0) / last
-    shares[: min(powers, k - 1)] -= polynomials[max(k - 1 - powers, 0) : k - 1].flip(0) / before
-    shares *= factors
-    shares[1::2].neg_()
-    return argument, _slope(values, shares.t().to(values.dtype))
+    table = torch.stack([*polynomials[k - 1 :: -1], torch.zeros_like(mass, dtype=last.dtype)][: powers + 1])
+    shares = (table[:-1] / last).sub_(table[1:] / before).mul_(factors)
+    return argument, _slope(values, shares)
 
 
-def split_rows(others: Tensor, problem: Problem) -> tuple[Tensor, Slope]:
+def _split_rows(others: Tensor, problem: Problem) -> tuple[Tensor, Slope]:
     """``log σ_K - log σ_{K-1}`` of ``exp(scale · others)``, with the largest values split off.
 
     Infinite scores are taken for the largest finite ones, which leaves their limits: ties where several are
@@ -109,32 +139,27 @@ def split_rows(others: Tensor, problem: Problem) -> tuple[Tensor, Slope]:
     """
     k, scale = problem.k, problem.scale
     limits = torch.finfo(others.dtype)
-    found = others.topk(min(3 * k, others.shape[1] - 1), dim=1)
-    threshold = found.values[:, k - 1].to(torch.float64) * scale
-    leading = (
-        found.values.t()
-        .to(torch.float64, memory_format=torch.contiguous_format)
-        .clamp_(limits.min, limits.max)
-    )
+    top = others.topk(min(3 * k, others.shape[1] - 1), dim=1)
+    threshold = top.values[:, k - 1].detach().to(torch.float64) * scale
+    leading = top.values.t().contiguous().to(torch.float64).clamp(limits.min, limits.max)
     tables, factors = _leading_tables(leading, problem)
-    leading, index = leading[: tables.shape[0] - 1], found.indices[:, : tables.shape[0] - 1]
+    leading, index = leading[: tables.shape[0] - 1], top.indices[:, : tables.shape[0] - 1]
     weight = weights(leading, k, scale)
     values, sums = _rest(others, leading, index, tables[-1], problem)
-    rest, unit = None, None
+    rest = None
     if sums is not None:
-        scaled, unit = to_unit(sums, k)
-        rest = _in_units_of_one(newton(scaled, k), unit)
+        scaled, factors_rest = to_unit(sums, k)
+        rest = _in_units_of_one(newton(scaled, k), factors_rest[0])
     start = totals(weight, rest)
     total = (start * tables[-1]).sum(1)
-    argument = threshold + (total[0] / total[1]).log()
+    argument = (total[0] / total[1]).log() + threshold
     if not problem.with_slope:
         return argument, _slope(others)
     coefficients = None
     if rest is not None and sums is not None:
         coefficients = _rest_shares(weight * tables[-1] / total[:, None], rest, sums.shape[0])
-        coefficients = coefficients.to(others.dtype)
     inclusion = adjoint(start, factors, tables) / total[:, None]
-    entries = (inclusion[0] - inclusion[1]).t().to(others.dtype)
+    entries = (inclusion[1] - inclusion[0]).t()
     return argument, _slope(others if values is None else values, coefficients, index, entries)
 
 
@@ -145,13 +170,15 @@ def _leading_tables(leading: Tensor, problem: Problem) -> tuple[Tensor, list[Ten
     """
     k, scale = problem.k, problem.scale
     count, samples = leading.shape
+    if not problem.adaptive:
+        block = ratios(leading, 0, count, k, scale)
+        return stacked_prefixes(block), [block]
     tables = leading.new_zeros(count + 1, k + 1, samples)
     tables[:, 0] = 1
     factors: list[Tensor] = []
     start = 0
     while start < count:
-        width = (EXTRA_STEP if start else k + EXTRA_FIRST) if problem.adaptive else count
-        stop = min(start + width, count)
+        stop = min(start + (EXTRA_STEP if start else k + EXTRA_FIRST), count)
         factors.append(ratios(leading, start, stop, k, scale))
         prefixes(tables, factors[-1], start)
         start = stop
@@ -164,7 +191,7 @@ def _kappa(table: Tensor, leading: Tensor, problem: Problem) -> Tensor:
     """``a σ_{K-1} / σ_K`` of the leading values, a the last of them; more values only make it smaller."""
     k = problem.k
     gap = (leading[-1] - leading[k - 1]) * problem.scale
-    return table[k - 1] / table[k] * gap.exp()
+    return gap.exp() * table[k - 1] / table[k]
 
 
 def _rest(
@@ -175,67 +202,75 @@ def _rest(
     if count == 0:
         return None, None
     kappa = _kappa(table, leading, problem)
+    tolerance = _tolerance(others.dtype)
+    most = kappa.nan_to_num(0).amax().item() if problem.adaptive else 0.5
+    if problem.adaptive and most * count < tolerance / 10:
+        return None, None
+    reference = leading[-1].detach().to(others.dtype)[:, None]
+    scale = problem.scale * LOG2E
+    # The bound is for +inf alone: all others are at most 0, where a bound would stop their gradient.
     if problem.adaptive:
-        least_useful = tolerance(others.dtype)
-        most = kappa.nan_to_num(0).amax().item()
-        if most * count < least_useful:
-            return None, None
-    reference = leading[-1].to(others.dtype)[:, None]
-    values = (others - reference).mul_(problem.scale * LOG2E).clamp_(max=0).exp2_().scatter_(1, index, 0)
+        exponents = (others - reference).mul_(scale).clamp_(max=1).scatter_(1, index, -torch.inf)
+    else:
+        exponents = ((others - reference) * scale).clamp(max=1).scatter(1, index, -torch.inf)
+    values = exponents.exp2()
     mass = values.sum(1)
     powers = problem.k
     if problem.adaptive:
         share = (mass * kappa).nan_to_num(0).amax().item()
-        powers = enough_powers(problem.k, min(most, 0.5), share, least_useful)
-    return values, power_sums(values, mass, powers)
+        powers = enough_powers(problem.k, min(most, 0.5), share, tolerance)
+    return values, power_sums(values, [mass], powers, overwrite=problem.adaptive)
 
 
-def _in_units_of_one(polynomials: Tensor, unit: Tensor) -> Tensor:
-    """Undo ``to_unit``: ``R_m v^m``."""
-    inverse = unit[0].expand(polynomials.shape[0] - 1, -1).cumprod(0)
-    return torch.cat([polynomials[:1], polynomials[1:] / inverse])
+def _in_units_of_one(polynomials: list[Tensor], factor: Tensor) -> Tensor:
+    """Undo ``to_unit``: ``R_m v^m`` ``(K + 1, N)``."""
+    unit = factor.reciprocal().neg_().expand(len(polynomials) - 1, -1).cumprod(0)
+    return torch.stack(polynomials) * torch.cat([torch.ones_like(unit[:1]), unit])
 
 
 def _rest_shares(parts: Tensor, rest: Tensor, powers: int) -> Tensor:
-    """Coefficients ``(-1)^(i-1) a^i (σ_{K-i} / σ_K - σ_{K-1-i} / σ_{K-1})`` of all values, ``(N, r)``.
+    """Coefficients ``(-1)^i a^i (σ_{K-i} / σ_K - σ_{K-1-i} / σ_{K-1})`` of all values, ``(r, N)``.
 
     ``parts`` are the leading values' polynomials in units of σ_K and of σ_{K-1} of all values, ``(2, K + 1, N)``.
     """
     k = rest.shape[0] - 1
     backwards = rest.flip(0)
-    columns = []
+    rows = []
     for i in range(1, powers + 1):
-        column = (parts[0, : k - i + 1] * backwards[i:]).sum(0)
+        row = (parts[0, : k - i + 1] * backwards[i:]).sum(0)
         if i < k:
-            column = column - (parts[1, : k - i] * backwards[i + 1 :]).sum(0)
-        columns.append(column if i % 2 else -column)
-    return torch.stack(columns, 1)
+            row = row - (parts[1, : k - i] * backwards[i + 1 :]).sum(0)
+        rows.append(-row if i % 2 else row)
+    return torch.stack(rows)
 
 
 def _slope(
     values: Tensor,
     coefficients: Tensor | None = None,
-    index: Tensor | None = None,
+    places: Tensor | None = None,
     entries: Tensor | None = None,
 ) -> Slope:
-    """A slope, with tensors of no columns for what is not there."""
-    nothing = values.new_empty(values.shape[0], 0)
-    missing = nothing.to(torch.int64)
+    """A slope in the values' precision, with empty tensors for what is not there."""
+    nothing = values.new_empty(0)
     return Slope(
         nothing if coefficients is None else values,
-        nothing if coefficients is None else coefficients,
-        missing if index is None else index,
-        nothing if entries is None else entries,
+        nothing if coefficients is None else coefficients.to(values.dtype),
+        nothing.to(torch.int64) if places is None else places,
+        nothing if entries is None else entries.to(values.dtype),
     )
 
 
-def slope_rows(slope: Slope, labels: Tensor, factor: Tensor, classes: int) -> Tensor:
-    """The gradient ``(N, L)``: factor ``(N, 1)`` times ``π^(K) - π^(K-1)``, and minus the factor at the label."""
-    values, coefficients, index, entries = slope
-    if coefficients.shape[1]:
-        gradient = horner(values, coefficients * factor)
+def slope_rows(slope: Slope, labels: Tensor, factor: Tensor, out: Tensor) -> None:
+    """Write the gradient ``(N, L)`` for ``factor = -p / K`` ``(N,)``.
+
+    It is ``factor (π^(K-1) - π^(K))``, and the factor itself at the label.
+    """
+    values, coefficients, places, entries = slope
+    if coefficients.numel():
+        horner(values, coefficients * factor, out)
     else:
-        gradient = factor.new_zeros(1).expand(factor.shape[0], classes).clone()
-    if index.shape[1]:
-        gradient.scatter_(1, index, entries * factor)
-    return gradient.scatter_(1, labels, -factor)
+        out.zero_()
+    column = factor[:, None]
+    if places.numel():
+        out.scatter_(1, places, entries * column)
+    out.scatter_(1, labels, column)

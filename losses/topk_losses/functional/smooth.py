@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from topk_losses._checks import check_k, check_margin, check_positive, check_scores
 from topk_losses._shapes import per_label, reduce_loss
+from topk_losses._smooth_svm import smooth_topk_rows
 from topk_losses.operators.symmetric import log_symmetric_table
 
 __all__ = ["smooth_topk_svm"]
+
+LARGEST_EXPONENT = 690.0  # exp of it is just below the largest float64
 
 
 def smooth_topk_svm(
@@ -62,15 +68,30 @@ def smooth_topk_svm(
     check_margin(margin, scores.shape[1])
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        centre = rows.detach().amax(1, keepdim=True).clamp(min=-torch.finfo(rows.dtype).max)
-        shifted = (rows - centre) / (k * tau)
-        table = log_symmetric_table(shifted.scatter(1, labels, -torch.inf), k)
-        few = table[:, k : k + 1] == -torch.inf
-        ratio = table[:, k : k + 1].masked_fill(few, 0) - table[:, k - 1 : k].masked_fill(few, 0)
-        argument = per_label(margin, labels, rows) / tau + ratio - shifted.gather(1, labels)
-        loss = tau * torch.logaddexp(argument, torch.zeros_like(argument))
-        return loss.masked_fill(few & ~rows.isnan().any(1, keepdim=True), 0)
+        margins = per_label(margin, labels, rows)
+        if _log_subsets(rows.shape[1] - 1, k) > LARGEST_EXPONENT:
+            return _in_log_space(rows, labels, margins, k, tau)
+        margins = margins.squeeze(1) if isinstance(margins, Tensor) else margins
+        return smooth_topk_rows(rows, labels, margins, k, tau).unsqueeze(1)
 
     return reduce_loss(
         kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction, soft=False
     )
+
+
+def _log_subsets(classes: int, k: int) -> float:
+    """The logarithm of the number of K-subsets, beyond which the fast ways' polynomials may overflow."""
+    return math.lgamma(classes + 1) - math.lgamma(k + 1) - math.lgamma(classes - k + 1)
+
+
+def _in_log_space(rows: Tensor, labels: Tensor, margins: float | Tensor, k: int, tau: float) -> Tensor:
+    """The loss for any K, slowly: each multiplication and addition is taken in logarithms."""
+    scores = rows.to(torch.float64)
+    centre = scores.detach().amax(1, keepdim=True).clamp(min=torch.finfo(rows.dtype).min)
+    shifted = (scores - centre) / (k * tau)
+    table = log_symmetric_table(shifted.scatter(1, labels, -torch.inf), k)
+    few = table[:, k : k + 1] == -torch.inf
+    ratio = table[:, k : k + 1].masked_fill(few, 0) - table[:, k - 1 : k].masked_fill(few, 0)
+    argument = margins / tau + ratio - shifted.gather(1, labels)
+    loss = (-tau * logsigmoid(-argument)).to(rows.dtype)
+    return loss.masked_fill(few & ~rows.isnan().any(1, keepdim=True), 0)
