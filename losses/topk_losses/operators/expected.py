@@ -93,7 +93,7 @@ class _RankMean(torch.autograd.Function):
         return torch.cat([_mean(piece, k) for piece in _pieces(rows)])
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int], _output: Tensor) -> None:
         ctx.save_for_backward(inputs[0])
         ctx.k = inputs[1]
 
@@ -112,7 +112,7 @@ class _RankProbabilities(torch.autograd.Function):
         return torch.cat([_slope(piece, k) for piece in _pieces(rows)])
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int], _output: Tensor) -> None:
         ctx.save_for_backward(inputs[0])
         ctx.k = inputs[1]
 
@@ -122,18 +122,20 @@ class _RankProbabilities(torch.autograd.Function):
 
 
 def _pieces(rows: Tensor) -> tuple[Tensor, ...]:
-    return rows.split(max(1, BUDGET // (rows.shape[1] * NODES)))
+    return torch.split(rows, max(1, BUDGET // (rows.shape[1] * NODES)))
 
 
 def _mean(x: Tensor, k: int) -> Tensor:
     end, step, parts = _grid(x, k)
     # Of the ends, where F is 0 and 1, the trapezoid rule takes half.
-    return end + step / 2 - step * sum(_cdf(x, nodes, k).sum(1) for nodes in parts)
+    area = step * sum(_cdf(x, nodes, k).sum(1) for nodes in parts)
+    return end + step / 2 - area
 
 
 def _slope(x: Tensor, k: int) -> Tensor:
     _, step, parts = _grid(x, k)
-    return -step.unsqueeze(1) * sum(torch.func.grad(_total)(x, nodes, k) for nodes in parts)
+    slopes: list[Tensor] = [torch.func.grad(_total)(x, nodes, k) for nodes in parts]
+    return -step.unsqueeze(1) * sum(slopes)
 
 
 def _curvature(rows: Tensor, direction: Tensor, k: int) -> Tensor:
@@ -166,7 +168,7 @@ def _grid(x: Tensor, k: int) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
 
 
 def _parts(nodes: Tensor, x: Tensor) -> tuple[Tensor, ...]:
-    return nodes.split(max(1, BUDGET // x.numel()), -1) if x.numel() else (nodes,)
+    return torch.split(nodes, max(1, BUDGET // max(1, x.numel())), -1)
 
 
 def _cdf(x: Tensor, nodes: Tensor, k: int) -> Tensor:

@@ -1,0 +1,12 @@
+"""For those who write losses of their own: references to compare with, and a contract to keep.
+
+>>> from topk_losses import TopKHinge
+>>> class TestMine(LossContract):
+...     def make(self, **shared):
+...         return TopKHinge(k=2, **shared)
+"""
+
+from topk_losses.testing import oracles
+from topk_losses.testing.contract import LossContract
+
+__all__ = ["LossContract", "oracles"]

@@ -1,0 +1,187 @@
+"""Slow and obvious references: every loss written out for one row of scores, in float64.
+
+Each takes a row ``(L,)`` and a label and returns a scalar that autograd can differentiate, so that they check
+gradients as well as values. They are definitions, not implementations: sums run over all subsets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "balanced_softmax",
+    "calibrated_topk_hinge",
+    "convex_topk_hinge",
+    "cross_entropy",
+    "expected_topk",
+    "focal",
+    "inclusion_probabilities",
+    "ldam",
+    "log_elementary_symmetric",
+    "log_space_smooth_topk_svm",
+    "logit_adjusted",
+    "noised_topk",
+    "noised_topk_hinge",
+    "rowwise",
+    "smooth_topk_svm",
+    "topk_grouping",
+    "topk_hinge",
+    "topk_transition",
+    "truncated_topk_entropy",
+]
+
+
+def rowwise(loss: Callable[..., Tensor], scores: Tensor, target: Tensor, **parameters: object) -> Tensor:
+    """A row's oracle applied to ``(N, L)`` scores and ``(N,)`` labels: the losses ``(N,)`` in float64.
+
+    Example:
+        >>> rowwise(cross_entropy, torch.zeros(2, 4), torch.tensor([0, 3])).exp()
+        tensor([4., 4.], dtype=torch.float64)
+    """
+    rows = zip(scores.double(), target.tolist(), strict=True)
+    return torch.stack([loss(row, label, **parameters) for row, label in rows])
+
+
+def _others(s: Tensor, y: int) -> Tensor:
+    """The other classes' scores, the largest first."""
+    return torch.cat([s[:y], s[y + 1 :]]).sort(descending=True).values
+
+
+def _margin(margin: float | Tensor, y: int) -> float | Tensor:
+    return margin[y] if isinstance(margin, Tensor) else margin
+
+
+def _subset_sums(s: Tensor, subsets: Iterable[tuple[int, ...]]) -> Tensor:
+    return torch.stack([s[list(subset)].sum() for subset in subsets])
+
+
+def cross_entropy(s: Tensor, y: int) -> Tensor:
+    """``-log softmax(s)_y``."""
+    return -torch.log(s[y].exp() / s.exp().sum())
+
+
+def focal(s: Tensor, y: int, gamma: float = 2.0) -> Tensor:
+    """``(1 - p_y)^γ · (-log p_y)``."""
+    return (1 - s.softmax(0)[y]) ** gamma * cross_entropy(s, y)
+
+
+def ldam(s: Tensor, y: int, margins: Tensor, scale: float = 30.0) -> Tensor:
+    """Cross-entropy of ``scale · (s - m_y·onehot(y))``."""
+    return (scale * (_others(s, y) - s[y] + margins[y])).exp().sum().log1p()
+
+
+def balanced_softmax(s: Tensor, y: int, class_counts: Tensor) -> Tensor:
+    """Cross-entropy of ``s + log n``."""
+    return cross_entropy(s + class_counts.double().log(), y)
+
+
+def logit_adjusted(s: Tensor, y: int, class_counts: Tensor, tau: float = 1.0) -> Tensor:
+    """Cross-entropy of ``s + τ log(n / Σn)``."""
+    return cross_entropy(s + tau * (class_counts.double() / class_counts.sum()).log(), y)
+
+
+def topk_hinge(s: Tensor, y: int, k: int, margin: float | Tensor = 1.0) -> Tensor:
+    r"""``(α + (s_{\y})_[K] - s_y)_+``."""
+    return (_margin(margin, y) + _others(s, y)[k - 1] - s[y]).relu()
+
+
+def convex_topk_hinge(s: Tensor, y: int, k: int, margin: float | Tensor = 1.0) -> Tensor:
+    """``(mean of the K largest of s + α (1 - onehot(y)) - s_y)_+``."""
+    raised = s + _margin(margin, y) * (torch.arange(len(s)) != y)
+    return (raised.sort(descending=True).values[:k].mean() - s[y]).relu()
+
+
+def calibrated_topk_hinge(s: Tensor, y: int, k: int, margin: float | Tensor = 1.0) -> Tensor:
+    """``(α + s_[K+1] - s_y)_+``."""
+    return (_margin(margin, y) + s.sort(descending=True).values[k] - s[y]).relu()
+
+
+def noised_topk(s: Tensor, k: int, epsilon: float, noise: Tensor) -> Tensor:
+    """The mean over draws of a difference of sums: of the k largest and of the k - 1 largest."""
+    values = []
+    for draw in noise.double():
+        ordered = (s + epsilon * draw).sort(descending=True).values
+        values.append(ordered[:k].sum() - ordered[: k - 1].sum())
+    return torch.stack(values).mean()
+
+
+def noised_topk_hinge(
+    s: Tensor, y: int, k: int, epsilon: float, noise: Tensor, margin: float = 1.0
+) -> Tensor:
+    """``(α + topE_{K+1} - s_y)_+`` with noise ``(B, L)``."""
+    return (margin + noised_topk(s, k + 1, epsilon, noise) - s[y]).relu()
+
+
+def smooth_topk_svm(s: Tensor, y: int, k: int, tau: float = 1.0, margin: float | Tensor = 1.0) -> Tensor:
+    """Berrada et al. 2018 (9), over all K-subsets and those that hold y: the sums that the papers print."""
+    subsets = list(combinations(range(len(s)), k))
+    outside = torch.tensor([y not in subset for subset in subsets])
+    total = (_subset_sums(s, subsets) / k + _margin(margin, y) * outside) / tau
+    return tau * (total.logsumexp(0) - total[~outside].logsumexp(0))
+
+
+def log_elementary_symmetric(v: Tensor, k: int) -> Tensor:
+    """``log Σ_A exp(Σ_{j∈A} v_j)`` over all k-subsets."""
+    return _subset_sums(v, combinations(range(len(v)), k)).logsumexp(0)
+
+
+def inclusion_probabilities(s: Tensor, k: int, temperature: float = 1.0) -> Tensor:
+    """The share of the subsets' weights that falls on those holding each class."""
+    subsets = list(combinations(range(len(s)), k))
+    weights = (_subset_sums(s, subsets) / temperature).softmax(0)
+    holds = torch.tensor([[j in subset for j in range(len(s))] for subset in subsets])
+    return weights @ holds.to(weights)
+
+
+def log_space_smooth_topk_svm(
+    s: Tensor, y: int, k: int, tau: float = 1.0, margin: float | Tensor = 1.0
+) -> Tensor:
+    """The smooth top-K SVM by the recursion over classes in log-space: for rows too long for subsets."""
+    values = _others(s, y) / (k * tau)
+    table = values.new_full((k + 1,), -torch.inf)
+    table[0] = 0
+    for count, value in enumerate(values):
+        degree = min(count + 1, k)
+        # Degrees above the number of classes so far are empty sums, of which logaddexp has no gradient.
+        grown = torch.logaddexp(table[1:degree], table[: degree - 1] + value)
+        last = table[degree - 1] + value
+        last = last if count < k else torch.logaddexp(table[degree], last)
+        table = torch.cat([table[:1], grown, last[None], table[degree + 1 :]])
+    argument = (_margin(margin, y) - s[y] / k) / tau + table[k] - table[k - 1]
+    return tau * torch.logaddexp(argument, torch.zeros_like(argument))
+
+
+def topk_grouping(s: Tensor, y: int, k: int) -> Tensor:
+    """Cross-entropy in which the K best classes are one."""
+    best = s.sort(descending=True).indices[:k]
+    q = s.softmax(0)
+    return -q[best].sum().log() if y in best.tolist() else -q[y].log()
+
+
+def topk_transition(s: Tensor, y: int, k: int, detach_weight: bool = False) -> Tensor:
+    """``(1 - S) · cross_entropy + S · grouping``."""
+    share = s.softmax(0).sort(descending=True).values[:k].sum()
+    share = share.detach() if detach_weight else share
+    return (1 - share) * cross_entropy(s, y) + share * topk_grouping(s, y, k)
+
+
+def truncated_topk_entropy(s: Tensor, y: int, k: int) -> Tensor:
+    """``log(1 + Σ exp(s_j - s_y))`` over the others without their K - 1 largest."""
+    return torch.log(1 + (_others(s, y)[k - 1 :] - s[y]).exp().sum())
+
+
+def expected_topk(s: Tensor, k: int, epsilon: float, nodes: int = 4001) -> Tensor:
+    """The expected k-th largest of ``N(s_i, ε²)``: class by class, on a fine grid as wide as all the scores."""
+    t = torch.linspace(s.min().item() - 9 * epsilon, s.max().item() + 9 * epsilon, nodes, dtype=torch.float64)
+    fewer = torch.zeros(k, nodes, dtype=torch.float64)  # P(exactly m classes exceed t) for m < k
+    fewer[0] = 1
+    for score in s:
+        exceeds = 0.5 * torch.erfc((t - score) / (epsilon * math.sqrt(2)))
+        one_more = torch.cat([torch.zeros_like(fewer[:1]), fewer[:-1]])
+        fewer = (1 - exceeds) * fewer + exceeds * one_more
+    return t[-1] - torch.trapezoid(fewer.sum(0), t)

@@ -1,0 +1,58 @@
+"""Random samples, and the comparison of a loss with its oracle."""
+
+import pytest
+import torch
+
+from topk_losses import functional
+from topk_losses.testing import oracles
+
+
+@pytest.fixture
+def sample():
+    """A function of rows, classes, spread and seed: float64 scores ``(rows, classes)`` and labels."""
+
+    def draw(rows, classes, spread=2.0, seed=0):
+        generator = torch.Generator().manual_seed(seed)
+        scores = spread * torch.randn(rows, classes, generator=generator, dtype=torch.float64)
+        return scores, torch.randint(classes, (rows,), generator=generator)
+
+    return draw
+
+
+@pytest.fixture
+def assert_matches_oracle(sample):
+    """Loss and gradient of ``functional.<name>`` and ``oracles.<name>`` agree to 1e-10, hard and soft."""
+
+    def check(name, classes, parameters, soft=True, rows=24):
+        scores, target = sample(rows, classes)
+        function, oracle = getattr(functional, name), getattr(oracles, name)
+
+        def expected(s):
+            return oracles.rowwise(oracle, s, target, **parameters)
+
+        def actual(s):
+            return function(s, target, **parameters, reduction="none")
+
+        agree(actual, expected, scores)
+        if soft:
+            shares = sample(rows, classes, seed=1)[0].softmax(1)
+            labels = [torch.full_like(target, c) for c in range(classes)]
+            agree(
+                lambda s: function(s, shares, **parameters, reduction="none"),
+                lambda s: sum(
+                    shares[:, c] * oracles.rowwise(oracle, s, label, **parameters)
+                    for c, label in enumerate(labels)
+                ),
+                scores,
+            )
+
+    def agree(actual, expected, scores):
+        torch.testing.assert_close(actual(scores), expected(scores), rtol=1e-10, atol=1e-10)
+        gradients = [
+            torch.autograd.grad(f(leaf).sum(), leaf)[0]
+            for f in (actual, expected)
+            for leaf in [scores.clone().requires_grad_()]
+        ]
+        torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)
+
+    return check

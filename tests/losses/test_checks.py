@@ -1,0 +1,41 @@
+import pytest
+import torch
+
+from topk_losses._checks import check_counts, check_labels, values_are_readable
+
+
+def test_values_are_read_on_the_cpu_only():
+    assert values_are_readable(torch.zeros(2))
+    assert not values_are_readable(torch.zeros(2, device="meta"))
+
+
+def test_values_are_not_read_under_vmap():
+    seen = []
+    torch.func.vmap(lambda x: seen.append(values_are_readable(x)) or x)(torch.zeros(2, 3))
+    assert seen == [False]
+
+
+def test_values_are_not_read_under_compile():
+    @torch.compile(fullgraph=True, backend="eager")
+    def readable(x):
+        return x + values_are_readable(x)
+
+    assert readable(torch.zeros(1)) == 0
+
+
+def test_constructors_look_wherever_the_counts_are():
+    counts = torch.tensor([1, 0])
+
+    def look(counts, **options):
+        return torch.func.vmap(lambda _: check_counts(counts, **options) or _)(torch.zeros(2))
+
+    with pytest.raises(ValueError, match="class_counts must be above 0"):
+        look(counts, look=True)
+
+
+@pytest.mark.parametrize("label", [-(2**62), -101, -99, 3, 2**62])
+def test_labels_out_of_range_next_to_ignored_ones(label):
+    target = torch.tensor([0, -100, 2, label])
+    with pytest.raises(ValueError, match=rf"target must be in \[0, 2\] or equal .*, got {label}"):
+        check_labels(target, torch.Size((4, 3)), 3, -100)
+    check_labels(target[:3], torch.Size((3, 3)), 3, -100)

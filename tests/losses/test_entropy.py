@@ -1,0 +1,125 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topk_losses import functional
+from topk_losses.testing import oracles
+
+COUNTS = torch.tensor([100, 10, 40, 7, 1, 3, 5, 2])
+MARGINS = torch.tensor([0.3, 0.1, 0.7, 0.2, 0.5, 0.4, 0.9, 0.6], dtype=torch.float64)
+CASES = {
+    "cross_entropy": {},
+    "focal": {"gamma": 1.5},
+    "ldam": {"margins": MARGINS, "scale": 5.0},
+    "balanced_softmax": {"class_counts": COUNTS},
+    "logit_adjusted": {"class_counts": COUNTS, "tau": 0.5},
+    **{f"truncated_topk_entropy-{k}": {"k": k} for k in range(1, 8)},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_loss_and_gradient_are_those_of_the_definition(case, assert_matches_oracle):
+    assert_matches_oracle(case.partition("-")[0], classes=8, parameters=CASES[case])
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shape", [(6, 5), (4, 5, 3), (2, 5, 3, 2)])
+def test_cross_entropy_is_torchs(reduction, weighted, shape):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(shape, generator=generator, dtype=torch.float64)
+    target = torch.randint(5, (shape[0], *shape[2:]), generator=generator)
+    target[0] = 3
+    soft = torch.rand(shape, generator=generator, dtype=torch.float64)
+    weight = torch.rand(5, generator=generator, dtype=torch.float64) if weighted else None
+    shared = {"weight": weight, "reduction": reduction}
+    for labels, extra in ((target, {"ignore_index": 3}), (target, {}), (soft, {})):
+        ours = functional.cross_entropy(scores, labels, **shared, **extra)
+        theirs = torch.nn.functional.cross_entropy(scores, labels, **shared, **extra)
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_truncated_entropy_at_1_is_cross_entropy(sample):
+    scores, target = sample(20, 6)
+    torch.testing.assert_close(
+        functional.truncated_topk_entropy(scores, target, k=1), functional.cross_entropy(scores, target)
+    )
+
+
+def test_focal_at_0_is_cross_entropy(sample):
+    scores, target = sample(20, 6)
+    torch.testing.assert_close(
+        functional.focal(scores, target, gamma=0), functional.cross_entropy(scores, target)
+    )
+
+
+@pytest.mark.parametrize("gamma", [0, 0.1, 0.5, 1, 2])
+def test_focal_has_a_finite_gradient_where_the_probability_rounds_to_1(gamma):
+    scores = torch.tensor([[200.0, 0.0], [50.0, 0.0], [9.0, 0.0], [-200.0, 0.0]], requires_grad=True)
+    losses = functional.focal(scores, torch.zeros(4, dtype=torch.int64), gamma, reduction="none")
+    losses.sum().backward()
+    assert losses.isfinite().all()
+    assert scores.grad.isfinite().all()
+
+
+@given(st.floats(1e-9, 30, allow_nan=False), st.sampled_from([0.25, 1.0, 2.0, 5.0]))
+def test_focal_of_a_small_entropy(gap, gamma):
+    scores = torch.tensor([[gap, 0.0]], dtype=torch.float64)
+    entropy = math.log1p(math.exp(-gap))
+    expected = (-math.expm1(-entropy)) ** gamma * entropy
+    value = functional.focal(scores, torch.tensor([0]), gamma).item()
+    assert value == pytest.approx(expected, rel=1e-6, abs=1e-15)
+
+
+def test_ldam_without_margins_is_scaled_cross_entropy(sample):
+    scores, target = sample(20, 6)
+    margins = torch.zeros(6)
+    torch.testing.assert_close(
+        functional.ldam(scores, target, margins, scale=4.0), functional.cross_entropy(4 * scores, target)
+    )
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.5, 1.0, 2.0])
+def test_ldam_keeps_its_precision_where_the_probability_rounds_to_1(gap):
+    """In float32 ``1 - p`` is 0 from a gap of 0.6 on at scale 30, yet a margin of 0.5 makes it count again."""
+    scores = torch.tensor([[gap, 0.0, -0.3]])
+    value = functional.ldam(scores, torch.tensor([0]), torch.full((3,), 0.5), scale=30.0)
+    exact = oracles.ldam(scores[0].double(), 0, torch.full((3,), 0.5).double(), scale=30.0)
+    torch.testing.assert_close(value.double(), exact, rtol=3e-6, atol=0)
+
+
+def test_logit_adjustment_is_linear_in_the_logarithm_of_the_counts(sample):
+    scores, target = sample(20, 8)
+    torch.testing.assert_close(
+        functional.logit_adjusted(scores, target, COUNTS, tau=1.0),
+        functional.balanced_softmax(scores, target, COUNTS),
+    )
+    torch.testing.assert_close(
+        functional.logit_adjusted(scores, target, 7 * COUNTS, tau=0.3),
+        functional.logit_adjusted(scores, target, COUNTS, tau=0.3),
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        (functional.focal, {"gamma": -0.1}, "gamma must be at least 0, got -0.1"),
+        (functional.focal, {"gamma": math.nan}, "gamma must be a finite number, got nan"),
+        (
+            functional.ldam,
+            {"margins": torch.zeros(5)},
+            "margins must have one value for each of the 4 classes",
+        ),
+        (functional.ldam, {"margins": torch.zeros(4), "scale": 0.0}, "scale must be above 0, got 0.0"),
+        (functional.balanced_softmax, {"class_counts": torch.tensor([1, 0, 2, 3])}, "above 0 .* got 0"),
+        (functional.logit_adjusted, {"class_counts": torch.ones(4), "tau": 0}, "tau must be above 0, got 0"),
+        (functional.truncated_topk_entropy, {"k": 4}, r"k must be in \[1, 3\].* got 4"),
+        (functional.truncated_topk_entropy, {"k": 0}, r"k must be in \[1, 3\].* got 0"),
+    ],
+)
+def test_bad_parameters_are_named(function, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        function(torch.zeros(2, 4), torch.tensor([0, 1]), **arguments)

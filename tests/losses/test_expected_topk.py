@@ -1,0 +1,168 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from topk_losses.functional import expected_topk
+from topk_losses.testing import oracles
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.2, 10.0])
+@pytest.mark.parametrize("classes", [1, 2, 3, 8])
+def test_value_and_gradient_are_those_of_the_oracle(classes, epsilon, sample):
+    rows = epsilon * sample(4, classes, spread=3.0)[0]
+    for k in range(1, classes + 1):
+        leaves = [rows.clone().requires_grad_() for _ in range(2)]
+        value = expected_topk(leaves[0], k, epsilon)
+        expected = torch.stack([oracles.expected_topk(row, k, epsilon) for row in leaves[1]])
+        torch.testing.assert_close(value, expected, rtol=0, atol=1e-9 * epsilon)
+        for result in (value, expected):
+            result.sum().backward()
+        torch.testing.assert_close(leaves[0].grad, leaves[1].grad, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3, 3.0])
+@pytest.mark.parametrize("k", [1, 2, 6, 21, 400])
+def test_many_classes(k, spread, sample):
+    rows = sample(1, 1000, spread=spread)[0]
+    expected = oracles.expected_topk(rows[0], k, 1.0, nodes=801)
+    assert expected_topk(rows, k, 1.0).item() == pytest.approx(expected.item(), abs=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 10.0])
+@pytest.mark.parametrize(("k", "classes"), [(1, 5), (3, 5), (2, 1000), (6, 1000), (700, 1000)])
+def test_equal_scores_give_the_normal_order_statistics(k, classes, epsilon):
+    """``∫ x n!/((n-k)!(k-1)!) Φ(x)^(n-k) (1-Φ(x))^(k-1) φ(x) dx``, by scipy's adaptive quadrature."""
+    log_count = math.lgamma(classes + 1) - math.lgamma(classes - k + 1) - math.lgamma(k)
+
+    def integrand(x):
+        log_rest = (classes - k) * stats.norm.logcdf(x) + (k - 1) * stats.norm.logsf(x)
+        return x * math.exp(log_count + log_rest + stats.norm.logpdf(x))
+
+    moment = integrate.quad(integrand, -9, 9, points=[-3, -1, 0, 1, 3], epsabs=1e-12, limit=400)[0]
+    scores = torch.full((1, classes), 4.0, dtype=torch.float64, requires_grad=True)
+    value = expected_topk(scores, k, epsilon)
+    value.backward()
+    assert value.item() == pytest.approx(4.0 + epsilon * moment, abs=1e-8 * epsilon)
+    torch.testing.assert_close(scores.grad, torch.full_like(scores, 1 / classes), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("gap", [0.0, 1.0, 3.0, 5.0])
+@pytest.mark.parametrize("count", [5, 250])
+def test_one_class_between_two_crowds(count, gap):
+    """The hardest integrand: wide where the lone class is, narrow in the crowds."""
+    row = torch.tensor([gap] * count + [0.0] + [-gap] * count, dtype=torch.float64)
+    for k in (count, count + 1):
+        expected = oracles.expected_topk(row, k, 1.0, nodes=801)
+        assert expected_topk(row, k, 1.0).item() == pytest.approx(expected.item(), abs=1e-9)
+
+
+@settings(max_examples=40)
+@given(
+    row=st.lists(st.floats(-5, 5), min_size=2, max_size=6),
+    epsilon=st.floats(1e-3, 10),
+    data=st.data(),
+)
+def test_bounds_of_the_expectation(row, epsilon, data):
+    k = data.draw(st.integers(1, len(row)))
+    scores = torch.tensor(row, dtype=torch.float64)
+    excess = (expected_topk(scores, k, epsilon) - scores.sort(descending=True).values[k - 1]).item() / epsilon
+    assert -math.sqrt(2 * math.log(k)) - 1e-9 <= excess <= math.sqrt(2 * math.log(len(row) - k + 1)) + 1e-9
+
+
+@settings(max_examples=30)
+@given(row=st.lists(st.floats(-5, 5), min_size=2, max_size=6), epsilon=st.floats(1e-2, 10))
+def test_ranks_add_up_to_the_classes(row, epsilon):
+    """The mean ranks sum to the mean scores, the ranks' probabilities to 1 over classes and over ranks."""
+    scores = torch.tensor(row, dtype=torch.float64, requires_grad=True)
+    ranks = torch.stack([expected_topk(scores, k, epsilon) for k in range(1, len(row) + 1)])
+    assert ranks.sum().item() == pytest.approx(sum(row), abs=1e-8)
+    table = torch.stack([torch.autograd.grad(rank, scores, retain_graph=True)[0] for rank in ranks])
+    torch.testing.assert_close(table.sum(0), torch.ones_like(scores), rtol=0, atol=1e-9)
+    torch.testing.assert_close(table.sum(1), torch.ones_like(scores), rtol=0, atol=1e-9)
+    assert (table > -1e-12).all()
+
+
+@pytest.mark.parametrize("k", range(1, 6))
+def test_derivatives(k, sample):
+    scores = sample(3, 5, spread=0.5)[0].requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: expected_topk(s, k, 0.5), scores)
+    assert torch.autograd.gradgradcheck(lambda s: expected_topk(s, k, 0.5), scores)
+
+
+def test_limit_without_noise(sample):
+    scores = sample(5, 6)[0]
+    exact = scores.sort(descending=True).values
+    for k in range(1, 7):
+        torch.testing.assert_close(expected_topk(scores, k, 0.0), exact[:, k - 1], rtol=0, atol=0)
+        torch.testing.assert_close(expected_topk(scores, k, 1e-6), exact[:, k - 1], rtol=0, atol=1e-5)
+
+
+def test_constant_added_to_a_row(sample):
+    rows = sample(4, 9)[0]
+    torch.testing.assert_close(expected_topk(rows + 1000, 3, 0.2), expected_topk(rows, 3, 0.2) + 1000)
+
+
+def test_pieces_of_a_large_batch_are_the_rows(sample, monkeypatch):
+    """Splitting rows and nodes into pieces changes nothing but rounding."""
+    rows = sample(7, 11)[0]
+    leaves = [rows.clone().requires_grad_() for _ in range(2)]
+    results = []
+    for leaf, budget in zip(leaves, (1 << 21, 40), strict=True):
+        monkeypatch.setattr("topk_losses.operators.expected.BUDGET", budget)
+        value = expected_topk(leaf, 3, 0.5)
+        (slope,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
+        results.append((value, slope, torch.autograd.grad(slope.square().sum(), leaf)[0]))
+    for one, many in zip(*results, strict=True):
+        torch.testing.assert_close(one, many)
+
+
+def test_special_scores_have_their_stated_results():
+    inf, nan = torch.inf, torch.nan
+    scores = torch.tensor(
+        [[1.0, -inf, 2.0], [-inf, 0.0, -inf], [nan, 0.0, 1.0], [inf, 0.0, 1.0], [0.0, 0.0, 0.0]],
+        requires_grad=True,
+    )
+    for epsilon in (0.0, 0.5):
+        value = expected_topk(scores, 2, epsilon)
+        torch.testing.assert_close(value[0], expected_topk(torch.tensor([1.0, 2.0]), 2, epsilon))
+        assert value[1] == -inf
+        assert value[2:4].isnan().all()
+        (gradient,) = torch.autograd.grad(value[0] + value[4], scores)
+        assert gradient.isfinite().all()
+        assert gradient[0, 1] == 0
+
+
+def test_transforms(sample):
+    rows = sample(6, 5)[0].reshape(2, 3, 5)
+    value = expected_topk(rows, 2, 0.5)
+    torch.testing.assert_close(torch.func.vmap(lambda s: expected_topk(s, 2, 0.5))(rows), value)
+
+    def total(s):
+        return expected_topk(s, 2, 0.5).sum()
+
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(total))(rows), torch.func.grad(total)(rows))
+    hessian = torch.func.jacrev(torch.func.jacrev(total))(rows[0, 0])
+    torch.testing.assert_close(hessian, torch.autograd.functional.hessian(total, rows[0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": 5}, r"k must be in \[1, 4\], where 4 is the number of classes, got 5"),
+        ({"k": 0}, r"k must be in \[1, 4\].*got 0"),
+        ({"epsilon": -1.0}, "epsilon must be at least 0, got -1.0"),
+        ({"epsilon": math.inf}, "epsilon must be a finite number, got inf"),
+        (
+            {"scores": torch.zeros(4, dtype=torch.int64)},
+            "scores must be a floating-point tensor, got torch.int64",
+        ),
+        ({"scores": torch.tensor(1.0)}, r"scores must have the shape \(\.\.\., L\), got \(\)"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        expected_topk(**{"scores": torch.zeros(2, 4), "k": 2, "epsilon": 0.1, **arguments})

@@ -1,0 +1,93 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topk_losses import functional
+from topk_losses.testing import oracles
+
+MARGINS = torch.tensor([0.3, 0.1, 0.7, 0.2, 0.5, 0.4, 0.9, 0.6], dtype=torch.float64)
+HINGES = ["topk_hinge", "convex_topk_hinge", "calibrated_topk_hinge"]
+
+
+@pytest.mark.parametrize("name", HINGES)
+@pytest.mark.parametrize("k", range(1, 8))
+@pytest.mark.parametrize("margin", [1.0, 0.0, MARGINS], ids=["1", "0", "per-class"])
+def test_loss_and_gradient_are_those_of_the_definition(name, k, margin, assert_matches_oracle):
+    assert_matches_oracle(name, classes=8, parameters={"k": k, "margin": margin})
+
+
+def integer_scores(classes):
+    """Rows with many equal scores."""
+    return st.lists(st.integers(-2, 2).map(float), min_size=classes, max_size=classes)
+
+
+@pytest.mark.parametrize("name", HINGES)
+@settings(max_examples=60)
+@given(scores=integer_scores(5), label=st.integers(0, 4), k=st.integers(1, 4))
+def test_equal_scores(name, scores, label, k):
+    row = torch.tensor(scores, dtype=torch.float64)
+    value = getattr(functional, name)(row[None], torch.tensor([label]), k, margin=0.5)
+    torch.testing.assert_close(value, getattr(oracles, name)(row, label, k, margin=0.5))
+
+
+@settings(max_examples=60)
+@given(scores=integer_scores(5), label=st.integers(0, 4), k=st.integers(1, 4))
+def test_equal_scores_give_a_subgradient_of_the_hinge(scores, label, k):
+    """The target is not among the classes that are sorted: wherever the hinge is active its entry is -1."""
+    leaf = torch.tensor([scores], requires_grad=True)
+    loss = functional.topk_hinge(leaf, torch.tensor([label]), k, margin=10.0)
+    loss.backward()
+    assert leaf.grad[0, label] == -1
+    others = torch.cat([leaf.detach()[0, :label], leaf.detach()[0, label + 1 :]])
+    rival = leaf.detach()[0][leaf.grad[0] == 1]
+    assert rival.item() == others.sort(descending=True).values[k - 1]
+
+
+@settings(max_examples=60)
+@given(scores=st.lists(st.floats(-50, 50, width=32), min_size=2, max_size=9), data=st.data())
+def test_order_of_the_hinges(scores, data):
+    """The convex hinge bounds the hinge from above, the calibrated one from below."""
+    label = data.draw(st.integers(0, len(scores) - 1))
+    k = data.draw(st.integers(1, len(scores) - 1))
+    rows, target = torch.tensor([scores], dtype=torch.float64), torch.tensor([label])
+    calibrated, hinge, convex = (
+        getattr(functional, name)(rows, target, k).item()
+        for name in ("calibrated_topk_hinge", "topk_hinge", "convex_topk_hinge")
+    )
+    assert calibrated <= hinge <= convex + 1e-9
+
+
+@pytest.mark.parametrize("name", HINGES)
+def test_fewer_rivals_than_k_cost_nothing(name):
+    scores = torch.tensor([[1.0, -torch.inf, -torch.inf, 5.0, -torch.inf]], requires_grad=True)
+    loss = getattr(functional, name)(scores, torch.tensor([0]), k=3)
+    loss.backward()
+    assert loss == 0
+    assert scores.grad.abs().max() == 0
+
+
+@pytest.mark.parametrize("name", HINGES)
+def test_infinite_scores_have_their_stated_results(name):
+    inf = torch.inf
+    scores = torch.tensor([[-inf, 1.0, 2.0], [inf, 1.0, 2.0], [0.0, inf, 2.0], [-inf, -inf, -inf]])
+    losses = getattr(functional, name)(scores, torch.zeros(4, dtype=torch.int64), k=1, reduction="none")
+    assert losses[0] == inf
+    assert losses[1:3].isnan().all()
+
+
+@pytest.mark.parametrize("name", HINGES)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": 4}, r"k must be in \[1, 3\], where 3 is the number of classes less one, got 4"),
+        ({"k": 0}, r"k must be in \[1, 3\].*got 0"),
+        ({"k": True}, "k must be an int, got True"),
+        ({"k": 2.0}, "k must be an int, got 2.0"),
+        ({"k": 1, "margin": float("inf")}, "margin must be a finite number, got inf"),
+        ({"k": 1, "margin": torch.zeros(3)}, "margin must have one value for each of the 4 classes, got 3"),
+    ],
+)
+def test_bad_parameters_are_named(name, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(functional, name)(torch.zeros(2, 4), torch.tensor([0, 1]), **arguments)

@@ -1,0 +1,213 @@
+import inspect
+
+import pytest
+import torch
+
+import topk_losses
+from topk_losses import functional
+
+COUNTS = torch.tensor([100, 50, 20, 10, 5])
+MARGINS = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5])
+WEIGHT = torch.tensor([0.5, 1.0, 2.0, 1.0, 0.0])
+MODULES = {
+    "CrossEntropy": ("cross_entropy", {}),
+    "Focal": ("focal", {"gamma": 1.5}),
+    "LDAM": ("ldam", {"margins": MARGINS, "scale": 10.0}),
+    "BalancedSoftmax": ("balanced_softmax", {"class_counts": COUNTS}),
+    "LogitAdjusted": ("logit_adjusted", {"class_counts": COUNTS, "tau": 0.5}),
+    "TopKHinge": ("topk_hinge", {"k": 2, "margin": MARGINS}),
+    "ConvexTopKHinge": ("convex_topk_hinge", {"k": 2, "margin": 0.5}),
+    "CalibratedTopKHinge": ("calibrated_topk_hinge", {"k": 2, "margin": 0.5}),
+    "SmoothTopKSVM": ("smooth_topk_svm", {"k": 2, "tau": 0.5, "margin": 0.5}),
+    "NoisedTopKHinge": ("noised_topk_hinge", {"k": 2, "epsilon": 0.5, "samples": 3, "margin": 0.5}),
+    "NoisedImbalancedTopKHinge": (
+        "noised_imbalanced_topk_hinge",
+        {"k": 2, "margins": MARGINS, "epsilon": 0.5, "samples": 3, "scale": 10.0},
+    ),
+    "TopKGrouping": ("topk_grouping", {"k": 2}),
+    "TopKTransition": ("topk_transition", {"k": 2, "detach_weight": True}),
+    "TruncatedTopKEntropy": ("truncated_topk_entropy", {"k": 2}),
+}
+SHARED = {"weight": WEIGHT, "ignore_index": 4, "reduction": "sum"}
+
+
+def make(name, **shared):
+    return getattr(topk_losses, name)(**MODULES[name][1], **shared)
+
+
+def arguments(name):
+    scores = torch.randn(8, 5, generator=torch.Generator().manual_seed(0))
+    noise = torch.randn(3, 8, 5, generator=torch.Generator().manual_seed(1))
+    drawn = {"noise": noise} if name.startswith("Noised") else {}
+    return scores, torch.arange(8) % 5, drawn
+
+
+def test_every_exported_module_is_tested():
+    modules = {
+        name
+        for name in topk_losses.__all__
+        if isinstance(getattr(topk_losses, name), type) and name != "CosineHead"
+    }
+    assert modules == set(MODULES)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_module_is_its_function(name):
+    scores, target, drawn = arguments(name)
+    function = getattr(functional, MODULES[name][0])
+    for shared in ({}, SHARED):
+        value = make(name, **shared)(scores, target, **drawn)
+        assert torch.equal(value, function(scores, target, **MODULES[name][1], **drawn, **shared))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_constructor_has_the_functions_parameters_and_defaults(name):
+    function = inspect.signature(getattr(functional, MODULES[name][0])).parameters
+    constructor = inspect.signature(getattr(topk_losses, name)).parameters
+    own = {key: p for key, p in function.items() if key not in ("scores", "target", "noise", "generator")}
+    assert list(constructor) == list(own)
+    for key, parameter in own.items():
+        assert (constructor[key].default, constructor[key].kind) == (parameter.default, parameter.kind)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_representation_names_every_parameter(name):
+    text = repr(make(name, weight=WEIGHT))
+    for key in inspect.signature(getattr(topk_losses, name)).parameters:
+        assert f"{key}=" in text
+    assert "weight=tensor(5,)" in text
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_tensors_are_buffers(name):
+    loss = make(name, weight=WEIGHT)
+    tensors = {key for key, value in {**MODULES[name][1], "weight": WEIGHT}.items() if torch.is_tensor(value)}
+    assert set(dict(loss.named_buffers())) == tensors
+    assert not list(loss.parameters())
+    scores, target, drawn = arguments(name)
+    restored = make(name, weight=torch.ones(5))
+    restored.load_state_dict(loss.state_dict())
+    assert torch.equal(restored(scores, target, **drawn), loss(scores, target, **drawn))
+
+
+@pytest.mark.parametrize("name", ["NoisedTopKHinge", "NoisedImbalancedTopKHinge"])
+def test_stochastic_modules_take_a_generator(name):
+    scores, target, _ = arguments(name)
+    first, again = (make(name)(scores, target, generator=torch.Generator().manual_seed(3)) for _ in range(2))
+    assert torch.equal(first, again)
+
+
+def test_from_counts():
+    ldam = topk_losses.LDAM.from_counts(COUNTS, max_margin=0.3, scale=20.0, ignore_index=2)
+    torch.testing.assert_close(ldam.margins, topk_losses.uneven_margins(COUNTS, 0.3))
+    assert (ldam.scale, ldam.ignore_index) == (20.0, 2)
+    noised = topk_losses.NoisedImbalancedTopKHinge.from_counts(
+        COUNTS, k=3, max_margin=0.3, epsilon=0.1, samples=None, scale=60.0, reduction="sum"
+    )
+    torch.testing.assert_close(noised.margins, ldam.margins)
+    assert (noised.k, noised.epsilon, noised.samples, noised.scale) == (3, 0.1, None, 60.0)
+    assert noised.reduction == "sum"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("CrossEntropy", {"reduction": "avg"}, "reduction must be one of mean, sum, none, got 'avg'"),
+        (
+            "CrossEntropy",
+            {"weight": torch.tensor([1.0, -1.0])},
+            "weight must be finite and at least 0 .*-1.0",
+        ),
+        ("CrossEntropy", {"weight": torch.ones(2, 2)}, "weight must be a tensor of real numbers"),
+        ("Focal", {"gamma": -1.0}, "gamma must be at least 0, got -1.0"),
+        (
+            "LDAM",
+            {"margins": torch.tensor([0.1, torch.nan])},
+            "margins must be finite for every class, got nan",
+        ),
+        ("LDAM", {"scale": -1}, "scale must be above 0, got -1"),
+        ("BalancedSoftmax", {"class_counts": [1, 0]}, "class_counts must be above 0 for every class, got 0"),
+        ("LogitAdjusted", {"class_counts": [1, 0]}, "class_counts must be above 0 for every class, got 0"),
+        ("LogitAdjusted", {"tau": 0}, "tau must be above 0, got 0"),
+        ("TopKHinge", {"k": 0}, "k must be at least 1, got 0"),
+        (
+            "TopKHinge",
+            {"margin": torch.tensor([torch.inf])},
+            "margin must be finite for every class, got inf",
+        ),
+        ("ConvexTopKHinge", {"k": "5"}, "k must be an int, got '5'"),
+        ("CalibratedTopKHinge", {"margin": "1"}, "margin must be a finite number, got '1'"),
+        ("SmoothTopKSVM", {"tau": 0.0}, "tau must be above 0, got 0.0"),
+        ("NoisedTopKHinge", {"epsilon": -1.0}, "epsilon must be at least 0, got -1.0"),
+        ("NoisedTopKHinge", {"samples": 0}, "samples must be an int of at least 1, or None, got 0"),
+        ("NoisedImbalancedTopKHinge", {"scale": 0}, "scale must be above 0, got 0"),
+        ("NoisedImbalancedTopKHinge", {"margins": 0.2}, "margins must be a tensor of real numbers"),
+        ("TopKGrouping", {"k": -3}, "k must be at least 1, got -3"),
+        ("TopKTransition", {"k": 1.5}, "k must be an int, got 1.5"),
+        ("TruncatedTopKEntropy", {"k": 0}, "k must be at least 1, got 0"),
+    ],
+)
+def test_constructor_names_bad_parameters(name, change, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(topk_losses, name)(**{**MODULES[name][1], **change})
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_nothing_waits_for_the_device(name):
+    """Tensors on the meta device have no values: whoever looks at one fails."""
+    scores, target, drawn = arguments(name)
+    loss = make(name, weight=WEIGHT).to("meta")
+    leaf = scores.to("meta").requires_grad_()
+    value = loss(leaf, target.to("meta"), **{key: noise.to("meta") for key, noise in drawn.items()})
+    value.backward()
+    assert leaf.grad.shape == scores.shape
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", MODULES)
+def test_cuda_gives_the_cpus_result_without_waiting(name):
+    scores, target, drawn = arguments(name)
+    loss = make(name, weight=WEIGHT)
+    leaf = scores.clone().requires_grad_()
+    value = loss(leaf, target, **drawn)
+    value.backward()
+    loss = loss.cuda()
+    moved, labels = scores.cuda().requires_grad_(), target.cuda()
+    drawn = {key: noise.cuda() for key, noise in drawn.items()}
+    loss(moved, labels, **drawn).backward()  # the first call may set up libraries
+    moved.grad = None
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        result = loss(moved, labels, **drawn)
+        result.backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.testing.assert_close(result.cpu(), value, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(moved.grad.cpu(), leaf.grad, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_distributed_data_parallel(name, tmp_path):
+    """A model that ends in the loss, as DDP wraps it: buffers are broadcast, gradients those of the model."""
+    scores, target, drawn = arguments(name)
+    model = EndsInLoss(make(name, weight=WEIGHT))
+    model(scores, target, **drawn).backward()
+    expected = model.head.weight.grad.clone()
+    model.zero_grad()
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        torch.nn.parallel.DistributedDataParallel(model)(scores, target, **drawn).backward()
+    finally:
+        torch.distributed.destroy_process_group()
+    torch.testing.assert_close(model.head.weight.grad, expected)
+
+
+class EndsInLoss(torch.nn.Module):
+    def __init__(self, loss):
+        super().__init__()
+        self.head = torch.nn.Linear(5, 5)
+        self.loss = loss
+
+    def forward(self, features, target, **drawn):
+        return self.loss(self.head(features), target, **drawn)

@@ -1,0 +1,126 @@
+"""The layout, targets, weights and reductions, which all losses share; cross-entropy stands for them."""
+
+import pytest
+import torch
+
+from topk_losses.functional import cross_entropy, topk_hinge
+
+
+def test_mean_over_ignored_rows_only_is_nan_as_in_torch():
+    scores, target = torch.zeros(2, 3), torch.tensor([-100, -100])
+    assert cross_entropy(scores, target).isnan()
+    assert cross_entropy(scores, target, reduction="sum") == 0
+
+
+def test_empty_batch():
+    scores, target = torch.zeros(0, 3, requires_grad=True), torch.zeros(0, dtype=torch.int64)
+    for loss in (cross_entropy, lambda *a, **r: topk_hinge(*a, k=1, **r)):
+        assert loss(scores, target).isnan()
+        assert loss(scores, target, reduction="sum") == 0
+        assert loss(scores, target, reduction="none").shape == (0,)
+
+
+def test_ignored_label_may_be_a_class():
+    scores = torch.randn(4, 3)
+    target = torch.tensor([0, 1, 2, 1])
+    torch.testing.assert_close(
+        cross_entropy(scores, target, ignore_index=1), cross_entropy(scores[[0, 2]], target[[0, 2]])
+    )
+
+
+def test_ignored_row_of_nan_leaves_the_loss_alone():
+    scores = torch.randn(3, 4)
+    scores[1] = torch.nan
+    target = torch.tensor([0, -100, 2])
+    torch.testing.assert_close(cross_entropy(scores, target), cross_entropy(scores[[0, 2]], target[[0, 2]]))
+
+
+def test_weighted_soft_targets_are_torchs():
+    """torch weighs every term and divides by the number of samples; so does the hinge's expected loss."""
+    scores, weight = torch.randn(5, 4), torch.rand(4)
+    soft = torch.rand(5, 4).softmax(1)
+    by_class = torch.stack(
+        [topk_hinge(scores, torch.full((5,), c), 2, reduction="none") for c in range(4)], 1
+    )
+    torch.testing.assert_close(
+        topk_hinge(scores, soft, 2, weight=weight), (weight * soft * by_class).sum(1).mean()
+    )
+
+
+def test_masked_class_without_a_share_costs_nothing():
+    scores = torch.tensor([[1.0, 2.0, -torch.inf]], requires_grad=True)
+    soft = torch.tensor([[0.5, 0.5, 0.0]])
+    loss = cross_entropy(scores, soft)
+    loss.backward()
+    torch.testing.assert_close(loss, cross_entropy(scores[:, :2], soft[:, :2]))
+    assert scores.grad.isfinite().all()
+    assert cross_entropy(scores, torch.tensor([[0.5, 0.4, 0.1]])) == torch.inf
+
+
+def test_gradient_reaches_soft_targets():
+    scores = torch.randn(3, 4, dtype=torch.float64)
+    soft = torch.rand(3, 4, dtype=torch.float64).softmax(1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda t: topk_hinge(scores, t, 2, reduction="none"), soft)
+
+
+def test_float64_stays_and_narrower_types_become_float32():
+    target = torch.tensor([0])
+    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+        value = cross_entropy(torch.zeros(1, 3, dtype=dtype), target)
+        assert value.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+
+
+def test_half_precision_overflow_is_nan_in_its_row_so_that_loss_scaling_can_skip_the_step():
+    scores = torch.tensor([[7e4, 0.0, 1.0], [1.0, 0.0, 2.0]]).half()
+    losses = topk_hinge(scores, torch.tensor([0, 0]), 1, reduction="none")
+    assert losses[0].isnan()
+    assert losses[1] == 2
+
+
+@pytest.mark.parametrize(
+    ("scores", "target", "options", "message"),
+    [
+        (
+            torch.zeros(2, 3).long(),
+            torch.zeros(2).long(),
+            {},
+            "scores must be a floating-point tensor, got torch.int64",
+        ),
+        ([[0.0, 1.0]], torch.zeros(1).long(), {}, "scores must be a floating-point tensor, got list"),
+        (torch.zeros(3), torch.tensor(0), {}, r"scores must have the shape \(N, L\) or .*, got \(3,\)"),
+        (torch.zeros(2, 3), torch.zeros(3).long(), {}, r"target must have the shape \(2,\) .*, got \(3,\)"),
+        (
+            torch.zeros(2, 3),
+            torch.zeros(2, 3).long(),
+            {},
+            r"target must have the shape \(2,\) .*, got \(2, 3\)",
+        ),
+        (
+            torch.zeros(2, 3, 4),
+            torch.zeros(2).long(),
+            {},
+            r"target must have the shape \(2, 4\) .*, got \(2,\)",
+        ),
+        (torch.zeros(2, 3), torch.zeros(2), {}, r"target must have the shape \(2, 3\) of the scores"),
+        (torch.zeros(2, 3), torch.zeros(2).int(), {}, "target must hold int64 labels .*, got torch.int32"),
+        (torch.zeros(2, 3), torch.tensor([0, 3]), {}, r"target must be in \[0, 2\] or .* -100, got 3"),
+        (torch.zeros(2, 3), torch.tensor([0, -1]), {}, r"target must be in \[0, 2\] or .* -100, got -1"),
+        (torch.zeros(2, 3), torch.zeros(2, 3), {"ignore_index": 1}, "ignore_index must be negative .* got 1"),
+        (
+            torch.zeros(2, 3),
+            torch.zeros(2).long(),
+            {"reduction": "avg"},
+            "reduction must be one of .* got 'avg'",
+        ),
+        (
+            torch.zeros(2, 3),
+            torch.zeros(2).long(),
+            {"weight": torch.ones(2)},
+            "weight .* each of the 3 classes, got 2",
+        ),
+        (torch.zeros(2, 3), torch.zeros(2).long(), {"weight": 2.0}, "weight must be a tensor .* got 2.0"),
+    ],
+)
+def test_bad_arguments_are_named(scores, target, options, message):
+    with pytest.raises(ValueError, match=message):
+        cross_entropy(scores, target, **options)
