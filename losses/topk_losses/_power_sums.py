@@ -20,10 +20,12 @@ not comparable (κ > 1/2) need their largest split off first: ``_leading.py``. T
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-__all__ = ["enough_powers", "horner", "newton", "power_sums", "to_unit"]
+__all__ = ["enough_powers", "horner", "in_units_of_one", "log_subsets", "newton", "power_sums", "to_unit"]
 
 PART = 2**17  # entries whose powers are taken at once
 FEW_TERMS = 8  # up to here a sum term by term is faster than over a stacked table
@@ -90,6 +92,17 @@ def newton(sums: Tensor, k: int) -> list[Tensor]:
             total = (latest_last[powers - terms :] * torch.stack(polynomials[m - terms :])).sum(0)
         polynomials.append((total * (-1 / m)).clamp(min=0))
     return polynomials
+
+
+def in_units_of_one(polynomials: list[Tensor], factor: Tensor) -> Tensor:
+    """Undo ``to_unit``, whose first factor is given: ``σ_m v^m`` ``(K + 1, N)``."""
+    unit = factor.reciprocal().neg().expand(len(polynomials) - 1, -1).cumprod(0)
+    return torch.stack(polynomials) * torch.cat([torch.ones_like(unit[:1]), unit])
+
+
+def log_subsets(count: int, k: int) -> float:
+    """The logarithm of the number of k-subsets, which bounds the polynomials in units of their largest product."""
+    return math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
 
 
 def horner(values: Tensor, coefficients: Tensor, out: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._leading import LOG2E, adjoint, prefixes, ratios, stacked_prefixes, totals, weights
-from topk_losses._power_sums import enough_powers, horner, newton, power_sums, to_unit
+from topk_losses._power_sums import enough_powers, horner, in_units_of_one, newton, power_sums, to_unit
 
 __all__ = ["Problem", "Slope", "rows_argument", "slope_rows"]
 
@@ -149,7 +149,7 @@ def _split_rows(others: Tensor, problem: Problem) -> tuple[Tensor, Slope]:
     rest = None
     if sums is not None:
         scaled, factors_rest = to_unit(sums, k)
-        rest = _in_units_of_one(newton(scaled, k), factors_rest[0])
+        rest = in_units_of_one(newton(scaled, k), factors_rest[0])
     start = totals(weight, rest)
     total = (start * tables[-1]).sum(1)
     argument = (total[0] / total[1]).log() + threshold
@@ -220,12 +220,6 @@ def _rest(
         share = (mass * kappa).nan_to_num(0).amax().item()
         powers = enough_powers(problem.k, min(most, 0.5), share, tolerance)
     return values, power_sums(values, [mass], powers, overwrite=problem.adaptive)
-
-
-def _in_units_of_one(polynomials: list[Tensor], factor: Tensor) -> Tensor:
-    """Undo ``to_unit``: ``R_m v^m`` ``(K + 1, N)``."""
-    unit = factor.reciprocal().neg_().expand(len(polynomials) - 1, -1).cumprod(0)
-    return torch.stack(polynomials) * torch.cat([torch.ones_like(unit[:1]), unit])
 
 
 def _rest_shares(parts: Tensor, rest: Tensor, powers: int) -> Tensor:

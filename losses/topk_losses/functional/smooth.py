@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from topk_losses._checks import check_k, check_margin, check_positive, check_scores
+from topk_losses._power_sums import log_subsets
 from topk_losses._shapes import per_label, reduce_loss
 from topk_losses._smooth_svm import smooth_topk_rows
-from topk_losses.operators.symmetric import log_symmetric_table
+from topk_losses.operators.symmetric import LARGEST_EXPONENT, log_symmetric_table
 
 __all__ = ["smooth_topk_svm"]
-
-LARGEST_EXPONENT = 690.0  # exp of it is just below the largest float64
 
 
 def smooth_topk_svm(
@@ -69,7 +66,7 @@ def smooth_topk_svm(
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
         margins = per_label(margin, labels, rows)
-        if _log_subsets(rows.shape[1] - 1, k) > LARGEST_EXPONENT:
+        if log_subsets(rows.shape[1] - 1, k) > LARGEST_EXPONENT:
             return _in_log_space(rows, labels, margins, k, tau)
         margins = margins.squeeze(1) if isinstance(margins, Tensor) else margins
         return smooth_topk_rows(rows, labels, margins, k, tau).unsqueeze(1)
@@ -77,11 +74,6 @@ def smooth_topk_svm(
     return reduce_loss(
         kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction, soft=False
     )
-
-
-def _log_subsets(classes: int, k: int) -> float:
-    """The logarithm of the number of K-subsets, beyond which the fast ways' polynomials may overflow."""
-    return math.lgamma(classes + 1) - math.lgamma(k + 1) - math.lgamma(classes - k + 1)
 
 
 def _in_log_space(rows: Tensor, labels: Tensor, margins: float | Tensor, k: int, tau: float) -> Tensor:
