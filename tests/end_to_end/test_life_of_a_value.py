@@ -1,0 +1,87 @@
+"""The architecture in one test: a value's way from the study file to the table."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pyarrow.dataset as ds
+from mlflow import MlflowClient
+from safetensors import safe_open
+from topk_platform.specs import Trial
+
+Topk = Callable[..., subprocess.CompletedProcess[str]]
+ARM = "noisy/mlp/smooth_topk_svm"
+
+
+def test_tau_from_the_study_file_to_the_table(reference: Path, topk: Topk) -> None:
+    folder = reference / "small"
+    # 1, 2: the study file says 0.31 for the first trial; the searcher hands it out.
+    rows = ds.dataset(folder / "trials").to_table().to_pylist()
+    (first,) = [r for r in rows if r["arm"] == ARM and r["phase"] == "search" and r["number"] == 0]
+    assert first["param.tau"] == 0.31
+    # 3: it became a trial whose key is the hash of all that determines its result.
+    trial = Trial.from_json(first["config"])
+    assert trial.key == first["key"]
+    assert trial.values["tau"] == 0.31
+    # 5: its epochs are beside it, and the last one is what the row says.
+    epochs = duckdb.sql(
+        f"""select epoch, "validation.top3" from '{folder}/epochs/*.parquet' where key = '{trial.key}' order by epoch"""
+    ).fetchall()
+    assert [epoch for epoch, _ in epochs] == list(range(1, 9))
+    assert epochs[-1][1] == first["validation.top3"]
+    # 6: the record says how it ended and where; a search never sees the test set.
+    assert first["status"] == "completed"
+    assert first["test.top3"] is None
+    assert set(json.loads(first["versions"])) == {"python", "torch", "ray", "optuna", "device"}
+    # 8: MLflow has it, under its arm.
+    client = MlflowClient(f"sqlite:///{reference / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("small")
+    (run,) = client.search_runs([experiment.experiment_id], f"tags.`topk.key` = '{trial.key}'")
+    assert run.data.params["tau"] == "0.31"
+    assert run.data.metrics["validation.top3"] == first["validation.top3"]
+    assert client.get_run(run.data.tags["mlflow.parentRunId"]).data.tags["arm"] == ARM
+    # 9: the table tells of the best by validation, over fresh seeds, on the test set.
+    searched = [r for r in rows if r["arm"] == ARM and r["phase"] == "search" and r["status"] == "completed"]
+    best = max(searched, key=lambda r: (r["validation.top3"], -r["number"]))
+    confirmed = [r for r in rows if r["arm"] == ARM and r["phase"] == "confirm"]
+    assert {r["seed"] for r in confirmed} == {1, 2}
+    assert {r["param.tau"] for r in confirmed} == {best["param.tau"]}
+    mean = sum(r["test.top3"] for r in confirmed) / 2
+    assert (
+        f"{100 * mean:.1f} ± " in topk("table", "my_lab:study", "--store", reference, "--format", "md").stdout
+    )
+    # The confirmed network is kept with its configuration, and in MLflow.
+    with safe_open(str(folder / "models" / f"{confirmed[0]['key']}.safetensors"), "pt") as file:
+        assert Trial.from_json(file.metadata()["trial"]).key == confirmed[0]["key"]
+    (kept,) = client.search_runs([experiment.experiment_id], f"tags.`topk.key` = '{confirmed[0]['key']}'")
+    assert "model.safetensors" in [f.path for f in client.list_artifacts(kept.info.run_id)]
+
+
+def test_a_trial_can_be_shown_and_run_alone_with_the_same_bits(reference: Path, topk: Topk) -> None:
+    rows = ds.dataset(reference / "small" / "trials").to_table().to_pylist()
+    row = next(r for r in rows if r["phase"] == "confirm")
+    shown = topk("show", row["key"][:10], "--store", reference).stdout
+    assert f"topk replay {row['key']}" in shown
+    assert str(row["param.learning_rate"]) in shown
+    assert "bit for bit" in topk("replay", row["key"], "--store", reference).stdout
+    pruned = [r for r in rows if r["status"] == "pruned"]
+    assert pruned, "no trial of this study is pruned: it tests nothing of pruning"
+    assert "bit for bit" in topk("replay", pruned[0]["key"], "--store", reference).stdout
+
+
+def test_a_second_run_finds_everything_done(
+    reference: Path, topk: Topk, content: Callable[[Path], object]
+) -> None:
+    before = content(reference)
+    done = topk("run", "my_lab:study", "--store", reference)
+    assert "0 trials ran" in done.stdout
+    assert "top-3 accuracy, %" in done.stdout
+    assert content(reference) == before
+    plan = topk("plan", "my_lab:study", "--store", reference).stdout
+    assert "6/6" in plan and "2/2" in plan and "0 trials left" in plan
+    status = topk("status", "--store", reference).stdout
+    assert "small: 16 trials ended" in status
