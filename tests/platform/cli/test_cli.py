@@ -1,0 +1,152 @@
+"""Bad input: one clear line, exit code 2, nothing written and no worker started."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from topk_platform.cli import main
+
+LAB = """
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
+
+def study(loss="cross_entropy", k=3, model="mlp", dataset="digits", options=None, space=None, first=None, fixed=None):
+    spec = Loss(loss, space or {}, first or {}, fixed or {})
+    arm = Arm(Regime("r", dataset), Model(model, options or {}), spec, k, Recipe(epochs=1), metric="top3")
+    return Study("mine", [arm], topk=(1, 3), trials=1, seeds=1)
+
+def bad_loss(): return study(loss="smooth_topk")
+def bad_parameter(): return study(loss="smooth_topk_svm", fixed={"taw": 1.0})
+def bad_value(): return study(loss="smooth_topk_svm", fixed={"tau": -1.0})
+def bad_model(): return study(model="mpl")
+def bad_option(): return study(options={"hiden": 3})
+def bad_dataset(): return study(dataset="digit")
+def bad_k(): return study(k=10)
+def empty_range(): return study(space={"learning_rate": Float(1, 1)}, first={"learning_rate": 1})
+def reversed_range(): return study(space={"learning_rate": Float(2, 1)}, first={"learning_rate": 1})
+def bad_recipe(): return study(fixed={"batch_size": 0})
+def no_study(): return 3
+good = study()
+"""
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "lab_of_bad_things.py").write_text(LAB)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "lab_of_bad_things", raising=False)
+    return tmp_path
+
+
+def topk(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["topk", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    out, err = capsys.readouterr()
+    return int(caught.value.code or 0), out, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "digit"], "unknown study 'digit': did you mean 'digits'"),
+        (["run", "../digits"], "not a path"),
+        (["run", "no_such_lab:study"], "there is no module 'no_such_lab'"),
+        (["run", "lab_of_bad_things:studdy"], "did you mean 'study'"),
+        (["run", "lab_of_bad_things:no_study"], "must name a Study"),
+        (["run", "lab_of_bad_things:bad_loss"], "unknown loss 'smooth_topk': did you mean 'smooth_topk_svm'"),
+        (["run", "lab_of_bad_things:bad_parameter"], "did you mean 'tau'"),
+        (["run", "lab_of_bad_things:bad_value"], "tau"),
+        (["run", "lab_of_bad_things:bad_model"], "did you mean 'mlp'"),
+        (["run", "lab_of_bad_things:bad_option"], "did you mean 'hidden'"),
+        (["run", "lab_of_bad_things:bad_dataset"], "unknown dataset 'digit': did you mean 'digits'"),
+        (["run", "lab_of_bad_things:bad_k"], r"k must be below the number of classes (10), got 10"),
+        (["run", "lab_of_bad_things:empty_range"], "low < high"),
+        (["run", "lab_of_bad_things:reversed_range"], "low < high"),
+        (["run", "lab_of_bad_things:bad_recipe"], "batch_size must be at least 1, got 0"),
+        (["run", "digits", "--only", "nothing*"], "matches no arm"),
+        (["run", "digits", "--trials", "0"], "trials must be at least 1, got 0"),
+        (["run", "digits", "--seeds", "-1"], "seeds must be at least 1, got -1"),
+        (["run", "digits", "--workers", "0"], "workers must be at least 1, got 0"),
+        (["run", "digits", "--store", "lab_of_bad_things.py"], "cannot be"),
+        (["run", "digits", "--store", "/proc/runs"], "cannot be written"),
+        (["run", "digits", "--store", "nosuch://bucket"], "cannot be opened"),
+        (["plan", "digit"], "did you mean 'digits'"),
+        (["table", "digits", "--format", "html"], "--format must be rich, md or csv, got 'html'"),
+        (["table", "digit"], "did you mean 'digits'"),
+        (["show", "abc"], "got 0 trials"),
+        (["replay", "abc"], "got 0 trials"),
+        (["status"], "holds no study"),
+        (["ui"], "holds no MLflow database"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    lab: Path,
+    arguments: list[str],
+    message: str,
+) -> None:
+    import ray  # noqa: PLC0415
+
+    before = sorted(path.name for path in lab.iterdir() if path.name != "__pycache__")
+    code, out, err = topk(monkeypatch, capsys, *arguments)
+    assert code == 2
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert out == ""
+    assert sorted(path.name for path in lab.iterdir() if path.name != "__pycache__") == before
+    assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize(
+    ("mark", "message"),
+    [
+        ({"study": "other", "schema_version": 1}, "holds the records of study 'other', not of 'digits'"),
+        ({"study": "digits", "schema_version": 99}, "schema version 99"),
+    ],
+)
+def test_a_store_of_something_else_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lab: Path, mark: object, message: str
+) -> None:
+    folder = lab / "runs" / "digits"
+    folder.mkdir(parents=True)
+    (folder / "ledger.json").write_text(json.dumps(mark))
+    for command in ("run", "table", "plan"):
+        code, _, err = topk(monkeypatch, capsys, command, "digits")
+        assert (code, message in err) == (2, True)
+    assert [path.name for path in folder.iterdir()] == ["ledger.json"]
+
+
+def test_list_shows_the_studies(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = topk(monkeypatch, capsys, "list")
+    assert code == 0
+    assert "digits" in out
+    assert "18 arms" in out
+
+
+def test_plan_counts_and_estimates_and_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lab: Path
+) -> None:
+    code, out, _ = topk(
+        monkeypatch, capsys, "plan", "digits", "--only", "balanced/*", "--trials", "3", "--seeds", "2"
+    )
+    assert code == 0
+    assert "0/3" in out
+    assert "20 trials left" in out
+    assert "(guess)" in out
+    assert not (lab / "runs").exists()
+
+
+def test_a_table_of_nothing_is_empty_not_wrong(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lab: Path
+) -> None:
+    code, out, _ = topk(monkeypatch, capsys, "table", "digits", "--format", "csv")
+    assert code == 0
+    assert len(out.splitlines()) == 1
+    assert not (lab / "runs").exists()
