@@ -101,11 +101,11 @@ def _noised_imbalanced_topk_hinge() -> Loss:
 
 
 def _arms() -> tuple[Arm, ...]:
-    long_tail = Regime("long-tail-20", "digits", (LongTail(20),))
+    long_tail = Regime("long-tail", "digits", (LongTail(20),))
     regimes = [
         Regime("balanced", "digits"),
-        Regime("label-noise-0.4", "digits", (LabelNoise(0.4),)),
-        Regime("label-noise-0.8", "digits", (LabelNoise(0.8),)),
+        Regime("noise-0.4", "digits", (LabelNoise(0.4),)),
+        Regime("noise-0.8", "digits", (LabelNoise(0.8),)),
         long_tail,
     ]
     losses = [_cross_entropy(), _smooth_topk_svm(), _calibrated_topk_hinge(), _noised_topk_hinge()]

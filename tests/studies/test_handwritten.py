@@ -22,9 +22,9 @@ def test_regimes_and_losses_are_those_of_the_question() -> None:
     uneven = {"ldam", "noised_imbalanced_topk_hinge"}
     assert arms == {
         "balanced": common,
-        "label-noise-0.4": common,
-        "label-noise-0.8": common,
-        "long-tail-20": common | uneven,
+        "noise-0.4": common,
+        "noise-0.8": common,
+        "long-tail": common | uneven,
     }
     assert {arm.loss.label for arm in digits().arms if arm.loss.head == "cosine"} == uneven
 

@@ -52,6 +52,11 @@ class Store:
         """The folder on this machine's file system, or None for an object store."""
         return Path(self.root) if isinstance(self.filesystem, fs.LocalFileSystem) else None
 
+    @property
+    def address(self) -> str:
+        """What opens this store in any process, whatever folder it runs in."""
+        return self.root if self.local is not None else self.uri
+
     def at(self, *parts: str) -> Store:
         """Return the store of a folder inside this one."""
         return Store(self.filesystem, self.path(*parts), posixpath.join(self.uri, *parts))

@@ -159,11 +159,11 @@ def _block(table: Table, metric: str) -> RichTable:
     common = numbers.pop() if len(numbers) == 1 else None
     title = metric_title(metric) + (f" (n = {common})" if common else "")
     block = RichTable(title=title, title_justify="left", show_lines=True)
-    block.add_column("loss", overflow="fold")
+    block.add_column("loss")
     for column in table.columns:
-        block.add_column(column, justify="right", overflow="fold")
+        block.add_column(column.replace("-", " "), justify="right", overflow="fold")
     for row in table.rows:
-        block.add_row(row, *(_rich_cell(table.cells.get((row, c, metric)), common) for c in table.columns))
+        block.add_row(row.replace("_", " "), *(_rich_cell(table.cells.get((row, c, metric)), common) for c in table.columns))
     return block
 
 

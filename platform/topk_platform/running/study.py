@@ -134,7 +134,7 @@ def _run_trials(
 
     scratch = tempfile.mkdtemp(prefix="topk-tune-")
     try:
-        tune_trials(study, board, recorder, partial(tell, board), recorder.ledger.store.uri, slots, scratch)
+        tune_trials(study, board, recorder, partial(tell, board), recorder.ledger.store.address, slots, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

@@ -45,3 +45,11 @@ def test_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
         Store.open(tmp_path / "file" / "runs").check_writable()
     with pytest.raises(StoreError, match="cannot be opened"):
         Store.open("nosuch://bucket")
+
+
+def test_its_address_holds_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store.open("runs").at("digits")
+    assert store.uri == "runs/digits"
+    assert store.address == str(tmp_path / "runs" / "digits")
+    assert Store(fs._MockFileSystem(), "bucket/runs", "mock://bucket/runs").address == "mock://bucket/runs"
