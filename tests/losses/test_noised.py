@@ -147,3 +147,14 @@ def test_bad_scale_and_margins_are_named():
         functional.noised_imbalanced_topk_hinge(scores, target, 2, MARGINS[:5])
     with pytest.raises(ValueError, match="margins must be a tensor of real numbers"):
         functional.noised_imbalanced_topk_hinge(scores, target, 2, 0.2)
+
+
+def test_compiles_to_one_graph_for_every_batch_size():
+    """A generator as an argument breaks the graph, a limit of torch's; without one there is a single graph."""
+    loss = torch.compile(functional.noised_topk_hinge, fullgraph=True, backend="aot_eager")
+    for rows in (3, 5, 8):
+        scores, target = torch.randn(rows, 6), torch.arange(rows) % 6
+        torch.manual_seed(rows)
+        compiled = loss(scores, target, 2)
+        torch.manual_seed(rows)
+        assert compiled == functional.noised_topk_hinge(scores, target, 2)

@@ -163,12 +163,20 @@ def _log_odds_against(rows: Tensor, labels: Tensor) -> Tensor:
     Only the largest class can have more than half of the sum, so only it needs the others' sum for itself.
     """
     largest = rows.detach().argmax(1, keepdim=True)
-    rest = rows.scatter(1, largest, -torch.inf).logsumexp(1, keepdim=True)
+    rest = _log_sum_without(rows, largest)
     total = rows.logsumexp(1, keepdim=True)
     own = rows.gather(1, labels)
     first = labels == largest
     share = (own - total).masked_fill(first, -torch.inf).exp()
-    return torch.where(first, rest, total + torch.log1p(-share)) - own
+    return invalid_rows_to_nan(torch.where(first, rest, total + torch.log1p(-share)) - own, total)
+
+
+def _log_sum_without(rows: Tensor, indices: Tensor) -> Tensor:
+    """``log Σ exp(s_j)`` over all classes but those of ``indices``, ``(M, 1)``.
+
+    Without any class left it is very small, not -inf, of which logsumexp has no gradient.
+    """
+    return rows.scatter(1, indices, -torch.finfo(rows.dtype).max / 4).logsumexp(1, keepdim=True)
 
 
 def balanced_softmax(
@@ -321,7 +329,7 @@ def truncated_topk_entropy(
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
         top = rows.topk(k, dim=1)
         # A label among the K best leaves the classes behind them; any other leaves the K-th best as well.
-        behind = rows.scatter(1, top.indices, -torch.inf).logsumexp(1, keepdim=True)
+        behind = _log_sum_without(rows, top.indices)
         others = torch.logaddexp(behind, top.values[:, -1:])
         own = rows.gather(1, labels)
         inside = among(top.indices, labels, rows)

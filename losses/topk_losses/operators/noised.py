@@ -68,12 +68,17 @@ def noised_topk(
         perturbed = values.unsqueeze(0)
     else:
         if noise is None:
-            shape = (samples, *values.shape)
-            noise = torch.randn(shape, generator=generator, device=values.device, dtype=values.dtype)
+            noise = _draw((samples, *values.shape), values, generator)
         perturbed = values + epsilon * noise.to(values.dtype)
     top = perturbed.topk(k, dim=-1).values
     invalid = ~(top.detach()[..., 0] < torch.inf)
     return top[..., -1].masked_fill(invalid, torch.nan).mean(0)
+
+
+def _draw(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
+    if generator is None:  # the overload that takes a generator has no symbolic shapes for torch.compile
+        return torch.randn(shape, device=like.device, dtype=like.dtype)
+    return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
 
 
 def check_noise(noise: Tensor, shape: torch.Size) -> None:

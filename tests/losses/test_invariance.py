@@ -1,0 +1,128 @@
+"""What must change nothing, on scores that hypothesis makes up: ties, huge offsets, masks, NaN."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topk_losses import functional
+
+LOSSES = {
+    "cross_entropy": lambda s, y, k: functional.cross_entropy(s, y, reduction="none"),
+    "focal": lambda s, y, k: functional.focal(s, y, 0.5, reduction="none"),
+    "ldam": lambda s, y, k: functional.ldam(s, y, torch.full((s.shape[1],), 0.5), 3.0, reduction="none"),
+    "topk_hinge": lambda s, y, k: functional.topk_hinge(s, y, k, reduction="none"),
+    "convex_topk_hinge": lambda s, y, k: functional.convex_topk_hinge(s, y, k, reduction="none"),
+    "calibrated_topk_hinge": lambda s, y, k: functional.calibrated_topk_hinge(s, y, k, reduction="none"),
+    "smooth_topk_svm": lambda s, y, k: functional.smooth_topk_svm(s, y, k, 0.3, reduction="none"),
+    "noised_topk_hinge": lambda s, y, k: functional.noised_topk_hinge(
+        s, y, k, 0.5, samples=None, reduction="none"
+    ),
+    "topk_grouping": lambda s, y, k: functional.topk_grouping(s, y, k, reduction="none"),
+    "topk_transition": lambda s, y, k: functional.topk_transition(s, y, k, reduction="none"),
+    "truncated_topk_entropy": lambda s, y, k: functional.truncated_topk_entropy(s, y, k, reduction="none"),
+}
+every_loss = pytest.mark.parametrize("name", LOSSES)
+few = settings(max_examples=25, deadline=None)
+
+
+@st.composite
+def problems(draw, special=(), least=2):
+    """Scores with ties ``(N, L)``, labels ``(N,)`` and k, which reaches both 1 and L - 1."""
+    classes = draw(st.integers(least, 7))
+    entry = st.one_of(
+        st.floats(-20, 20, width=32), st.integers(-1, 1).map(float), st.sampled_from([0.0, *special])
+    )
+    rows = draw(st.lists(st.lists(entry, min_size=classes, max_size=classes), min_size=1, max_size=4))
+    labels = draw(st.lists(st.integers(0, classes - 1), min_size=len(rows), max_size=len(rows)))
+    k = draw(st.sampled_from([1, classes - 1]) | st.integers(1, classes - 1))
+    return torch.tensor(rows, dtype=torch.float64), torch.tensor(labels), k
+
+
+def without_ties(problem):
+    """Grouping asks which of two equal scores is among the K best, a choice that sorting makes."""
+    scores, target, k = problem
+    return scores + torch.arange(scores.shape[1]) * 1e-3, target, k
+
+
+def gradient(loss, scores, target, k):
+    leaf = scores.clone().requires_grad_()
+    return torch.autograd.grad(loss(leaf, target, k).sum(), leaf)[0]
+
+
+@every_loss
+@few
+@given(problem=problems())
+def test_losses_are_finite_and_not_negative(name, problem):
+    scores, target, k = problem
+    losses = LOSSES[name](scores, target, k)
+    assert losses.isfinite().all()
+    assert (losses >= 0).all()
+    slope = gradient(LOSSES[name], scores, target, k)
+    assert slope.isfinite().all()
+    torch.testing.assert_close(slope.sum(1), torch.zeros(len(scores), dtype=slope.dtype), atol=1e-9, rtol=0)
+
+
+@every_loss
+@few
+@given(problem=problems(), offset=st.floats(-1000, 1000))
+def test_constant_added_to_all_scores(name, problem, offset):
+    scores, target, k = problem
+    torch.testing.assert_close(
+        LOSSES[name](scores + offset, target, k), LOSSES[name](scores, target, k), atol=1e-9, rtol=1e-9
+    )
+
+
+@every_loss
+@few
+@given(problem=problems(), seed=st.integers(0, 1000))
+def test_permuted_classes(name, problem, seed):
+    scores, target, k = without_ties(problem)
+    order = torch.randperm(scores.shape[1], generator=torch.Generator().manual_seed(seed))
+    permuted = LOSSES[name](scores[:, order], order.argsort()[target], k)
+    torch.testing.assert_close(permuted, LOSSES[name](scores, target, k), atol=1e-9, rtol=1e-9)
+
+
+@every_loss
+@few
+@given(problem=problems(special=[float("nan"), float("inf"), float("-inf")]))
+def test_rows_do_not_touch_one_another(name, problem):
+    """Each row's loss and gradient are those it has alone, whatever infinities and NaN the others hold."""
+    scores, target, k = problem
+    together = LOSSES[name](scores, target, k)
+    slope = gradient(LOSSES[name], scores, target, k)
+    for n in range(len(scores)):
+        row, label = scores[n : n + 1], target[n : n + 1]
+        torch.testing.assert_close(together[n : n + 1], LOSSES[name](row, label, k), equal_nan=True)
+        alone = gradient(LOSSES[name], row, label, k)
+        torch.testing.assert_close(slope[n : n + 1], alone, equal_nan=True)
+
+
+@every_loss
+@few
+@given(problem=problems(special=[float("nan"), float("inf"), float("-inf")]))
+def test_special_scores_have_their_stated_results(name, problem):
+    """NaN or +inf in a row give NaN; else a masked target costs +inf; else the loss is finite."""
+    scores, target, k = problem
+    losses = LOSSES[name](scores, target, k)
+    slope = gradient(LOSSES[name], scores, target, k)
+    for row, label, loss, entries in zip(scores, target.tolist(), losses, slope, strict=True):
+        if row[label] == -torch.inf:
+            assert loss == torch.inf
+        elif row.isnan().any() or (row == torch.inf).any():
+            assert loss.isnan()
+        else:
+            assert loss.isfinite()
+            assert entries.isfinite().all()
+            assert (entries[row == -torch.inf] == 0).all()
+
+
+@every_loss
+@few
+@given(problem=problems(least=3))
+def test_masked_class_is_absent(name, problem):
+    scores, target, k = without_ties(problem)
+    masked = torch.cat([scores, torch.full_like(scores[:, :2], -torch.inf)], 1)
+    torch.testing.assert_close(
+        LOSSES[name](masked, target, k), LOSSES[name](scores, target, k), atol=1e-9, rtol=1e-9
+    )
