@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from topk_losses._checks import check_k, check_scores
 from topk_losses._shapes import reduce_loss
-from topk_losses.functional._ranks import among
+from topk_losses._union import TopKUnion
 
 __all__ = ["topk_grouping", "topk_transition"]
 
@@ -51,10 +50,10 @@ def topk_grouping(
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
 
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        return _grouping(rows, labels, k)[0]
-
-    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+    rule = TopKUnion(k, transition=False)
+    return reduce_loss(
+        rule.losses, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction
+    )
 
 
 def topk_transition(
@@ -98,17 +97,7 @@ def topk_transition(
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
 
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        grouped, log_union = _grouping(rows, labels, k)
-        union = (log_union.detach() if detach_weight else log_union).exp()
-        return (1 - union) * -rows.log_softmax(1).gather(1, labels) + union * grouped
-
-    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
-
-
-def _grouping(rows: Tensor, labels: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The grouping loss ``(M, C)`` and ``log S`` ``(M, 1)``."""
-    log_q = rows.log_softmax(1)
-    top = log_q.topk(k, dim=1)
-    log_union = top.values.logsumexp(1, keepdim=True)
-    return torch.where(among(top.indices, labels, rows), -log_union, -log_q.gather(1, labels)), log_union
+    rule = TopKUnion(k, transition=True, detach_weight=detach_weight)
+    return reduce_loss(
+        rule.losses, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction
+    )

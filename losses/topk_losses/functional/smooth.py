@@ -7,9 +7,10 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from topk_losses._checks import check_k, check_margin, check_positive, check_scores
+from topk_losses._fused import fused_losses
 from topk_losses._power_sums import log_subsets
 from topk_losses._shapes import per_label, reduce_loss
-from topk_losses._smooth_svm import smooth_topk_rows
+from topk_losses._smooth_svm import SmoothTopK
 from topk_losses.operators.symmetric import LARGEST_EXPONENT, log_symmetric_table
 
 __all__ = ["smooth_topk_svm"]
@@ -69,7 +70,7 @@ def smooth_topk_svm(
         if log_subsets(rows.shape[1] - 1, k) > LARGEST_EXPONENT:
             return _in_log_space(rows, labels, margins, k, tau)
         margins = margins.squeeze(1) if isinstance(margins, Tensor) else margins
-        return smooth_topk_rows(rows, labels, margins, k, tau).unsqueeze(1)
+        return fused_losses(SmoothTopK(k, tau), rows, labels, margins).unsqueeze(1)
 
     return reduce_loss(
         kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction, soft=False

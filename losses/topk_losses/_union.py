@@ -1,0 +1,106 @@
+"""The losses that take the K best classes for a single one: top-K grouping, and the transition to it.
+
+With ``q = softmax(s)`` and S the probability of the K best classes, a label among them costs ``-log S`` (grouping) or
+``-(1 - S) log q_y - S log S`` (transition), and any other label ``-log q_y``. In every case the gradient is
+``A q_j + B q_j [j among the K best] - C [j = y]`` with three numbers per row: one pass over the classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from topk_losses._fused import Margin, fused_losses
+
+__all__ = ["TopKUnion"]
+
+
+@dataclass(frozen=True)
+class TopKUnion:
+    """The rule of top-K grouping (``transition=False``) and top-K transition."""
+
+    k: int
+    transition: bool
+    detach_weight: bool = False
+
+    def losses(self, rows: Tensor, labels: Tensor) -> Tensor:
+        """The kernel: losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``."""
+        if labels.shape[1] == 1:
+            return fused_losses(self, rows, labels).unsqueeze(1)
+        return self._plain(rows, labels)
+
+    def plain(self, scores: Tensor, labels: Tensor, margin: Margin) -> Tensor:  # noqa: ARG002
+        """The losses of one label per row in differentiable operations."""
+        return self._plain(scores, labels).squeeze(1)
+
+    def _plain(self, rows: Tensor, labels: Tensor) -> Tensor:
+        log_q = rows.log_softmax(1)
+        top = log_q.topk(self.k, dim=1)
+        log_union = top.values.logsumexp(1, keepdim=True)
+        grouped = torch.where(_among(top.indices, labels, rows), -log_union, -log_q.gather(1, labels))
+        if not self.transition:
+            return grouped
+        union = (log_union.detach() if self.detach_weight else log_union).exp()
+        # Where the union is all there is, 0 · inf would spoil what a masked label costs.
+        return (1 - union) * -log_q.gather(1, labels) + union * grouped
+
+    def forward(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        margin: Margin,  # noqa: ARG002
+        with_gradient: bool,  # noqa: ARG002
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The losses; q, the K best classes with their q, and the numbers A, B and C ``(3, N)``."""
+        q = scores.softmax(1)
+        best, places = scores.topk(self.k, dim=1)
+        best_q = q.gather(1, places)
+        # log q_y by way of the largest score, whose q never underflows.
+        log_q = (scores.gather(1, labels) - best[:, :1] + best_q[:, :1].log()).squeeze(1)
+        log_union = best_q.sum(1).log_().clamp_(max=0)
+        inside = (places == labels).any(1)
+        union = log_union.exp()
+        if not self.transition:
+            losses = torch.where(inside, log_union, log_q).neg_()
+            own = inside.to(union.dtype)
+            numbers = torch.stack([torch.ones_like(union), -own / union, 1 - own])
+            return losses, [q, places, best_q, numbers]
+        losses = torch.where(inside, (1 - union) * log_q + union * log_union, log_q).neg_()
+        return losses, [q, places, best_q, self._numbers(union, log_union, log_q, inside)]
+
+    def _numbers(self, union: Tensor, log_union: Tensor, log_q: Tensor, inside: Tensor) -> Tensor:
+        """A, B and C of the transition."""
+        if self.detach_weight:
+            all_classes, the_best = torch.ones_like(union), torch.full_like(union, -1.0)
+        else:
+            # d S / d s_j = q_j ([j among the K best] - S); a masked label, whose loss is inf, has no gradient.
+            the_best = log_q.clamp(min=torch.finfo(log_q.dtype).min) - log_union - 1
+            all_classes = 1 - union - the_best * union
+        return torch.stack(
+            [
+                torch.where(inside, all_classes, 1),
+                torch.where(inside, the_best, 0),
+                torch.where(inside, 1 - union, 1),
+            ]
+        )
+
+    def backward(
+        self,
+        gradient: Tensor,
+        scores: Tensor,  # noqa: ARG002
+        labels: Tensor,
+        saved: list[Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        """``A q_j + B q_j [j among the K best] - C [j = y]``."""
+        q, places, best_q, numbers = saved
+        everywhere, best, label = (numbers * gradient).unsqueeze(-1).unbind(0)
+        by_score = q * everywhere
+        by_score.scatter_(1, places, best_q * (everywhere + best))
+        return by_score.scatter_add_(1, labels, -label), torch.zeros_like(gradient)
+
+
+def _among(places: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
+    """Whether each label ``(M, C)`` is one of the row's classes ``places`` ``(M, K)``, also among equal scores."""
+    return torch.zeros_like(rows, dtype=torch.bool).scatter(1, places, True).gather(1, labels)
