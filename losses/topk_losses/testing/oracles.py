@@ -121,7 +121,7 @@ def smooth_topk_svm(s: Tensor, y: int, k: int, tau: float = 1.0, margin: float |
     """Berrada et al. 2018 (9), over all K-subsets and those that hold y: the sums that the papers print."""
     subsets = list(combinations(range(len(s)), k))
     outside = torch.tensor([y not in subset for subset in subsets])
-    total = (_subset_sums(s, subsets) / k + _margin(margin, y) * outside) / tau
+    total = (_subset_sums(s, subsets) / k + _margin(margin, y) * outside.to(s.dtype)) / tau
     return tau * (total.logsumexp(0) - total[~outside].logsumexp(0))
 
 

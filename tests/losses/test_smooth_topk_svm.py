@@ -1,0 +1,276 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topk_losses import _smooth_svm, functional
+from topk_losses._power_sums import enough_powers, newton
+from topk_losses._smooth_rows import Problem, rows_argument
+from topk_losses._smooth_svm import SmoothTopK
+from topk_losses.functional import smooth_topk_svm
+from topk_losses.testing.symmetric import smooth_topk_svm_rows
+
+SPREADS = (1.0, 3.0, 10.0, 30.0)
+OFFSETS = (0.0, 30.0, -1000.0, 1000.0)
+TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
+
+
+def turning(scores, target, k, tau, generator):
+    """Every other row with its own score where the hinge turns, which Gaussian scores never reach."""
+    others = scores.double().scatter(1, target[:, None], -torch.inf)
+    place = others.topk(k, dim=1).values[:, -1] + k
+    place = place + k * tau * torch.randn(len(scores), generator=generator, dtype=torch.float64)
+    own = torch.where(
+        torch.arange(len(scores)) % 2 == 0, place.to(scores.dtype), scores.gather(1, target[:, None])[:, 0]
+    )
+    return scores.scatter(1, target[:, None], own[:, None])
+
+
+def grid(k, classes, rows, seed=0):
+    """float32 scores, labels and τ over all spreads, offsets and temperatures, ``rows`` of each."""
+    generator = torch.Generator().manual_seed(seed)
+    parts = []
+    for tau in TEMPERATURES:
+        for spread in SPREADS:
+            for offset in OFFSETS:
+                scores = offset + spread * torch.randn(rows, classes, generator=generator)
+                target = torch.randint(classes, (rows,), generator=generator)
+                parts.append((turning(scores, target, k, tau, generator), target, torch.full((rows,), tau)))
+    return [torch.cat(part) for part in zip(*parts, strict=True)]
+
+
+def losses_and_gradient(scores, target, k, tau, adaptive=True):
+    rule = SmoothTopK(k, tau)
+    if adaptive:
+        losses, saved = rule.forward(scores, target[:, None], 1.0, True)
+    else:
+        argument, slope = rows_argument(scores, target[:, None], 1.0, Problem(k, tau, False, True))
+        losses = (-tau * torch.nn.functional.logsigmoid(-argument)).to(scores.dtype)
+        saved = [argument.sigmoid(), *slope]
+    return losses, rule.backward(torch.ones_like(losses), scores, target[:, None], saved)[0]
+
+
+def assert_precise(losses, gradient, expected, expected_gradient, tau):
+    assert torch.isfinite(losses).all()
+    assert torch.isfinite(gradient).all()
+    error = (losses.double() - expected).abs()
+    assert (error <= torch.maximum(1e-5 * expected, torch.as_tensor(1e-6 * tau))).all()
+    assert (gradient.double() - expected_gradient).abs().max() < 1e-5
+    assert gradient.double().sum(1).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize(("k", "classes"), [(1, 300), (2, 100), (5, 1000), (20, 300), (50, 300), (50, 60)])
+def test_float32_over_the_whole_grid(k, classes, adaptive):
+    scores, target, tau = grid(k, classes, rows=2)
+    expected, slope = smooth_topk_svm_rows(scores, target, k, tau.double())
+    for value in TEMPERATURES:
+        rows = tau == torch.tensor(value)
+        for part in rows.nonzero().flatten().split(1 if adaptive and k < 5 else 8):
+            result = losses_and_gradient(scores[part], target[part], k, value, adaptive)
+            assert_precise(*result, expected[part], slope[part], value)
+
+
+def test_ten_thousand_classes():
+    generator = torch.Generator().manual_seed(0)
+    scores = 3 * torch.randn(4, 10_000, generator=generator)
+    target = torch.randint(10_000, (4,), generator=generator)
+    for tau in (1.0, 0.01):
+        scores = turning(scores, target, 5, tau, generator)
+        expected, slope = smooth_topk_svm_rows(scores, target, 5, tau)
+        assert_precise(*losses_and_gradient(scores, target, 5, tau), expected, slope, tau)
+        losses, gradient = losses_and_gradient(scores.double(), target, 5, tau)
+        torch.testing.assert_close(losses, expected, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(gradient, slope, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6, 10])
+@pytest.mark.parametrize("tau", [1.0, 0.05])
+def test_every_k_is_the_sum_over_all_subsets(classes, tau, assert_matches_oracle):
+    for k in range(1, classes):
+        assert_matches_oracle(
+            "smooth_topk_svm", classes, {"k": k, "tau": tau, "margin": 0.7}, soft=False, rows=6
+        )
+
+
+@pytest.mark.parametrize(
+    ("classes", "k", "spread", "tau"),
+    [(8, 1, 1.0, 1.0), (7, 3, 2.0, 0.3), (40, 3, 0.3, 1.0), (40, 3, 3.0, 0.1)],
+)
+def test_derivatives_of_both_orders(classes, k, spread, tau, sample):
+    """Split off altogether, without a dominating class, and split off in part; with margins too."""
+    scores, target = sample(2, classes, spread)
+    margins = torch.linspace(0.5, 1.5, classes, dtype=torch.float64)
+
+    def loss(s, m):
+        return smooth_topk_svm(s, target, k, tau, m, reduction="none")
+
+    leaves = (scores.requires_grad_(), margins.requires_grad_())
+    assert torch.autograd.gradcheck(loss, leaves)
+    assert torch.autograd.gradgradcheck(loss, leaves)
+
+
+@pytest.mark.parametrize("k", [1, 3, 8])
+def test_all_ways_agree(k, sample):
+    """Power sums alone, the split decided by the data, the full split and the differentiable operations."""
+    for spread, tau in ((0.1, 1.0), (3.0, 1.0), (3.0, 0.05), (3.0, 1e-3)):
+        scores, target = sample(5, 200, spread)
+        results = [losses_and_gradient(scores, target, k, tau, adaptive) for adaptive in (True, False)]
+        leaf = scores.clone().requires_grad_()
+        plain = SmoothTopK(k, tau).plain(leaf, target[:, None], 1.0)
+        results.append((plain.detach(), torch.autograd.grad(plain.sum(), leaf)[0]))
+        for losses, gradient in results[1:]:
+            torch.testing.assert_close(losses, results[0][0], rtol=1e-11, atol=1e-12)
+            torch.testing.assert_close(gradient, results[0][1], rtol=0, atol=1e-12)
+
+
+def test_parts_of_a_batch_are_worked_on_alone(monkeypatch, sample):
+    scores, target = sample(7, 30)
+    whole = losses_and_gradient(scores, target, 2, 0.3)
+    monkeypatch.setattr(_smooth_svm, "CHUNK", 60)
+    for ours, expected in zip(losses_and_gradient(scores, target, 2, 0.3), whole, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_rows_of_every_kind_in_one_batch(sample):
+    """A row without a dominating class, one with, one with NaN, and one with too few classes left."""
+    scores, target = sample(4, 100, 0.1)
+    scores[1] *= 300
+    scores[2, 5] = torch.nan
+    scores[3, 2:] = -torch.inf
+    target[3] = 0
+    losses, gradient = losses_and_gradient(scores, target, 3, 1.0)
+    for i in (0, 1, 3):
+        alone = losses_and_gradient(scores[i : i + 1], target[i : i + 1], 3, 1.0)
+        torch.testing.assert_close(losses[i], alone[0][0], rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(gradient[i], alone[1][0], rtol=1e-10, atol=1e-14)
+    assert losses[2].isnan()
+    assert gradient[2].isnan().any()
+    assert losses[3] == 0
+    assert (gradient[3] == 0).all()
+
+
+@pytest.mark.parametrize("tau", [1.0, 1e-3])
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_masked_classes_are_absent(k, tau, sample):
+    scores, _ = sample(3, 40)
+    target = torch.tensor([0, 3, 7])
+    masked = torch.cat([scores, torch.full((3, 30), -torch.inf, dtype=torch.float64)], 1)
+    losses, gradient = losses_and_gradient(masked, target, k, tau)
+    expected, slope = losses_and_gradient(scores, target, k, tau)
+    torch.testing.assert_close(losses, expected, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(gradient[:, :40], slope, rtol=0, atol=1e-14)
+    assert (gradient[:, 40:] == 0).all()
+
+
+def test_an_infinite_competitor_takes_one_of_the_k_places():
+    """Its limit: with one class at +inf, the K-th largest of the others is the (K-1)-th of those left."""
+    scores = torch.tensor([[torch.inf, 1.0, 0.5, 0.0, 2.0]], dtype=torch.float64)
+    target = torch.tensor([3])
+    large = scores.clamp(max=1e6)
+    assert smooth_topk_svm(scores, target, 2).item() == pytest.approx(
+        smooth_topk_svm(large, target, 2).item()
+    )
+    assert smooth_topk_svm(scores, target, 1).item() == torch.inf
+    assert smooth_topk_svm(scores.flip(1), torch.tensor([4]), 2).item() == 0.0
+
+
+@given(
+    classes=st.integers(2, 40),
+    share=st.floats(0, 1),
+    tau=st.sampled_from([1e-3, 0.1, 1.0, 30.0]),
+    shift=st.floats(-1000, 1000),
+    seed=st.integers(0, 10_000),
+)
+@settings(deadline=None, max_examples=60)
+def test_shifts_and_permutations_change_nothing(classes, share, tau, shift, seed):
+    generator = torch.Generator().manual_seed(seed)
+    k = 1 + int(share * (classes - 2))
+    scores = 3 * torch.randn(3, classes, generator=generator, dtype=torch.float64)
+    target = torch.randint(classes, (3,), generator=generator)
+    order = torch.randperm(classes, generator=generator)
+    losses, gradient = losses_and_gradient(scores, target, k, tau)
+    shifted, shifted_gradient = losses_and_gradient(scores + shift, target, k, tau)
+    # Adding the shift rounds each score by up to 1.2e-13, which is divided by K τ in the exponents.
+    torch.testing.assert_close(shifted, losses, rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(shifted_gradient, gradient, rtol=0, atol=1e-12 / tau + 1e-12)
+    permuted, permuted_gradient = losses_and_gradient(scores[:, order], order.argsort()[target], k, tau)
+    torch.testing.assert_close(permuted, losses, rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(permuted_gradient, gradient[:, order], rtol=0, atol=1e-11)
+
+
+def test_equal_scores(sample):
+    """``σ_K / σ_{K-1} = (n - K) / K`` for n - 1 equal competitors."""
+    for classes, k in ((2, 1), (9, 4), (9, 8), (500, 5)):
+        scores = torch.full((1, classes), 3.0, dtype=torch.float64)
+        expected = math.log1p((classes - k) / k * math.exp(1.0))
+        assert smooth_topk_svm(scores, torch.tensor([0]), k).item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_limits(sample):
+    scores, target = sample(20, 30)
+    torch.testing.assert_close(
+        smooth_topk_svm(scores, target, 1, 1.0, 0.0), torch.nn.functional.cross_entropy(scores, target)
+    )
+    others = scores.scatter(1, target[:, None], -torch.inf).topk(4, dim=1).values[:, 3]
+    hinge = (1 + (others - scores.gather(1, target[:, None])[:, 0]) / 4).clamp(min=0)
+    smooth = smooth_topk_svm(scores, target, 4, 1e-4, reduction="none")
+    torch.testing.assert_close(smooth, hinge, rtol=0, atol=2e-3)
+
+
+def test_so_many_classes_and_so_large_a_k_that_polynomials_would_overflow():
+    scores = torch.linspace(-1, 1, 1100)[None].requires_grad_()
+    loss = smooth_topk_svm(scores, torch.tensor([7]), 540)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert scores.grad.sum().abs() < 1e-6
+    assert scores.grad[0, 7] < 0
+
+
+@given(
+    k=st.integers(2, 30),
+    number=st.integers(0, 300),
+    spread=st.floats(0, 3),
+    tolerance=st.sampled_from([1e-3, 2e-7, 1e-12]),
+    seed=st.integers(0, 10_000),
+)
+@settings(deadline=None, max_examples=100)
+def test_power_sums_left_out_are_within_the_bound(k, number, spread, tolerance, seed):
+    generator = torch.Generator().manual_seed(seed)
+    values = (spread * torch.randn(3 * k + number, generator=generator, dtype=torch.float64)).exp()
+    values = values / values.max()
+    if values.sum() < 3 * k:
+        return
+    kappa = k / (values.sum().item() - k + 1)
+    powers = enough_powers(k, kappa, k / (1 - kappa), tolerance)
+    unit = values.sum() / k
+    signed = torch.stack([(-1) ** i * (values / unit).pow(i).sum() for i in range(1, k + 1)])[:, None]
+    full, part = (newton(sums, k)[k] for sums in (signed, signed[:powers]))
+    assert abs(math.log(part.item() / full.item())) < tolerance + 1e-13
+
+
+def test_transforms_of_torch_func(sample):
+    scores, target = sample(12, 30)
+    models, labels = scores.reshape(4, 3, 30), target.reshape(4, 3)
+
+    def loss(s, y):
+        return smooth_topk_svm(s, y, 3, 0.5)
+
+    expected = torch.stack([torch.func.grad(loss)(s, y) for s, y in zip(models, labels, strict=True)])
+    slopes = torch.func.vmap(torch.func.grad(loss), in_dims=(1, 0))(models.transpose(0, 1), labels)
+    torch.testing.assert_close(slopes, expected)
+    slopes = torch.func.grad(lambda s: torch.func.vmap(loss)(s, labels).sum())(models)
+    torch.testing.assert_close(slopes, expected)
+    rows = torch.func.jacrev(lambda s: smooth_topk_svm(s, labels[0], 3, 0.5, reduction="none"))(models[0])
+    torch.testing.assert_close(rows.sum(0) / 3, expected[0])
+    hessian = torch.func.jacrev(torch.func.grad(loss))
+    batched = torch.func.vmap(hessian)(models, labels)
+    torch.testing.assert_close(batched[1], hessian(models[1], labels[1]))
+
+
+def test_nothing_is_kept_without_gradients(sample):
+    scores, target = sample(3, 30)
+    with torch.no_grad():
+        assert not functional.smooth_topk_svm(scores.requires_grad_(), target, 3).requires_grad
