@@ -132,8 +132,12 @@ def check_counts(class_counts: Tensor, classes: int | None = None, *, look: bool
             raise ValueError(f"class_counts must be above 0 for every class, got {wrong[0].item()}")
 
 
-def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: int) -> None:
-    """Labels of shape ``(N, ...)`` in ``[0, classes)``, apart from those equal to ``ignore_index``."""
+def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: int) -> bool:
+    """Labels of shape ``(N, ...)`` in ``[0, classes)``, apart from those equal to ``ignore_index``.
+
+    Returns:
+        Whether it is known that no label is ignored, which saves the work of leaving some out.
+    """
     if target.dtype != torch.int64:
         raise ValueError(f"target must hold int64 labels or floating-point probabilities, got {target.dtype}")
     expected = shape[:1] + shape[2:]
@@ -142,10 +146,12 @@ def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: 
             f"target must have the shape {tuple(expected)} for scores of shape {tuple(shape)}, "
             f"got {tuple(target.shape)}"
         )
-    if target.numel() and values_are_readable(target):
-        least, most = (bound.item() for bound in torch.aminmax(target))
-        if least < 0 or most >= classes:
-            _check_out_of_range(target, classes, ignore_index)
+    if not (values_are_readable(target) and target.numel()):
+        return False
+    least, most = (bound.item() for bound in torch.aminmax(target))
+    if least < 0 or most >= classes:
+        _check_out_of_range(target, classes, ignore_index)
+    return not least <= ignore_index <= most
 
 
 def _check_out_of_range(target: Tensor, classes: int, ignore_index: int) -> None:

@@ -90,8 +90,9 @@ def reduce_loss(
             _check_soft(scores, target, ignore_index, soft)
             losses = _expected_loss(kernel, rows, computing(class_last(target)).to(rows.dtype), weight)
             return losses.mean() if reduction == "mean" else _finish(losses, shape, reduction)
-        check_labels(target, scores.shape, classes, ignore_index)
-        losses, shares = _label_loss(kernel, rows, target.reshape(-1, 1), weight, ignore_index)
+        complete = check_labels(target, scores.shape, classes, ignore_index)
+        ignored = None if complete else target.reshape(-1, 1) == ignore_index
+        losses, shares = _label_loss(kernel, rows, target.reshape(-1, 1), weight, ignored)
         return losses.sum() / shares if reduction == "mean" else _finish(losses, shape, reduction)
 
 
@@ -118,14 +119,19 @@ def _expected_loss(kernel: Kernel, rows: Tensor, target: Tensor, weight: Tensor 
 
 
 def _label_loss(
-    kernel: Kernel, rows: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int
-) -> tuple[Tensor, Tensor]:
-    ignored = target == ignore_index
-    labels = target.masked_fill(ignored, 0)
-    losses = _masked_targets_cost_infinity(kernel(rows, labels), rows, labels).masked_fill(ignored, 0)
+    kernel: Kernel, rows: Tensor, labels: Tensor, weight: Tensor | None, ignored: Tensor | None
+) -> tuple[Tensor, Tensor | int]:
+    """The weighted losses ``(M,)`` and the sum of their weights; ``ignored`` is None if no label is."""
+    if ignored is not None:
+        labels = labels.masked_fill(ignored, 0)
+    losses = _masked_targets_cost_infinity(kernel(rows, labels), rows, labels)
+    if ignored is not None:
+        losses = losses.masked_fill(ignored, 0)
     if weight is None:
-        return losses.squeeze(1), (~ignored).sum()
-    shares = weight.to(rows.dtype)[labels].masked_fill(ignored, 0)
+        return losses.squeeze(1), len(rows) if ignored is None else (~ignored).sum()
+    shares = weight.to(rows.dtype)[labels]
+    if ignored is not None:
+        shares = shares.masked_fill(ignored, 0)
     return (losses * shares).squeeze(1), shares.sum()
 
 
