@@ -90,14 +90,16 @@ class TrackingSink(threading.Thread):
         for name in ("alembic", "mlflow"):  # which tell of every table that they create
             logging.getLogger(name).setLevel(logging.ERROR)
         self._client: MlflowClient = MlflowClient(tracking_uri=self.uri)
-        experiment = self._client.get_experiment_by_name(self.ledger.study)
-        self._experiment: str = (
-            experiment.experiment_id
-            if experiment is not None
-            else self._client.create_experiment(self.ledger.study, artifact_location=self._artifacts)
-        )
+        self._experiment: str = self._find_experiment()
         for run in self._runs():
             self._note(run)
+
+    def _find_experiment(self) -> str:
+        experiment = self._client.get_experiment_by_name(self.ledger.study)
+        if experiment is not None:
+            return str(experiment.experiment_id)
+        kind = {"mlflow.experimentKind": "custom_model_development"}  # the UI then opens on metrics, not on traces
+        return str(self._client.create_experiment(self.ledger.study, self._artifacts, tags=kind))
 
     def _runs(self) -> Iterable[Any]:
         token: str | None = None
