@@ -5,18 +5,24 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import sysconfig
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 import ray
+from ray.exceptions import RayError
 
 from topk_platform.errors import ClusterError
 from topk_platform.references import is_reference
+from topk_platform.running.capacity import slots
 from topk_platform.specs import Study
 
 __all__ = ["connected", "local_cpus"]
@@ -30,7 +36,16 @@ _QUIET = {
 }
 _OBJECT_STORE_BYTES = 200 * 2**20
 _CONNECT_SECONDS = 5
-_ANSWER_SECONDS = 22
+_ANSWER_SECONDS = 18
+_ADDRESS = re.compile(r"([^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
+# Exceptions and not ray.init's own messages on stderr, which are many lines.
+_PROBE = """
+import sys, ray
+try:
+    ray.init(address=sys.argv[1], logging_level=50, log_to_driver=False)
+except Exception as error:
+    sys.exit(" ".join(str(error).split()))
+"""
 
 
 def local_cpus() -> int:
@@ -47,18 +62,19 @@ def connected(study: Study, address: str | None, workers: int | None) -> Iterato
 
     Args:
         study: Says what a trial needs.
-        address: ``host:port``, ``ray://host:port`` or ``auto``.
-        workers: How many trials may run at once; by default as many as the cluster's cores or GPUs allow.
+        address: ``host:port`` or ``auto``.
+        workers: How many trials may run at once; by default as many as the cluster's cores or GPUs allow. A
+            cluster that adds nodes when they are asked for grows up to this number.
 
     Raises:
-        ClusterError: if no cluster answers at the address within 30 seconds.
+        ClusterError: if no cluster answers at the address within 30 seconds, or no trial fits on any node of it.
     """
     with _environment(_QUIET):
         ours = not ray.is_initialized()
-        if ours:
-            _connect(study, address, workers)
         try:
-            yield workers or _slots(study, ray.cluster_resources())
+            if ours:
+                _connect(study, address, workers)
+            yield slots(study, workers, may_grow=address is not None)
         finally:
             if ours:
                 ray.shutdown()
@@ -78,61 +94,98 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Let a Ctrl-C wait until the block has ended: a Ray cut off while it starts crashes or stays behind."""
+    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        signal.raise_signal(signal.SIGINT)
+
+
 def _connect(study: Study, address: str | None, workers: int | None) -> None:
     if address is None:
-        ray.init(
-            num_cpus=max(local_cpus(), (workers or 1) * study.threads),
-            include_dashboard=False,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-        )
+        with _interrupts_wait():
+            ray.init(
+                address="local",  # else RAY_ADDRESS, or a Ray that happens to run here, would be joined
+                num_cpus=max(local_cpus(), (workers or 1) * study.threads),
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+            )
         return
     _check_answers(address)
     modules = {"py_modules": [str(path) for path in _shipped(study)]}
-    ray.init(address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False)
-
-
-def _slots(study: Study, resources: Mapping[str, float]) -> int:
-    slots = int(resources.get("CPU", 1) // study.threads)
-    if study.device == "cuda":
-        slots = min(slots, int(resources.get("GPU", 0) / study.gpus))
-    if slots < 1:
-        needs = f"{study.threads} CPUs" + (f" and {study.gpus} GPUs" if study.device == "cuda" else "")
-        raise ClusterError(f"a trial of {study.name} needs {needs}; the cluster has {dict(resources)}")
-    return slots
+    try:
+        with _interrupts_wait():
+            ray.init(address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False)
+    except (OSError, RuntimeError, ValueError, RayError) as error:
+        raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {_one_line(error)}") from error
 
 
 def _check_answers(address: str) -> None:
     """Raise ``ClusterError`` unless a cluster answers; asked in a process of its own, for ``ray.init`` may hang."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host:
-        try:
-            socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
-        except (OSError, ValueError) as error:
-            raise ClusterError(f"no Ray cluster answers at {address!r}: {error}") from error
-    code = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False)"
+    if address != "auto":
+        _check_listens(address)
     try:
         subprocess.run(  # noqa: S603 - our own interpreter, the address is an argument and no shell is near
-            [sys.executable, "-c", code, address], timeout=_ANSWER_SECONDS, check=True, capture_output=True
+            [sys.executable, "-c", _PROBE, address], timeout=_ANSWER_SECONDS, check=True, capture_output=True
         )
     except subprocess.TimeoutExpired as error:
         raise ClusterError(f"no Ray cluster answers at {address!r} within {_ANSWER_SECONDS} s") from error
     except subprocess.CalledProcessError as error:
-        lines = error.stderr.decode(errors="replace").strip().splitlines() or [""]
+        lines = error.stderr.decode(errors="replace").strip().splitlines() or [
+            f"exit code {error.returncode}"
+        ]
         raise ClusterError(f"no Ray cluster answers at {address!r}: {lines[-1]}") from error
 
 
+def _check_listens(address: str) -> None:
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match[2]) > 65535:
+        raise ClusterError(
+            f"--address must be host:port (a cluster's own port, as a rule 6379) or auto, got {address!r}"
+        )
+    try:
+        socket.create_connection((match[1].strip("[]"), int(match[2])), timeout=_CONNECT_SECONDS).close()
+    except (OSError, UnicodeError) as error:
+        raise ClusterError(f"no Ray cluster answers at {address!r}: {error}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:500]
+
+
 def _shipped(study: Study) -> list[Path]:
-    """Return the packages that workers elsewhere need: ours, and those that the study refers to."""
+    """Return the packages that workers elsewhere need: ours, and those of the user's that the study refers to.
+
+    What was installed with pip, such as torchvision for ``torchvision.models:resnet18``, a cluster has itself.
+    """
     names = {"topk_losses", "topk_platform"}
     for arm in study.arms:
         for name in (arm.regime.dataset, arm.model.name, arm.loss.name):
             if is_reference(name):
                 names.add(name.partition(":")[0].partition(".")[0])
-    return sorted(_location(importlib.import_module(name)) for name in names)
+    places = {name: _location(importlib.import_module(name)) for name in sorted(names)}
+    return [
+        path for name, path in places.items() if path and (name.startswith("topk_") or not _installed(path))
+    ]
 
 
-def _location(module: ModuleType) -> Path:
-    path = Path(str(module.__file__))
-    return path.parent if path.name == "__init__.py" else path
+def _location(module: ModuleType) -> Path | None:
+    folders: Iterable[str] = getattr(module, "__path__", ())
+    place = next(iter(folders), getattr(module, "__file__", None))
+    return None if place is None else Path(place).absolute()
+
+
+def _installed(path: Path) -> bool:
+    roots = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return any(path.is_relative_to(root) for root in roots)

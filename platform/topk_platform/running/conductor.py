@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +20,9 @@ from topk_platform.specs import Trial, TrialRecord
 __all__ = ["BoardSearcher", "Conductor", "LossListener"]
 
 _TRIES = 4
+_REASON_LENGTH = 600
+_EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b")
+_RAYS_GUESSES = " Some common causes include"  # a paragraph on what it might have been
 
 
 class Conductor:
@@ -73,7 +78,9 @@ class Conductor:
             del self._running[tune_id]
             self._board.release(trial)
         else:
-            self.end(tune_id, TrialRecord(trial, "failed", f"the process was lost {_TRIES} times; {reason}"))
+            now = time.time()
+            why = f"its process was lost {_TRIES} times: {reason}"
+            self.end(tune_id, TrialRecord(trial, "failed", why, started=now, ended=now))
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles it for a restore that never happens: the ledger is what a study goes on from
@@ -112,11 +119,16 @@ class LossListener(tune.Callback):  # type: ignore[misc]
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Hand over what Ray says of it."""
-        self._conductor.lose(trial.trial_id, _last_line(trial.error_file))
+        self._conductor.lose(trial.trial_id, _reason(trial.error_file))
 
 
-def _last_line(path: str | None) -> str:
+def _reason(path: str | None) -> str:
+    """Return what Tune's error file says: the exception, and the last line where that says more."""
     # Not trial.get_error(), which reads a copy that Tune has yet to make.
     text = Path(path).read_text(errors="replace") if path and Path(path).exists() else ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "no reason is known"
+    if not lines:
+        return "no reason is known"
+    raised = [line for line in lines if _EXCEPTION.match(line)] or lines
+    told = " ".join(dict.fromkeys((raised[-1], lines[-1])))
+    return told.partition(_RAYS_GUESSES)[0][:_REASON_LENGTH]

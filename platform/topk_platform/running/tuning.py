@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ray import tune
 
+from topk_platform.running.capacity import trial_resources
 from topk_platform.running.conductor import BoardSearcher, Conductor, LossListener
 from topk_platform.running.worker import TrialActor
 from topk_platform.search import Board
@@ -37,14 +41,14 @@ def tune_trials(
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     conductor = Conductor(board, keep, tell, store)
-    resources = {"cpu": study.threads, "gpu": study.gpus if study.device == "cuda" else 0}
     tuner = tune.Tuner(
-        tune.with_resources(TrialActor, resources),
+        tune.with_resources(TrialActor, tune.PlacementGroupFactory([trial_resources(study)])),
         tune_config=tune.TuneConfig(
             search_alg=BoardSearcher(conductor),
             num_samples=-1,
             max_concurrent_trials=slots,
             reuse_actors=True,
+            trial_dirname_creator=lambda trial: trial.trial_id,
         ),
         run_config=tune.RunConfig(
             name="study",
@@ -54,4 +58,16 @@ def tune_trials(
             verbose=0,
         ),
     )
-    tuner.fit()
+    with _own_interrupts():
+        tuner.fit()
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Take back Ctrl-C, which Tune's ``fit`` keeps to itself when it has ended without one."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)

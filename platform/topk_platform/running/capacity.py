@@ -1,0 +1,78 @@
+"""How many trials a Ray cluster can run at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import ray
+from ray.autoscaler.sdk import request_resources
+
+from topk_platform.errors import ClusterError
+from topk_platform.specs import Study
+
+__all__ = ["slots", "trial_resources"]
+
+_GROW_SECONDS = 900.0  # a cloud's GPU machine, its image and its set-up commands
+
+
+def trial_resources(study: Study) -> dict[str, float]:
+    """Return what Ray keeps free for one trial, in Ray's own words.
+
+    Example:
+        >>> from topk_studies import digits
+        >>> trial_resources(digits())
+        {'CPU': 1}
+    """
+    return {"CPU": study.threads} | ({"GPU": study.gpus} if study.device == "cuda" else {})
+
+
+def slots(study: Study, workers: int | None, *, may_grow: bool) -> int:
+    """Return how many trials may run at once on the connected cluster.
+
+    Args:
+        study: Says what a trial needs.
+        workers: How many the user wants; by default as many as fit.
+        may_grow: Whether the cluster may add nodes: then one that has no node for a trial yet is asked for one,
+            if ``workers`` says that this is meant, and given 15 minutes.
+
+    Raises:
+        ClusterError: if no trial fits on any node.
+    """
+    needs = trial_resources(study)
+    if not fitting(needs) and may_grow and workers is not None:
+        _grow(needs)
+    if not (found := fitting(needs)):
+        hint = "; of a cluster that adds nodes when asked, say with --workers how far it may grow"
+        raise ClusterError(
+            f"a trial of {study.name} needs {needs} on one node, and the nodes have {_described()}"
+            + (hint if may_grow and workers is None else "")
+        )
+    return workers or found
+
+
+def fitting(needs: Mapping[str, float]) -> int:
+    """Return how many trials the nodes that are up hold; a trial never spans two nodes."""
+    return sum(
+        min(int(resources.get(name, 0) / amount + 1e-9) for name, amount in needs.items())
+        for resources in _nodes()
+    )
+
+
+def _nodes() -> list[dict[str, Any]]:
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _described() -> str:
+    return ", ".join(str({name: node.get(name, 0) for name in ("CPU", "GPU")}) for node in _nodes())
+
+
+def _grow(needs: Mapping[str, float]) -> None:
+    until = time.monotonic() + _GROW_SECONDS
+    request_resources(bundles=[dict(needs)])
+    try:
+        while not fitting(needs) and time.monotonic() < until:
+            time.sleep(1)
+    finally:
+        request_resources(bundles=[])  # from here on the trials themselves ask
