@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -50,13 +52,21 @@ def list_studies() -> None:
         )
 
 
+@contextmanager
+def _interrupts_told() -> Iterator[None]:
+    # Here and not in main, for Typer turns an interrupt into its own exit and says nothing.
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; what had ended is kept, and the same command goes on from here.", err=True)
+        raise typer.Exit(128 + signal.SIGINT) from None
+
+
 @app.command()
 def run(
     study: StudyName,
     store: StoreOption = "runs",
-    address: Annotated[
-        str | None, typer.Option(help="A Ray cluster: host:port, ray://host:port or auto.")
-    ] = None,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster: host:port or auto.")] = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     only: OnlyOption = None,
@@ -72,7 +82,7 @@ def run(
 
     console = Console()
     wanted = _study(study, smoke)
-    with ProgressDisplay(console) as progress:
+    with _interrupts_told(), ProgressDisplay(console) as progress:
         summary = running.run(
             wanted,
             store=store,
@@ -131,6 +141,3 @@ def main() -> None:
     except UserError as error:
         typer.echo(f"topk: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; what had ended is kept, and the same command goes on from it", err=True)
-        sys.exit(128 + signal.SIGINT)
