@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from topk_platform.specs import EpochRecord, Status, Trial, TrialRecord
+from topk_platform.training.process import reset_process
 from topk_platform.training.session import DivergedError, Session
 
 __all__ = ["SaveModel", "Training", "finish", "run_trial"]
@@ -91,7 +92,7 @@ def _reason(error: Exception) -> str:
 
 def _run(progress: _Progress, save_model: SaveModel | None) -> Training:
     trial = progress.trial
-    torch.set_num_threads(trial.threads)
+    reset_process(trial)
     session = Session.prepare(trial)
     stop_below = dict(trial.stop_below)
     for number in range(1, session.recipe.epochs + 1):
