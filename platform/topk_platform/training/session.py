@@ -129,7 +129,9 @@ class Session:
         """
         self.model.eval()
         data = getattr(self.dataset, split)
-        scores = torch.cat([self.model(part) for part in torch.split(data.inputs, _EVALUATION_BATCH)])
+        parts = torch.split(data.inputs, _EVALUATION_BATCH)
+        # Copies, for a network whose first layer works in place would change the data of every later trial.
+        scores = torch.cat([self.model(part.clone()) for part in parts])
         if not bool(scores.isfinite().all()):
             raise DivergedError(f"a score on the {split} split is not finite")
         return evaluate(scores, data.labels, self.trial.topk)
