@@ -16,6 +16,6 @@ settings.load_profile("tests")
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
-    import torch  # noqa: PLC0415 - after the environment is set
+    import torch
 
     torch.set_num_threads(1)

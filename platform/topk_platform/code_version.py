@@ -11,21 +11,25 @@ from functools import cache
 from pathlib import Path
 
 from topk_platform.references import is_reference
-from topk_platform.specs import Study
+from topk_platform.specs import Arm
 
 __all__ = ["code_version"]
 
 _PLATFORM_PARTS = ("data", "models", "training", "metrics.py", "streams.py")
 
 
-def code_version(study: Study) -> str:
+def code_version(arm: Arm) -> str:
     """Return the hash of the losses, of the platform's data, models and training, and of the user's modules.
 
-    Of a user's module that a study refers to, the module itself counts and what it imports from its own
-    top-level package; tables, searches and this module do not, for they change no trial's result.
+    Of a user's module that the arm refers to, the module itself counts and what it imports from its own
+    top-level package, so that one more loss repeats no other arm's trials. Tables, searches and this module do
+    not count, for they change no trial's result.
     """
     state = hashlib.sha256(_own_sources().encode())
-    for path in sorted(_user_sources(_references(study)), key=str):
+    names = (arm.regime.dataset, arm.model.name, arm.loss.name)
+    for path in sorted(
+        _user_sources({name.partition(":")[0] for name in names if is_reference(name)}), key=str
+    ):
         state.update(path.read_bytes())
     return state.hexdigest()[:12]
 
@@ -42,11 +46,6 @@ def _own_sources() -> str:
                 state.update(path.relative_to(root.parent).as_posix().encode())
                 state.update(path.read_bytes())
     return state.hexdigest()
-
-
-def _references(study: Study) -> set[str]:
-    names = {name for arm in study.arms for name in (arm.regime.dataset, arm.model.name, arm.loss.name)}
-    return {name.partition(":")[0] for name in names if is_reference(name)}
 
 
 def _user_sources(modules: Iterable[str]) -> set[Path]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from topk_platform.records import Ledger, Store
 
 LAB = """

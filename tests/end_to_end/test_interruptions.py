@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
+
 from topk_platform.records import Ledger, Store
 
 Topk = Callable[..., subprocess.CompletedProcess[str]]

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow.dataset as ds
 from mlflow import MlflowClient
 from safetensors import safe_open
+
 from topk_platform.specs import Trial
 
 Topk = Callable[..., subprocess.CompletedProcess[str]]

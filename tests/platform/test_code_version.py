@@ -4,12 +4,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime
 from topk_platform.code_version import code_version
 
 
-def a_study(loss: str) -> Study:
-    return Study("s", [Arm(Regime("r", "digits"), Model("mlp"), Loss(loss), 3, Recipe(1))], topk=(3,))
+def an_arm(loss: str) -> Arm:
+    return Arm(Regime("r", "digits"), Model("mlp"), Loss(loss), 3, Recipe(1))
 
 
 @pytest.fixture
@@ -29,16 +30,16 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", ["losses.py", "tools.py", "more.py"])
 def test_the_users_modules_count_and_what_they_import_of_their_own(lab: Path, name: str) -> None:
-    study = a_study("some_lab.losses:loss")
-    before = code_version(study)
-    assert before == code_version(study)
-    assert before != code_version(a_study("cross_entropy"))
+    arm = an_arm("some_lab.losses:loss")
+    before = code_version(arm)
+    assert before == code_version(arm)
+    assert before != code_version(an_arm("cross_entropy"))
     (lab / name).write_text((lab / name).read_text() + "# changed\n")
-    assert code_version(study) != before
+    assert code_version(arm) != before
 
 
 def test_the_file_that_defines_the_study_does_not_count(lab: Path) -> None:
-    study = a_study("some_lab.losses:loss")
-    before = code_version(study)
+    arm = an_arm("some_lab.losses:loss")
+    before = code_version(arm)
     (lab / "studies.py").write_text("# one more arm\n")
-    assert code_version(study) == before
+    assert code_version(arm) == before

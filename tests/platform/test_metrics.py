@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from topk_platform.metrics import evaluate, macro_average, topk_credit
 
 

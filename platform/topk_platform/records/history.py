@@ -61,27 +61,27 @@ class ArmHistory:
 
 
 def read_history(
-    ledger: Ledger, study: Study, code: str, fingerprints: Mapping[str, str] | None = None
+    ledger: Ledger, study: Study, codes: Mapping[str, str], fingerprints: Mapping[str, str] | None = None
 ) -> dict[str, ArmHistory]:
     """Return each arm's history by its identity.
 
     Args:
         ledger: Where the rows are.
         study: Says which arms count.
-        code: The code version that counts.
+        codes: The code version that counts, by arm identity.
         fingerprints: The dataset fingerprint that counts, by arm identity; any by default.
     """
     histories = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
     for row in ledger.rows():
-        history = histories.get(row["arm_id"])
-        if history is None or row["code_version"] != code:
+        arm_id = row["arm_id"]
+        if arm_id not in histories or row["code_version"] != codes[arm_id]:
             continue
-        if fingerprints is not None and row["dataset_fingerprint"] != fingerprints[row["arm_id"]]:
+        if fingerprints is not None and row["dataset_fingerprint"] != fingerprints[arm_id]:
             continue
         if row["phase"] == "search":
-            history.search[row["number"]] = row
+            histories[arm_id].search[row["number"]] = row
         else:
-            history.confirm[row["number"], row["seed"]] = row
+            histories[arm_id].confirm[row["number"], row["seed"]] = row
     _add_curves(ledger, histories)
     return histories
 

@@ -98,7 +98,9 @@ class TrackingSink(threading.Thread):
         experiment = self._client.get_experiment_by_name(self.ledger.study)
         if experiment is not None:
             return str(experiment.experiment_id)
-        kind = {"mlflow.experimentKind": "custom_model_development"}  # the UI then opens on metrics, not on traces
+        kind = {
+            "mlflow.experimentKind": "custom_model_development"
+        }  # the UI then opens on metrics, not on traces
         return str(self._client.create_experiment(self.ledger.study, self._artifacts, tags=kind))
 
     def _runs(self) -> Iterable[Any]:

@@ -163,7 +163,8 @@ def _block(table: Table, metric: str) -> RichTable:
     for column in table.columns:
         block.add_column(column.replace("-", " "), justify="right", overflow="fold")
     for row in table.rows:
-        block.add_row(row.replace("_", " "), *(_rich_cell(table.cells.get((row, c, metric)), common) for c in table.columns))
+        cells = (table.cells.get((row, column, metric)) for column in table.columns)
+        block.add_row(row.replace("_", " "), *(_rich_cell(cell, common) for cell in cells))
     return block
 
 

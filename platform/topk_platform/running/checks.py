@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from topk_platform.code_version import code_version
 from topk_platform.data import Dataset, load
 from topk_platform.errors import UserError
 from topk_platform.models import check_model
@@ -14,7 +15,7 @@ from topk_platform.specs import Arm, Study
 from topk_platform.training import check_loss, split_parameters
 from topk_platform.training.optim import searched_recipe
 
-__all__ = ["Checked", "check_study"]
+__all__ = ["Checked", "check_device", "check_study", "code_versions", "with_budget"]
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,16 @@ class Checked:
     Args:
         study: The study.
         fingerprints: Of each arm's dataset, by arm identity.
+        codes: Each arm's code version, by arm identity.
     """
 
     study: Study
     fingerprints: dict[str, str]
+    codes: dict[str, str]
 
 
 def check_study(study: Study) -> Checked:
-    """Return the study's fingerprints, or raise the first thing that is wrong with it.
+    """Return what the study's trials are known by, or raise the first thing that is wrong with it.
 
     Raises:
         UserError: naming an unknown dataset, model, loss or parameter, with near misses; a K that is not below
@@ -42,7 +45,12 @@ def check_study(study: Study) -> Checked:
         dataset = load(arm.regime)
         _check_arm(arm, dataset)
         fingerprints[study.arm_id(arm)] = dataset.fingerprint
-    return Checked(study, fingerprints)
+    return Checked(study, fingerprints, code_versions(study))
+
+
+def code_versions(study: Study) -> dict[str, str]:
+    """Return each arm's code version, by arm identity."""
+    return {study.arm_id(arm): code_version(arm) for arm in study.arms}
 
 
 def _check_arm(arm: Arm, dataset: Dataset) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from topk_platform.code_version import code_version
 from topk_platform.records import ArmHistory, Ledger, Store, read_history
 from topk_platform.running.checks import check_study, with_budget
 from topk_platform.running.study import make_board
@@ -76,10 +75,10 @@ def plan(
         UserError: if something is wrong with the study or the store.
     """
     study = with_budget(study.only(only) if only else study, trials, seeds)
-    checked, code = check_study(study), code_version(study)
+    checked = check_study(study)
     ledger = Ledger.open(Store.open(store), study.name)
-    histories = read_history(ledger, study, code, checked.fingerprints)
-    boards = make_board(checked, histories, code).arms
+    histories = read_history(ledger, study, checked.codes, checked.fingerprints)
+    boards = make_board(checked, histories).arms
     known = {arm_id: seconds for arm_id, history in histories.items() if (seconds := _mean_seconds(history))}
     guessed = _measure([board for arm_id, board in boards.items() if arm_id not in known and board.left])
     fallback = sum(guessed.values()) / len(guessed) if guessed else 0.0

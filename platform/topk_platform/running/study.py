@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from topk_platform.code_version import code_version
 from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory, Ledger, Store, TrackingSink, read_history, tracking_uri
 from topk_platform.reports import Table, build_table, to_csv, to_markdown, to_parquet
-from topk_platform.running.checks import Checked, check_device, check_study, with_budget
+from topk_platform.running.checks import Checked, check_device, check_study, code_versions, with_budget
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import Study, TrialRecord
 
@@ -43,14 +42,14 @@ class Summary:
     folder: str
 
 
-def make_board(checked: Checked, histories: dict[str, ArmHistory], code: str) -> Board:
+def make_board(checked: Checked, histories: dict[str, ArmHistory]) -> Board:
     """Return the study's state as the ledger tells it."""
     return Board(
         ArmBoard(
             study=checked.study,
             arm=history.arm,
             dataset_fingerprint=checked.fingerprints[arm_id],
-            code_version=code,
+            code_version=checked.codes[arm_id],
             searched=history.ended(),
             confirmed={("confirm", number, seed) for number, seed in history.confirm},
         )
@@ -98,12 +97,12 @@ def run(
         raise UserError(f"workers must be at least 1, got {workers}")
     if address is None:
         check_device(study)
-    checked, code = check_study(study), code_version(study)
+    checked = check_study(study)
     ledger = Ledger.open(Store.open(store), study.name)
     ledger.store.check_writable()
-    needed = bool(_board(checked, ledger, code).left)
+    needed = bool(_board(checked, ledger).left)
     with _cluster(study, address, workers) if needed else nullcontext(0) as slots, ledger.writing(study):
-        board = _board(checked, ledger, code)
+        board = _board(checked, ledger)
         recorder = _Recorder(ledger, _sink(Store.open(store), ledger, mlflow_uri))
         tell = progress or (lambda _board, _record: None)
         try:
@@ -111,13 +110,17 @@ def run(
             if board.left:
                 _run_trials(study, board, recorder, tell, slots)
         finally:
-            found = build_table(study, read_history(ledger, study, code, checked.fingerprints))
+            found = build_table(study, _history(checked, ledger))
             error = recorder.close(found)
     return Summary(found, recorder.ran, board.left, error, ledger.store.uri)
 
 
-def _board(checked: Checked, ledger: Ledger, code: str) -> Board:
-    return make_board(checked, read_history(ledger, checked.study, code, checked.fingerprints), code)
+def _history(checked: Checked, ledger: Ledger) -> dict[str, ArmHistory]:
+    return read_history(ledger, checked.study, checked.codes, checked.fingerprints)
+
+
+def _board(checked: Checked, ledger: Ledger) -> Board:
+    return make_board(checked, _history(checked, ledger))
 
 
 def _cluster(study: Study, address: str | None, workers: int | None) -> AbstractContextManager[int]:
@@ -134,7 +137,9 @@ def _run_trials(
 
     scratch = tempfile.mkdtemp(prefix="topk-tune-")
     try:
-        tune_trials(study, board, recorder, partial(tell, board), recorder.ledger.store.address, slots, scratch)
+        tune_trials(
+            study, board, recorder, partial(tell, board), recorder.ledger.store.address, slots, scratch
+        )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -191,4 +196,4 @@ def table(
     """
     study = with_budget(study, trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
-    return build_table(study, read_history(ledger, study, code_version(study)))
+    return build_table(study, read_history(ledger, study, code_versions(study)))

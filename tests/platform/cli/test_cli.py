@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from topk_platform.cli import main
 
 LAB = """
@@ -92,7 +93,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     arguments: list[str],
     message: str,
 ) -> None:
-    import ray  # noqa: PLC0415
+    import ray
 
     before = sorted(path.name for path in lab.iterdir() if path.name != "__pycache__")
     code, out, err = topk(monkeypatch, capsys, *arguments)

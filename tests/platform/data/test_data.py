@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+
 from topk_platform import LabelNoise, LongTail, Regime, UserError
 from topk_platform.data import Dataset, Split, apply_conditions, digits, load, long_tail_counts, noisy_labels
 
@@ -20,7 +21,7 @@ def test_digits_are_what_scikit_learn_ships_in_disjoint_stratified_splits() -> N
     data = digits()
     assert [len(s) for s in (data.train, data.validation, data.test)] == [1077, 360, 360]
     assert data.shape == (1, 8, 8)
-    assert 0 <= data.train.inputs.min() and data.train.inputs.max() == 1
+    assert data.train.inputs.min() >= 0 and data.train.inputs.max() == 1
     whole = torch.cat([s.inputs.flatten(1) for s in (data.train, data.validation, data.test)])
     assert len(torch.unique(whole, dim=0)) == 1797
     for split in (data.train, data.validation, data.test):

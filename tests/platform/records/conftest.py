@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, Study
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
@@ -50,7 +51,7 @@ def record() -> Callable[..., TrialRecord]:
             "f",
             code,
         )
-        metrics = {name: top3 for name in study.metrics}
+        metrics = dict.fromkeys(study.metrics, top3)
         epochs = tuple(EpochRecord(e, 1.0 / e, metrics, 0.5, 0.1) for e in (1, 2))
         return TrialRecord(
             trial,

@@ -8,6 +8,7 @@ import duckdb
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+
 from topk_platform import Study
 from topk_platform.errors import StoreError
 from topk_platform.records import Ledger, Store, read_history
@@ -140,7 +141,7 @@ def test_epochs_of_a_trial_that_never_ended_do_not_stay(tmp_path: Path, study: S
 
 
 def test_one_writer_at_a_time(tmp_path: Path, study: Study) -> None:
-    with open_ledger(tmp_path).writing(study), pytest.raises(StoreError, match="another process"):  # noqa: SIM117
+    with open_ledger(tmp_path).writing(study), pytest.raises(StoreError, match="another process"):
         with open_ledger(tmp_path).writing(study):
             pass
 
@@ -170,12 +171,13 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_history_takes_one_code_version_and_one_dataset(tmp_path: Path, study: Study, record: Make) -> None:
     ledger = fill(tmp_path, study, [record(study, 0), record(study, 1, code="old"), record(study, 0, seed=1)])
-    (history,) = read_history(ledger, study, "c").values()
+    arm_id = study.arm_id(study.arms[0])
+    codes = {arm_id: "c"}
+    (history,) = read_history(ledger, study, codes).values()
     assert list(history.search) == [0]
     assert list(history.confirm) == [(0, 1)]
     assert history.ended()[0].curve == {1: 0.5, 2: 0.5}
-    arm_id = study.arm_id(study.arms[0])
-    (other,) = read_history(ledger, study, "c", {arm_id: "another"}).values()
+    (other,) = read_history(ledger, study, codes, {arm_id: "another"}).values()
     assert not other.rows()
 
 
@@ -189,6 +191,7 @@ def test_what_is_confirmed_is_the_configuration_that_is_best_now(
         record(study, 0, seed=3),
     ]
     later = [record(study, 3, top3=0.6), record(study, 3, seed=1), record(study, 3, seed=2, status="failed")]
-    (history,) = read_history(fill(tmp_path, study, rows + later), study, "c").values()
+    codes = {study.arm_id(study.arms[0]): "c"}
+    (history,) = read_history(fill(tmp_path, study, rows + later), study, codes).values()
     assert list(history.confirmed(trials=3, seeds=2)) == [1, 2]
     assert {seed: row["number"] for seed, row in history.confirmed(trials=4, seeds=5).items()} == {1: 3}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from pyarrow import fs
+
 from topk_platform.errors import StoreError
 from topk_platform.records import Store
 

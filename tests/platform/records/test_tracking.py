@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from mlflow import MlflowClient
+
 from topk_platform import Study
 from topk_platform.records import Ledger, Store, TrackingSink, tracking_uri
 from topk_platform.specs import TrialRecord

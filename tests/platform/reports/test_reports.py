@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 from scipy import stats
+
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.records import ArmHistory
 from topk_platform.reports import (

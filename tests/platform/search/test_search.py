@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from topk_platform import Arm, Choice, Float, Int, Loss, Model, Protocol, Pruning, Recipe, Regime, Study
 from topk_platform.outcomes import Ended, best
 from topk_platform.search import ArmBoard, Board, stopping_values, suggest
@@ -21,7 +22,7 @@ LOSS = Loss(
 
 def outcome(trial: Trial) -> Ended:
     """What a made-up training returns: a function of the trial alone, as real ones are."""
-    draw = random.Random(trial.key)  # noqa: S311 - a made-up curve
+    draw = random.Random(trial.key)
     rate = float(trial.values["learning_rate"])  # type: ignore[arg-type]
     curve, status = {}, "completed"
     if draw.random() < 0.15:
@@ -85,7 +86,7 @@ def test_the_trials_of_a_study_do_not_depend_on_workers_or_timing(
     workers: int, width: int, seed: int
 ) -> None:
     study = a_study(width)
-    assert simulate(study, workers, random.Random(seed)) == simulate(study, 1, random.Random(0))  # noqa: S311
+    assert simulate(study, workers, random.Random(seed)) == simulate(study, 1, random.Random(0))
 
 
 @settings(max_examples=10)
@@ -93,20 +94,20 @@ def test_the_trials_of_a_study_do_not_depend_on_workers_or_timing(
 def test_an_interrupted_study_goes_on_to_the_same_trials(stop: int, seed: int) -> None:
     study = a_study(width=2)
     board = a_board(study)
-    first = simulate(study, 3, random.Random(seed), board, stop_after=stop)  # noqa: S311
+    first = simulate(study, 3, random.Random(seed), board, stop_after=stop)
     resumed = Board(
         ArmBoard(study, arm.arm, "f", "c", searched=dict(arm.searched), confirmed=set(arm.confirmed))
         for arm in board.arms.values()
     )
-    second = simulate(study, 2, random.Random(seed + 1), resumed)  # noqa: S311
+    second = simulate(study, 2, random.Random(seed + 1), resumed)
     assert not first & second
-    assert first | second == simulate(study, 1, random.Random(0))  # noqa: S311
+    assert first | second == simulate(study, 1, random.Random(0))
 
 
 def test_a_larger_budget_only_adds_trials() -> None:
     small, large = a_study(trials=6), a_study(trials=9)
-    searches = {key for key in simulate(small, 1, random.Random(0))}  # noqa: S311
-    more = simulate(large, 1, random.Random(0))  # noqa: S311
+    searches = set(simulate(small, 1, random.Random(0)))
+    more = simulate(large, 1, random.Random(0))
     # Confirmations of the small study stay in the ledger; its searches are the first of the large one.
     assert len(searches & more) >= 2 * 6
 

@@ -5,6 +5,8 @@ import math
 
 import pytest
 import torch
+from torch import nn
+
 from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime, UserError
 from topk_platform.data import digits
 from topk_platform.specs import Trial, TrialRecord
@@ -19,7 +21,6 @@ from topk_platform.training import (
     split_parameters,
 )
 from topk_platform.training.optim import learning_rate, make_optimizer
-from torch import nn
 
 
 def a_trial(
