@@ -141,9 +141,9 @@ def test_epochs_of_a_trial_that_never_ended_do_not_stay(tmp_path: Path, study: S
 
 
 def test_one_writer_at_a_time(tmp_path: Path, study: Study) -> None:
-    with open_ledger(tmp_path).writing(study), pytest.raises(StoreError, match="another process"):
-        with open_ledger(tmp_path).writing(study):
-            pass
+    first, second = open_ledger(tmp_path), open_ledger(tmp_path)
+    with first.writing(study), pytest.raises(StoreError, match="another process"), second.writing(study):
+        pytest.fail("two writers")
 
 
 @pytest.mark.parametrize(
