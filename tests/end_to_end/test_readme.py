@@ -36,9 +36,9 @@ def test_the_study_of_ones_own_runs(
 
 
 def test_every_command_and_loss_it_names_exists() -> None:
-    import topk_losses
     from typer.main import get_command
 
+    import topk_losses
     from topk_platform.cli import app
 
     text = (ROOT / "README.md").read_text()
