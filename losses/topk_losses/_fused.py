@@ -50,8 +50,9 @@ class _Losses(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        scores: Tensor, labels: Tensor, margin: Margin, rule: Rule, with_gradient: bool
-    ) -> tuple[Tensor, ...]:
+        *inputs: Any,
+    ) -> tuple[Tensor, ...]:  # torch binds arguments by signature: slow if there are many
+        scores, labels, margin, rule, with_gradient = inputs
         losses, saved = rule.forward(scores, labels, margin, with_gradient)
         return (losses, *saved)
 
@@ -60,10 +61,13 @@ class _Losses(torch.autograd.Function):
         scores, labels, margin, ctx.rule, _ = inputs
         ctx.margin = None if isinstance(margin, Tensor) else margin
         ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)  # else zeros are made for all that is kept
         ctx.save_for_backward(scores, labels, margin if ctx.margin is None else None, *output[1:])
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        if gradient is None:
+            return None, None, None, None, None
         scores, labels, margin, *saved = ctx.saved_tensors
         margin = margin if ctx.margin is None else ctx.margin
         by_score, by_margin = _Gradient.apply(gradient, scores, labels, margin, ctx.rule, *saved)
@@ -81,15 +85,10 @@ class _Gradient(torch.autograd.Function):
     """The losses' gradient with respect to scores ``(N, L)`` and margins ``(N,)``, given that to the losses."""
 
     @staticmethod
-    def forward(
-        gradient: Tensor,
-        scores: Tensor,
-        labels: Tensor,
-        margin: Margin,  # noqa: ARG004
-        rule: Rule,
-        *saved: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        return rule.backward(gradient, scores, labels, list(saved))
+    def forward(*inputs: Any) -> tuple[Tensor, Tensor]:
+        gradient, scores, labels, _, rule, *saved = inputs
+        by_score, by_margin = rule.backward(gradient, scores, labels, saved)
+        return by_score, by_margin
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:  # noqa: ARG004
