@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from topk_platform.specs import EpochRecord, Status, Trial, TrialRecord
-from topk_platform.training.process import reset_process
+from topk_platform.training.process import lent_process
 from topk_platform.training.session import DivergedError, Session
 
 __all__ = ["SaveModel", "Training", "finish", "run_trial"]
@@ -68,7 +68,8 @@ def run_trial(trial: Trial, save_model: SaveModel | None = None) -> Training:
     """
     progress = _Progress(trial)
     try:
-        return (yield from _run(progress, save_model))
+        with lent_process(trial):
+            return (yield from _run(progress, save_model))
     except DivergedError as error:
         return progress.end("diverged", str(error))
     except Exception as error:  # noqa: BLE001 - what a user's code raises is the trial's result, told with its reason
@@ -92,7 +93,6 @@ def _reason(error: Exception) -> str:
 
 def _run(progress: _Progress, save_model: SaveModel | None) -> Training:
     trial = progress.trial
-    reset_process(trial)
     session = Session.prepare(trial)
     stop_below = dict(trial.stop_below)
     for number in range(1, session.recipe.epochs + 1):
