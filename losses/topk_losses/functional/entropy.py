@@ -151,18 +151,19 @@ def ldam(
     check_positive("scale", scale)
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        against = _log_odds_against(scale * rows, labels)
+        against = _log_odds_against(rows, labels, scale)
         return -logsigmoid(-against - scale * per_label(margins, labels, rows))
 
     return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
 
 
-def _log_odds_against(rows: Tensor, labels: Tensor) -> Tensor:
-    """``log Σ_{j≠c} exp(s_j) - s_c`` for the labels c, precise even where ``p_c`` rounds to 1.
+def _log_odds_against(rows: Tensor, labels: Tensor, scale: float) -> Tensor:
+    """``log Σ_{j≠c} exp(λ s_j) - λ s_c`` for the labels c, precise even where ``p_c`` rounds to 1.
 
     Only the largest class can have more than half of the sum, so only it needs the others' sum for itself.
     """
     largest = rows.detach().argmax(1, keepdim=True)
+    rows = scale * (rows - rows.detach().gather(1, largest))
     rest = _log_sum_without(rows, largest)
     total = rows.logsumexp(1, keepdim=True)
     own = rows.gather(1, labels)
@@ -329,9 +330,11 @@ def truncated_topk_entropy(
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
         top = rows.topk(k, dim=1)
         # A label among the K best leaves the classes behind them; any other leaves the K-th best as well.
-        behind = _log_sum_without(rows, top.indices)
-        others = torch.logaddexp(behind, top.values[:, -1:])
-        own = rows.gather(1, labels)
+        # Relative to the largest score, as log_softmax has it.
+        centre = top.values[:, :1].detach()
+        behind = _log_sum_without(rows - centre, top.indices)
+        others = torch.logaddexp(behind, top.values[:, -1:] - centre)
+        own = rows.gather(1, labels) - centre
         inside = among(top.indices, labels, rows)
         losses = torch.where(inside, -logsigmoid(own - behind), others - own)
         return invalid_rows_to_nan(losses, top.values)

@@ -106,16 +106,19 @@ def convex_topk_hinge(
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
         top = rows.topk(k + 1, dim=1)
-        own = rows.gather(1, labels)
+        # Relative to the largest score: sums of scores that share an offset would lose the small digits.
+        centre = top.values[:, :1].detach()
+        first, own = top.values - centre, rows.gather(1, labels) - centre
         alpha = per_label(margin, labels, rows)
         # With o_[i] the i-th largest of the others and d_i = o_[i] + α - s_y, the loss is
         # (Σ_{i<K} d_i + (d_K)_+)_+ / K: of s_y and the K-th of the others, the larger one is in the sum.
         # A label among the K - 1 best adds s_y - s_y = 0 to the sum over the K best.
-        first, last = top.values[:, :k], top.values[:, k - 1 : k]
-        better = among(top.indices[:, : k - 1], labels, rows)
-        total = torch.where(better, first.sum(1, keepdim=True) - k * own, 0)
-        total = torch.where(better, total, first[:, :-1].sum(1, keepdim=True) - (k - 1) * own)
-        last = torch.where(among(top.indices[:, :k], labels, rows), top.values[:, k:], last)
+        total = torch.where(
+            among(top.indices[:, : k - 1], labels, rows),
+            first[:, :k].sum(1, keepdim=True) - k * own,
+            first[:, : k - 1].sum(1, keepdim=True) - (k - 1) * own,
+        )
+        last = torch.where(among(top.indices[:, :k], labels, rows), first[:, k:], first[:, k - 1 : k])
         losses = (total + (k - 1) * alpha + (last - own + alpha).relu()).relu() / k
         return invalid_rows_to_nan(losses, top.values)
 

@@ -83,6 +83,8 @@ def noised_topk_hinge(
         noise = torch.stack([class_last(draw) for draw in noise.unbind(0)])
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
+        # Relative to the largest score, so that an offset does not round away the noise.
+        rows = rows - rows.detach().amax(1, keepdim=True)
         if samples is None:
             top = expected_topk(rows, k + 1, epsilon)
         else:
