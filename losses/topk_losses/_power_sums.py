@@ -42,26 +42,36 @@ def enough_powers(k: int, kappa: float, mass: float, tolerance: float) -> int:
 def power_sums(values: Tensor, known: list[Tensor], powers: int, *, overwrite: bool) -> Tensor:
     """``p_1 … p_r`` of values ``(N, L)`` in float64, ``(r, N)``; p_1 at least is known.
 
-    With ``overwrite`` (not for autograd) a few rows are taken at a time, so that one small buffer, which stays in
-    the cache and costs no page faults, holds their powers.
+    With ``overwrite`` (not for autograd) a few rows are taken at a time, so that small buffers, which stay in the
+    cache, hold their powers.
     """
     missing = range(len(known) + 1, powers + 1)
     if not missing:
         return torch.stack(known[:powers]).to(torch.float64)
     parts = torch.split(values, max(1, PART // values.shape[1])) if overwrite else (values,)
     sums = [torch.stack(_sums_of_powers(part, missing, overwrite=overwrite)) for part in parts]
-    return torch.cat([torch.stack(known), torch.cat(sums, 1)]).to(torch.float64)
+    missing_sums = sums[0] if len(sums) == 1 else torch.cat(sums, 1)
+    return torch.cat([torch.stack(known), missing_sums]).to(torch.float64)
 
 
 def _sums_of_powers(values: Tensor, wanted: range, *, overwrite: bool) -> list[Tensor]:
-    power = values * values
-    for _ in range(2, wanted.start):
-        power = power * values
-    sums = [power.sum(1)]
-    for _ in wanted[1:]:
-        power = power.mul_(values) if overwrite else power * values
+    """``p_i`` for the powers wanted, from p_2 or p_3 on; p_4 needs the squares only."""
+    squares = values * values
+    sums = [squares.sum(1)] if wanted[0] == 2 else []
+    power = squares
+    for i in range(3, wanted.stop):
+        if i == 4:
+            sums.append((squares * squares).sum(1) if not overwrite else _norm_squared(squares))
+            continue
+        factor = squares if i == 5 else values
+        power = power.mul_(factor) if overwrite and i > 3 else power * factor
         sums.append(power.sum(1))
     return sums
+
+
+def _norm_squared(values: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(values, dim=1)
+    return norms.square()
 
 
 def to_unit(sums: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -75,29 +85,31 @@ def to_unit(sums: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def newton(sums: Tensor, k: int) -> list[Tensor]:
-    """σ_0 … σ_K, each ``(N,)``, from power sums ``(-1)^i p_i`` ``(r, N)``; those beyond the r-th count as 0.
-
-    What rounding leaves below 0 is 0: such a σ_m does not count beside the values split off.
-    """
+    """σ_0 … σ_K, each ``(N,)``, from power sums ``(-1)^i p_i`` ``(r, N)``; those beyond the r-th count as 0."""
     powers = sums.shape[0]
     polynomials = [torch.ones_like(sums[0]), -sums[0]]
-    rows, latest_last = sums.unbind(0), sums.flip(0)
+    rows, nothing = sums.unbind(0), torch.zeros_like(sums[0])
+    latest_last = sums.flip(0) if powers > FEW_TERMS else sums
     for m in range(2, k + 1):
         terms = min(m, powers)
         if terms <= FEW_TERMS:
-            total = polynomials[m - 1] * rows[0]
-            for i in range(2, terms + 1):
-                total = torch.addcmul(total, rows[i - 1], polynomials[m - i])
+            total = nothing
+            for i in range(1, terms + 1):
+                total = torch.addcmul(total, rows[i - 1], polynomials[m - i], value=-1 / m)
         else:
-            total = (latest_last[powers - terms :] * torch.stack(polynomials[m - terms :])).sum(0)
-        polynomials.append((total * (-1 / m)).clamp(min=0))
+            table = torch.stack(polynomials[m - terms :])
+            total = (latest_last[powers - terms :] * table).sum(0) * (-1 / m)
+        polynomials.append(total)
     return polynomials
 
 
 def in_units_of_one(polynomials: list[Tensor], factor: Tensor) -> Tensor:
-    """Undo ``to_unit``, whose first factor is given: ``σ_m v^m`` ``(K + 1, N)``."""
+    """Undo ``to_unit``, whose first factor is given: ``σ_m v^m`` ``(K + 1, N)``.
+
+    What rounding leaves below 0 is 0: such a σ_m does not count beside the values split off.
+    """
     unit = factor.reciprocal().neg().expand(len(polynomials) - 1, -1).cumprod(0)
-    return torch.stack(polynomials) * torch.cat([torch.ones_like(unit[:1]), unit])
+    return torch.stack(polynomials).clamp(min=0) * torch.cat([torch.ones_like(unit[:1]), unit])
 
 
 def log_subsets(count: int, k: int) -> float:

@@ -68,14 +68,14 @@ def rows_argument(
     if found is None:
         found = _split_rows(scores.scatter(1, labels, -torch.inf), problem)
     argument, slope = found
-    return argument - own * problem.scale + margin / problem.tau, slope
+    return torch.sub(argument, own, alpha=problem.scale) + margin / problem.tau, slope
 
 
 def _without_reference(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[Tensor, Slope] | None:
     """The comparable rows of moderate scores, by the shortest way; None where it does not apply."""
     values = (scores * (problem.scale * LOG2E)).exp2_().scatter_(1, labels, 0)
     mass, largest = values.sum(1), values.amax(1)
-    low, high = torch.stack(largest.aminmax()).tolist()
+    low, high = (bound.item() for bound in largest.aminmax())
     if not (low * NEAR_ONE >= 1 and high <= NEAR_ONE):
         return None
     return _comparable_rows(values, mass, largest, high, problem)
@@ -109,7 +109,7 @@ def _comparable_rows(
     """
     k = problem.k
     number = mass if largest is None else mass / largest
-    least, most = torch.stack(number.aminmax()).tolist()
+    least, most = (bound.item() for bound in number.aminmax())
     if not (least >= (3 * k if k > 1 else 1) and most < torch.inf):
         return None
     sums, powers = [mass], 1
