@@ -110,7 +110,7 @@ def test_special_scores_have_their_stated_results(name, problem):
     for row, label, loss, entries in zip(scores, target.tolist(), losses, slope, strict=True):
         if row[label] == -torch.inf:
             assert loss == torch.inf
-        elif row.isnan().any() or (row == torch.inf).any() and name not in LIMIT_AT_INFINITY:
+        elif row.isnan().any() or ((row == torch.inf).any() and name not in LIMIT_AT_INFINITY):
             assert loss.isnan()
         elif (row == torch.inf).any():
             assert not loss.isnan()
