@@ -124,7 +124,7 @@ def _connect(study: Study, address: str | None, workers: int | None) -> None:
             )
         return
     _check_answers(address)
-    modules = {"py_modules": [str(path) for path in _shipped(study)]}
+    modules = {"py_modules": [str(path) for path in _shipped(study)], "excludes": ["__pycache__", ".git"]}
     try:
         with _interrupts_wait():
             ray.init(address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False)
