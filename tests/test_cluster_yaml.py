@@ -49,9 +49,20 @@ def test_the_check_would_find_a_mistake(config: dict[str, Any], key: str, value:
 def test_it_installs_this_distribution_and_starts_the_ray_it_installed(config: dict[str, Any]) -> None:
     (install,) = (line for line in config["setup_commands"] if "pip install" in line)
     assert re.search(r"topk_studies-\*\.whl\)\[platform\]", install)
-    assert config["file_mounts"] == {"/home/ubuntu/dist": "dist"}
+    assert config["file_mounts"]["/home/ubuntu/dist"] == "dist"
     for line in config["head_start_ray_commands"] + config["worker_start_ray_commands"]:
-        assert line.startswith("~/topk/bin/ray ")
+        assert re.match(r"(RAY_AUTH_MODE=token )?~/topk/bin/ray (start|stop)", line)
+
+
+def test_every_node_asks_for_the_token(config: dict[str, Any]) -> None:
+    assert config["file_mounts"]["/home/ubuntu/.ray/auth_token"] == "~/.ray/auth_token"
+    starts = [
+        line
+        for line in config["head_start_ray_commands"] + config["worker_start_ray_commands"]
+        if " start" in line
+    ]
+    assert len(starts) == 2
+    assert all(line.startswith("RAY_AUTH_MODE=token ") for line in starts)
 
 
 def test_its_comments_name_options_that_exist() -> None:
