@@ -74,6 +74,9 @@ def run(
     mlflow: Annotated[
         str | None, typer.Option(help="MLflow's tracking URI; sqlite in the store by default.")
     ] = None,
+    checkpoints: Annotated[
+        float, typer.Option(help="Seconds between two checkpoints of a trial, from which one cut off goes on.")
+    ] = 30.0,
     smoke: SmokeOption = False,
 ) -> None:
     """Run what is missing of a study, then print its table. Running it again is how it is resumed."""
@@ -92,6 +95,7 @@ def run(
             only=only,
             workers=workers,
             mlflow_uri=mlflow,
+            checkpoint_seconds=checkpoints,
             progress=progress,
         )
     raise typer.Exit(inspecting.print_summary(console, summary, store))

@@ -90,10 +90,11 @@ def show(key: KeyArgument, store: StoreOption = "runs") -> None:
 
 
 def _epochs(found: Found) -> Table:
-    metrics = [name for name in (found.epochs[0] if found.epochs else {}) if name not in ("key", "epoch")]
+    first = found.epochs[0] if found.epochs else {}
+    metrics = [name for name, value in first.items() if name not in ("key", "epoch") and value is not None]
     table = Table("epoch", *metrics, title="epochs", title_justify="left")
     for row in found.epochs:
-        table.add_row(str(row["epoch"]), *(f"{row[name]:.4g}" for name in metrics))
+        table.add_row(str(row["epoch"]), *("" if row[name] is None else f"{row[name]:.4g}" for name in metrics))
     return table
 
 
@@ -138,7 +139,8 @@ def print_plan(console: Console, plan: Plan) -> None:
     table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
     for arm in plan.arms:
         seconds = f"{arm.trial_seconds:.2f}" + ("" if arm.measured else " (guess)")
-        done = f"{arm.searched}/{study.trials}", f"{arm.confirmed}/{study.seeds}"
+        trials = study.trials if arm.arm.searches else 0
+        done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds}"
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)
     console.print(

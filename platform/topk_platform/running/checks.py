@@ -10,9 +10,9 @@ import torch
 from topk_platform.code_version import code_version
 from topk_platform.data import Dataset, load
 from topk_platform.errors import UserError
-from topk_platform.models import check_model
+from topk_platform.models import build_model, check_model
 from topk_platform.specs import Arm, Study
-from topk_platform.training import check_loss, split_parameters
+from topk_platform.training import check_ensemble, check_loss, split_parameters
 from topk_platform.training.optim import searched_recipe
 
 __all__ = ["Checked", "check_device", "check_study", "code_versions", "with_budget"]
@@ -59,12 +59,27 @@ def _check_arm(arm: Arm, dataset: Dataset) -> None:
             f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}"
         )
     check_model(arm.model)
+    if arm.recipe.augmentation.on_images and len(dataset.shape) != 3:
+        raise UserError(
+            f"arm {arm.name}: crop, flip, cutout and cutmix are for images (channels, height, width), "
+            f"got inputs of shape {dataset.shape}"
+        )
     searched, own = split_parameters({**arm.loss.fixed, **arm.loss.first})
     try:
         searched_recipe(arm.recipe, searched)
     except TypeError as error:
         raise UserError(f"arm {arm.name}: {error}") from error
-    check_loss(arm.loss, own, arm.k, torch.clamp(dataset.class_counts, min=1))
+    check_loss(arm.loss, own, arm.k, torch.clamp(dataset.class_counts, min=1), arm.recipe)
+    if arm.protocol.ensemble > 1:
+        _check_ensemble(arm, dataset)
+
+
+def _check_ensemble(arm: Arm, dataset: Dataset) -> None:
+    network = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
+    try:
+        check_ensemble(network, arm.recipe, tuple(arm.loss.space))
+    except UserError as error:
+        raise UserError(f"arm {arm.name}: {error}") from error
 
 
 def check_device(study: Study) -> None:

@@ -85,7 +85,7 @@ def plan(
     arms = [
         ArmPlan(
             arm=histories[arm_id].arm,
-            searched=sum(number in board.searched for number in range(study.trials)),
+            searched=sum(number in board.searched for number in range(board.trials)),
             confirmed=study.seeds - len(board.wanted()) if not board.searching and board.best() else 0,
             left=board.left,
             trial_seconds=known.get(arm_id, guessed.get(arm_id, fallback)),
@@ -109,6 +109,6 @@ def _measure(boards: Sequence[ArmBoard]) -> dict[str, float]:
             session = Session.prepare(board.trial(slot))
             began = time.perf_counter()
             session.train_epoch()
-            session.evaluate("validation")
+            session.validate().tolist()
             measured[board.arm_id] = session.recipe.epochs * (time.perf_counter() - began)
     return measured

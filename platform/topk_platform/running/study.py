@@ -11,7 +11,15 @@ from functools import partial
 from pathlib import Path
 
 from topk_platform.errors import UserError
-from topk_platform.records import ArmHistory, Ledger, Store, TrackingSink, read_history, tracking_uri
+from topk_platform.records import (
+    ArmHistory,
+    Ledger,
+    Store,
+    TrackingSink,
+    forget,
+    read_history,
+    tracking_uri,
+)
 from topk_platform.reports import Table, build_table, to_csv, to_markdown, to_parquet
 from topk_platform.running.checks import Checked, check_device, check_study, code_versions, with_budget
 from topk_platform.search import ArmBoard, Board
@@ -67,6 +75,7 @@ def run(
     only: str | None = None,
     workers: int | None = None,
     mlflow_uri: str | None = None,
+    checkpoint_seconds: float = 30.0,
     progress: Progress | None = None,
 ) -> Summary:
     """Run what is missing of a study and return its table.
@@ -83,6 +92,7 @@ def run(
         only: A glob over arm names, ``regime/model/loss``.
         workers: How many trials may run at once.
         mlflow_uri: MLflow's tracking URI; by default a sqlite database in a local store.
+        checkpoint_seconds: The least time between two checkpoints of a trial, from which one that is cut off goes on.
         progress: Called after every trial.
 
     Raises:
@@ -95,6 +105,8 @@ def run(
     study = with_budget(study.only(only) if only else study, trials, seeds)
     if workers is not None and workers < 1:
         raise UserError(f"workers must be at least 1, got {workers}")
+    if not checkpoint_seconds >= 0:
+        raise UserError(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
     if address is None:
         check_device(study)
     checked = check_study(study)
@@ -105,10 +117,11 @@ def run(
         board = _board(checked, ledger)
         recorder = _Recorder(ledger, _sink(Store.open(store), ledger, mlflow_uri))
         tell = progress or (lambda _board, _record: None)
+        forget(ledger.store, ledger.keys())
         try:
             tell(board, None)
             if board.left:
-                _run_trials(study, board, recorder, tell, slots)
+                _run_trials(study, board, recorder, tell, slots, checkpoint_seconds)
         finally:
             found = build_table(study, _history(checked, ledger))
             error = recorder.close(found)
@@ -131,14 +144,26 @@ def _cluster(study: Study, address: str | None, workers: int | None) -> Abstract
 
 
 def _run_trials(
-    study: Study, board: Board, recorder: _Recorder, tell: Callable[[Board, TrialRecord], None], slots: int
+    study: Study,
+    board: Board,
+    recorder: _Recorder,
+    tell: Callable[[Board, TrialRecord], None],
+    slots: int,
+    checkpoint_seconds: float,
 ) -> None:
     from topk_platform.running.tuning import tune_trials  # noqa: PLC0415 - as above
 
     scratch = tempfile.mkdtemp(prefix="topk-tune-")
     try:
         tune_trials(
-            study, board, recorder, partial(tell, board), recorder.ledger.store.address, slots, scratch
+            study,
+            board,
+            recorder,
+            partial(tell, board),
+            recorder.ledger.store.address,
+            slots,
+            scratch,
+            checkpoint_seconds,
         )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

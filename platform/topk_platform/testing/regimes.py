@@ -11,7 +11,7 @@ from torch import Generator
 from topk_platform.data import Dataset, Split, apply_conditions, load, read
 from topk_platform.specs import Arm, Loss, Model, Recipe, Regime, Trial, TrialRecord
 from topk_platform.streams import stream_seed
-from topk_platform.training import finish, run_trial
+from topk_platform.training import finish, run_trials
 
 __all__ = ["RegimeContract"]
 
@@ -45,7 +45,7 @@ class RegimeContract:
         arm = Arm(self.regime, self.model, Loss("cross_entropy"), 1, Recipe(epochs=1))
         fingerprint = load(self.regime).fingerprint
         trial = Trial("contract", "arm", arm, (1,), "confirm", 0, seed, 0, {}, fingerprint, "code")
-        return finish(run_trial(trial))
+        return finish(run_trials([trial]))[0]
 
     def test_a_dataset_is_the_same_every_time(self) -> None:
         """Two readings agree in every byte: the fingerprint is part of every trial's key."""

@@ -17,7 +17,7 @@ from topk_platform.training import (
     build_loss,
     check_loss,
     finish,
-    run_trial,
+    run_trials,
     split_parameters,
 )
 from topk_platform.training.optim import learning_rate, make_optimizer
@@ -49,6 +49,11 @@ def a_trial(
     return Trial(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+def train(trial: Trial, keeper: Keeper | None = None) -> TrialRecord:
+    (record,) = finish(run_trials([trial], keeper))
+    return record
+
+
 def bits(record: TrialRecord) -> object:
     epochs = [(e.epoch, e.train_loss, dict(e.validation), e.learning_rate) for e in record.epochs]
     return record.status, dict(record.validation), record.test, epochs
@@ -56,7 +61,7 @@ def bits(record: TrialRecord) -> object:
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 def test_every_loss_trains_and_repeats_itself_bit_for_bit(loss: str) -> None:
-    one, other = finish(run_trial(a_trial(loss))), finish(run_trial(a_trial(loss)))
+    one, other = train(a_trial(loss)), train(a_trial(loss))
     assert one.status == "completed", one.reason
     assert one.test is not None
     assert bits(one) == bits(other)
@@ -64,12 +69,12 @@ def test_every_loss_trains_and_repeats_itself_bit_for_bit(loss: str) -> None:
 
 def test_training_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
-    finish(run_trial(a_trial("noised_topk_hinge")))
+    train(a_trial("noised_topk_hinge"))
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_the_last_metrics_are_those_of_the_last_epoch_and_test_is_for_confirmations() -> None:
-    search = finish(run_trial(a_trial(phase="search", seed=0)))
+    search = train(a_trial(phase="search", seed=0))
     assert search.test is None
     assert search.validation == search.epochs[-1].validation
     assert set(search.validation) == {"top1", "top3", "macro_top1", "macro_top3"}
@@ -78,27 +83,27 @@ def test_the_last_metrics_are_those_of_the_last_epoch_and_test_is_for_confirmati
 def test_it_learns() -> None:
     """Three seeds; chance is 0.3, and every one has to be far above it."""
     for seed in (1, 2, 3):
-        assert finish(run_trial(a_trial(epochs=8, seed=seed))).validation["top3"] > 0.8
+        assert train(a_trial(epochs=8, seed=seed)).validation["top3"] > 0.8
 
 
 def test_a_trial_below_its_threshold_is_pruned_after_that_epoch() -> None:
-    record = finish(run_trial(a_trial(epochs=5, stop_below=((3, 1.1),))))
+    record = train(a_trial(epochs=5, stop_below=((3, 1.1),)))
     assert (record.status, len(record.epochs), record.test) == ("pruned", 3, None)
     assert "below 1.1 after epoch 3" in record.reason
-    assert finish(run_trial(a_trial(epochs=2, stop_below=((1, 0.0),)))).status == "completed"
+    assert train(a_trial(epochs=2, stop_below=((1, 0.0),))).status == "completed"
 
 
 def test_a_diverging_trial_is_recorded_as_such() -> None:
-    record = finish(run_trial(a_trial(values={"learning_rate": 1e30})))
+    record = train(a_trial(values={"learning_rate": 1e30}))
     assert record.status == "diverged"
     assert "not finite" in record.reason or "loss is" in record.reason
 
 
 def test_an_exception_is_the_trials_result_with_its_reason() -> None:
-    record = finish(run_trial(a_trial(dataset_fingerprint="another")))
+    record = train(a_trial(dataset_fingerprint="another"))
     assert record.status == "failed"
     assert "RuntimeError: dataset digits has fingerprint" in record.reason
-    unknown = finish(run_trial(a_trial("smooth_topk")))
+    unknown = train(a_trial("smooth_topk"))
     assert "did you mean 'smooth_topk_svm'" in unknown.reason
 
 
@@ -108,9 +113,9 @@ def test_only_completed_confirmations_are_saved() -> None:
     def keep(trial: Trial, model: nn.Module) -> None:
         saved.append(f"{trial.phase} {sum(p.numel() for p in model.parameters())}")
 
-    finish(run_trial(a_trial(), keep))
-    finish(run_trial(a_trial(phase="search"), keep))
-    finish(run_trial(a_trial(values={"learning_rate": 1e30}), keep))
+    train(a_trial(), keep)
+    train(a_trial(phase="search"), keep)
+    train(a_trial(values={"learning_rate": 1e30}), keep)
     assert saved == ["confirm 1210"]
 
 
@@ -198,7 +203,7 @@ def test_streams_differ_by_every_part_of_their_name() -> None:
 
 
 def test_a_record_tells_where_it_was_made() -> None:
-    record = finish(run_trial(a_trial()))
+    record = train(a_trial())
     assert record.versions["torch"] == torch.__version__
     assert record.started <= record.ended
     assert record.train_seconds == sum(e.seconds for e in record.epochs)
