@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from topk_platform.code_version import code_version
-from topk_platform.data import Dataset, load
+from topk_platform.data import Source, load
 from topk_platform.errors import UserError
 from topk_platform.models import check_model
 from topk_platform.specs import Arm, Study
@@ -53,7 +53,7 @@ def code_versions(study: Study) -> dict[str, str]:
     return {study.arm_id(arm): code_version(arm) for arm in study.arms}
 
 
-def _check_arm(arm: Arm, dataset: Dataset) -> None:
+def _check_arm(arm: Arm, dataset: Source) -> None:
     if not arm.k < dataset.classes:
         raise UserError(
             f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}"
