@@ -135,7 +135,7 @@ class Scorer:
         return accuracy_names(self.topk) + candidate_names(self.targets)
 
     def __call__(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the measures of scores ``(..., N, L)`` and labels ``(..., N)``: float64, ``names`` in the last place."""
+        """Return the measures, float64 ``(..., names)``, of scores ``(..., N, L)`` and labels ``(..., N)``."""
         greater, tied = _places(scores, target)
         credit = _credit(greater, tied, self.topk)
         sums, counts = _by_class(credit, target, scores.shape[-1])

@@ -64,7 +64,9 @@ class StoreKeeper:
             for name in self.store.names(folder, _SUFFIX)[:-_KEPT]:
                 self.store.delete(f"{folder}/{name}")
         except (StoreError, OSError) as error:
-            warnings.warn(f"no checkpoint of trial {trials[0].key} after epoch {epoch}: {error}", stacklevel=2)
+            warnings.warn(
+                f"no checkpoint of trial {trials[0].key} after epoch {epoch}: {error}", stacklevel=2
+            )
 
     def save_model(self, trial: Trial, model: nn.Module) -> None:
         """Write a network as safetensors."""

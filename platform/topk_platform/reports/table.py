@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from topk_platform.records import ArmHistory
+from topk_platform.records import ArmHistory, Row
 from topk_platform.reports.statistics import Estimate, estimate, paired_difference
 from topk_platform.specs import Scalar, Study
 

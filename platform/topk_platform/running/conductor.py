@@ -13,6 +13,7 @@ from typing import Any
 from ray import tune
 from ray.tune.search import Searcher
 
+from topk_platform.data import data_folder
 from topk_platform.outcomes import Ended
 from topk_platform.records import Store, forget
 from topk_platform.search import Board
@@ -65,7 +66,11 @@ class Conductor:
         if not trials:
             return None
         self._running[tune_id] = trials
-        return {"trials": [trial.to_json() for trial in trials], **self._settings}
+        return {
+            "trials": [trial.to_json() for trial in trials],
+            "data": str(data_folder()),
+            **self._settings,
+        }
 
     def end(self, tune_id: str, records: Sequence[TrialRecord]) -> None:
         """Keep the records of trials that ended together, then let what waits for them start."""

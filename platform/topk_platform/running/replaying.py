@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from topk_platform.data import data_at
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Ledger, Row, Store
 from topk_platform.specs import Trial, TrialRecord
@@ -64,19 +65,25 @@ def find(key: str, store: str | Path = "runs") -> Found:
     return Found(row, sorted(epochs, key=lambda epoch: int(epoch["epoch"])))
 
 
-def replay(key: str, store: str | Path = "runs") -> Replay:
+def replay(key: str, store: str | Path = "runs", data: str | Path | None = None) -> Replay:
     """Run a recorded trial again in this process, with its whole ensemble if it had one, and compare.
 
     Nothing is written.
 
     On the same machine, with the same versions, on the CPU, every metric comes out the same bit for bit.
 
+    Args:
+        key: The trial's key, or its first letters.
+        store: Folder or URI of the results.
+        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
+
     Raises:
         UserError: if no trial, or more than one, is called so.
     """
     found = find(key, store)
     trials = _ensemble(found.trial, store)
-    record = finish(run_trials(trials))[[trial.key for trial in trials].index(found.trial.key)]
+    with data_at(data):
+        record = finish(run_trials(trials))[[trial.key for trial in trials].index(found.trial.key)]
     return Replay(found, record, _differing(found.row, record))
 
 
@@ -88,7 +95,9 @@ def _ensemble(trial: Trial, store: str | Path) -> list[Trial]:
     members = {_place(other): other for other in others if _ensemble_of(other) == _ensemble_of(trial)}
     missing = sorted(set(trial.together) - members.keys())
     if missing:
-        raise UserError(f"key {trial.key!r} trained in an ensemble of which the store lacks members {missing}")
+        raise UserError(
+            f"key {trial.key!r} trained in an ensemble of which the store lacks members {missing}"
+        )
     return [members[place] for place in trial.together]
 
 

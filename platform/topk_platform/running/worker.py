@@ -7,6 +7,7 @@ from typing import Any
 
 from ray import tune
 
+from topk_platform.data import use_data_folder
 from topk_platform.records import Store, StoreKeeper
 from topk_platform.specs import Trial
 from topk_platform.training import Training, run_trials
@@ -34,6 +35,7 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
 
     def _start(self, config: dict[str, Any]) -> None:
         trials = [Trial.from_json(text) for text in config["trials"]]
+        use_data_folder(config["data"])
         keeper = StoreKeeper(Store.open(config["store"]), config["checkpoint_seconds"])
         self._training: Training = run_trials(trials, keeper)
 

@@ -118,7 +118,10 @@ class Recipe:
         self._check_schedule()
 
     def _check_choices(self) -> None:
-        for name, options in (("optimizer", ("sgd", "adam")), ("schedule", ("cosine", "constant", "milestones"))):
+        for name, options in (
+            ("optimizer", ("sgd", "adam")),
+            ("schedule", ("cosine", "constant", "milestones")),
+        ):
             value = getattr(self, name)
             check(value in options, f"Recipe.{name} must be one of {list(options)}, got {value!r}")
 

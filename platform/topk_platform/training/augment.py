@@ -29,7 +29,9 @@ def crop(images: Tensor, padding: int, generator: Generator) -> Tensor:
     top, left = (_randint(places, count, generator, images.device) for _ in range(2))
     # Every crop there is, as a view; each image then picks its own.
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)
-    return windows[torch.arange(count, device=images.device), :, top, left].view(count, channels, height, width)
+    return windows[torch.arange(count, device=images.device), :, top, left].view(
+        count, channels, height, width
+    )
 
 
 def flip(images: Tensor, generator: Generator) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -79,7 +80,7 @@ class Batches:
     channels_last: bool = False
 
     def __len__(self) -> int:
-        return -(-len(self.split) // self.size)
+        return math.ceil(len(self.split) / self.size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for inputs, labels in self._plain():

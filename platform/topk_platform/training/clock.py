@@ -10,6 +10,10 @@ import torch
 __all__ = ["Stopwatch"]
 
 
+def _events() -> list[torch.cuda.Event]:
+    return [torch.cuda.Event(enable_timing=True) for _ in range(2)]  # type: ignore[no-untyped-call]
+
+
 class Stopwatch:
     """A context that takes the time of what runs in it.
 
@@ -18,9 +22,7 @@ class Stopwatch:
     """
 
     def __init__(self, device: str) -> None:
-        self._events = (
-            [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device == "cuda" else None  # type: ignore[no-untyped-call]
-        )
+        self._events = _events() if device == "cuda" else None
         self._times = [0.0, 0.0]
 
     def __enter__(self) -> Stopwatch:
@@ -36,11 +38,11 @@ class Stopwatch:
         if self._events is None:
             self._times[place] = time.perf_counter()
         else:
-            self._events[place].record()  # type: ignore[no-untyped-call]
+            self._events[place].record()
 
     @property
     def seconds(self) -> float:
         """The time; on a GPU, to be read once the device has been waited for."""
         if self._events is None:
             return self._times[1] - self._times[0]
-        return float(self._events[0].elapsed_time(self._events[1])) / 1e3  # type: ignore[no-untyped-call]
+        return float(self._events[0].elapsed_time(self._events[1])) / 1e3

@@ -44,6 +44,6 @@ def _network(
     with torch.random.fork_rng(devices=[]):
         network = build_model(Model(name, json.loads(options)), shape, classes, head).to(device)
     if channels_last:
-        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        network = network.to(memory_format=torch.channels_last)
     network.compile()
     return network

@@ -16,7 +16,7 @@ from topk_platform.errors import UserError
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Recipe, Trial
 from topk_platform.training.batches import Batches, Normalisation, prepared
-from topk_platform.training.losses import BoundLoss
+from topk_platform.training.losses import BoundLoss, takes_class_counts
 from topk_platform.training.optim import learning_rate, make_optimizer
 from topk_platform.training.session import EVALUATION_BATCH, score
 from topk_platform.training.setup import (
@@ -148,7 +148,7 @@ class Ensemble:
         scores = self._forward(inputs)
         self.step += 1
         if self.step % self.epoch_steps == 0:
-            scores.register_hook(self._note_density)
+            scores.register_hook(self._note_density)  # type: ignore[no-untyped-call]
         losses = self._losses(scores, target)
         for weights in self.stacked.values():
             if weights.grad is not None:
@@ -248,7 +248,9 @@ def _stack(networks: Sequence[nn.Module], device: str) -> dict[str, Tensor]:
 
 def _at_once(trials: Sequence[Trial], datasets: Sequence[Dataset], losses: Sequence[BoundLoss]) -> bool:
     same = all(trial.parameters == trials[0].parameters for trial in trials)
-    counts = all(torch.equal(d.class_counts, datasets[0].class_counts) for d in datasets)
+    counts = not takes_class_counts(trials[0].arm.loss) or all(
+        torch.equal(dataset.class_counts, datasets[0].class_counts) for dataset in datasets
+    )
     return same and counts and all(loss.separable for loss in losses)
 
 
@@ -262,7 +264,10 @@ def _optimizer(recipes: Sequence[Recipe], stacked: dict[str, Tensor]) -> torch.o
         make_optimizer(recipe, [_view(weights, member) for weights in stacked.values()])
         for member, recipe in enumerate(recipes)
     ]
-    return type(single[0])([optimizer.param_groups[0] for optimizer in single])
+    merged = single[0]
+    for optimizer in single[1:]:
+        merged.add_param_group(optimizer.param_groups[0])
+    return merged
 
 
 def _view(weights: Tensor, member: int) -> nn.Parameter:

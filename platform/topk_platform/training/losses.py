@@ -14,7 +14,14 @@ from topk_platform.errors import UserError
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import Loss, Recipe, Scalar
 
-__all__ = ["LOSSES", "BoundLoss", "TemperedCrossEntropy", "build_loss", "check_loss"]
+__all__ = [
+    "LOSSES",
+    "BoundLoss",
+    "TemperedCrossEntropy",
+    "build_loss",
+    "check_loss",
+    "takes_class_counts",
+]
 
 _GIVEN = ("k", "class_counts")
 
@@ -156,18 +163,23 @@ class BoundLoss:
         """Return each sample's loss, of a loss that is separable."""
         for module in self.module.modules():
             if hasattr(module, "reduction"):
-                module.reduction = "none"
+                module.reduction = "none"  # type: ignore[assignment]
         losses: Tensor = self.module(scores, target)
         return losses
 
     def reweight(self) -> None:
         """Let the classes weigh as ``weights`` say from now on."""
         for module in _weighted(self.module):
-            module.weight = self.weights
+            module.weight = self.weights  # type: ignore[assignment]
 
 
 def _weighted(module: nn.Module) -> list[nn.Module]:
-    return [m for m in module.modules() if "weight" in m._buffers]  # noqa: SLF001 - a None buffer has no public name
+    return [m for m in module.modules() if "weight" in m._buffers]
+
+
+def takes_class_counts(loss: Loss) -> bool:
+    """Return whether the loss depends on the training samples per class."""
+    return "class_counts" in inspect.signature(look_up("loss", loss.name, LOSSES)).parameters
 
 
 def build_loss(loss: Loss, parameters: Mapping[str, Scalar], k: int, class_counts: Tensor) -> nn.Module:
@@ -217,7 +229,9 @@ def check_loss(
 
 def _check_recipe(loss: Loss, module: nn.Module, classes: int, recipe: Recipe) -> None:
     if recipe.reweighting is not None and not _weighted(module):
-        raise UserError(f"loss {loss.label}: Recipe.reweighting needs a loss with class weights, a buffer 'weight'")
+        raise UserError(
+            f"loss {loss.label}: Recipe.reweighting needs a loss with class weights, a buffer 'weight'"
+        )
     if recipe.augmentation.mix:
         soft = torch.full((1, classes), 1 / classes)
         try:

@@ -12,7 +12,14 @@ from torch import Tensor
 
 from topk_platform.specs import Recipe, Scalar
 
-__all__ = ["SEARCHABLE", "effective_weights", "learning_rate", "make_optimizer", "searched_recipe", "split_parameters"]
+__all__ = [
+    "SEARCHABLE",
+    "effective_weights",
+    "learning_rate",
+    "make_optimizer",
+    "searched_recipe",
+    "split_parameters",
+]
 
 SEARCHABLE = ("learning_rate", "weight_decay", "momentum", "batch_size")
 """The fields of a recipe that a loss's space may hold."""

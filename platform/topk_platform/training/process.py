@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -53,7 +53,7 @@ def _let_convolutions_use_tf32(allowed: bool) -> None:
 
 def process_state(device: str) -> dict[str, Any]:
     """Return the state of the global generators, as tensors and plain data."""
-    name, keys, *rest = np.random.get_state()  # noqa: NPY002 - the user's code may draw from it
+    name, keys, *rest = cast("tuple[Any, ...]", np.random.get_state())  # noqa: NPY002 - the user's code may draw from it
     state: dict[str, Any] = {
         "torch": torch.get_rng_state(),
         "python": random.getstate(),

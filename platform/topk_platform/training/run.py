@@ -28,8 +28,10 @@ Training = Generator[int, None, list[TrialRecord]]
 class Keeper(Protocol):
     """Where trials keep what must outlive their process."""
 
-    seconds: float
-    """The least time between two checkpoints."""
+    @property
+    def seconds(self) -> float:
+        """The least time between two checkpoints."""
+        ...
 
     def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
         """Return the last checkpoint of these trials, or None."""
@@ -165,7 +167,9 @@ def _epoch(group: _Group, learner: Learner) -> bool:
     seconds, group.lap = group.elapsed - group.lap, group.elapsed
     for place, (member, row) in enumerate(zip(group.members, rows, strict=True)):
         if member.status is None:
-            lap = Lap(group.epoch, row[0], row[1], learner.rate(place), seconds, watch.seconds / learner.epoch_steps)
+            lap = Lap(
+                group.epoch, row[0], row[1], learner.rate(place), seconds, watch.seconds / learner.epoch_steps
+            )
             if member.note(lap, row[2:], learner.scorer) and (better := member.better()):
                 member.keep(better, learner.weights(place))
     return True
@@ -176,7 +180,9 @@ def _complete(group: _Group, learner: Learner, place: int, member: Member) -> No
     trial = member.trial
     if trial.phase == "confirm":
         last = learner.weights(place)
-        weights = {name: kept.weights for name, kept in member.chosen().items()} if member.kept else {"": last}
+        weights = (
+            {name: kept.weights for name, kept in member.chosen().items()} if member.kept else {"": last}
+        )
         scored = {name: learner.test(place, values).tolist() for name, values in weights.items()}
         if not all(values[0] for values in scored.values()):
             member.end("diverged", "a score on the test split is not finite")
@@ -213,5 +219,3 @@ def _save(group: _Group, learner: Learner) -> None:
     }
     group.keeper.save(group.trials, group.epoch, state)
     group.saved = group.elapsed
-
-

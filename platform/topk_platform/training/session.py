@@ -61,7 +61,7 @@ class Session:
         loss = loss_of(trial, dataset)
         model = initialised(trial, dataset).to(trial.device)
         if recipe.numerics.channels_last:
-            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            model = model.to(memory_format=torch.channels_last)
         dataset = dataset.to(trial.device)
         return cls(
             trial=trial,
@@ -179,7 +179,7 @@ def score(
     device: str,
     scorer: Scorer,
 ) -> Tensor:
-    """Return whether all of a network's scores are finite, then its measures on a split, float64 ``(1 + measures,)``."""
+    """Return whether a network's scores on a split are finite, then its measures: float64 ``(1 + measures,)``."""
     model.eval()
     numerics = recipe.numerics
     parts = []

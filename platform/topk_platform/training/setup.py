@@ -117,7 +117,9 @@ def loss_of(trial: Trial, dataset: Dataset) -> BoundLoss:
     return BoundLoss(module, generator_of(trial, "loss", trial.device), weights)
 
 
-def batches_of(trial: Trial, recipe: Recipe, dataset: Dataset, normalisation: Normalisation | None) -> Batches:
+def batches_of(
+    trial: Trial, recipe: Recipe, dataset: Dataset, normalisation: Normalisation | None
+) -> Batches:
     """Return the training split's batches; the dataset lies on the trial's device."""
     return Batches(
         split=dataset.train,
@@ -138,11 +140,15 @@ def scorer_of(trial: Trial, dataset: Dataset) -> Scorer:
         ValueError: if the metric that selects is over a group without classes.
     """
     groups = shots(dataset.class_counts)
-    several = sum(bool(mask.any()) for mask in groups.values()) > 1  # one group's accuracy is the macro average
+    several = (
+        sum(bool(mask.any()) for mask in groups.values()) > 1
+    )  # one group's accuracy is the macro average
     groups = {name: mask & several for name, mask in groups.items()}
     for metric in (trial.arm.metric, *trial.arm.recipe.keep):
         mask = groups.get(metric.partition("_")[0])
         if mask is not None and not mask.any():
             found = dataset.class_counts.tolist()
-            raise ValueError(f"metric {metric} wants classes of that group beside others, got class counts {found}")
+            raise ValueError(
+                f"metric {metric} wants classes of that group beside others, got class counts {found}"
+            )
     return Scorer(trial.topk, trial.targets, tuple(mask.to(trial.device) for mask in groups.values()))
