@@ -8,6 +8,7 @@ from torch.nn.functional import logsigmoid
 
 from topk_losses._checks import check_k, check_margin, check_positive, check_scores
 from topk_losses._fused import fused_losses
+from topk_losses._kernels.smooth import smooth_topk_svm_on_gpu, takes_smooth
 from topk_losses._power_sums import log_subsets
 from topk_losses._shapes import per_label, reduce_loss
 from topk_losses._smooth_svm import SmoothTopK
@@ -64,6 +65,10 @@ def smooth_topk_svm(
     check_k(k, scores.shape[1] - 1)
     check_positive("tau", tau)
     check_margin(margin, scores.shape[1])
+    if takes_smooth(scores, target, k):
+        return smooth_topk_svm_on_gpu(
+            scores, target, k, tau, margin, weight=weight, ignore_index=ignore_index, reduction=reduction
+        )
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
         margins = per_label(margin, labels, rows)

@@ -1,0 +1,63 @@
+"""Which calls the kernels take: CUDA tensors in float32, bfloat16 or float16 of moderate size, in eager mode.
+
+All others, and every call where Triton is missing, go the way of plain torch, which computes the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+
+import torch
+from torch import Tensor
+
+__all__ = ["block_of", "halves", "launch_options", "takes"]
+
+DEVICES = ("cuda",)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+MOST_CLASSES = 2**15  # a row stays in one program's registers
+
+
+@functools.cache
+def _triton_is_there() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+@functools.cache
+def _device_is_able(index: int | None) -> bool:
+    return torch.version.hip is None and torch.cuda.get_device_capability(index) >= (8, 0)
+
+
+def takes(scores: Tensor, target: Tensor) -> bool:
+    """Whether kernels can have these scores ``(N, L, ...)`` and this target; K is each loss's own affair."""
+    return (
+        scores.device.type in DEVICES
+        and scores.dtype in DTYPES
+        and scores.shape[1] <= MOST_CLASSES
+        and not target.is_floating_point()
+        and target.device == scores.device
+        and not torch.compiler.is_compiling()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(scores)
+        and not torch._C._functorch.is_functorch_wrapped_tensor(target)
+        and _triton_is_there()
+        and (scores.device.type != "cuda" or _device_is_able(scores.device.index))
+    )
+
+
+def block_of(classes: int) -> int:
+    """The least power of two from 16 on that holds a row."""
+    return max(16, 1 << (classes - 1).bit_length())
+
+
+def launch_options(block: int) -> dict[str, int | bool]:
+    """Warps for a row: 4 to 32 scores per thread. The interpreter knows no options."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return {}
+    return {"num_warps": min(max(block // 512, 4), 32), "enable_fp_fusion": True}
+
+
+def halves(value: float) -> tuple[float, float]:
+    """A number as the sum of two in float32, which is what kernels can be given; 48 bits of it."""
+    high = torch.tensor(value, dtype=torch.float32, device="cpu").item()
+    return high, value - high

@@ -1,0 +1,146 @@
+"""The smooth top-K SVM on a GPU."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from topk_losses._fused import Margin, fused_losses
+from topk_losses._kernels.dispatch import block_of, halves, launch_options, takes
+from topk_losses._kernels.reduction import reduce_rows
+from topk_losses._shapes import computing
+from topk_losses._smooth_svm import SmoothTopK
+
+__all__ = ["MOST_K", "SmoothTopKKernel", "smooth_topk_svm_on_gpu", "takes_smooth"]
+
+MOST_K = 20  # the kernel's code grows with K²
+
+
+def takes_smooth(scores: Tensor, target: Tensor, k: int) -> bool:
+    """Whether the kernels can have this call."""
+    return k <= MOST_K and takes(scores, target)
+
+
+def smooth_topk_svm_on_gpu(
+    scores: Tensor,
+    target: Tensor,
+    k: int,
+    tau: float,
+    margin: Margin,
+    *,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+) -> Tensor:
+    """:func:`~topk_losses.functional.smooth_topk_svm` with its rows computed by the kernels."""
+    rule = SmoothTopKKernel(k, tau, ignore_index)
+
+    def losses_of(rows: Tensor, labels: Tensor, margins: Margin) -> Tensor:
+        return fused_losses(rule, rows, labels.unsqueeze(1), margins)
+
+    return reduce_rows(
+        losses_of, scores, target, margin, weight=weight, ignore_index=ignore_index, reduction=reduction
+    )
+
+
+@dataclass(frozen=True)
+class SmoothTopKKernel:
+    """The rule of the smooth top-K SVM at K and temperature τ; what is ignored costs nothing.
+
+    Scores come in any precision, as they are in memory; the losses are float32.
+    """
+
+    k: int
+    tau: float
+    ignore_index: int = -100
+
+    def plain(self, scores: Tensor, labels: Tensor, margin: Margin) -> Tensor:
+        """The losses in plain torch."""
+        rows, ignored = computing(scores), labels == self.ignore_index
+        labels = labels.masked_fill(ignored, 0)
+        losses = SmoothTopK(self.k, self.tau).plain(rows, labels, margin)
+        masked = rows.detach().gather(1, labels).squeeze(1) == -torch.inf
+        return losses.masked_fill(masked, torch.inf).masked_fill(ignored.squeeze(1), 0)
+
+    def forward(
+        self, scores: Tensor, labels: Tensor, margin: Margin, with_gradient: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The losses, and each row's sigmoid, reference, number of values taken out, polynomial and entries."""
+        scores = _with_rows(scores)
+        labels = labels.contiguous()
+        rows, classes = scores.shape
+        numbers = functools.partial(torch.empty, dtype=torch.float32, device=scores.device)
+        losses, probabilities, references = numbers(rows), numbers(rows), numbers(rows)
+        counts = torch.empty(rows, dtype=torch.int32, device=scores.device)
+        coefficients, leading, slopes = numbers(rows, self.k), numbers(rows, self._most), numbers(rows, self._most)
+        per_row = isinstance(margin, Tensor)
+        if rows:
+            _kernels().smooth_forward[(rows,)](
+                scores,
+                labels,
+                margin.to(torch.float32).contiguous() if isinstance(margin, Tensor) else losses,
+                losses,
+                probabilities,
+                references,
+                counts,
+                coefficients,
+                leading,
+                slopes,
+                scores.stride(0),
+                classes,
+                self.ignore_index,
+                self.tau,
+                *halves(1 / (self.k * self.tau)),
+                *halves(1 / self.tau),
+                *halves(0.0 if isinstance(margin, Tensor) else margin),
+                PER_ROW=per_row,
+                SLOPE=with_gradient,
+                K=self.k,
+                M=self._most,
+                BLOCK=block_of(classes),
+                **launch_options(block_of(classes)),
+            )
+        return losses, [probabilities, references, counts, coefficients, leading, slopes]
+
+    def backward(
+        self, gradient: Tensor, scores: Tensor, labels: Tensor, saved: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """The gradient from what the forward pass kept, and the scores once more."""
+        scores = _with_rows(scores)
+        rows, classes = scores.shape
+        by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        if rows:
+            _kernels().smooth_backward[(rows,)](
+                scores,
+                labels.contiguous(),
+                gradient,
+                *saved,
+                by_score,
+                scores.stride(0),
+                gradient.stride(0),
+                classes,
+                1 / (self.k * self.tau),
+                K=self.k,
+                M=self._most,
+                BLOCK=block_of(classes),
+                **launch_options(block_of(classes)),
+            )
+        return by_score, gradient * saved[0]
+
+    @property
+    def _most(self) -> int:
+        return 1 << (3 * self.k - 1).bit_length()
+
+
+def _with_rows(scores: Tensor) -> Tensor:
+    """The scores with each row's entries next to each other."""
+    return scores if scores.stride(1) == 1 else scores.contiguous()
+
+
+def _kernels():  # type: ignore[no-untyped-def]  # kernels have no types
+    from topk_losses._kernels import smooth_triton  # noqa: PLC0415  # for CUDA tensors alone
+
+    return smooth_triton
