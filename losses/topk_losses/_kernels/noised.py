@@ -17,20 +17,14 @@ __all__ = ["MOST_DRAWS", "MOST_K", "NoisedRows", "noised_losses", "noised_topk_h
 MOST_K = 31
 MOST_DRAWS = 128
 DRAWS_AT_ONCE = 16
-CHUNK = 128  # classes drawn for at once
-ROOM = 1024  # candidates that are put together in memory
+CHUNK = 64  # classes drawn for at once: with more, few programs fit a processor's registers
+LEAST_ROOM = 256  # candidates that are put together in memory, or a sixteenth of the classes
 GROUPS = 256
 
 
-def takes_noised(scores: Tensor, target: Tensor, k: int, samples: int | None, noise: Tensor | None) -> bool:
-    """Whether the kernels can have this call: new draws, few enough."""
-    return (
-        samples is not None
-        and noise is None
-        and samples <= MOST_DRAWS
-        and k <= MOST_K
-        and takes(scores, target)
-    )
+def takes_noised(scores: Tensor, target: Tensor, k: int, samples: int) -> bool:
+    """Whether the kernels can have this call."""
+    return samples <= MOST_DRAWS and k <= MOST_K and takes(scores, target)
 
 
 def noised_topk_hinge_on_gpu(
@@ -72,24 +66,25 @@ class NoisedRows:
     """The noised top-K hinge of rows at K, ε and B; what is ignored costs nothing.
 
     Attributes:
-        room: candidates that are put together in memory; with more, all classes are drawn for.
+        least_room: candidates that are put together in memory if there are that few, or no more than a sixteenth
+            of the classes; with more, all classes are drawn for.
     """
 
     k: int
     epsilon: float
     samples: int
     ignore_index: int = -100
-    room: int = ROOM
+    least_room: int = LEAST_ROOM
 
     def forward(self, scores: Tensor, labels: Tensor, margin: Margin, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The losses, where the hinge is active, and the class that each draw chose ``(M, B)``."""
         scores = scores if scores.stride(1) == 1 else scores.contiguous()
         rows, classes = scores.shape
         block = block_of(classes)
-        room = min(self.room, block)
+        room = min(block, max(self.least_room, block // 16))
         losses, active = (torch.empty(rows, dtype=torch.float32, device=scores.device) for _ in range(2))
         places = torch.empty(rows, self.samples, dtype=torch.int32, device=scores.device)
-        kept = torch.empty(rows, room, dtype=torch.float32, device=scores.device)
+        kept = torch.empty(rows, room, dtype=torch.int32, device=scores.device)
         if rows:
             _kernels().noised_forward[(rows,)](
                 scores,
@@ -100,7 +95,6 @@ class NoisedRows:
                 active,
                 places,
                 kept,
-                torch.empty_like(kept, dtype=torch.int32),
                 scores.stride(0),
                 classes,
                 self.ignore_index,
@@ -187,6 +181,13 @@ class _Gradient(torch.autograd.Function):
         chosen = chosen.masked_fill(places < 0, 0).mean(1)
         own = slopes.gather(1, labels.clamp(0, slopes.shape[1] - 1).unsqueeze(1)).squeeze(1)
         return (chosen - own) * active, None, None, None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:  # noqa: ARG004
+        """Several gradients of one forward pass."""
+        gradient = inputs[0].movedim(in_dims[0], 0)
+        by_score: Tensor = _Gradient.apply(torch.ones_like(gradient[0]), *inputs[1:])
+        return gradient.unsqueeze(-1) * by_score, 0
 
 
 def _kernels():  # type: ignore[no-untyped-def]  # kernels have no types

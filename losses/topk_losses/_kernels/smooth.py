@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import torch
@@ -68,27 +67,18 @@ class SmoothTopKKernel:
     def forward(
         self, scores: Tensor, labels: Tensor, margin: Margin, with_gradient: bool
     ) -> tuple[Tensor, list[Tensor]]:
-        """The losses, and each row's sigmoid, reference, number of values taken out, polynomial and entries."""
+        """The losses, and what the kernel keeps of each row, ``(N, 3 + K + 2 M)``."""
         scores = _with_rows(scores)
-        labels = labels.contiguous()
         rows, classes = scores.shape
-        numbers = functools.partial(torch.empty, dtype=torch.float32, device=scores.device)
-        losses, probabilities, references = numbers(rows), numbers(rows), numbers(rows)
-        counts = torch.empty(rows, dtype=torch.int32, device=scores.device)
-        coefficients, leading, slopes = numbers(rows, self.k), numbers(rows, self._most), numbers(rows, self._most)
-        per_row = isinstance(margin, Tensor)
+        losses = torch.empty(rows, dtype=torch.float32, device=scores.device)
+        kept = torch.empty(rows, 3 + self.k + 2 * self._most, dtype=torch.float32, device=scores.device)
         if rows:
             _kernels().smooth_forward[(rows,)](
                 scores,
-                labels,
+                labels.contiguous(),
                 margin.to(torch.float32).contiguous() if isinstance(margin, Tensor) else losses,
                 losses,
-                probabilities,
-                references,
-                counts,
-                coefficients,
-                leading,
-                slopes,
+                kept,
                 scores.stride(0),
                 classes,
                 self.ignore_index,
@@ -96,14 +86,14 @@ class SmoothTopKKernel:
                 *halves(1 / (self.k * self.tau)),
                 *halves(1 / self.tau),
                 *halves(0.0 if isinstance(margin, Tensor) else margin),
-                PER_ROW=per_row,
+                PER_ROW=isinstance(margin, Tensor),
                 SLOPE=with_gradient,
                 K=self.k,
                 M=self._most,
                 BLOCK=block_of(classes),
                 **launch_options(block_of(classes)),
             )
-        return losses, [probabilities, references, counts, coefficients, leading, slopes]
+        return losses, [kept]
 
     def backward(
         self, gradient: Tensor, scores: Tensor, labels: Tensor, saved: list[Tensor]
@@ -112,6 +102,7 @@ class SmoothTopKKernel:
         scores = _with_rows(scores)
         rows, classes = scores.shape
         by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        by_margin = torch.empty(rows, dtype=torch.float32, device=scores.device)
         if rows:
             _kernels().smooth_backward[(rows,)](
                 scores,
@@ -119,6 +110,7 @@ class SmoothTopKKernel:
                 gradient,
                 *saved,
                 by_score,
+                by_margin,
                 scores.stride(0),
                 gradient.stride(0),
                 classes,
@@ -128,10 +120,11 @@ class SmoothTopKKernel:
                 BLOCK=block_of(classes),
                 **launch_options(block_of(classes)),
             )
-        return by_score, gradient * saved[0]
+        return by_score, by_margin
 
     @property
     def _most(self) -> int:
+        """M: room for the values taken out."""
         return 1 << (3 * self.k - 1).bit_length()
 
 

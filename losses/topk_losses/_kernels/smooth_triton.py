@@ -81,7 +81,7 @@ def _inclusion(start, factors, steps, held: tl.constexpr):
 
 
 @triton.jit
-def _split(values, scale, coefficients, leading, slopes, SLOPE: tl.constexpr, K: tl.constexpr, M: tl.constexpr):
+def _split(values, scale, coefficients, leading, SLOPE: tl.constexpr, K: tl.constexpr, M: tl.constexpr):
     """``log σ_K - log σ_{K-1}`` in units of e_K, the score of e_K, and the number of values taken out."""
     place = tl.arange(0, M)
     exponent = (scale * LOG2E).to(tl.float32)
@@ -156,7 +156,7 @@ def _split(values, scale, coefficients, leading, slopes, SLOPE: tl.constexpr, K:
                 start = start + (weighing[K - m] * rest[K - 1 - m] / polynomials[K - 1],)
             slope += _inclusion(start, factors, steps, K - 1)
         tl.store(leading + place, taken)
-        tl.store(slopes + place, slope.to(tl.float32))
+        tl.store(leading + M + place, slope.to(tl.float32))
     return tl.log(polynomials[K] / polynomials[K - 1]), reference, count
 
 
@@ -166,12 +166,7 @@ def smooth_forward(
     labels,  # (N,) int64
     margins,  # (N,) float32, or anything if not PER_ROW
     losses,  # (N,) float32
-    probabilities,  # (N,) float32
-    references,  # (N,) float32
-    counts,  # (N,) int32
-    coefficients,  # (N, K) float32
-    leading,  # (N, M) float32
-    slopes,  # (N, M) float32
+    kept,  # (N, 3 + K + 2 M) float32: sigmoid, reference, number of values taken out, coefficients, values, slopes
     stride,
     classes,
     ignored,
@@ -190,6 +185,7 @@ def smooth_forward(
 ):
     """Losses, sigmoids of their arguments, and the slopes as polynomials and as entries told by their values."""
     row = tl.program_id(0).to(tl.int64)
+    kept += row * (3 + K + 2 * M)
     label = tl.load(labels + row)
     counted = label != ignored
     known = (label >= 0) & (label < classes)
@@ -201,24 +197,23 @@ def smooth_forward(
     place = tl.arange(0, BLOCK)
     entries = tl.load(scores + row * stride + place, mask=place < classes, other=-float("inf")).to(tl.float32)
     own = tl.load(scores + row * stride + label, mask=known, other=float("nan")).to(tl.float32)
-    broken = tl.max((entries != entries).to(tl.int32), 0) > 0
-    # Infinite scores count as the largest finite ones, which leaves their limits.
-    values = tl.minimum(tl.maximum(tl.where(entries == entries, entries, 0.0), -LARGEST), LARGEST)
+    finite = entries < float("inf")  # or -inf; NaN is neither
+    broken = tl.min(finite.to(tl.int32), 0) == 0
+    # Masked classes count as the smallest finite scores, which leaves their limits and no NaN from a difference.
+    values = tl.maximum(tl.where(finite, entries, 0.0), -LARGEST)
     values = tl.where((place < classes) & (place != label), values, -float("inf"))
     reference = tl.max(values, 0)
     weights = tl.exp2((values - reference) * (scale * LOG2E).to(tl.float32))
     comparable = True if K == 1 else tl.sum(weights, 0) >= 3 * K
-    count = 0
+    count = tl.full([], 0, tl.int32)
     if comparable:
         sums = _power_sums(weights, 0.0, 0.0, K)
         polynomials = _newton(sums, K)
         ratio = tl.log(polynomials[K] / polynomials[K - 1])
         if SLOPE:
-            _store_coefficients(coefficients + row * K, polynomials, K)
+            _store_coefficients(kept + 3, polynomials, K)
     else:
-        ratio, reference, count = _split(
-            values, scale, coefficients + row * K, leading + row * M, slopes + row * M, SLOPE, K, M
-        )
+        ratio, reference, count = _split(values, scale, kept + 3, kept + 3 + K, SLOPE, K, M)
     argument = ratio + (reference.to(tl.float64) - own.to(tl.float64)) * scale + margin * inverse
     argument = tl.where(broken, float("nan"), argument)
     small = tl.exp(-tl.abs(argument))
@@ -232,9 +227,9 @@ def smooth_forward(
     tl.store(losses + row, tl.where(counted, loss, 0.0))
     if SLOPE:
         probability = tl.where(masked | (counted == 0), 0.0, probability)
-        tl.store(probabilities + row, probability.to(tl.float32))
-        tl.store(references + row, reference)
-        tl.store(counts + row, count)
+        tl.store(kept, probability.to(tl.float32))
+        tl.store(kept + 1, reference)
+        tl.store(kept + 2, count.to(tl.float32))
 
 
 @triton.jit
@@ -242,13 +237,9 @@ def smooth_backward(
     scores,
     labels,
     gradients,  # (N,) float32, `gradient_stride` apart: 0 for that of a mean or a sum
-    probabilities,
-    references,
-    counts,
-    coefficients,
-    leading,
-    slopes,
+    kept,  # (N, 3 + K + 2 M), from the forward pass
     out,  # (N, L) contiguous, of the scores' precision
+    by_margins,  # (N,) float32
     stride,
     gradient_stride,
     classes,
@@ -259,21 +250,24 @@ def smooth_backward(
 ):
     """The gradient with respect to the scores: a polynomial of each, but for the label and the values taken out."""
     row = tl.program_id(0).to(tl.int64)
-    probability = tl.load(probabilities + row)
+    kept += row * (3 + K + 2 * M)
+    leading = kept + 3 + K
+    probability = tl.load(kept)
+    by_margin = tl.zeros([], tl.float32)
     place = tl.arange(0, BLOCK)
     inside = place < classes
     gradient = tl.zeros([BLOCK], tl.float32)
     if probability != 0:
         label = tl.load(labels + row)
-        factor = tl.load(gradients + row * gradient_stride) * probability * (-1.0 / K)
+        by_margin = tl.load(gradients + row * gradient_stride) * probability
+        factor = by_margin * (-1.0 / K)
         values = tl.load(scores + row * stride + place, mask=inside, other=-float("inf")).to(tl.float32)
-        values = tl.minimum(tl.maximum(values, -LARGEST), LARGEST)
-        weights = tl.exp2(tl.minimum((values - tl.load(references + row)) * (scale * LOG2E), 1.0))
+        values = tl.maximum(values, -LARGEST)
+        weights = tl.exp2(tl.minimum((values - tl.load(kept + 1)) * (scale * LOG2E), 1.0))
         for i in tl.static_range(K):
-            gradient = (gradient + tl.load(coefficients + row * K + (K - 1 - i))) * weights
-        for j in range(0, tl.load(counts + row)):
-            gradient = tl.where(
-                values == tl.load(leading + row * M + j), tl.load(slopes + row * M + j), gradient
-            )
+            gradient = (gradient + tl.load(kept + 3 + (K - 1 - i))) * weights
+        for j in range(0, tl.load(kept + 2).to(tl.int32)):
+            gradient = tl.where(values == tl.load(leading + j), tl.load(leading + M + j), gradient)
         gradient = tl.where(place == label, 1.0, gradient) * factor
     tl.store(out + row * classes + place, gradient.to(out.dtype.element_ty), mask=inside)
+    tl.store(by_margins + row, by_margin)

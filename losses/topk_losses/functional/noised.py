@@ -14,6 +14,7 @@ from topk_losses._checks import (
     check_samples,
     check_scores,
 )
+from topk_losses._kernels.noised import noised_topk_hinge_on_gpu, takes_noised
 from topk_losses._shapes import class_last, per_label, reduce_loss
 from topk_losses.operators.expected import expected_topk
 from topk_losses.operators.noised import check_noise, noised_topk
@@ -76,6 +77,19 @@ def noised_topk_hinge(
     check_not_negative("epsilon", epsilon)
     check_samples(samples)
     check_margin(margin, scores.shape[1])
+    if samples is not None and noise is None and takes_noised(scores, target, k, samples):
+        return noised_topk_hinge_on_gpu(
+            scores,
+            target,
+            k,
+            epsilon,
+            samples,
+            margin,
+            generator,
+            weight=weight,
+            ignore_index=ignore_index,
+            reduction=reduction,
+        )
     if noise is not None:
         if samples is None:
             raise ValueError("noise must be None for samples=None, the exact expectation")
