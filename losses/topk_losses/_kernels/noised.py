@@ -76,7 +76,9 @@ class NoisedRows:
     ignore_index: int = -100
     least_room: int = LEAST_ROOM
 
-    def forward(self, scores: Tensor, labels: Tensor, margin: Margin, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, scores: Tensor, labels: Tensor, margin: Margin, seed: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """The losses, where the hinge is active, and the class that each draw chose ``(M, B)``."""
         scores = scores if scores.stride(1) == 1 else scores.contiguous()
         rows, classes = scores.shape
@@ -113,7 +115,9 @@ class NoisedRows:
             )
         return losses, active, places
 
-    def backward(self, gradient: Tensor, labels: Tensor, active: Tensor, places: Tensor, like: Tensor) -> Tensor:
+    def backward(
+        self, gradient: Tensor, labels: Tensor, active: Tensor, places: Tensor, like: Tensor
+    ) -> Tensor:
         """The gradient with respect to the scores, ``like`` which it is."""
         rows, classes = like.shape
         out = torch.empty_like(like, memory_format=torch.contiguous_format)
@@ -190,7 +194,7 @@ class _Gradient(torch.autograd.Function):
         return gradient.unsqueeze(-1) * by_score, 0
 
 
-def _kernels():  # type: ignore[no-untyped-def]  # kernels have no types
+def _kernels() -> Any:
     from topk_losses._kernels import noised_triton  # noqa: PLC0415  # for CUDA tensors alone
 
     return noised_triton

@@ -8,9 +8,9 @@ depends on the seed and its place alone, not on which other classes are looked a
 total variation.
 
 Candidates: let t be a lower bound of the (K+1)-th largest score. In every draw K + 1 noisy scores are at least
-``t - ε R``, so that a class below ``t - 2 ε R`` is in no draw the (K+1)-th largest, *whatever the noise*: leaving it out
-changes no result at all. t is the (K+1)-th largest of the maxima of groups of classes. If few classes are left their
-numbers are put together in memory first; each is then drawn for, a block at a time, all draws at once.
+``t - ε R``, so that a class below ``t - 2 ε R`` is in no draw the (K+1)-th largest, *whatever the noise*: leaving it
+out changes no result at all. t is the (K+1)-th largest of the maxima of groups of classes. If few classes are left
+their numbers are put together in memory first; each is then drawn for, a block at a time, all draws at once.
 
 Each draw's K + 1 largest so far are kept in registers. The largest of a block goes in for the least of them, as long
 as it is larger in any draw; after the first block this is rare.
@@ -82,6 +82,43 @@ def _insert(best, best_class, noisy, classes, SLOTS: tl.constexpr, CHUNK: tl.con
 
 
 @triton.jit
+def _draw(
+    scores,
+    centre,
+    kept,
+    few,
+    number,
+    seed,
+    row,
+    quads,
+    epsilon,
+    K: tl.constexpr,
+    SLOTS: tl.constexpr,
+    DRAWS: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """Each draw's (K+1)-th largest noisy score ``(DRAWS,)``, less the centre, and its class.
+
+    The classes are the first ``number``, or, where they are few, those whose numbers are kept.
+    """
+    slot = tl.expand_dims(tl.arange(0, SLOTS), 1)
+    # Slots beyond K + 1 are full from the start.
+    best = tl.where(slot <= K, -float("inf"), float("inf")) + tl.zeros([SLOTS, DRAWS], tl.float32)
+    best_class = tl.full([SLOTS, DRAWS], -1, tl.int32)
+    for first in range(0, number, CHUNK):
+        index = first + tl.arange(0, CHUNK)
+        inside = index < number
+        if few:
+            index = tl.load(kept + index, mask=inside, other=0)
+        values = tl.load(scores + index, mask=inside, other=-float("inf")).to(tl.float32) - centre
+        index = tl.expand_dims(index, 1)
+        noisy = tl.expand_dims(values, 1) + epsilon * normals(seed, row, index, quads)
+        best, best_class = _insert(best, best_class, noisy, index, SLOTS, CHUNK)
+    least = tl.min(best, 0)
+    return least, tl.max(tl.where(best == tl.expand_dims(least, 0), best_class, -1), 0)
+
+
+@triton.jit
 def noised_forward(
     scores,  # (N, L), any float; its rows are `stride` apart
     labels,  # (N,) int64
@@ -134,30 +171,16 @@ def noised_forward(
         tl.debug_barrier()  # what one thread has stored others load
     else:
         number = classes
-
-    slot = tl.expand_dims(tl.arange(0, SLOTS), 1)
     lane = tl.arange(0, DRAWS)
     total = tl.zeros([DRAWS], tl.float32)
     for start in range(0, draws, DRAWS):
         quads = tl.expand_dims(tl.arange(0, DRAWS // 4), 0) + start // 4
-        # Slots beyond K + 1 are full from the start.
-        best = tl.where(slot <= K, -float("inf"), float("inf")) + tl.zeros([SLOTS, DRAWS], tl.float32)
-        best_class = tl.full([SLOTS, DRAWS], -1, tl.int32)
-        for first in range(0, number, CHUNK):
-            index = first + tl.arange(0, CHUNK)
-            inside = index < number
-            if few:
-                index = tl.load(kept + index, mask=inside, other=0)
-            values = tl.load(scores + index, mask=inside, other=-float("inf")).to(tl.float32) - centre
-            index = tl.expand_dims(index, 1)
-            noisy = tl.expand_dims(values, 1) + epsilon * normals(seed, row, index, quads)
-            best, best_class = _insert(best, best_class, noisy, index, SLOTS, CHUNK)
-        least = tl.min(best, 0)
+        largest, its_class = _draw(
+            scores, centre, kept, few, number, seed, row, quads, epsilon, K, SLOTS, DRAWS, CHUNK
+        )
         inside = lane + start < draws
-        total += tl.where(inside, least, 0.0)
-        who = tl.max(tl.where(best == tl.expand_dims(least, 0), best_class, -1), 0)
-        tl.store(places + start + lane, who, mask=inside)
-
+        total += tl.where(inside, largest, 0.0)
+        tl.store(places + start + lane, its_class, mask=inside)
     argument = margin + tl.sum(total, 0) / draws - (own - centre)
     argument = tl.where(broken, float("nan"), argument)
     masked = own == -float("inf")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -133,7 +134,7 @@ def _with_rows(scores: Tensor) -> Tensor:
     return scores if scores.stride(1) == 1 else scores.contiguous()
 
 
-def _kernels():  # type: ignore[no-untyped-def]  # kernels have no types
+def _kernels() -> Any:
     from topk_losses._kernels import smooth_triton  # noqa: PLC0415  # for CUDA tensors alone
 
     return smooth_triton

@@ -81,10 +81,12 @@ def _inclusion(start, factors, steps, held: tl.constexpr):
 
 
 @triton.jit
-def _split(values, scale, coefficients, leading, SLOPE: tl.constexpr, K: tl.constexpr, M: tl.constexpr):
-    """``log σ_K - log σ_{K-1}`` in units of e_K, the score of e_K, and the number of values taken out."""
+def _take_out(values, exponent, K: tl.constexpr, M: tl.constexpr):
+    """The values taken out, the weights of the rest, and how many copies of which value more there are.
+
+    Equal values go together; what finds no place among 3K are the copies.
+    """
     place = tl.arange(0, M)
-    exponent = (scale * LOG2E).to(tl.float32)
     taken = tl.full([M], -float("inf"), tl.float32)
     best = tl.max(values, 0)
     count = 0
@@ -95,29 +97,32 @@ def _split(values, scale, coefficients, leading, SLOPE: tl.constexpr, K: tl.cons
         values = tl.where(values == best, -float("inf"), values)
         count += ties
         best = tl.max(values, 0)
-    # Ties beyond the 3K-th place stay with the rest.
-    extra = tl.maximum(count - 3 * K, 0)
+    copies = tl.maximum(count - 3 * K, 0)
     count = tl.minimum(count, 3 * K)
     reference = tl.sum(tl.where(place == K - 1, taken, 0.0), 0)
+    copied = tl.full([], 1.0, tl.float32)
     weights = tl.exp2((values - reference) * exponent)
-    mass = tl.sum(weights, 0) + (count + extra - K + 1)
-    extra_value = tl.full([], 1.0, tl.float32)
+    mass = tl.sum(weights, 0) + (count + copies - K + 1)
     while (count < 3 * K) & (tl.exp2((best - reference) * exponent) * (2 * K) > mass):
         ties = tl.sum((values == best).to(tl.int32), 0)
         fits = tl.minimum(ties, 3 * K - count)
         taken = tl.where((place >= count) & (place < count + fits), best, taken)
         values = tl.where(values == best, -float("inf"), values)
-        extra = ties - fits
-        extra_value = tl.exp2((best - reference) * exponent)
+        copies = ties - fits
+        copied = tl.exp2((best - reference) * exponent)
         count += fits
         best = tl.max(values, 0)
     weights = tl.where(values > -float("inf"), weights, 0.0)
-    rest = _newton(_power_sums(weights, extra.to(tl.float32), extra_value, K), K)
+    return taken, count, reference, weights, copies.to(tl.float32), copied
 
-    logs = (taken.to(tl.float64) - reference.to(tl.float64)) * scale
+
+@triton.jit
+def _recursion(logs, count, K: tl.constexpr, M: tl.constexpr):
+    """``Ê_m`` of all values taken out, its ratios and steps at each, and ``Π_{m < l <= K} e_K / e_l`` for m = K … 0."""
+    place = tl.arange(0, M)
     step = tl.where(place < count, 1.0, 0.0).to(tl.float64)  # Ê_0 before each value
-    before = step
     one = tl.sum(tl.where(place == 0, step, 0.0), 0)
+    before = step
     totals = (one,)
     factors = ()
     steps = ()
@@ -131,32 +136,44 @@ def _split(values, scale, coefficients, leading, SLOPE: tl.constexpr, K: tl.cons
         factors = factors + (factor,)
         steps = steps + (step,)
         upto = upto + (own,)
-
     weight = one
-    weighing = (one,)  # Π_{m < l <= K} e_K / e_l for m = K … 0
+    weighing = (one,)
     for back in tl.static_range(1, K + 1):
         weight = weight * tl.exp(-upto[K - back])
         weighing = weighing + (weight,)
+    return totals, factors, steps, weighing
+
+
+@triton.jit
+def _chance(weighing, rest, polynomials, factors, steps, held: tl.constexpr, K: tl.constexpr):
+    """``π^(held)`` of the values taken out, from what the rest has for each number of them."""
+    start = ()
+    for m in tl.static_range(0, held + 1):
+        start = start + (weighing[K - m] * rest[held - m] / polynomials[held],)
+    return _inclusion(start, factors, steps, held)
+
+
+@triton.jit
+def _split(values, scale, coefficients, leading, SLOPE: tl.constexpr, K: tl.constexpr, M: tl.constexpr):
+    """``log σ_K - log σ_{K-1}`` in units of e_K, the score of e_K, and the number of values taken out."""
+    exponent = (scale * LOG2E).to(tl.float32)
+    taken, count, reference, weights, copies, copied = _take_out(values, exponent, K, M)
+    rest = _newton(_power_sums(weights, copies, copied, K), K)
+    logs = (taken.to(tl.float64) - reference.to(tl.float64)) * scale
+    totals, factors, steps, weighing = _recursion(logs, count, K, M)
     polynomials = ()
     for q in tl.static_range(0, K + 1):
-        total = one * 0
+        total = rest[0] * 0
         for m in tl.static_range(0, q + 1):
             total += totals[m] * weighing[K - m] * rest[q - m]
         polynomials = polynomials + (total,)
-
     if SLOPE:
         _store_coefficients(coefficients, polynomials, K)
-        start = ()
-        for m in tl.static_range(0, K + 1):
-            start = start + (weighing[K - m] * rest[K - m] / polynomials[K],)
-        slope = -_inclusion(start, factors, steps, K)
+        slope = -_chance(weighing, rest, polynomials, factors, steps, K, K)
         if K > 1:
-            start = ()
-            for m in tl.static_range(0, K):
-                start = start + (weighing[K - m] * rest[K - 1 - m] / polynomials[K - 1],)
-            slope += _inclusion(start, factors, steps, K - 1)
-        tl.store(leading + place, taken)
-        tl.store(leading + M + place, slope.to(tl.float32))
+            slope += _chance(weighing, rest, polynomials, factors, steps, K - 1, K)
+        tl.store(leading + tl.arange(0, M), taken)
+        tl.store(leading + M + tl.arange(0, M), slope.to(tl.float32))
     return tl.log(polynomials[K] / polynomials[K - 1]), reference, count
 
 
@@ -266,7 +283,7 @@ def smooth_backward(
         weights = tl.exp2(tl.minimum((values - tl.load(kept + 1)) * (scale * LOG2E), 1.0))
         for i in tl.static_range(K):
             gradient = (gradient + tl.load(kept + 3 + (K - 1 - i))) * weights
-        for j in range(0, tl.load(kept + 2).to(tl.int32)):
+        for j in range(tl.load(kept + 2).to(tl.int32)):
             gradient = tl.where(values == tl.load(leading + j), tl.load(leading + M + j), gradient)
         gradient = tl.where(place == label, 1.0, gradient) * factor
     tl.store(out + row * classes + place, gradient.to(out.dtype.element_ty), mask=inside)
