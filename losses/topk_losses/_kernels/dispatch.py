@@ -12,7 +12,7 @@ import importlib.util
 import torch
 from torch import Tensor
 
-__all__ = ["block_of", "halves", "launch_options", "takes"]
+__all__ = ["block_of", "halves", "is_batched", "launch_options", "takes"]
 
 DEVICES = ("cuda",)
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -43,6 +43,11 @@ def takes(scores: Tensor, target: Tensor) -> bool:
         and _triton_is_there()
         and (scores.device.type != "cuda" or _device_is_able(scores.device.index))
     )
+
+
+def is_batched(gradient: Tensor) -> bool:
+    """Whether a gradient is several at once, as for ``is_grads_batched``; kernels cannot look into these."""
+    return torch._C._functorch.is_legacy_batchedtensor(gradient)
 
 
 def block_of(classes: int) -> int:

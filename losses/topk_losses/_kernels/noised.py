@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._fused import Margin
-from topk_losses._kernels.dispatch import block_of, launch_options, takes
+from topk_losses._kernels.dispatch import block_of, is_batched, launch_options, takes
 from topk_losses._kernels.reduction import reduce_rows
 
 __all__ = ["MOST_DRAWS", "MOST_K", "NoisedRows", "noised_losses", "noised_topk_hinge_on_gpu", "takes_noised"]
@@ -119,6 +119,10 @@ class NoisedRows:
         self, gradient: Tensor, labels: Tensor, active: Tensor, places: Tensor, like: Tensor
     ) -> Tensor:
         """The gradient with respect to the scores, ``like`` which it is."""
+        if is_batched(gradient):
+            return gradient.unsqueeze(1) * self.backward(
+                torch.ones_like(active), labels, active, places, like
+            )
         rows, classes = like.shape
         out = torch.empty_like(like, memory_format=torch.contiguous_format)
         if rows:
@@ -185,13 +189,6 @@ class _Gradient(torch.autograd.Function):
         chosen = chosen.masked_fill(places < 0, 0).mean(1)
         own = slopes.gather(1, labels.clamp(0, slopes.shape[1] - 1).unsqueeze(1)).squeeze(1)
         return (chosen - own) * active, None, None, None, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:  # noqa: ARG004
-        """Several gradients of one forward pass."""
-        gradient = inputs[0].movedim(in_dims[0], 0)
-        by_score: Tensor = _Gradient.apply(torch.ones_like(gradient[0]), *inputs[1:])
-        return gradient.unsqueeze(-1) * by_score, 0
 
 
 def _kernels() -> Any:

@@ -19,11 +19,11 @@ as it is larger in any draw; after the first block this is rare.
 import triton
 import triton.language as tl
 
-__all__ = ["noised_backward", "noised_forward", "normals"]
+__all__ = ["noise", "noised_backward", "noised_forward"]
 
 
 @triton.jit
-def normals(seed, row, classes, quads):
+def _normals(seed, row, classes, quads):
     """Four Gaussians for each class ``(C, 1)`` and each four draws ``(1, Q)``, as ``(C, 4 Q)``."""
     first = (classes + quads * 0).to(tl.uint32)
     nothing = first * 0
@@ -45,6 +45,17 @@ def _polar(one, two):
     squared = -2 * tl.log((one.to(tl.float32) + 0.5) * unit)
     # A fast logarithm may err in its sign just below 1.
     return tl.sqrt(tl.maximum(squared, 0.0)), two.to(tl.float32) * turn
+
+
+@triton.jit
+def noise(seeds, out, classes, DRAWS: tl.constexpr, BLOCK: tl.constexpr):
+    """All the noise ``(N, L, DRAWS)`` of a seed, which the loss never has in memory: to compare it with others."""
+    row = tl.program_id(0).to(tl.int64)
+    index = tl.expand_dims(tl.arange(0, BLOCK), 1)
+    quads = tl.expand_dims(tl.arange(0, DRAWS // 4), 0)
+    lane = tl.expand_dims(tl.arange(0, DRAWS), 0)
+    values = _normals(tl.load(seeds), row, index, quads)
+    tl.store(out + (row * classes + index) * DRAWS + lane, values, mask=index < classes)
 
 
 @triton.jit
@@ -112,7 +123,7 @@ def _draw(
             index = tl.load(kept + index, mask=inside, other=0)
         values = tl.load(scores + index, mask=inside, other=-float("inf")).to(tl.float32) - centre
         index = tl.expand_dims(index, 1)
-        noisy = tl.expand_dims(values, 1) + epsilon * normals(seed, row, index, quads)
+        noisy = tl.expand_dims(values, 1) + epsilon * _normals(seed, row, index, quads)
         best, best_class = _insert(best, best_class, noisy, index, SLOTS, CHUNK)
     least = tl.min(best, 0)
     return least, tl.max(tl.where(best == tl.expand_dims(least, 0), best_class, -1), 0)

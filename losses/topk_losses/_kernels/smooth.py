@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._fused import Margin, fused_losses
-from topk_losses._kernels.dispatch import block_of, halves, launch_options, takes
+from topk_losses._kernels.dispatch import block_of, halves, is_batched, launch_options, takes
 from topk_losses._kernels.reduction import reduce_rows
 from topk_losses._shapes import computing
 from topk_losses._smooth_svm import SmoothTopK
@@ -100,6 +100,10 @@ class SmoothTopKKernel:
         self, gradient: Tensor, scores: Tensor, labels: Tensor, saved: list[Tensor]
     ) -> tuple[Tensor, Tensor]:
         """The gradient from what the forward pass kept, and the scores once more."""
+        if is_batched(gradient):
+            ones = torch.ones(len(scores), dtype=torch.float32, device=scores.device)
+            by_score, by_margin = self.backward(ones, scores, labels, saved)
+            return gradient.unsqueeze(1) * by_score, gradient * by_margin
         scores = _with_rows(scores)
         rows, classes = scores.shape
         by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
