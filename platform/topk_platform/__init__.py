@@ -26,6 +26,7 @@ from topk_platform.specs import (
     Recipe,
     Regime,
     Study,
+    TrainFraction,
     grid,
 )
 
@@ -46,6 +47,7 @@ __all__ = [
     "Recipe",
     "Regime",
     "Study",
+    "TrainFraction",
     "UserError",
     "grid",
     "plan",

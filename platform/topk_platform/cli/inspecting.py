@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from topk_platform.records import Ledger
     from topk_platform.running import Found, Plan, Summary
 
-__all__ = ["add_to", "print_plan", "print_summary"]
+__all__ = ["DataOption", "StoreOption", "add_to", "print_plan", "print_summary"]
 
 StoreOption = Annotated[str, typer.Option("--store", help="Folder or URI of the results.")]
+DataOption = Annotated[
+    str | None, typer.Option("--data", help="Folder of datasets; TOPK_DATA or data/ by default.")
+]
 KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first letters.")]
 
 
@@ -97,11 +100,11 @@ def _epochs(found: Found) -> Table:
     return table
 
 
-def replay(key: KeyArgument, store: StoreOption = "runs") -> None:
+def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = None) -> None:
     """Run one recorded trial again, alone in this process, and compare it with its record."""
     from topk_platform.running import replay as replay_trial  # noqa: PLC0415
 
-    found = replay_trial(key, store)
+    found = replay_trial(key, store, data)
     record = found.record
     typer.echo(
         f"{record.status}{': ' + record.reason if record.reason else ''} in {record.train_seconds:.2f} s"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from topk_platform.code_version import code_version
-from topk_platform.data import Dataset, load
+from topk_platform.data import Source, download, load
 from topk_platform.errors import UserError
 from topk_platform.models import check_model
 from topk_platform.specs import Arm, Study
@@ -33,13 +33,21 @@ class Checked:
     codes: dict[str, str]
 
 
-def check_study(study: Study) -> Checked:
+def check_study(study: Study, downloads: bool = False) -> Checked:
     """Return what the study's trials are known by, or raise the first thing that is wrong with it.
 
+    Args:
+        study: The study.
+        downloads: Whether to download the datasets that are not on disk.
+
     Raises:
+        MissingDataError: if a dataset is not on disk.
         UserError: naming an unknown dataset, model, loss or parameter, with near misses; a K that is not below
             the number of classes; a value that a loss or a recipe refuses.
     """
+    if downloads:
+        for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
+            download(regime)
     fingerprints = {}
     for arm in study.arms:
         dataset = load(arm.regime)
@@ -53,7 +61,7 @@ def code_versions(study: Study) -> dict[str, str]:
     return {study.arm_id(arm): code_version(arm) for arm in study.arms}
 
 
-def _check_arm(arm: Arm, dataset: Dataset) -> None:
+def _check_arm(arm: Arm, dataset: Source) -> None:
     if not arm.k < dataset.classes:
         raise UserError(
             f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}"

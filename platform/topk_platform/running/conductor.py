@@ -13,6 +13,7 @@ from typing import Any
 from ray import tune
 from ray.tune.search import Searcher
 
+from topk_platform.data import data_folder
 from topk_platform.outcomes import Ended
 from topk_platform.search import Board
 from topk_platform.specs import Trial, TrialRecord
@@ -61,7 +62,7 @@ class Conductor:
         if trial is None:
             return None
         self._running[tune_id] = trial
-        return {"trial": trial.to_json(), "store": self._store}
+        return {"trial": trial.to_json(), "store": self._store, "data": str(data_folder())}
 
     def end(self, tune_id: str, record: TrialRecord) -> None:
         """Keep the record of a trial that ended, then let what waits for it start."""

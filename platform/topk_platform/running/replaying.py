@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from topk_platform.data import data_at
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Ledger, Row, Store
 from topk_platform.specs import Trial, TrialRecord
@@ -64,16 +65,22 @@ def find(key: str, store: str | Path = "runs") -> Found:
     return Found(row, sorted(epochs, key=lambda epoch: int(epoch["epoch"])))
 
 
-def replay(key: str, store: str | Path = "runs") -> Replay:
+def replay(key: str, store: str | Path = "runs", data: str | Path | None = None) -> Replay:
     """Run a recorded trial again in this process and compare; nothing is written.
 
     On the same machine, with the same versions, on the CPU, every metric comes out the same bit for bit.
+
+    Args:
+        key: The trial's key, or its first letters.
+        store: Folder or URI of the results.
+        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
 
     Raises:
         UserError: if no trial, or more than one, is called so.
     """
     found = find(key, store)
-    record = finish(run_trial(found.trial))
+    with data_at(data):
+        record = finish(run_trial(found.trial))
     return Replay(found, record, _differing(found.row, record))
 
 

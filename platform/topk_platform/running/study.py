@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from topk_platform.data import data_at
 from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory, Ledger, Store, TrackingSink, read_history, tracking_uri
 from topk_platform.reports import Table, build_table, to_csv, to_markdown, to_parquet
@@ -68,6 +69,8 @@ def run(
     workers: int | None = None,
     mlflow_uri: str | None = None,
     progress: Progress | None = None,
+    data: str | Path | None = None,
+    download: bool = False,
 ) -> Summary:
     """Run what is missing of a study and return its table.
 
@@ -84,8 +87,11 @@ def run(
         workers: How many trials may run at once.
         mlflow_uri: MLflow's tracking URI; by default a sqlite database in a local store.
         progress: Called after every trial.
+        data: The folder of datasets, the same on every machine; by default ``TOPK_DATA``, or else ``data``.
+        download: Whether to download into it the datasets that are not there.
 
     Raises:
+        MissingDataError: if a dataset is not on disk.
         UserError: if something the user gave cannot be; nothing was written and no worker started.
 
     Example:
@@ -97,7 +103,19 @@ def run(
         raise UserError(f"workers must be at least 1, got {workers}")
     if address is None:
         check_device(study)
-    checked = check_study(study)
+    with data_at(data):
+        return _run(check_study(study, download), store, address, workers, mlflow_uri, progress)
+
+
+def _run(
+    checked: Checked,
+    store: str | Path,
+    address: str | None,
+    workers: int | None,
+    mlflow_uri: str | None,
+    progress: Progress | None,
+) -> Summary:
+    study = checked.study
     ledger = Ledger.open(Store.open(store), study.name)
     ledger.store.check_writable()
     needed = bool(_board(checked, ledger).left)

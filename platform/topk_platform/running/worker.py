@@ -8,6 +8,7 @@ from typing import Any
 
 from ray import tune
 
+from topk_platform.data import use_data_folder
 from topk_platform.records.models import save_model
 from topk_platform.records.store import Store
 from topk_platform.specs import Trial
@@ -36,6 +37,7 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
 
     def _start(self, config: dict[str, Any]) -> None:
         trial = Trial.from_json(config["trial"])
+        use_data_folder(config["data"])
         store = Store.open(config["store"])
         self._training: Training = run_trial(trial, partial(save_model, store))
 

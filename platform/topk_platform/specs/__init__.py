@@ -3,7 +3,7 @@
 from topk_platform.specs.arm import Arm, Loss, Model, Protocol, Pruning, Recipe, grid
 from topk_platform.specs.checks import check_name
 from topk_platform.specs.codec import canonical_json, digest
-from topk_platform.specs.regime import Condition, LabelNoise, LongTail, Regime
+from topk_platform.specs.regime import Condition, LabelNoise, LongTail, Regime, TrainFraction
 from topk_platform.specs.space import Choice, Dimension, Float, Int, Scalar
 from topk_platform.specs.study import Study
 from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRecord
@@ -28,6 +28,7 @@ __all__ = [
     "Scalar",
     "Status",
     "Study",
+    "TrainFraction",
     "Trial",
     "TrialRecord",
     "canonical_json",

@@ -201,6 +201,7 @@ def grid(
     """Return one arm for every regime × model × loss.
 
     Example:
+        >>> from topk_platform.specs import LabelNoise
         >>> arms = grid(
         ...     [Regime("clean", "digits"), Regime("noisy", "digits", (LabelNoise(0.4),))],
         ...     [Model("mlp")],

@@ -11,7 +11,7 @@ from typing import Literal, cast
 
 from topk_platform.specs.arm import Arm, Loss, Model, Protocol, Pruning, Recipe
 from topk_platform.specs.codec import canonical_json, decode, digest, encode
-from topk_platform.specs.regime import LabelNoise, LongTail, Regime
+from topk_platform.specs.regime import LabelNoise, LongTail, Regime, TrainFraction
 from topk_platform.specs.space import Choice, Float, Int, Scalar
 
 __all__ = ["EpochRecord", "Phase", "Status", "Trial", "TrialRecord"]
@@ -19,7 +19,10 @@ __all__ = ["EpochRecord", "Phase", "Status", "Trial", "TrialRecord"]
 Phase = Literal["search", "confirm"]
 Status = Literal["completed", "pruned", "diverged", "failed"]
 
-_SPECS = (Arm, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Protocol, Pruning, Recipe, Regime)
+_SPECS = (
+    *(Arm, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Protocol, Pruning, Recipe, Regime),
+    TrainFraction,
+)
 
 
 @dataclass(frozen=True)
