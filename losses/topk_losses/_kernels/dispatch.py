@@ -1,6 +1,8 @@
-"""Which calls the kernels take: CUDA tensors in float32, bfloat16 or float16 of moderate size, in eager mode.
+"""Which calls the kernels take, and how they are launched.
 
-All others, and every call where Triton is missing, go the way of plain torch, which computes the same.
+They take CUDA tensors in float32, bfloat16 or float16 of moderate size, in eager mode.
+
+All other calls, and every call where Triton is missing, go the way of plain torch, which computes the same.
 """
 
 from __future__ import annotations
@@ -8,11 +10,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["block_of", "halves", "is_batched", "launch_options", "takes"]
+__all__ = ["block_of", "halves", "is_batched", "launch", "launch_options", "takes"]
 
 DEVICES = ("cuda",)
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -38,8 +42,8 @@ def takes(scores: Tensor, target: Tensor) -> bool:
         and not target.is_floating_point()
         and target.device == scores.device
         and not torch.compiler.is_compiling()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(scores)
-        and not torch._C._functorch.is_functorch_wrapped_tensor(target)
+        and type(scores) in (Tensor, torch.nn.Parameter)  # not fake, not distributed over devices
+        and torch._C._functorch.peek_interpreter_stack() is None  # no torch.func around us
         and _triton_is_there()
         and (scores.device.type != "cuda" or _device_is_able(scores.device.index))
     )
@@ -61,6 +65,14 @@ def launch_options(block: int) -> dict[str, int | bool]:
     The latter are said aloud since Triton's own default changes.
     """
     return {"num_warps": min(max(block // 512, 4), 32), "enable_fp_fusion": True}
+
+
+def launch(kernel: Any, rows: Tensor, *arguments: Any, block: int, **constants: Any) -> None:
+    """Run a kernel's program for each of the rows ``(N, ...)``."""
+    if rows.shape[0]:
+        # Triton launches on the current device, which need not be the rows'.
+        with torch.cuda.device(rows.device) if rows.is_cuda else nullcontext():
+            kernel[rows.shape[:1]](*arguments, BLOCK=block, **constants, **launch_options(block))
 
 
 def halves(value: float) -> tuple[float, float]:

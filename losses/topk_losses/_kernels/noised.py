@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._fused import Margin
-from topk_losses._kernels.dispatch import block_of, is_batched, launch_options, takes
+from topk_losses._kernels.dispatch import block_of, is_batched, launch, takes
 from topk_losses._kernels.reduction import reduce_rows
 
 __all__ = ["MOST_DRAWS", "MOST_K", "NoisedRows", "noised_losses", "noised_topk_hinge_on_gpu", "takes_noised"]
@@ -87,32 +87,32 @@ class NoisedRows:
         losses, active = (torch.empty(rows, dtype=torch.float32, device=scores.device) for _ in range(2))
         places = torch.empty(rows, self.samples, dtype=torch.int32, device=scores.device)
         kept = torch.empty(rows, room, dtype=torch.int32, device=scores.device)
-        if rows:
-            _kernels().noised_forward[(rows,)](
-                scores,
-                labels.contiguous(),
-                margin.contiguous() if isinstance(margin, Tensor) else losses,
-                seed,
-                losses,
-                active,
-                places,
-                kept,
-                scores.stride(0),
-                classes,
-                self.ignore_index,
-                self.epsilon,
-                0.0 if isinstance(margin, Tensor) else float(margin),
-                self.samples,
-                PER_ROW=isinstance(margin, Tensor),
-                K=self.k,
-                SLOTS=1 << self.k.bit_length(),
-                DRAWS=DRAWS_AT_ONCE,
-                ROOM=room,
-                GROUPS=min(GROUPS, block),
-                CHUNK=CHUNK,
-                BLOCK=block,
-                **launch_options(block),
-            )
+        launch(
+            _kernels().noised_forward,
+            scores,
+            scores,
+            labels.contiguous(),
+            margin.contiguous() if isinstance(margin, Tensor) else losses,
+            seed,
+            losses,
+            active,
+            places,
+            kept,
+            scores.stride(0),
+            classes,
+            self.ignore_index,
+            float(self.epsilon),
+            0.0 if isinstance(margin, Tensor) else float(margin),
+            self.samples,
+            PER_ROW=isinstance(margin, Tensor),
+            K=self.k,
+            SLOTS=1 << self.k.bit_length(),
+            DRAWS=DRAWS_AT_ONCE,
+            ROOM=room,
+            GROUPS=min(GROUPS, block),
+            CHUNK=CHUNK,
+            block=block,
+        )
         return losses, active, places
 
     def backward(
@@ -123,23 +123,22 @@ class NoisedRows:
             return gradient.unsqueeze(1) * self.backward(
                 torch.ones_like(active), labels, active, places, like
             )
-        rows, classes = like.shape
+        classes = like.shape[1]
         out = torch.empty_like(like, memory_format=torch.contiguous_format)
-        if rows:
-            block = min(block_of(classes), 4096)
-            _kernels().noised_backward[(rows,)](
-                labels.contiguous(),
-                gradient,
-                active,
-                places,
-                out,
-                gradient.stride(0),
-                classes,
-                self.samples,
-                DRAWS=max(4, 1 << (self.samples - 1).bit_length()),
-                BLOCK=block,
-                **launch_options(block),
-            )
+        launch(
+            _kernels().noised_backward,
+            out,
+            labels.contiguous(),
+            gradient,
+            active,
+            places,
+            out,
+            gradient.stride(0),
+            classes,
+            self.samples,
+            DRAWS=max(4, 1 << (self.samples - 1).bit_length()),
+            block=min(block_of(classes), 4096),
+        )
         return out
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._fused import Margin, fused_losses
-from topk_losses._kernels.dispatch import block_of, halves, is_batched, launch_options, takes
+from topk_losses._kernels.dispatch import block_of, halves, is_batched, launch, takes
 from topk_losses._kernels.reduction import reduce_rows
 from topk_losses._shapes import computing
 from topk_losses._smooth_svm import SmoothTopK
@@ -73,27 +73,27 @@ class SmoothTopKKernel:
         rows, classes = scores.shape
         losses = torch.empty(rows, dtype=torch.float32, device=scores.device)
         kept = torch.empty(rows, 3 + self.k + 2 * self._most, dtype=torch.float32, device=scores.device)
-        if rows:
-            _kernels().smooth_forward[(rows,)](
-                scores,
-                labels.contiguous(),
-                margin.to(torch.float32).contiguous() if isinstance(margin, Tensor) else losses,
-                losses,
-                kept,
-                scores.stride(0),
-                classes,
-                self.ignore_index,
-                self.tau,
-                *halves(1 / (self.k * self.tau)),
-                *halves(1 / self.tau),
-                *halves(0.0 if isinstance(margin, Tensor) else margin),
-                PER_ROW=isinstance(margin, Tensor),
-                SLOPE=with_gradient,
-                K=self.k,
-                M=self._most,
-                BLOCK=block_of(classes),
-                **launch_options(block_of(classes)),
-            )
+        launch(
+            _kernels().smooth_forward,
+            scores,
+            scores,
+            labels.contiguous(),
+            margin.to(torch.float32).contiguous() if isinstance(margin, Tensor) else losses,
+            losses,
+            kept,
+            scores.stride(0),
+            classes,
+            self.ignore_index,
+            float(self.tau),
+            *halves(1 / (self.k * self.tau)),
+            *halves(1 / self.tau),
+            *halves(0.0 if isinstance(margin, Tensor) else margin),
+            PER_ROW=isinstance(margin, Tensor),
+            SLOPE=with_gradient,
+            K=self.k,
+            M=self._most,
+            block=block_of(classes),
+        )
         return losses, [kept]
 
     def backward(
@@ -108,23 +108,23 @@ class SmoothTopKKernel:
         rows, classes = scores.shape
         by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
         by_margin = torch.empty(rows, dtype=torch.float32, device=scores.device)
-        if rows:
-            _kernels().smooth_backward[(rows,)](
-                scores,
-                labels.contiguous(),
-                gradient,
-                *saved,
-                by_score,
-                by_margin,
-                scores.stride(0),
-                gradient.stride(0),
-                classes,
-                1 / (self.k * self.tau),
-                K=self.k,
-                M=self._most,
-                BLOCK=block_of(classes),
-                **launch_options(block_of(classes)),
-            )
+        launch(
+            _kernels().smooth_backward,
+            scores,
+            scores,
+            labels.contiguous(),
+            gradient,
+            *saved,
+            by_score,
+            by_margin,
+            scores.stride(0),
+            gradient.stride(0),
+            classes,
+            1 / (self.k * self.tau),
+            K=self.k,
+            M=self._most,
+            block=block_of(classes),
+        )
         return by_score, by_margin
 
     @property

@@ -40,6 +40,10 @@ def noised_topk_hinge(
 
     .. math:: \Bigl(\alpha + \frac{1}{B} \sum_b (s + \varepsilon Z_b)_{[K+1]} - s_y\Bigr)_+
 
+    On CUDA devices Triton's kernels make the noise where it is used, from a seed that the generator gives: for
+    float32 and half-precision scores, K up to 31, B up to 128 and 2^15 classes, where Triton is installed, outside
+    ``torch.compile``. A draw's noise is then within 4.5e-7 of the normal in total variation.
+
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
         target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.

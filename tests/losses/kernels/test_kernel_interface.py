@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from topk_losses import functional
 from topk_losses._kernels import dispatch
@@ -152,6 +153,9 @@ def test_torch_func_goes_the_way_of_plain_torch(batch, device):
     torch.testing.assert_close(by_sample, leaf.grad, rtol=1e-5, atol=1e-6)
     by_batch = torch.func.grad(lambda s: functional.noised_topk_hinge(s, target, 3, 0.5, 4))(scores)
     assert by_batch.sum(1).abs().max() < 1e-6
+    margins = torch.ones(7, device=device)
+    by_margin = torch.func.grad(lambda m: functional.smooth_topk_svm(scores, target, 3, 0.7, m))(margins)
+    assert 0 < by_margin.sum() < 1
 
 
 def test_what_is_left_to_torch(batch, device, monkeypatch):
@@ -161,6 +165,8 @@ def test_what_is_left_to_torch(batch, device, monkeypatch):
     assert not dispatch.takes(scores, scores.softmax(1))
     assert not dispatch.takes(scores.new_zeros(1, dispatch.MOST_CLASSES + 1), target[:1])
     assert not dispatch.takes(scores.to("meta"), target.to("meta"))
+    with FakeTensorMode() as mode:
+        assert not dispatch.takes(mode.from_tensor(scores), mode.from_tensor(target))
     monkeypatch.setattr(dispatch, "_triton_is_there", lambda: False)
     assert not dispatch.takes(scores, target)
 
