@@ -1,4 +1,20 @@
-"""Datasets and the conditions that make regimes of them."""
+"""Datasets and the conditions that make regimes of them.
+
+``Regime(name, dataset, conditions, options)`` names a dataset of :data:`DATASETS`, whose options are its function's
+arguments, or a function of one's own as ``package.module:attribute``. That returns a :class:`Dataset`; if it has a
+parameter ``generator``, every seed trains on data drawn anew from a stream of its own.
+
+    ============================  =========================================================================
+    :func:`digits`                scikit-learn's 8×8 digits
+    :func:`ring`                  sawada2020's six classes around a circle, drawn anew for every seed
+    :func:`synthetic_images`      made-up 32×32 images, of any size and difficulty
+    :func:`cifar100`              from the data folder, downloaded when asked
+    :func:`image_folder`          one's own images, from the data folder
+    :func:`from_tensors`          for a function of one's own: inputs and labels, split by fractions or given
+    ============================  =========================================================================
+
+The data folder is ``topk run --data DIR``, the environment's ``TOPK_DATA``, or ``data``: see :func:`data_folder`.
+"""
 
 from topk_platform.data.cifar import cifar100, read_cifar100
 from topk_platform.data.conditions import apply_conditions, long_tail_counts, noisy_labels

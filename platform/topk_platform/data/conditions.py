@@ -71,7 +71,7 @@ def _long_tail(dataset: Dataset, condition: LongTail, generator: Generator) -> D
 
 
 def _train_fraction(dataset: Dataset, condition: TrainFraction, generator: Generator) -> Dataset:
-    wanted = (dataset.class_counts * condition.fraction).round().long().clamp(min=1)
+    wanted = (dataset.class_counts.double() * condition.fraction).round().long().clamp(min=1)
     return _thinned(dataset, wanted, generator)
 
 
