@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from topk_platform.errors import UserError
 from topk_platform.specs import (
     Arm,
+    Augmentation,
     Choice,
     Float,
     Int,
@@ -21,6 +22,7 @@ from topk_platform.specs import (
     LongTail,
     Loss,
     Model,
+    Numerics,
     Protocol,
     Pruning,
     Recipe,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arm",
+    "Augmentation",
     "Choice",
     "Float",
     "Int",
@@ -42,6 +45,7 @@ __all__ = [
     "LongTail",
     "Loss",
     "Model",
+    "Numerics",
     "Protocol",
     "Pruning",
     "Recipe",

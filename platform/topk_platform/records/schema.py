@@ -35,8 +35,8 @@ def trials_schema(study: Study) -> pa.Schema:
 def epochs_schema(study: Study) -> pa.Schema:
     """Return the columns of ``epochs`` for a study: one row per trial and epoch."""
     fields = [pa.field("key", pa.string(), nullable=False), pa.field("epoch", pa.int64(), nullable=False)]
-    names = ["train.loss", "train.gradient_density", *(f"validation.{m}" for m in study.metrics)]
-    names += ["seconds", "step_seconds", "learning_rate"]
+    names = ["train.loss", *(f"validation.{m}" for m in study.metrics), "seconds", "learning_rate"]
+    names += ["train.gradient_density", "step_seconds"]
     return pa.schema([*fields, *(pa.field(name, pa.float64()) for name in names)], metadata=_METADATA)
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 
 from topk_platform.data import Dataset
 from topk_platform.errors import UserError
 from topk_platform.metrics import Scorer
-from topk_platform.specs import Recipe, Trial
+from topk_platform.specs import Augmentation, Recipe, Trial
 from topk_platform.training.batches import Batches, Normalisation, prepared
 from topk_platform.training.losses import BoundLoss, takes_class_counts
 from topk_platform.training.optim import learning_rate, make_optimizer
@@ -27,6 +25,7 @@ from topk_platform.training.setup import (
     recipe_of,
     scorer_of,
 )
+from topk_platform.training.stacking import Forward, stacked_forward
 from topk_platform.training.stepping import clip, density_of, optimizer_state, precision
 
 __all__ = ["Ensemble", "check_ensemble"]
@@ -63,10 +62,12 @@ class Ensemble:
     datasets: tuple[Dataset, ...]
     normalisations: tuple[Normalisation | None, ...]
     batches: tuple[Batches, ...]
-    base: nn.Module
+    forward: Forward
     stacked: dict[str, Tensor]
     losses: tuple[BoundLoss, ...]
     at_once: bool
+    views: bool
+    plain: tuple[Tensor, Tensor] | None
     optimizer: torch.optim.Optimizer
     scorer: Scorer
     step: int = 0
@@ -104,10 +105,12 @@ class Ensemble:
             batches=tuple(
                 batches_of(*parts) for parts in zip(trials, recipes, datasets, normalisations, strict=True)
             ),
-            base=copy.deepcopy(networks[0]).to("meta"),
+            forward=stacked_forward(networks[0], stacked),
             stacked=stacked,
             losses=tuple(losses),
             at_once=_at_once(trials, datasets, losses),
+            views=any(recipe != recipes[0] for recipe in recipes),
+            plain=_plain(recipes[0], datasets),
             optimizer=_optimizer(recipes, stacked),
             scorer=Scorer(trials[0].topk, trials[0].targets, groups),
         )
@@ -129,18 +132,27 @@ class Ensemble:
         return torch.stack([total / len(self.batches[0].split), density], 1)
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        if self.plain is not None:
+            yield from self._plain_batches(*self.plain)
+            return
         for members in zip(*self.batches, strict=True):
             inputs, targets = zip(*members, strict=True)
             yield torch.stack(inputs), torch.stack(targets)
 
-    def _forward(self, inputs: Tensor, shared: bool = False) -> Tensor:
-        def one(weights: dict[str, Tensor], batch: Tensor) -> Tensor:
-            scores: Tensor = functional_call(self.base, weights, (batch,))
-            return scores
+    def _plain_batches(self, inputs: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """What stacking the members' batches would give, where only an order has to be drawn."""
+        if self.epoch_steps == 1:
+            yield inputs.clone(), labels  # a copy, for a network whose first layer works in place
+            return
+        orders = [torch.randperm(labels.shape[1], generator=batches.order) for batches in self.batches]
+        order = torch.stack(orders).to(labels.device)
+        member = torch.arange(len(self.trials), device=labels.device)[:, None]
+        for rows in torch.split(order, self.recipe.batch_size, dim=1):
+            yield inputs[member if len(inputs) > 1 else torch.zeros_like(member), rows], labels[member, rows]
 
+    def _forward(self, inputs: Tensor, shared: bool = False) -> Tensor:
         with precision(self.trials[0].device, self.recipe.numerics.bfloat16):
-            scores: Tensor = vmap(one, in_dims=(0, None if shared else 0))(self.stacked, inputs)
-        return scores.float()
+            return self.forward(inputs, shared).float()
 
     def _step(self, inputs: Tensor, target: Tensor) -> Tensor:
         for place, group in enumerate(self.optimizer.param_groups):
@@ -151,8 +163,10 @@ class Ensemble:
             scores.register_hook(self._note_density)  # type: ignore[no-untyped-call]
         losses = self._losses(scores, target)
         for weights in self.stacked.values():
-            if weights.grad is not None:
-                weights.grad.zero_()  # in place, for the members' views of it
+            if self.views:
+                weights.grad.zero_()  # type: ignore[union-attr] # in place, for the members' views of it
+            else:
+                weights.grad = None
         losses.sum().backward()  # type: ignore[no-untyped-call]
         if self.recipe.clip_norm is not None:
             clip(self.stacked.values(), self.recipe.clip_norm, stacked=True)
@@ -252,6 +266,17 @@ def _at_once(trials: Sequence[Trial], datasets: Sequence[Dataset], losses: Seque
         torch.equal(dataset.class_counts, datasets[0].class_counts) for dataset in datasets
     )
     return same and counts and all(loss.separable for loss in losses)
+
+
+def _plain(recipe: Recipe, datasets: Sequence[Dataset]) -> tuple[Tensor, Tensor] | None:
+    """Inputs ``(members or 1, n, ...)`` and labels ``(members, n)`` that batches are only picked from, or None."""
+    splits = [dataset.train for dataset in datasets]
+    if recipe.augmentation != Augmentation() or splits[0].inputs.dtype == torch.uint8:
+        return None
+    full = recipe.batch_size >= len(splits[0])
+    shared = not full and all(split.inputs is splits[0].inputs for split in splits)
+    inputs = splits[0].inputs[None] if shared else torch.stack([split.inputs for split in splits])
+    return inputs, torch.stack([split.labels for split in splits])
 
 
 def _optimizer(recipes: Sequence[Recipe], stacked: dict[str, Tensor]) -> torch.optim.Optimizer:

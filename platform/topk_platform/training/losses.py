@@ -50,6 +50,8 @@ class TemperedCrossEntropy(nn.Module):
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the loss of scores ``(N, L)`` and labels, int64 ``(N,)`` or soft ``(N, L)``."""
+        if self.temperature == 1:
+            return self.cross_entropy(scores, target)  # type: ignore[no-any-return]
         loss: Tensor = self.cross_entropy(scores / self.temperature, target)
         return self.temperature * loss
 
