@@ -107,7 +107,7 @@ class NoisedRows:
             PER_ROW=isinstance(margin, Tensor),
             K=self.k,
             SLOTS=1 << self.k.bit_length(),
-            DRAWS=DRAWS_AT_ONCE,
+            DRAWS=min(self._lanes, DRAWS_AT_ONCE),
             ROOM=room,
             GROUPS=min(GROUPS, block),
             CHUNK=CHUNK,
@@ -136,10 +136,15 @@ class NoisedRows:
             gradient.stride(0),
             classes,
             self.samples,
-            DRAWS=max(4, 1 << (self.samples - 1).bit_length()),
+            DRAWS=self._lanes,
             block=min(block_of(classes), 4096),
         )
         return out
+
+    @property
+    def _lanes(self) -> int:
+        """The least power of two from 4 on, the Gaussians made together, that holds the draws."""
+        return max(4, 1 << (self.samples - 1).bit_length())
 
 
 class _Losses(torch.autograd.Function):
@@ -164,7 +169,10 @@ class _Losses(torch.autograd.Function):
         if gradient is None:
             return None, None, None, None, None
         scores, labels, active, places = ctx.saved_tensors
-        by_score = _Gradient.apply(gradient, labels, active, places, scores, ctx.problem)
+        if torch.is_grad_enabled():  # somebody wants this differentiated again
+            by_score = _Gradient.apply(gradient, labels, active, places, scores, ctx.problem)
+        else:
+            by_score = ctx.problem.backward(gradient, labels, active, places, like=scores)
         return by_score, None, gradient * active if ctx.per_row else None, None, None
 
 

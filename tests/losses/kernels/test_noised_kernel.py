@@ -49,6 +49,20 @@ def test_value_and_gradient_are_those_of_the_draws(
     torch.testing.assert_close(gradient.double(), shares, rtol=0, atol=1e-6)
 
 
+def test_classes_far_below_win_at_times(device, noised, draws, generator):
+    """2,000 classes 6 ε below the six largest: in a draw in twenty the best of them is among the six, and counts."""
+    scores = torch.full((1, 2006), -6.0, device=device)
+    scores[:, ::400] = 0
+    target = torch.zeros(1, dtype=torch.int64, device=device)
+    noise = draws(generator(5), 64, 1, 2006)
+    losses, gradient = results(noised, scores, target, 5, 1.0, 64, 20.0, generator=generator(5))
+    keywords = {"noise": noise.double(), "margin": 20.0}
+    expected, shares = results(functional.noised_topk_hinge, scores.double(), target, 5, 1.0, 64, **keywords)
+    torch.testing.assert_close(losses.double(), expected, rtol=1e-6, atol=4e-6)
+    torch.testing.assert_close(gradient.double(), shares, rtol=0, atol=1e-6)
+    assert (gradient[0, scores[0] < 0] > 0).any()
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype, noised, draws, generator, batch):
     scores, target = batch(3, 200, 1.0, dtype=dtype)
@@ -119,18 +133,18 @@ def test_single_draws_are_distributed_as_the_operators(noised, generator, device
 
 
 def test_many_draws_tend_to_the_exact_expectation(noised, generator, device):
-    """5,120 draws: values within 5 standard errors, chosen classes by chi-squared (7 degrees: 1e-6 at 42.6)."""
+    """3,072 draws: values within 5 standard errors, chosen classes by chi-squared (7 degrees: 1e-6 at 42.6)."""
     scores = torch.tensor([1.0, 0.9, 0.7, 0.7, 0.4, 0.2, 0.1, -0.2, -9.0])
     leaf = scores.double().requires_grad_()
     value = expected_topk(leaf, 3, 0.3)
     (chances,) = torch.autograd.grad(value, leaf)
-    rows, target = scores.to(device).repeat(40, 1), torch.full((40,), 8, device=device)
+    rows, target = scores.to(device).repeat(24, 1), torch.full((24,), 8, device=device)
     losses, gradient = results(noised, rows, target, 2, 0.3, 128, generator=generator(0))
     means = losses.cpu().double() - 10
-    assert abs(means.mean() - value) < 5 * means.std() / math.sqrt(40)
+    assert abs(means.mean() - value) < 5 * means.std() / math.sqrt(24)
     observed = gradient[:, :8].cpu().double().sum(0) * 128
-    assert observed.sum() == pytest.approx(5120)
-    wanted = 5120 * chances[:8]
+    assert observed.sum() == pytest.approx(3072)
+    wanted = 3072 * chances[:8]
     assert ((observed - wanted).square() / wanted).sum() < 42.6
 
 
