@@ -74,7 +74,7 @@ def _markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str
 
 
 def to_markdown(table: Table) -> str:
-    """Return the table as Markdown: a block per metric, a row per loss, a column per regime, then what was chosen."""
+    """Return the table as Markdown: per metric a row per loss, a column per regime (or model), and what was chosen."""
     parts = [f"# {table.study.name}", _legend(table)]
     for metric in table.study.show:
         body = [[row, *(_markdown_cell(table, row, c, metric) for c in table.columns)] for row in table.rows]
@@ -82,16 +82,17 @@ def to_markdown(table: Table) -> str:
     body = [
         [
             row,
-            regime,
+            column,
             _settings(found),
             f"{100 * found.validation:.1f}",
             f"{found.trials}",
             f"{found.stopped}",
         ]
-        for (row, regime), found in table.choices.items()
+        for (row, column), found in table.choices.items()
     ]
-    header = ["loss", "regime", "chosen on validation", "validation, %", "trials", "of these stopped"]
-    parts += ["## Configurations", _markdown_table(header, body)]
+    header = ["loss", table.across, "chosen on validation", "validation, %", "trials", "of these stopped"]
+    if body or any(arm.searches for arm in table.study.arms):
+        parts += ["## Configurations", _markdown_table(header, body)]
     if table.failures:
         parts += [
             "## Failed trials",
@@ -123,13 +124,17 @@ _COLUMNS = (
 
 
 def to_arrow(table: Table) -> pa.Table:
-    """Return every metric of every cell, a row each, as fractions of 1."""
+    """Return every metric of every cell, a row each, as fractions of 1.
+
+    The column ``regime`` is called ``model`` where the table's columns are models.
+    """
     rows = [
         (*place, cell.value.mean, cell.value.half_width, cell.value.n, cell.best, *_difference_values(cell))
         for place, cell in table.cells.items()
     ]
     columns = [pa.array([row[i] for row in rows], kind) for i, (_, kind) in enumerate(_COLUMNS)]
-    return pa.Table.from_arrays(columns, names=[name for name, _ in _COLUMNS])
+    names = [table.across if name == "regime" else name for name, _ in _COLUMNS]
+    return pa.Table.from_arrays(columns, names=names)
 
 
 def _difference_values(cell: Cell) -> tuple[float | None, float | None, int | None]:

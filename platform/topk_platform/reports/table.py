@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 from topk_platform.records import ArmHistory, Row
 from topk_platform.reports.statistics import Estimate, estimate, paired_difference
-from topk_platform.specs import Scalar, Study
+from topk_platform.specs import Arm, Scalar, Study
 
 __all__ = ["Cell", "Choice", "Table", "build_table"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One loss in one regime by one metric.
+    """One row in one column by one metric.
 
     Args:
         value: Mean test metric over the confirmed seeds.
         difference: To the baseline, paired by seed; None for the baseline itself.
-        best: Whether no loss of the regime has a higher mean.
+        best: Whether no row has a higher mean in this column.
     """
 
     value: Estimate
@@ -50,12 +50,13 @@ class Table:
 
     Args:
         study: The study.
-        rows: Row names: losses, or model and loss where the study has several models.
-        columns: Column names: regimes.
-        cells: By row, regime and metric; what is not confirmed yet is missing.
-        choices: By row and regime.
+        rows: Row names: losses, or model and loss where the study has several regimes and several models.
+        columns: Column names: regimes, or models where the study has several models in a single regime.
+        cells: By row, column and metric; what is not confirmed yet is missing.
+        choices: By row and column.
         failures: Keys, arms and reasons of failed trials.
         outdated: How many recorded trials of these arms do not count: other code or other data made them.
+        across: What the columns are, ``"regime"`` or ``"model"``.
     """
 
     study: Study
@@ -65,10 +66,11 @@ class Table:
     choices: Mapping[tuple[str, str], Choice]
     failures: tuple[tuple[str, str, str], ...] = ()
     outdated: int = 0
+    across: str = "regime"
 
 
 Place = tuple[str, str, str]
-"""Row, regime and metric."""
+"""Row, column and metric."""
 
 
 def build_table(study: Study, histories: Mapping[str, ArmHistory]) -> Table:
@@ -78,23 +80,25 @@ def build_table(study: Study, histories: Mapping[str, ArmHistory]) -> Table:
         study: Says which arms, how many trials and which metrics.
         histories: Each arm's history, by identity.
     """
-    arms = [(_row(study, history), history.arm.regime.name, history) for history in histories.values()]
+    across = _across(study)
+    arms = [(*_row_and_column(study, across, history.arm), history) for history in histories.values()]
     values: dict[Place, dict[int, float]] = {}
     against: dict[Place, dict[int, float]] = {}
-    for row, regime, history in arms:
+    for row, column, history in arms:
         rows, baseline = history.confirmed(study.trials, study.seeds), _baseline(study, histories, history)
         theirs = {} if baseline is None else baseline.confirmed(study.trials, study.seeds)
         for metric in study.accuracies:
-            values[row, regime, metric] = _by_seed(rows, metric)
-            against[row, regime, metric] = _by_seed(theirs, metric)
+            values[row, column, metric] = _by_seed(rows, metric)
+            against[row, column, metric] = _by_seed(theirs, metric)
     return Table(
         study=study,
         rows=tuple(dict.fromkeys(row for row, _, _ in arms)),
-        columns=tuple(dict.fromkeys(regime for _, regime, _ in arms)),
+        columns=tuple(dict.fromkeys(column for _, column, _ in arms)),
         cells=_cells(values, against),
-        choices={(row, regime): found for row, regime, h in arms if (found := _choice(h, study.trials))},
+        choices={(row, column): found for row, column, h in arms if (found := _choice(h, study.trials))},
         failures=tuple(_failures(histories)),
         outdated=sum(history.outdated for history in histories.values()),
+        across=across,
     )
 
 
@@ -117,17 +121,25 @@ def _cells(
 ) -> dict[Place, Cell]:
     means = {place: found for place, by_seed in values.items() if (found := estimate(list(by_seed.values())))}
     top: dict[tuple[str, str], float] = {}
-    for (_, regime, metric), mean in means.items():
-        top[regime, metric] = max(mean.mean, top.get((regime, metric), mean.mean))
+    for (_, column, metric), mean in means.items():
+        top[column, metric] = max(mean.mean, top.get((column, metric), mean.mean))
     return {
         place: Cell(mean, paired_difference(values[place], against[place]), mean.mean == top[place[1:]])
         for place, mean in means.items()
     }
 
 
-def _row(study: Study, history: ArmHistory) -> str:
-    several = len({arm.model.label for arm in study.arms}) > 1
-    return f"{history.arm.model.label}/{history.arm.loss.label}" if several else history.arm.loss.label
+def _across(study: Study) -> str:
+    """Return what the columns are: a single regime's would be one long column, so its models stand side by side."""
+    regimes, models = ({arm.regime.name for arm in study.arms}, {arm.model.label for arm in study.arms})
+    return "model" if len(regimes) == 1 and len(models) > 1 else "regime"
+
+
+def _row_and_column(study: Study, across: str, arm: Arm) -> tuple[str, str]:
+    if across == "model":
+        return arm.loss.label, arm.model.label
+    several = len({other.model.label for other in study.arms}) > 1
+    return f"{arm.model.label}/{arm.loss.label}" if several else arm.loss.label, arm.regime.name
 
 
 def _choice(history: ArmHistory, trials: int) -> Choice | None:

@@ -140,6 +140,26 @@ def test_several_models_get_rows_of_their_own_and_their_own_baseline() -> None:
     assert difference is not None and difference.mean == pytest.approx(0)
 
 
+def test_the_models_of_a_single_regime_stand_side_by_side_each_with_its_own_best() -> None:
+    both = a_study(Model("mlp", label="units-2"), Model("mlp", label="units-4"))
+    study = both.only("clean/*")
+    values = {"units-2": [0.5, 0.6, 0.7], "units-4": [0.1, 0.2, 0.3]}
+    table = build_table(
+        study, {study.arm_id(arm): history(study, arm, values[arm.model.label]) for arm in study.arms}
+    )
+    assert (table.rows, table.columns) == (("cross_entropy", "smooth_topk_svm"), ("units-2", "units-4"))
+    assert all(cell.best for cell in table.cells.values())  # equal means, each column's own best
+    assert "| cross_entropy | **60.0 ± 24.8 (n = 3)** | **20.0 ± 24.8 (n = 3)** |" in to_markdown(table)
+    (row, *_) = csv.DictReader(io.StringIO(to_csv(table)))
+    assert (row["loss"], row["model"]) == ("cross_entropy", "units-2")
+
+
+def test_a_study_that_searches_nothing_has_no_configurations_to_tell() -> None:
+    arms = grid([Regime("r", "digits")], [Model("mlp")], [Loss("cross_entropy")], k=3, recipe=Recipe(1))
+    assert "Configurations" not in to_markdown(build_table(Study("s", arms, topk=(1, 3)), {}))
+    assert "Configurations" in to_markdown(a_table())
+
+
 def test_markdown_reads_as_the_papers_tables_do() -> None:
     text = to_markdown(a_table())
     assert "| cross_entropy | 92.0 ± 5.0 (n = 3) | **70.0 (n = 1)** |" in text
