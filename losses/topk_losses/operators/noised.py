@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._checks import check_k, check_not_negative, check_samples, check_scores
+from topk_losses._noised_draws import noised_draws
 from topk_losses._shapes import computing
 
 __all__ = ["noised_topk"]
@@ -64,21 +65,13 @@ def noised_topk(
     if noise is not None:
         check_noise(noise, scores.shape)
     values = computing(scores)
-    if epsilon == 0:
-        perturbed = values.unsqueeze(0)
-    else:
-        if noise is None:
-            noise = _draw((samples, *values.shape), values, generator)
-        perturbed = values + epsilon * noise.to(values.dtype)
-    top = perturbed.topk(k, dim=-1).values
-    invalid = ~(top.detach()[..., 0] < torch.inf)
-    return top[..., -1].masked_fill(invalid, torch.nan).mean(0)
-
-
-def _draw(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
-    if generator is None:  # the overload that takes a generator has no symbolic shapes for torch.compile
-        return torch.randn(shape, device=like.device, dtype=like.dtype)
-    return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
+    rows = values.reshape(-1, values.shape[-1])
+    if noise is not None:
+        noise = noise.reshape(noise.shape[0], *rows.shape)
+    draws = noised_draws(rows, k, epsilon, samples, noise, generator)
+    top = (rows.gather(1, draws.classes) + draws.noise).mean(1)
+    invalid = ~(rows.detach().amax(1) < torch.inf)
+    return top.masked_fill(invalid, torch.nan).reshape(values.shape[:-1])
 
 
 def check_noise(noise: Tensor, shape: torch.Size) -> None:
