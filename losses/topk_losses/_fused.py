@@ -70,7 +70,10 @@ class _Losses(torch.autograd.Function):
             return None, None, None, None, None
         scores, labels, margin, *saved = ctx.saved_tensors
         margin = margin if ctx.margin is None else ctx.margin
-        by_score, by_margin = _Gradient.apply(gradient, scores, labels, margin, ctx.rule, *saved)
+        if torch.is_grad_enabled():  # somebody wants this differentiated again
+            by_score, by_margin = _Gradient.apply(gradient, scores, labels, margin, ctx.rule, *saved)
+        else:
+            by_score, by_margin = ctx.rule.backward(gradient, scores, labels, saved)
         return by_score, None, by_margin if ctx.margin is None else None, None, None
 
     @staticmethod

@@ -3,7 +3,7 @@
 Two ways lead to ``log σ_K - log σ_{K-1}`` of ``e_j = exp(s_j / (K τ))`` over the classes j ≠ y, and to
 ``π^(K) - π^(K-1)``:
 
-* ``_comparable_rows``: power sums of all classes (``_power_sums.py``), for rows in which no class dominates;
+* ``_without_split``: power sums of all classes (``_power_sums.py``), for rows in which no class dominates;
 * ``_split_rows``: the M largest classes apart (``_leading.py``), power sums of the rest. It is right for any row.
 
 The work over all classes is done in the scores' own precision, in which errors are not amplified (proof in
@@ -64,21 +64,24 @@ def rows_argument(
     own = scores.gather(1, labels).squeeze(1).to(torch.float64)
     found = None
     if problem.adaptive:
-        found = _without_reference(scores, labels, problem) or _with_reference(scores, labels, problem)
+        found = _without_split(scores, labels, problem)
     if found is None:
         found = _split_rows(scores.scatter(1, labels, -torch.inf), problem)
     argument, slope = found
     return torch.sub(argument, own, alpha=problem.scale) + margin / problem.tau, slope
 
 
-def _without_reference(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[Tensor, Slope] | None:
-    """The comparable rows of moderate scores, by the shortest way; None where it does not apply."""
+def _without_split(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[Tensor, Slope] | None:
+    """The rows by power sums alone, moderate scores without a reference; None if a class dominates some row."""
     values = (scores * (problem.scale * LOG2E)).exp2_().scatter_(1, labels, 0)
     mass, largest = values.sum(1), values.amax(1)
     low, high = (bound.item() for bound in largest.aminmax())
-    if not (low * NEAR_ONE >= 1 and high <= NEAR_ONE):
+    if low * NEAR_ONE >= 1 and high <= NEAR_ONE:
+        return _comparable_rows(values, mass, largest, high, problem)
+    number = (mass / largest).nan_to_num(torch.inf)  # NaN where all values overflow or underflow
+    if number.amin().item() < 3 * problem.k and problem.k > 1:
         return None
-    return _comparable_rows(values, mass, largest, high, problem)
+    return _with_reference(scores, labels, problem)
 
 
 def _with_reference(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[Tensor, Slope] | None:

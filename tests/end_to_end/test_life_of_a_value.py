@@ -66,7 +66,7 @@ def test_a_trial_can_be_shown_and_run_alone_with_the_same_bits(reference: Path, 
     rows = ds.dataset(reference / "small" / "trials").to_table().to_pylist()
     row = next(r for r in rows if r["phase"] == "confirm")
     shown = topk("show", row["key"][:10], "--store", reference).stdout
-    assert f"topk replay {row['key']}" in shown
+    assert f"replay {row['key']}" in shown
     assert str(row["param.learning_rate"]) in shown
     assert "bit for bit" in topk("replay", row["key"], "--store", reference).stdout
     pruned = [r for r in rows if r["status"] == "pruned"]

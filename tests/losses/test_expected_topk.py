@@ -60,7 +60,7 @@ def test_one_class_between_two_crowds(count, gap):
         assert expected_topk(row, k, 1.0).item() == pytest.approx(expected.item(), abs=1e-9)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     row=st.lists(st.floats(-5, 5), min_size=2, max_size=6),
     epsilon=st.floats(1e-3, 10),
@@ -73,7 +73,7 @@ def test_bounds_of_the_expectation(row, epsilon, data):
     assert -math.sqrt(2 * math.log(k)) - 1e-9 <= excess <= math.sqrt(2 * math.log(len(row) - k + 1)) + 1e-9
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(row=st.lists(st.floats(-5, 5), min_size=2, max_size=6), epsilon=st.floats(1e-2, 10))
 def test_ranks_add_up_to_the_classes(row, epsilon):
     """The mean ranks sum to the mean scores, the ranks' probabilities to 1 over classes and over ranks."""
@@ -111,7 +111,7 @@ def test_pieces_of_a_large_batch_are_the_rows(sample, monkeypatch):
     rows = sample(7, 11)[0]
     leaves = [rows.clone().requires_grad_() for _ in range(2)]
     results = []
-    for leaf, budget in zip(leaves, (1 << 21, 40), strict=True):
+    for leaf, budget in zip(leaves, (1 << 18, 40), strict=True):
         monkeypatch.setattr("topk_losses.operators.expected.BUDGET", budget)
         value = expected_topk(leaf, 3, 0.5)
         (slope,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)

@@ -1,4 +1,21 @@
-"""Every loss and operator as a function of scores and targets."""
+"""Every loss and operator as a function of scores and targets.
+
+What all losses have in common:
+
+- ``scores`` are ``(N, L)`` or ``(N, L, ...)``, ``target`` int64 labels ``(N, ...)``; ``reduction``, ``weight`` and
+  ``ignore_index`` are those of torch's cross-entropy. A weighted mean divides by the sum of the labels' weights.
+- Probabilities of the scores' shape as ``target`` (Mixup, CutMix, label smoothing) give the expected loss of a
+  label drawn from them, ``Σ_c t_c·loss(s, c)``; the smooth top-K SVM alone takes labels only. Weights multiply the
+  terms of that sum, and the mean divides by the number of samples, as in torch.
+- A score of -inf masks a class: the rest of the row behaves as if it were not there, and it gets no gradient. A
+  target that is masked costs +inf; fewer than K other classes cost a top-K loss nothing.
+- NaN in a row, and +inf as an overflow of half precision leaves it, make that row's loss NaN and no other's.
+- float64 is computed in float64, everything narrower in float32, under autocast too; the loss has that dtype and
+  the gradient the scores'.
+- Nothing waits for a device. The values of tensors (labels in range, counts above 0) are checked in eager mode on
+  the CPU, and by the modules' constructors; shapes and dtypes are checked always. Every complaint is a
+  ``ValueError``.
+"""
 
 from topk_losses.functional.entropy import (
     balanced_softmax,

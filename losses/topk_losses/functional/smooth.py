@@ -11,6 +11,7 @@ from topk_losses._fused import fused_losses
 from topk_losses._power_sums import log_subsets
 from topk_losses._shapes import per_label, reduce_loss
 from topk_losses._smooth_svm import SmoothTopK
+from topk_losses.functional._ranks import invalid_rows_to_nan
 from topk_losses.operators.symmetric import LARGEST_EXPONENT, log_symmetric_table
 
 __all__ = ["smooth_topk_svm"]
@@ -68,9 +69,11 @@ def smooth_topk_svm(
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
         margins = per_label(margin, labels, rows)
         if log_subsets(rows.shape[1] - 1, k) > LARGEST_EXPONENT:
-            return _in_log_space(rows, labels, margins, k, tau)
-        margins = margins.squeeze(1) if isinstance(margins, Tensor) else margins
-        return fused_losses(SmoothTopK(k, tau), rows, labels, margins).unsqueeze(1)
+            losses = _in_log_space(rows, labels, margins, k, tau)
+        else:
+            margins = margins.squeeze(1) if isinstance(margins, Tensor) else margins
+            losses = fused_losses(SmoothTopK(k, tau), rows, labels, margins).unsqueeze(1)
+        return invalid_rows_to_nan(losses, rows.detach().amax(1, keepdim=True))
 
     return reduce_loss(
         kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction, soft=False

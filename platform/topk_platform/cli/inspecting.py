@@ -86,7 +86,7 @@ def show(key: KeyArgument, store: StoreOption = "runs") -> None:
             console.print(f"  {name:<28} {value}", highlight=False)
     console.print(_epochs(found))
     console.print_json(json.dumps(json.loads(row["config"])))
-    console.print(f"run it alone: topk replay {row['key']} --store {store}", highlight=False)
+    console.print(f"run it alone: {sys.argv[0]} replay {row['key']} --store {store}", highlight=False)
 
 
 def _epochs(found: Found) -> Table:
@@ -161,7 +161,9 @@ def print_summary(console: Console, summary: Summary, store: str) -> int:
         f"{summary.ran} trials ran. Results: {summary.folder} (trials, epochs, tables)", highlight=False
     )
     if summary.tracking_error is None and Path(store).is_dir():
-        console.print(f"Look into every trial in the MLflow UI: topk ui --store {store}", highlight=False)
+        console.print(
+            f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {store}", highlight=False
+        )
     elif summary.tracking_error is not None:
         console.print(
             f"MLflow was not written: {summary.tracking_error!r}. The next `topk run` fills it in.",

@@ -6,13 +6,34 @@ from collections.abc import Callable
 
 from torch import nn
 
+from topk_platform.models.convnet import convnet
+from topk_platform.models.densenet import densenet
+from topk_platform.models.linear import linear
 from topk_platform.models.mlp import mlp
+from topk_platform.models.vision import resnet18_small, torchvision_model
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import Model
 
-__all__ = ["MODELS", "build_model", "check_model", "mlp"]
+__all__ = [
+    "MODELS",
+    "build_model",
+    "check_model",
+    "convnet",
+    "densenet",
+    "linear",
+    "mlp",
+    "resnet18_small",
+    "torchvision_model",
+]
 
-MODELS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp}
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "convnet": convnet,
+    "densenet": densenet,
+    "linear": linear,
+    "mlp": mlp,
+    "resnet18_small": resnet18_small,
+    "torchvision": torchvision_model,
+}
 
 _OURS = ("shape", "classes", "head")
 

@@ -23,12 +23,14 @@ class ArmHistory:
         search: Search rows by number.
         confirm: Confirmation rows by number and seed.
         curves: The selection metric by epoch, by key.
+        outdated: How many rows of the arm do not count: another program made them, or on other data.
     """
 
     arm: Arm
     search: dict[int, Row] = field(default_factory=dict)
     confirm: dict[tuple[int, int], Row] = field(default_factory=dict)
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    outdated: int = 0
 
     def ended(self) -> dict[int, Ended]:
         """Return the search trials as the search remembers them."""
@@ -74,11 +76,12 @@ def read_history(
     histories = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
     for row in ledger.rows():
         arm_id = row["arm_id"]
-        if arm_id not in histories or row["code_version"] != codes[arm_id]:
+        if arm_id not in histories:
             continue
-        if fingerprints is not None and row["dataset_fingerprint"] != fingerprints[arm_id]:
-            continue
-        if row["phase"] == "search":
+        data = row["dataset_fingerprint"] if fingerprints is None else fingerprints[arm_id]
+        if (row["code_version"], row["dataset_fingerprint"]) != (codes[arm_id], data):
+            histories[arm_id].outdated += 1
+        elif row["phase"] == "search":
             histories[arm_id].search[row["number"]] = row
         else:
             histories[arm_id].confirm[row["number"], row["seed"]] = row

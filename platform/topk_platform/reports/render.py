@@ -49,10 +49,15 @@ def _difference(cell: Cell) -> str:
 
 
 def _legend(table: Table) -> str:
+    uncounted = (
+        f" {table.outdated} recorded trials of another version of the code or the data are not counted."
+        if table.outdated
+        else ""
+    )
     return (
         "Test accuracy: mean ± 95 % t-interval over fresh seeds; the best mean of a column is marked. "
         f"Below it, the difference to {table.study.baseline}, paired by seed; "
-        f"{_UP}{_DOWN}: its interval excludes 0 (not corrected for the number of comparisons)."
+        f"{_UP}{_DOWN}: its interval excludes 0 (not corrected for the number of comparisons).{uncounted}"
     )
 
 

@@ -55,6 +55,7 @@ class Table:
         cells: By row, regime and metric; what is not confirmed yet is missing.
         choices: By row and regime.
         failures: Keys, arms and reasons of failed trials.
+        outdated: How many recorded trials of these arms do not count: other code or other data made them.
     """
 
     study: Study
@@ -63,6 +64,7 @@ class Table:
     cells: Mapping[tuple[str, str, str], Cell]
     choices: Mapping[tuple[str, str], Choice]
     failures: tuple[tuple[str, str, str], ...] = ()
+    outdated: int = 0
 
 
 Place = tuple[str, str, str]
@@ -92,6 +94,7 @@ def build_table(study: Study, histories: Mapping[str, ArmHistory]) -> Table:
         cells=_cells(values, against),
         choices={(row, regime): found for row, regime, h in arms if (found := _choice(h, study.trials))},
         failures=tuple(_failures(histories)),
+        outdated=sum(history.outdated for history in histories.values()),
     )
 
 

@@ -124,7 +124,7 @@ def _connect(study: Study, address: str | None, workers: int | None) -> None:
             )
         return
     _check_answers(address)
-    modules = {"py_modules": [str(path) for path in _shipped(study)]}
+    modules = {"py_modules": [str(path) for path in _shipped(study)], "excludes": ["__pycache__", ".git"]}
     try:
         with _interrupts_wait():
             ray.init(address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False)
@@ -141,7 +141,14 @@ def _check_answers(address: str) -> None:
             [sys.executable, "-c", _PROBE, address], timeout=_ANSWER_SECONDS, check=True, capture_output=True
         )
     except subprocess.TimeoutExpired as error:
-        raise ClusterError(f"no Ray cluster answers at {address!r} within {_ANSWER_SECONDS} s") from error
+        hint = (
+            ""
+            if "RAY_AUTH_MODE" in os.environ
+            else " (one that wants a token answers to RAY_AUTH_MODE=token)"
+        )
+        raise ClusterError(
+            f"no Ray cluster answers at {address!r} within {_ANSWER_SECONDS} s{hint}"
+        ) from error
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode(errors="replace").strip().splitlines() or [
             f"exit code {error.returncode}"

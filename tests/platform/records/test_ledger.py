@@ -179,6 +179,7 @@ def test_history_takes_one_code_version_and_one_dataset(tmp_path: Path, study: S
     assert history.ended()[0].curve == {1: 0.5, 2: 0.5}
     (other,) = read_history(ledger, study, codes, {arm_id: "another"}).values()
     assert not other.rows()
+    assert (history.outdated, other.outdated) == (1, 3)
 
 
 def test_what_is_confirmed_is_the_configuration_that_is_best_now(

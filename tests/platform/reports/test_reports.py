@@ -171,6 +171,14 @@ def test_the_terminal_shows_every_number_whole(width: int) -> None:
     assert "…" not in text
 
 
+def test_trials_that_do_not_count_are_told_of() -> None:
+    study = a_study()
+    old = ArmHistory(study.arms[0], outdated=7)
+    text = to_markdown(build_table(study, {study.arm_id(study.arms[0]): old}))
+    assert "7 recorded trials of another version of the code or the data are not counted." in text
+    assert "not counted" not in to_markdown(a_table())
+
+
 def test_titles() -> None:
     assert metric_title("top1") == "top-1 accuracy, %"
     assert metric_title("macro_top5") == "macro-average top-5 accuracy, %"

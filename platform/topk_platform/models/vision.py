@@ -1,0 +1,89 @@
+"""torchvision's networks by name, and ResNet-18 in the form that 32×32 images are trained with."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from topk_platform.errors import unknown_name
+from topk_platform.models.heads import make_head
+
+__all__ = ["resnet18_small", "torchvision_model"]
+
+
+def torchvision_model(
+    shape: tuple[int, ...], classes: int, head: str = "linear", architecture: str = "resnet18"
+) -> nn.Module:
+    """Return one of torchvision's classifiers, untrained, its last layer replaced by our head.
+
+    Args:
+        shape: ``(3, height, width)``; unused, for these networks pool to one place.
+        classes: L.
+        head: ``"linear"`` or ``"cosine"``.
+        architecture: A name that ``torchvision.models.list_models`` knows.
+
+    Raises:
+        UserError: if torchvision has no such classifier.
+
+    Example:
+        >>> net = torchvision_model((3, 64, 64), 1000, architecture="resnet18")
+        >>> sum(p.numel() for p in net.parameters())
+        11689512
+    """
+    del shape
+    from torchvision import models  # noqa: PLC0415 - a second and 80 MB that only these networks need
+
+    names = models.list_models(module=models)
+    if architecture not in names:
+        raise unknown_name("torchvision model", architecture, names)
+    net: nn.Module = models.get_model(architecture, weights=None)
+    _replace_last(net, classes, head)
+    return net
+
+
+def _replace_last(net: nn.Module, classes: int, head: str) -> None:
+    """Put the head in the place of the last linear layer."""
+    name, last = [(name, module) for name, module in net.named_modules() if isinstance(module, nn.Linear)][-1]
+    parent, _, child = name.rpartition(".")
+    setattr(net.get_submodule(parent), child, make_head(last.in_features, classes, head))
+
+
+class _BasicBlock(nn.Module):
+    def __init__(self, channels: int, wider: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, wider, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(wider)
+        self.conv2 = nn.Conv2d(wider, wider, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(wider)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or channels != wider:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels, wider, 1, stride, bias=False), nn.BatchNorm2d(wider)
+            )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        out = self.norm2(self.conv2(self.norm1(self.conv1(inputs)).relu()))
+        total: Tensor = out + self.shortcut(inputs)
+        return total.relu()
+
+
+def resnet18_small(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    """Return ResNet-18 for 32×32 images: a 3×3 first convolution of stride 1 and no pooling before the blocks.
+
+    Source:
+        K. He et al., Deep Residual Learning for Image Recognition, CVPR 2016, in the usual form for CIFAR, as
+        sawada2020 trains it.
+
+    Example:
+        >>> sum(p.numel() for p in resnet18_small((3, 32, 32), 100).parameters())
+        11220132
+    """
+    layers: list[nn.Module] = [
+        nn.Conv2d(shape[0], 64, 3, padding=1, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+    ]
+    channels = 64
+    for wider, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [_BasicBlock(channels, wider, stride), _BasicBlock(wider, wider, 1)]
+        channels = wider
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), make_head(channels, classes, head))

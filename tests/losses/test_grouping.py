@@ -1,0 +1,109 @@
+import math
+
+import pytest
+import torch
+
+from topk_losses._union import TopKUnion
+from topk_losses.functional import topk_grouping, topk_transition
+from topk_losses.testing import oracles
+
+LOSSES = {
+    "grouping": TopKUnion(3, transition=False),
+    "transition": TopKUnion(3, transition=True),
+    "detached": TopKUnion(3, transition=True, detach_weight=True),
+}
+
+
+@pytest.mark.parametrize("classes", [2, 4, 9])
+def test_every_k_is_the_definition(classes, assert_matches_oracle):
+    for k in range(1, classes):
+        assert_matches_oracle("topk_grouping", classes, {"k": k})
+        for detach in (False, True):
+            assert_matches_oracle("topk_transition", classes, {"k": k, "detach_weight": detach})
+
+
+@pytest.mark.parametrize("rule", LOSSES.values(), ids=LOSSES)
+def test_the_fused_gradient_is_that_of_plain_operations(rule, sample):
+    scores, target = sample(40, 30, 2.0)
+    target[:20] = scores[:20].topk(2, dim=1).indices[:, 1]  # half of the labels among the K best
+    labels, weights = target[:, None], torch.linspace(0.1, 2, 40, dtype=torch.float64)
+    leaf = scores.clone().requires_grad_()
+    expected = rule.plain(leaf, labels, 0.0)
+    (slope,) = torch.autograd.grad((weights * expected).sum(), leaf)
+    losses, saved = rule.forward(scores, labels, 0.0, True)
+    torch.testing.assert_close(losses, expected.detach(), rtol=1e-12, atol=1e-13)
+    gradient, _ = rule.backward(weights, scores, labels, saved)
+    torch.testing.assert_close(gradient, slope, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_derivatives_of_both_orders(detach, sample):
+    scores, target = sample(4, 8)
+    target[:2] = scores[:2].argmax(1)
+    scores.requires_grad_()
+    losses = [lambda s: topk_grouping(s, target, 3, reduction="none")]
+    if not detach:
+        losses.append(lambda s: topk_transition(s, target, 3, reduction="none"))
+    for loss in losses:
+        assert torch.autograd.gradcheck(loss, scores)
+        assert torch.autograd.gradgradcheck(loss, scores)
+
+
+def test_a_label_outside_costs_cross_entropy_and_one_inside_the_union(sample):
+    scores, target = sample(50, 40)
+    inside = (scores.topk(5, dim=1).indices == target[:, None]).any(1)
+    entropy = torch.nn.functional.cross_entropy(scores, target, reduction="none")
+    for loss in (topk_grouping, topk_transition):
+        found = loss(scores, target, 5, reduction="none")
+        torch.testing.assert_close(found[~inside], entropy[~inside])
+    assert (topk_grouping(scores, target, 5, reduction="none")[inside] < entropy[inside]).all()
+
+
+def test_soft_targets_are_the_expectation_over_labels(sample):
+    scores, first = sample(10, 7)
+    second = sample(10, 7, seed=5)[1]
+    soft = 0.3 * torch.eye(7, dtype=torch.float64)[first] + 0.7 * torch.eye(7, dtype=torch.float64)[second]
+    for loss in (topk_grouping, topk_transition):
+        parts = [loss(scores, target, 3, reduction="none") for target in (first, second)]
+        torch.testing.assert_close(loss(scores, soft, 3, reduction="none"), 0.3 * parts[0] + 0.7 * parts[1])
+
+
+def test_confident_scores_in_float32():
+    """Far apart scores: finite, and right to float32's rounding of S."""
+    scores = torch.tensor([[90.0, 0.0, -200.0, -300.0], [1000.0, 999.0, 400.0, 800.0]])
+    for label in range(4):
+        target = torch.full((2,), label)
+        leaf = scores.clone().requires_grad_()
+        losses = topk_transition(leaf, target, 2, reduction="none")
+        expected = oracles.rowwise(oracles.topk_transition, scores.double() - scores[:, :1], target, k=2)
+        torch.testing.assert_close(losses.double(), expected, rtol=1e-6, atol=3e-7)
+        (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+        assert torch.isfinite(gradient).all()
+        assert gradient.sum(1).abs().max() < 1e-6
+
+
+def test_equal_scores():
+    """K of n equal scores: the union has probability K / n, and K labels are in it."""
+    scores = torch.zeros(8, 8, dtype=torch.float64)
+    losses = topk_grouping(scores, torch.arange(8), 3, reduction="none").sort().values
+    expected = torch.tensor([math.log(8 / 3)] * 3 + [math.log(8)] * 5, dtype=torch.float64)
+    torch.testing.assert_close(losses, expected)
+
+
+def test_masked_classes_are_absent(sample):
+    scores, target = sample(6, 20)
+    masked = torch.cat([scores, torch.full((6, 4), -torch.inf, dtype=torch.float64)], 1).requires_grad_()
+    for loss in (topk_grouping, topk_transition):
+        found = loss(masked, target, 3)
+        torch.testing.assert_close(found, loss(scores, target, 3))
+        (gradient,) = torch.autograd.grad(found, masked)
+        assert (gradient[:, 20:] == 0).all()
+
+
+def test_transforms_of_torch_func(sample):
+    scores, target = sample(12, 9)
+    models, labels = scores.reshape(4, 3, 9), target.reshape(4, 3)
+    for loss in (topk_grouping, topk_transition):
+        slope = torch.func.grad(lambda s, y, loss=loss: loss(s, y, 2))
+        expected = torch.stack([slope(s, y) for s, y in zip(models, labels, strict=True)])
+        torch.testing.assert_close(torch.func.vmap(slope)(models, labels), expected)

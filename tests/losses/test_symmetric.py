@@ -1,0 +1,114 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topk_losses.operators import inclusion_probabilities, log_elementary_symmetric
+from topk_losses.operators.symmetric import log_symmetric_table
+from topk_losses.testing import oracles
+from topk_losses.testing.symmetric import log_inclusion
+
+
+@pytest.mark.parametrize("classes", [1, 2, 5, 9])
+def test_every_k_is_the_sum_over_all_subsets(classes, sample):
+    values = sample(3, classes, 3.0)[0]
+    for k in range(1, classes + 1):
+        expected = torch.stack([oracles.log_elementary_symmetric(row, k) for row in values])
+        torch.testing.assert_close(log_elementary_symmetric(values, k), expected, rtol=1e-12, atol=1e-12)
+        expected = torch.stack([oracles.inclusion_probabilities(row, k, 0.7) for row in values])
+        torch.testing.assert_close(inclusion_probabilities(values, k, 0.7), expected, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.1, 3.0, 30.0, 1000.0])
+@pytest.mark.parametrize("k", [1, 5, 50])
+def test_many_classes_of_any_range(k, spread, sample):
+    values = sample(4, 300, spread)[0] + 700
+    table, chances, _ = log_inclusion(values, k)
+    torch.testing.assert_close(log_elementary_symmetric(values, k), table[:, k], rtol=1e-12, atol=0)
+    found = inclusion_probabilities(values, k)
+    # The reference's own logarithms are as large as 1e6, which rounding leaves uncertain by about 1e-10.
+    torch.testing.assert_close(found, chances, rtol=0, atol=1e-12 + 1e-13 * table.abs().max().item())
+    torch.testing.assert_close(found.sum(1), torch.full((4,), float(k), dtype=torch.float64))
+    assert found.min() >= 0
+    assert found.max() <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(("classes", "k"), [(2, 2), (5, 2), (12, 3), (9, 8)])
+def test_derivatives(classes, k, sample):
+    values = sample(2, classes)[0].requires_grad_()
+    assert torch.autograd.gradcheck(lambda v: log_elementary_symmetric(v, k), values)
+    assert torch.autograd.gradgradcheck(lambda v: log_elementary_symmetric(v, k), values)
+    assert torch.autograd.gradcheck(lambda v: inclusion_probabilities(v, k, 0.5), values)
+    (slope,) = torch.autograd.grad(log_elementary_symmetric(values, k).sum(), values)
+    torch.testing.assert_close(slope, inclusion_probabilities(values.detach(), k))
+
+
+def test_at_k_1_they_are_the_softmax(sample):
+    values = sample(4, 50)[0]
+    torch.testing.assert_close(log_elementary_symmetric(values, 1), values.logsumexp(1))
+    torch.testing.assert_close(inclusion_probabilities(values, 1, 0.3), (values / 0.3).softmax(1))
+
+
+def test_masked_classes_are_absent(sample):
+    values = sample(3, 20)[0]
+    masked = torch.cat([values, torch.full((3, 5), -torch.inf, dtype=torch.float64)], 1)
+    for k in (1, 4, 20):
+        torch.testing.assert_close(log_elementary_symmetric(masked, k), log_elementary_symmetric(values, k))
+        chances = inclusion_probabilities(masked, k)
+        torch.testing.assert_close(chances[:, :20], inclusion_probabilities(values, k))
+        assert (chances[:, 20:] == 0).all()
+    assert (log_elementary_symmetric(masked, 21) == -torch.inf).all()
+    torch.testing.assert_close(
+        inclusion_probabilities(masked, 21)[:, :20], torch.ones(3, 20, dtype=torch.float64)
+    )
+
+
+def test_nan_stays_in_its_row(sample):
+    values = sample(3, 30)[0]
+    expected = inclusion_probabilities(values, 4)
+    values[1, 3] = torch.nan
+    found = inclusion_probabilities(values, 4)
+    assert found[1].isnan().any()
+    torch.testing.assert_close(found[::2], expected[::2])
+
+
+def test_shapes_and_precisions(sample):
+    values = sample(6, 10)[0].reshape(2, 3, 10)
+    assert log_elementary_symmetric(values, 2).shape == (2, 3)
+    assert inclusion_probabilities(values[0, 0], 2).shape == (10,)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        rounded = values.to(dtype)
+        found = inclusion_probabilities(rounded, 2)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(
+            found.double(), inclusion_probabilities(rounded.double(), 2), rtol=1e-6, atol=1e-7
+        )
+    batched = torch.func.vmap(lambda v: inclusion_probabilities(v, 2))(values)
+    torch.testing.assert_close(batched, inclusion_probabilities(values, 2))
+
+
+def test_a_k_whose_polynomials_would_overflow():
+    values = torch.zeros(1100, dtype=torch.float64)
+    expected = math.lgamma(1101) - 2 * math.lgamma(551)
+    assert log_elementary_symmetric(values, 550).item() == pytest.approx(expected, rel=1e-12)
+
+
+@given(
+    classes=st.integers(1, 60), share=st.floats(0, 1), shift=st.floats(-500, 500), seed=st.integers(0, 10_000)
+)
+@settings(deadline=None, max_examples=50)
+def test_a_common_factor_and_an_order(classes, share, shift, seed):
+    generator = torch.Generator().manual_seed(seed)
+    k = 1 + int(share * (classes - 1))
+    values = 4 * torch.randn(2, classes, generator=generator, dtype=torch.float64)
+    order = torch.randperm(classes, generator=generator)
+    base, chances = log_elementary_symmetric(values, k), inclusion_probabilities(values, k)
+    torch.testing.assert_close(
+        log_elementary_symmetric(values + shift, k), base + k * shift, rtol=1e-12, atol=1e-10
+    )
+    torch.testing.assert_close(
+        inclusion_probabilities(values[:, order], k), chances[:, order], rtol=0, atol=1e-12
+    )
+    torch.testing.assert_close(log_symmetric_table(values, k)[:, k], base, rtol=1e-12, atol=1e-12)

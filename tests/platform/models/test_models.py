@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from topk_losses import CosineHead
+from topk_platform import Model, UserError
+from topk_platform.models import MODELS, build_model, check_model
+
+SHAPES = {"linear": (2,), "mlp": (1, 8, 8), "torchvision": (3, 64, 64)}
+
+
+def parameters(net: nn.Module) -> int:
+    return sum(p.numel() for p in net.parameters())
+
+
+@pytest.mark.parametrize(
+    ("model", "classes", "expected"),
+    [
+        # Huang et al. 2017, Table 2: 1.0 M on CIFAR-10.
+        (Model("densenet", {"growth": 12}), 10, 1_019_722),
+        # Counted by the architecture's definition below.
+        (Model("densenet", {"growth": 40}), 100, None),
+        # torchvision's own count for ImageNet, and the CIFAR form's usual 11.2 M.
+        (Model("torchvision", {"architecture": "resnet18"}), 1000, 11_689_512),
+        (Model("resnet18_small"), 100, 11_220_132),
+    ],
+)
+def test_parameter_counts(model: Model, classes: int, expected: int | None) -> None:
+    net = build_model(model, (3, 32, 32), classes, "linear")
+    assert parameters(net) == (expected or count_densenet(40, 40, classes))
+
+
+def count_densenet(depth: int, growth: int, classes: int) -> int:
+    """Weights of 3×3 and 1×1 convolutions, two numbers a normalised channel, and the last layer."""
+    total, channels = 3 * 16 * 9, 16
+    for block in range(3):
+        if block:
+            total += 2 * channels + channels * channels
+        for _ in range((depth - 4) // 3):
+            total += 2 * channels + channels * growth * 9
+            channels += growth
+    return total + 2 * channels + (channels + 1) * classes
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("head", ["linear", "cosine"])
+def test_each_has_both_heads_and_learns(name: str, head: str) -> None:
+    shape = SHAPES.get(name, (3, 32, 32))
+    torch.manual_seed(0)
+    net = build_model(Model(name), shape, 7, head)
+    scores = net(torch.randn(2, *shape))
+    assert scores.shape == (2, 7)
+    heads = [module for module in net.modules() if isinstance(module, CosineHead)]
+    assert len(heads) == (head == "cosine")
+    if head == "cosine":
+        assert scores.abs().max() <= 1 + 1e-5
+    nn.functional.cross_entropy(scores, torch.tensor([0, 1])).backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
+
+
+def test_the_linear_one_has_no_bias() -> None:
+    net = build_model(Model("linear"), (2,), 6, "linear")
+    assert [tuple(p.shape) for p in net.parameters()] == [(6, 2)]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: build_model(Model("densenet", {"depth": 41}), (3, 32, 32), 10, "linear"), "3n \\+ 4"),
+        (
+            lambda: build_model(
+                Model("torchvision", {"architecture": "resnet19"}), (3, 64, 64), 10, "linear"
+            ),
+            "resnet18",
+        ),
+        (lambda: build_model(Model("mlp"), (4,), 3, "round"), "head must be"),
+        (lambda: check_model(Model("dense")), "did you mean 'densenet'"),
+        (lambda: check_model(Model("densenet", {"grow": 3})), "did you mean 'growth'"),
+    ],
+)
+def test_bad_models_are_refused(make: object, message: str) -> None:
+    with pytest.raises((UserError, ValueError), match=message):
+        make()  # type: ignore[operator]
+
+
+def test_torchvision_is_imported_where_it_is_used_only() -> None:
+    code = "import sys, topk_platform.models; print('torchvision' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

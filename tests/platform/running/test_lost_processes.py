@@ -1,0 +1,152 @@
+"""Processes that die, code that fails, interrupts: what is recorded, what stays behind, what goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Rows = Callable[..., list[dict[str, Any]]]
+Until = Callable[..., None]
+
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"
+)
+
+
+@pytest.fixture(scope="module")
+def troubled(make_lab: Callable[[], Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path, str]:
+    """A study of which one process dies once, one always, one arm raises and one has NaN losses."""
+    lab, store = make_lab(), tmp_path_factory.mktemp("store")
+    # An address in the environment must not make a run without --address join anything.
+    out, _ = lab.topk(
+        "run", "lab:lost", "--store", store, "--workers", "2", code=1, RAY_ADDRESS="127.0.0.1:1"
+    )
+    return lab, store, out
+
+
+def test_nothing_stops_the_study(troubled: tuple[Any, Path, str], rows: Rows) -> None:
+    _, store, _ = troubled
+    found = sorted((row["loss"], row["phase"], row["status"]) for row in rows(store))
+    assert found == [
+        ("always", "search", "failed"),
+        ("nan", "search", "diverged"),
+        ("none", "confirm", "completed"),
+        ("none", "search", "completed"),
+        ("once", "confirm", "completed"),
+        ("once", "search", "completed"),
+        ("raises", "search", "failed"),
+    ]
+
+
+def test_a_lost_process_is_tried_again_and_leaves_no_trace(
+    troubled: tuple[Any, Path, str], rows: Rows
+) -> None:
+    lab, store, _ = troubled
+    pids = [line.split()[0] for line in tries(lab, "once")]
+    assert len(pids) >= 3
+    assert len(set(pids)) >= 2
+    once, none = (
+        {row["phase"]: row for row in rows(store) if row["loss"] == loss} for loss in ("once", "none")
+    )
+    for phase in ("search", "confirm"):
+        assert once[phase]["reason"] == ""
+        assert metrics(once[phase]) == metrics(none[phase])
+    out, _ = lab.topk("replay", once["confirm"]["key"], "--store", store)
+    assert "bit for bit" in out
+
+
+def test_a_process_lost_every_time_is_tried_four_times(troubled: tuple[Any, Path, str], rows: Rows) -> None:
+    lab, store, out = troubled
+    (row,) = (row for row in rows(store) if row["loss"] == "always")
+    # The driver builds each loss once to check it; every further line is a try.
+    assert len({line.split()[0] for line in tries(lab, "always")}) == 1 + 4
+    assert "lost 4 times" in row["reason"]
+    assert "dead" in row["reason"]
+    assert len(row["reason"]) < 700
+    assert "lost 4 times" in " ".join(out.split())
+
+
+def test_an_exception_is_final_at_the_first_try(troubled: tuple[Any, Path, str], rows: Rows) -> None:
+    lab, store, out = troubled
+    (row,) = (row for row in rows(store) if row["loss"] == "raises")
+    assert len(tries(lab, "raises")) == 1 + 1
+    assert row["reason"].startswith("ArithmeticError: no such luck (")
+    assert "lab.py" in row["reason"]
+    assert "no such luck" in " ".join(out.split())
+
+
+def test_a_loss_that_is_not_finite_is_no_failure(troubled: tuple[Any, Path, str], rows: Rows) -> None:
+    _, store, out = troubled
+    (row,) = (row for row in rows(store) if row["loss"] == "nan")
+    assert "nan" in row["reason"]
+    assert not any("/nan:" in line for line in out.splitlines() if line.startswith("failed"))
+
+
+def test_run_again_it_repeats_nothing(troubled: tuple[Any, Path, str], rows: Rows) -> None:
+    lab, store, _ = troubled
+    before = rows(store)
+    out, _ = lab.topk("run", "lab:lost", "--store", store, code=1)
+    assert "0 trials ran" in out
+    assert rows(store) == before
+
+
+def test_a_reused_process_gives_what_a_fresh_one_gives(lab: Any, rows: Rows, tmp_path: Path) -> None:
+    lab.topk("run", "lab:reused", "--store", tmp_path, "--workers", "1")
+    built = [line.split() for line in lab.folder.joinpath("pids.txt").read_text().splitlines()]
+    workers = [(pid, how) for pid, how in built if int(pid) != int(built[0][0])]
+    assert len({pid for pid, _ in workers}) == 1, "the trials did not share one process"
+    hows = [how for _, how in workers]
+    assert "nasty" in hows[: len(hows) - hows[::-1].index("none")], "nothing nasty ran before"
+    confirmed = {row["loss"]: row for row in rows(tmp_path) if row["phase"] == "confirm"}
+    out, _ = lab.topk("replay", confirmed["none"]["key"], "--store", tmp_path)  # in a process of its own
+    assert "bit for bit" in out
+
+
+@needs_proc
+def test_an_interrupt_ends_the_run_and_the_next_goes_on(
+    lab: Any, rows: Rows, until: Until, tmp_path: Path
+) -> None:
+    process = lab.start("run", "lab:slow", "--store", tmp_path, "--workers", "2")
+    until(lambda: tmp_path.joinpath("lab").exists() and len(rows(tmp_path)) >= 2, "two trials")
+    os.killpg(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on from here" in out
+    until(lambda: not lab.processes(), "Ray to be gone", seconds=15)
+    half = rows(tmp_path)
+    assert 2 <= len(half) < 8
+    assert {row["key"] for row in rows(tmp_path, kind="epochs")} >= {row["key"] for row in half}
+    out, _ = lab.topk("run", "lab:slow", "--store", tmp_path, "--workers", "2")
+    assert f"{8 - len(half)} trials ran" in out
+    whole = {row["key"]: row for row in rows(tmp_path)}
+    assert len(whole) == len(rows(tmp_path)) == 8
+    assert all(whole[row["key"]] == row for row in half)
+    assert {row["status"] for row in whole.values()} <= {"completed", "pruned"}
+
+
+@needs_proc
+def test_an_interrupt_while_ray_starts_leaves_nothing(lab: Any, until: Until, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    process = lab.start("run", "lab:plain", "--store", store)
+    until(lambda: any("gcs_server" in line for line in lab.processes()), "Ray to start")
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=90)
+    assert process.returncode == 130
+    assert "the same command goes on from here" in err
+    until(lambda: not lab.processes(), "Ray to be gone", seconds=15)
+    assert not store.exists()
+
+
+def tries(lab: Any, how: str) -> list[str]:
+    return [
+        line for line in lab.folder.joinpath("pids.txt").read_text().splitlines() if line.endswith(f" {how}")
+    ]
+
+
+def metrics(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name.startswith(("validation.", "test."))}
