@@ -1,32 +1,75 @@
-"""The largest scores of many rows, a group of classes at a time."""
+"""Which scores of long rows can matter: group by group, so that few of them are looked at one by one."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-__all__ = ["largest"]
+__all__ = ["Candidates", "Groups", "above", "grouped"]
 
-GROUP = 8
+SPARE = 4  # groups per place: the k-th largest maximum is then nearly the k-th largest score
 
 
-def largest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Values and classes ``(N, count)`` of the largest scores ``(N, L)``, the first one the largest; not for autograd.
+class Groups(NamedTuple):
+    """Scores in G groups, class c in the group ``c mod G``."""
 
-    Each of the ``count`` largest scores is in one of the ``count`` groups with the largest maxima (if one were not,
-    those maxima would all be at least as large). NaN counts as the largest of all.
-    """
-    classes = scores.shape[1]
-    groups = classes // GROUP
-    if groups < 2 * count:
-        values, places = scores.topk(count)
-        return values, places
-    maxima = scores[:, : GROUP * groups].unflatten(1, (GROUP, groups)).amax(1)
-    best = maxima.topk(count, sorted=False).indices
-    offsets = torch.arange(0, GROUP * groups, groups, device=scores.device)
-    members = (best.unsqueeze(1) + offsets.unsqueeze(1)).flatten(1)
-    if classes % GROUP:
-        left_over = torch.arange(GROUP * groups, classes, device=scores.device)
-        members = torch.cat([members, left_over.expand(scores.shape[0], -1)], 1)
-    values, places = scores.gather(1, members).topk(count)
-    return values, members.gather(1, places)
+    members: Tensor
+    """The scores ``(N, size·G)``, filled up with -inf."""
+    maxima: Tensor
+    """The largest score of each group ``(N, G)``."""
+    centre: Tensor
+    """A lower bound of the k-th largest score, and close to it ``(N,)``: k groups reach it."""
+    largest: Tensor
+    """The largest score ``(N,)``; NaN if there is one."""
+
+
+class Candidates(NamedTuple):
+    """Some classes of each row, row after row."""
+
+    rows: Tensor
+    """``(E,)``, ascending."""
+    classes: Tensor
+    """``(E,)``."""
+    scores: Tensor
+    """``(E,)``."""
+
+
+def grouped(scores: Tensor, k: int) -> Groups:
+    """Groups of up to 8 of the scores ``(N, L)``."""
+    size = next(size for size in (8, 4, 2, 1) if size == 1 or scores.shape[1] >= SPARE * k * size)
+    missing = -scores.shape[1] % size
+    members = pad(scores, (0, missing), value=-torch.inf) if missing else scores
+    maxima = members
+    while maxima.shape[1] * size > members.shape[1]:
+        maxima = _halves(maxima)
+    coarse = maxima
+    while coarse.shape[1] >= 2 * SPARE * k:
+        coarse = _halves(coarse)
+    best = coarse.topk(k).values
+    return Groups(members, maxima, best[:, -1], best[:, 0])
+
+
+def _halves(x: Tensor) -> Tensor:
+    """The larger one of columns j and j + w/2, ``(N, w)`` to ``(N, w/2)``."""
+    if x.shape[1] % 2:
+        x = pad(x, (0, 1), value=-torch.inf)
+    left, right = x.tensor_split(2, 1)
+    return torch.maximum(left, right)
+
+
+def above(groups: Groups, level: Tensor) -> Candidates:
+    """The classes whose scores reach the level of their row ``(N,)``."""
+    width, count = groups.members.shape[1], groups.maxima.shape[1]
+    hot = (groups.maxima >= level.unsqueeze(1)).flatten().nonzero().squeeze(1)
+    row = hot // count
+    first = row * width + (hot - row * count)
+    places = (first.unsqueeze(1) + torch.arange(0, width, count)).flatten()
+    scores = groups.members.flatten().index_select(0, places)
+    reaching = scores.view(-1, width // count) >= level.index_select(0, row).unsqueeze(1)
+    kept = reaching.flatten().nonzero().squeeze(1)
+    places = places.index_select(0, kept)
+    row = row.index_select(0, kept // (width // count))
+    return Candidates(row, places - row * width, scores.index_select(0, kept))

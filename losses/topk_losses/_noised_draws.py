@@ -1,9 +1,7 @@
-"""Draws of the k-th largest noisy score: which class it is in each draw, and its noise.
+"""Draws of the k-th largest noisy score: which class it is in each, and its noise.
 
-Where the values may be looked at and the rows are long, few random numbers do, see ``_exceedances.py``: the leading
-classes are drawn outright, and of the others only what exceeds a threshold. The threshold lies a few standard
-deviations below the k-th largest score, or, where that would let too many exceed it, where a few more than k are
-expected to.
+Where the values may be looked at and the rows are long, only what exceeds a threshold is drawn, as ``_exceedances.py``
+explains and proves. ``_noised_threshold.py`` chooses the thresholds, ``_noised_columns.py`` draws.
 """
 
 from __future__ import annotations
@@ -13,23 +11,25 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from topk_losses._candidates import largest
+from topk_losses._candidates import grouped
 from topk_losses._checks import values_are_readable
-from topk_losses._noised_search import FRINGE, KthLargest
+from topk_losses._noised_columns import Columns
+from topk_losses._noised_threshold import find_threshold
 
 __all__ = ["Draws", "noised_draws"]
 
-SHORTEST = 4  # rows shorter than this multiple of the k + 26 largest are drawn in full
-PART = 2**16  # draws at once
+SHORTEST = 64  # rows shorter than this, or than 8 k, are drawn in full
+SCORES = 2**20  # at once
+COLUMNS = 2**14  # draws of rows at once
 
 
 class Draws(NamedTuple):
-    """The k-th largest of ``s + εZ`` of each row and draw."""
+    """The k-th largest of ``s + εZ`` of each row."""
 
     classes: Tensor
-    """Its class ``(N, B)``."""
+    """Its class in each draw ``(N, B)``."""
     noise: Tensor
-    """Its εZ ``(N, B)``."""
+    """The mean over the draws of its εZ ``(N,)``."""
 
 
 def noised_draws(
@@ -42,12 +42,12 @@ def noised_draws(
 ) -> Draws:
     """Draws for scores ``(N, L)``, from noise ``(B, N, L)`` if it is given; no gradient flows through them."""
     scores = scores.detach()
-    long = scores.shape[1] >= SHORTEST * (k + FRINGE) and scores.shape[0] > 0
-    if noise is None and epsilon > 0 and long and values_are_readable(scores):
-        rows = max(1, PART // samples)
-        parts = [_economical(part, k, epsilon, samples, generator) for part in scores.split(rows)]
-        return Draws(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
-    return _in_full(scores, k, epsilon, samples, noise, generator)
+    long = scores.shape[1] >= max(SHORTEST, 8 * k) and scores.shape[0] > 0
+    if noise is not None or epsilon == 0 or not long or not values_are_readable(scores):
+        return _in_full(scores, k, epsilon, samples, noise, generator)
+    rows = max(1, SCORES // scores.shape[1])
+    parts = [_by_exceedances(part, k, epsilon, samples, generator) for part in scores.split(rows)]
+    return Draws(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 
 def _in_full(
@@ -58,15 +58,15 @@ def _in_full(
     noise: Tensor | None,
     generator: torch.Generator | None,
 ) -> Draws:
+    # Relative to the largest score, so that an offset does not round away the noise.
     if epsilon == 0:
         classes = scores.topk(k).indices[:, -1:]
-        return Draws(classes, torch.zeros_like(classes, dtype=scores.dtype))
+        return Draws(classes, torch.zeros_like(scores[:, 0]))
     if noise is None:
         noise = _normal((samples, *scores.shape), scores, generator)
     noise = epsilon * noise.detach().to(scores.dtype)
-    # Relative to the largest score, so that an offset does not round away the noise.
-    classes = (scores - scores.amax(1, keepdim=True) + noise).topk(k).indices[..., -1:]
-    return Draws(classes.squeeze(-1).t(), noise.gather(2, classes).squeeze(-1).t())
+    places = (scores - scores.amax(1, keepdim=True) + noise).topk(k).indices[..., -1:]
+    return Draws(places.squeeze(-1).t(), noise.gather(2, places).squeeze(-1).mean(0))
 
 
 def _normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -75,35 +75,27 @@ def _normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | N
     return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
 
 
-def _economical(
+def _by_exceedances(
     scores: Tensor, k: int, epsilon: float, samples: int, generator: torch.Generator | None
 ) -> Draws:
-    """Draws of some rows by what exceeds a threshold."""
-    values, classes = largest(scores, k + FRINGE)
-    usual = (values[:, 0] < torch.inf) & (values[:, k - 1] > -torch.inf)
+    groups = grouped(scores, k)
+    usual = (groups.largest < torch.inf) & (groups.centre > -torch.inf)
     if not usual.all():
-        return _with_unusual_rows(scores, k, epsilon, samples, generator, classes[:, k - 1], usual)
-    centre = values[:, k - 1 : k].clone()
-    best = (values - centre).div_(epsilon)
-    drawn = KthLargest(scores, centre, epsilon, best, classes, k, samples, generator).draw()
-    if drawn is None:
-        return _in_full(scores, k, epsilon, samples, None, generator)
-    heights, places = (tensor.view(-1, samples) for tensor in drawn)
-    return Draws(places, heights.mul(epsilon).sub_(scores.gather(1, places) - centre))
+        return _without_unusual_rows(scores, k, epsilon, samples, generator, usual)
+    columns = Columns.of(scores, groups, find_threshold(groups, k, epsilon), k, epsilon, generator)
+    at_once = max(1, COLUMNS // len(scores))
+    blocks = [columns.draw(min(at_once, samples - b)) for b in range(0, samples, at_once)]
+    values, classes = (torch.cat(tensors) for tensors in zip(*blocks, strict=True))
+    centred = scores.gather(1, classes.t()).sub_(groups.centre.unsqueeze(1))
+    return Draws(classes.t(), values.mean(0).mul_(epsilon).sub_(centred.mean(1)))
 
 
-def _with_unusual_rows(
-    scores: Tensor,
-    k: int,
-    epsilon: float,
-    samples: int,
-    generator: torch.Generator | None,
-    kth: Tensor,
-    usual: Tensor,
+def _without_unusual_rows(
+    scores: Tensor, k: int, epsilon: float, samples: int, generator: torch.Generator | None, usual: Tensor
 ) -> Draws:
-    """Rows with NaN or +inf, or with fewer than k classes: their k-th largest score, without noise."""
-    places = kth.unsqueeze(1).repeat(1, samples)
-    noise = torch.zeros(places.shape, dtype=scores.dtype)
+    """Rows with NaN, +inf or fewer than k classes have the k-th largest of their scores, without noise."""
+    classes = scores.topk(k).indices[:, -1:].repeat(1, samples)
+    noise = torch.zeros_like(scores[:, 0])
     if usual.any():
-        places[usual], noise[usual] = _economical(scores[usual], k, epsilon, samples, generator)
-    return Draws(places, noise)
+        classes[usual], noise[usual] = _by_exceedances(scores[usual], k, epsilon, samples, generator)
+    return Draws(classes, noise)

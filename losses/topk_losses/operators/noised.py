@@ -69,7 +69,7 @@ def noised_topk(
     if noise is not None:
         noise = noise.reshape(noise.shape[0], *rows.shape)
     draws = noised_draws(rows, k, epsilon, samples, noise, generator)
-    top = (rows.gather(1, draws.classes) + draws.noise).mean(1)
+    top = rows.gather(1, draws.classes).mean(1) + draws.noise
     invalid = ~(rows.detach().amax(1) < torch.inf)
     return top.masked_fill(invalid, torch.nan).reshape(values.shape[:-1])
 
