@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-__all__ = ["Candidates", "Groups", "above", "grouped"]
+__all__ = ["Candidates", "Groups", "above", "grouped", "slots"]
 
 SPARE = 4  # groups per place: the k-th largest maximum is then nearly the k-th largest score
 
@@ -73,3 +73,9 @@ def above(groups: Groups, level: Tensor) -> Candidates:
     places = places.index_select(0, kept)
     row = row.index_select(0, kept // (width // count))
     return Candidates(row, places - row * width, scores.index_select(0, kept))
+
+
+def slots(columns: Tensor, counts: Tensor) -> Tensor:
+    """The number of each entry among those of its column, for ascending columns and their counts."""
+    first = counts.cumsum(0).sub_(counts)
+    return torch.arange(len(columns)).sub_(first.index_select(0, columns))

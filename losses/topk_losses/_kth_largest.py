@@ -35,7 +35,7 @@ def kth_largest(values: Tensor, k: int) -> Tensor:
     while len(lists) > 2:
         first, second, *lists = lists
         lists.append(_merged(first, second, k))
-    return _of_both(*lists, k) if len(lists) == 2 else lists[0][k - 1]
+    return _of_both(lists[0], lists[1], k) if len(lists) == 2 else lists[0][k - 1]
 
 
 def _largest(values: Sequence[Tensor], k: int) -> list[Tensor]:

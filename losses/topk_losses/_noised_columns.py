@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from topk_losses._candidates import Candidates, Groups, above
+from topk_losses._candidates import Candidates, Groups, above, slots
 from topk_losses._exceedances import exceedances, tail_probability, truncated_normal
 from topk_losses._kth_largest import kth_largest
 from topk_losses._noised_threshold import Threshold
@@ -75,7 +75,7 @@ class Columns:
         table_x = x.new_full(shape, -torch.inf)
         table = torch.zeros(shape, dtype=torch.int64)
         if len(table):
-            cell = _slots(rows, counts).mul_(len(scores)).add_(rows)
+            cell = slots(rows, counts).mul_(len(scores)).add_(rows)
             table_x.view(-1).scatter_(0, cell, x)
             table.view(-1).scatter_(0, cell, classes)
         leading = Candidates(rows, classes, x)
@@ -87,7 +87,7 @@ class Columns:
         values = self._values(samples, points)
         height = kth_largest(values, self.k).clone()  # it may be a row of the table
         short = (height.view(samples, -1) < self.threshold.height).flatten().nonzero().squeeze(1)
-        parts = short.split(max(1, COMPLETED // self.scores.shape[1])) if len(short) else ()
+        parts = torch.split(short, max(1, COMPLETED // self.scores.shape[1])) if len(short) else ()
         completed = [self._completed(values, points, part) for part in parts]
         classes = self._classes(values, points, height)
         for part, (own_height, own_classes) in zip(parts, completed, strict=True):
@@ -153,7 +153,7 @@ class Columns:
         values[:leading].view(leading, samples, len(self.scores)).add_(self.table_x.unsqueeze(1))
         values[leading:] = -torch.inf
         for part, own, end in zip(points, counts, offsets, strict=True):
-            slot = _slots(part.columns, own).add_((end - own).index_select(0, part.columns)).add_(leading)
+            slot = slots(part.columns, own).add_((end - own).index_select(0, part.columns)).add_(leading)
             values.view(-1).scatter_(0, slot.mul_(columns).add_(part.columns), part.values)
         return values
 
@@ -191,9 +191,3 @@ class Columns:
             full[line[line >= 0], part.classes[line >= 0]] = part.values[line >= 0]
         best, classes = full.topk(self.k)
         return best[:, -1], classes[:, -1]
-
-
-def _slots(columns: Tensor, counts: Tensor) -> Tensor:
-    """The number of each entry among those of its column, for ascending columns and their counts."""
-    first = counts.cumsum(0).sub_(counts)
-    return torch.arange(len(columns)).sub_(first.index_select(0, columns))

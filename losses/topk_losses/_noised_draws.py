@@ -46,7 +46,7 @@ def noised_draws(
     if noise is not None or epsilon == 0 or not long or not values_are_readable(scores):
         return _in_full(scores, k, epsilon, samples, noise, generator)
     rows = max(1, SCORES // scores.shape[1])
-    parts = [_by_exceedances(part, k, epsilon, samples, generator) for part in scores.split(rows)]
+    parts = [_by_exceedances(part, k, epsilon, samples, generator) for part in torch.split(scores, rows)]
     return Draws(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 

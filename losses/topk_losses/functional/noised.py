@@ -16,7 +16,7 @@ from topk_losses._checks import (
 )
 from topk_losses._noised_draws import noised_draws
 from topk_losses._shapes import class_last, per_label, reduce_loss
-from topk_losses.operators.expected import expected_topk
+from topk_losses.operators.expected import expected_below_largest
 from topk_losses.operators.noised import check_noise
 
 __all__ = ["noised_imbalanced_topk_hinge", "noised_topk_hinge"]
@@ -87,7 +87,7 @@ def noised_topk_hinge(
         # Relative to the largest score, so that an offset does not round away the noise.
         largest = rows.detach().amax(1, keepdim=True)
         if samples is None:
-            top = expected_topk(rows - largest, k + 1, epsilon).unsqueeze(1)
+            top = expected_below_largest(rows, k + 1, epsilon).unsqueeze(1)
             own = rows.gather(1, labels) - largest
         else:
             draws = noised_draws(rows, k + 1, epsilon, samples, noise, generator)
