@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from topk_platform.errors import UserError
 from topk_platform.specs import (
     Arm,
+    Augmentation,
     Choice,
     Float,
     Int,
@@ -21,11 +22,13 @@ from topk_platform.specs import (
     LongTail,
     Loss,
     Model,
+    Numerics,
     Protocol,
     Pruning,
     Recipe,
     Regime,
     Study,
+    TrainFraction,
     grid,
 )
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arm",
+    "Augmentation",
     "Choice",
     "Float",
     "Int",
@@ -41,11 +45,13 @@ __all__ = [
     "LongTail",
     "Loss",
     "Model",
+    "Numerics",
     "Protocol",
     "Pruning",
     "Recipe",
     "Regime",
     "Study",
+    "TrainFraction",
     "UserError",
     "grid",
     "plan",

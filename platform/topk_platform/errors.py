@@ -5,11 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["ClusterError", "StoreError", "UserError", "unknown_name"]
+__all__ = ["ClusterError", "MissingDataError", "StoreError", "UserError", "unknown_name"]
 
 
 class UserError(ValueError):
     """Something the user wrote cannot be done as it stands; nothing was started or written."""
+
+
+class MissingDataError(UserError):
+    """A dataset is not on disk; the message says where to get it and where to put it."""
 
 
 class StoreError(UserError):

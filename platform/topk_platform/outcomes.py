@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from topk_platform.specs import Scalar, Status, TrialRecord
+from topk_platform.specs import Arm, Scalar, Status, TrialRecord
 
-__all__ = ["Ended", "best"]
+__all__ = ["Ended", "best", "chosen"]
 
 
 @dataclass(frozen=True)
@@ -19,25 +19,29 @@ class Ended:
         number: In its arm.
         values: What was chosen.
         status: How it ended.
-        curve: The selection metric after each epoch that it reached.
+        curve: The selection metric after each epoch that was validated.
+        selected: The selection metric of the weights that were kept; by default the curve's last value.
     """
 
     number: int
     values: Mapping[str, Scalar]
     status: Status
     curve: Mapping[int, float] = field(default_factory=dict)
+    selected: float | None = None
 
     @property
     def objective(self) -> float:
-        """The selection metric after the last epoch; NaN unless the trial was completed."""
-        return self.curve[max(self.curve)] if self.status == "completed" else math.nan
+        """The selection metric; NaN unless the trial was completed."""
+        if self.status != "completed":
+            return math.nan
+        return self.curve[max(self.curve)] if self.selected is None else self.selected
 
     @classmethod
     def from_record(cls, record: TrialRecord) -> Ended:
         """Return what the search needs of a record."""
         trial, metric = record.trial, record.trial.arm.metric
         curve = {epoch.epoch: epoch.validation[metric] for epoch in record.epochs}
-        return cls(trial.number, trial.values, record.status, curve)
+        return cls(trial.number, trial.values, record.status, curve, record.validation.get(metric))
 
 
 def best(ended: Iterable[Ended]) -> Ended | None:
@@ -50,3 +54,13 @@ def best(ended: Iterable[Ended]) -> Ended | None:
     """
     completed = [trial for trial in ended if trial.status == "completed"]
     return max(completed, key=lambda trial: (trial.objective, -trial.number), default=None)
+
+
+def chosen(arm: Arm, ended: Iterable[Ended]) -> Ended | None:
+    """Return the configuration to confirm: the best searched one; the only one of an arm that searches nothing.
+
+    Args:
+        arm: The arm.
+        ended: Its search trials that count.
+    """
+    return best(ended) if arm.searches else Ended(0, {}, "completed", selected=math.nan)

@@ -6,8 +6,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow.dataset as ds
 import torch
+from PIL import Image
 
 LAB = '''
 import torch
@@ -26,6 +28,15 @@ def two_layers(shape, classes, head, width):
     return nn.Sequential(nn.Linear(shape[0], width), nn.Tanh(), nn.Linear(width, classes))
 
 
+def pixels(shape, classes, head):
+    return nn.Sequential(Floats(), nn.Flatten(), nn.Linear(shape[0] * shape[1] * shape[2], classes))
+
+
+class Floats(nn.Module):
+    def forward(self, images):
+        return images.float() / 255 if images.dtype == torch.uint8 else images
+
+
 class Squared(nn.Module):
     def __init__(self, k, class_counts, power=2.0):
         super().__init__()
@@ -42,7 +53,9 @@ study = Study(
     "own",
     [Arm(Regime("blobs", "lab_of_ones_own:blobs", options={"path": "blobs.pt"}),
          Model("lab_of_ones_own:two_layers", {"width": 12}),
-         Loss("lab_of_ones_own:Squared", {"power": Float(1.5, 3)}, {"power": 2.0}), k=2, recipe=Recipe(epochs=15))],
+         Loss("lab_of_ones_own:Squared", {"power": Float(1.5, 3)}, {"power": 2.0}), k=2, recipe=Recipe(epochs=15)),
+     Arm(Regime("pictures", "image_folder", options={"folder": "pictures", "size": 8}), Model("lab_of_ones_own:pixels"),
+         Loss("lab_of_ones_own:Squared"), k=2, recipe=Recipe(epochs=15))],
     topk=(1, 2), trials=2, seeds=2, baseline="Squared",
 )
 '''
@@ -55,10 +68,21 @@ def test_a_study_over_ones_own_things(
     labels = torch.randint(6, (600,), generator=generator)
     inputs = 3 * torch.eye(6)[labels] + torch.randn(600, 6, generator=generator)
     torch.save((inputs, labels), lab / "blobs.pt")
+    for name, colour in (("red", 0), ("green", 1), ("blue", 2)):
+        (tmp_path / "data" / "pictures" / name).mkdir(parents=True)
+        for number in range(10):
+            picture = np.zeros((9, 11, 3), dtype=np.uint8)
+            picture[..., colour] = 150 + number
+            Image.fromarray(picture).save(tmp_path / "data" / "pictures" / name / f"{number}.png")
     (lab / "lab_of_ones_own.py").write_text(LAB)
-    done = topk("run", "lab_of_ones_own:study", "--store", tmp_path)
-    assert "4 trials ran" in done.stdout
+    done = topk("run", "lab_of_ones_own:study", "--store", tmp_path, "--data", tmp_path / "data")
+    assert "8 trials ran" in done.stdout
     rows = ds.dataset(tmp_path / "own" / "trials").to_table().to_pylist()
-    assert {row["arm"] for row in rows} == {"blobs/two_layers/Squared"}
+    assert {row["arm"] for row in rows} == {"blobs/two_layers/Squared", "pictures/pixels/Squared"}
     assert {row["status"] for row in rows} == {"completed"}
     assert all(row["test.top2"] > 0.8 for row in rows if row["phase"] == "confirm")
+    # Where the data lie is in no key: the same command finds everything done with them elsewhere.
+    (tmp_path / "data").rename(tmp_path / "moved")
+    again = topk("run", "lab_of_ones_own:study", "--store", tmp_path, "--data", tmp_path / "moved")
+    assert "0 trials ran" in again.stdout
+    assert not any(str(tmp_path) in row["config"] for row in rows)

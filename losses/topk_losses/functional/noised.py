@@ -14,6 +14,7 @@ from topk_losses._checks import (
     check_samples,
     check_scores,
 )
+from topk_losses._kernels.noised import noised_topk_hinge_on_gpu, takes_noised
 from topk_losses._noised_draws import noised_draws
 from topk_losses._shapes import class_last, per_label, reduce_loss
 from topk_losses.operators.expected import expected_below_largest
@@ -39,6 +40,10 @@ def noised_topk_hinge(
     r"""Noised (balanced) top-K hinge: the calibrated hinge with the noised (K+1)-th largest score.
 
     .. math:: \Bigl(\alpha + \frac{1}{B} \sum_b (s + \varepsilon Z_b)_{[K+1]} - s_y\Bigr)_+
+
+    On CUDA devices Triton's kernels make the noise where it is used, from a seed that the generator gives: for
+    float32 and half-precision scores, K up to 31, B up to 128 and 2^15 classes, where Triton is installed, outside
+    ``torch.compile``. A draw's noise is then within 4.5e-7 of the normal in total variation.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
@@ -77,6 +82,19 @@ def noised_topk_hinge(
     check_not_negative("epsilon", epsilon)
     check_samples(samples)
     check_margin(margin, scores.shape[1])
+    if samples is not None and noise is None and takes_noised(scores, target, k, samples):
+        return noised_topk_hinge_on_gpu(
+            scores,
+            target,
+            k,
+            epsilon,
+            samples,
+            margin,
+            generator,
+            weight=weight,
+            ignore_index=ignore_index,
+            reduction=reduction,
+        )
     if noise is not None:
         if samples is None:
             raise ValueError("noise must be None for samples=None, the exact expectation")

@@ -8,6 +8,7 @@ from torch.nn.functional import logsigmoid
 
 from topk_losses._checks import check_k, check_margin, check_positive, check_scores
 from topk_losses._fused import fused_losses
+from topk_losses._kernels.smooth import smooth_topk_svm_on_gpu, takes_smooth
 from topk_losses._power_sums import log_subsets
 from topk_losses._shapes import per_label, reduce_loss
 from topk_losses._smooth_svm import SmoothTopK
@@ -37,6 +38,9 @@ def smooth_topk_svm(
     with σ_m the m-th elementary symmetric polynomial. At K = 1, τ = 1, α = 0 it is cross-entropy; for τ → 0
     it tends to ``(α + (s_{\y})_[K] / K - s_y / K)_+``.
 
+    On CUDA devices float32 and half-precision scores are read as they are, once forward and once backward, by
+    Triton's kernels: for K up to 20 and 2^15 classes, where Triton is installed, outside ``torch.compile``.
+
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
         target: int64 labels ``(N, ...)``.
@@ -65,6 +69,10 @@ def smooth_topk_svm(
     check_k(k, scores.shape[1] - 1)
     check_positive("tau", tau)
     check_margin(margin, scores.shape[1])
+    if takes_smooth(scores, target, k):
+        return smooth_topk_svm_on_gpu(
+            scores, target, k, tau, margin, weight=weight, ignore_index=ignore_index, reduction=reduction
+        )
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
         margins = per_label(margin, labels, rows)

@@ -71,10 +71,8 @@ def expected_topk(scores: Tensor, k: int, epsilon: float) -> Tensor:
     values = computing(scores)
     rows = values.reshape(-1, values.shape[-1])
     largest = rows.detach().amax(1)
-    if epsilon == 0:
-        mean = rows.topk(k, dim=1).values[:, -1]
-    else:
-        mean = largest + expected_below_largest(rows, k, epsilon)
+    exact = epsilon == 0
+    mean = rows.topk(k).values[:, -1] if exact else largest + expected_below_largest(rows, k, epsilon)
     return mean.masked_fill(~(largest < torch.inf), torch.nan).reshape(values.shape[:-1])
 
 

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from topk_platform.cli import inspecting
+from topk_platform.cli.inspecting import DataOption, StoreOption
 from topk_platform.cli.studies import known_studies, load_study
 from topk_platform.errors import UserError
 from topk_platform.specs import Study
@@ -28,10 +29,12 @@ app = typer.Typer(
 inspecting.add_to(app)
 
 StudyName = Annotated[str, typer.Argument(help="A name that `topk list` shows, or package.module:attribute.")]
-StoreOption = Annotated[str, typer.Option("--store", help="Folder or URI of the results.")]
 TrialsOption = Annotated[int | None, typer.Option("--trials", help="Search trials per arm.")]
 SeedsOption = Annotated[int | None, typer.Option("--seeds", help="Confirmation seeds per arm.")]
 OnlyOption = Annotated[str | None, typer.Option("--only", help="A glob over arms, regime/model/loss.")]
+DownloadOption = Annotated[
+    bool, typer.Option("--download", help="Download into it the datasets that are not there.")
+]
 SmokeOption = Annotated[
     bool, typer.Option("--smoke", help="The study shrunk to seconds, under its own name.")
 ]
@@ -74,6 +77,12 @@ def run(
     mlflow: Annotated[
         str | None, typer.Option(help="MLflow's tracking URI; sqlite in the store by default.")
     ] = None,
+    checkpoints: Annotated[
+        float,
+        typer.Option(help="Seconds between two checkpoints of a trial, from which one cut off goes on."),
+    ] = 30.0,
+    data: DataOption = None,
+    download: DownloadOption = False,
     smoke: SmokeOption = False,
 ) -> None:
     """Run what is missing of a study, then print its table. Running it again is how it is resumed."""
@@ -92,7 +101,10 @@ def run(
             only=only,
             workers=workers,
             mlflow_uri=mlflow,
+            checkpoint_seconds=checkpoints,
             progress=progress,
+            data=data,
+            download=download,
         )
     raise typer.Exit(inspecting.print_summary(console, summary, store))
 
@@ -104,12 +116,17 @@ def plan(
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     only: OnlyOption = None,
+    data: DataOption = None,
+    download: DownloadOption = False,
     smoke: SmokeOption = False,
 ) -> None:
     """Show a study's arms, what is done, and about how long the rest takes."""
     from topk_platform import running  # noqa: PLC0415
 
-    found = running.plan(_study(study, smoke), store=store, trials=trials, seeds=seeds, only=only)
+    wanted = _study(study, smoke)
+    found = running.plan(
+        wanted, store=store, trials=trials, seeds=seeds, only=only, data=data, download=download
+    )
     inspecting.print_plan(Console(), found)
 
 

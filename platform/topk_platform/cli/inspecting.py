@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from topk_platform.records import Ledger
     from topk_platform.running import Found, Plan, Summary
 
-__all__ = ["add_to", "print_plan", "print_summary"]
+__all__ = ["DataOption", "StoreOption", "add_to", "print_plan", "print_summary"]
 
 StoreOption = Annotated[str, typer.Option("--store", help="Folder or URI of the results.")]
+DataOption = Annotated[
+    str | None, typer.Option("--data", help="Folder of datasets; TOPK_DATA or data/ by default.")
+]
 KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first letters.")]
 
 
@@ -90,18 +93,21 @@ def show(key: KeyArgument, store: StoreOption = "runs") -> None:
 
 
 def _epochs(found: Found) -> Table:
-    metrics = [name for name in (found.epochs[0] if found.epochs else {}) if name not in ("key", "epoch")]
+    first = found.epochs[0] if found.epochs else {}
+    metrics = [name for name, value in first.items() if name not in ("key", "epoch") and value is not None]
     table = Table("epoch", *metrics, title="epochs", title_justify="left")
     for row in found.epochs:
-        table.add_row(str(row["epoch"]), *(f"{row[name]:.4g}" for name in metrics))
+        table.add_row(
+            str(row["epoch"]), *("" if row[name] is None else f"{row[name]:.4g}" for name in metrics)
+        )
     return table
 
 
-def replay(key: KeyArgument, store: StoreOption = "runs") -> None:
+def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = None) -> None:
     """Run one recorded trial again, alone in this process, and compare it with its record."""
     from topk_platform.running import replay as replay_trial  # noqa: PLC0415
 
-    found = replay_trial(key, store)
+    found = replay_trial(key, store, data)
     record = found.record
     typer.echo(
         f"{record.status}{': ' + record.reason if record.reason else ''} in {record.train_seconds:.2f} s"
@@ -138,7 +144,8 @@ def print_plan(console: Console, plan: Plan) -> None:
     table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
     for arm in plan.arms:
         seconds = f"{arm.trial_seconds:.2f}" + ("" if arm.measured else " (guess)")
-        done = f"{arm.searched}/{study.trials}", f"{arm.confirmed}/{study.seeds}"
+        trials = study.trials if arm.arm.searches else 0
+        done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds}"
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)
     console.print(

@@ -1,18 +1,54 @@
-"""Datasets and the conditions that make regimes of them."""
+"""Datasets and the conditions that make regimes of them.
 
+``Regime(name, dataset, conditions, options)`` names a dataset of :data:`DATASETS`, whose options are its function's
+arguments, or a function of one's own as ``package.module:attribute``. That returns a :class:`Dataset`; if it has a
+parameter ``generator``, every seed trains on data drawn anew from a stream of its own.
+
+    ============================  =========================================================================
+    :func:`digits`                scikit-learn's 8×8 digits
+    :func:`ring`                  sawada2020's six classes around a circle, drawn anew for every seed
+    :func:`synthetic_images`      made-up 32×32 images, of any size and difficulty
+    :func:`cifar100`              from the data folder, downloaded when asked
+    :func:`image_folder`          one's own images, from the data folder
+    :func:`from_tensors`          for a function of one's own: inputs and labels, split by fractions or given
+    ============================  =========================================================================
+
+The data folder is ``topk run --data DIR``, the environment's ``TOPK_DATA``, or ``data``: see :func:`data_folder`.
+"""
+
+from topk_platform.data.cifar import cifar100, read_cifar100
 from topk_platform.data.conditions import apply_conditions, long_tail_counts, noisy_labels
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.digits import digits
-from topk_platform.data.loading import DATASETS, load, read
+from topk_platform.data.folder import data_at, data_folder, use_data_folder
+from topk_platform.data.groups import shots
+from topk_platform.data.loading import DATASETS, download, load, read
+from topk_platform.data.own import from_tensors, image_folder
+from topk_platform.data.population import Population, Source
+from topk_platform.data.ring import ring
+from topk_platform.data.synthetic import synthetic_images
 
 __all__ = [
     "DATASETS",
     "Dataset",
+    "Population",
+    "Source",
     "Split",
     "apply_conditions",
+    "cifar100",
+    "data_at",
+    "data_folder",
     "digits",
+    "download",
+    "from_tensors",
+    "image_folder",
     "load",
     "long_tail_counts",
     "noisy_labels",
     "read",
+    "read_cifar100",
+    "ring",
+    "shots",
+    "synthetic_images",
+    "use_data_folder",
 ]

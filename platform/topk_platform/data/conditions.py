@@ -8,7 +8,8 @@ import torch
 from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset, Split
-from topk_platform.specs import Condition, LabelNoise, LongTail
+from topk_platform.data.population import Population, Source
+from topk_platform.specs import Condition, LabelNoise, LongTail, TrainFraction
 
 __all__ = ["apply_conditions", "long_tail_counts", "noisy_labels"]
 
@@ -57,29 +58,44 @@ def _label_noise(dataset: Dataset, condition: LabelNoise, generator: Generator) 
     return dataset.with_train(Split(dataset.train.inputs, labels))
 
 
-def _long_tail(dataset: Dataset, condition: LongTail, generator: Generator) -> Dataset:
-    wanted = long_tail_counts(dataset.class_counts, condition.ratio)
+def _thinned(dataset: Dataset, wanted: Tensor, generator: Generator) -> Dataset:
+    """Keep ``wanted`` random training samples of each class; of two draws alike, the smaller is in the larger."""
     shuffled = torch.randperm(len(dataset.train), generator=generator)
     labels = dataset.train.labels[shuffled]
     kept = [shuffled[labels == c][: int(n)] for c, n in enumerate(wanted)]
     return dataset.with_train(dataset.train.take(torch.cat(kept).sort().values))
 
 
-_CONDITIONS: dict[type, Callable[..., Dataset]] = {LabelNoise: _label_noise, LongTail: _long_tail}
+def _long_tail(dataset: Dataset, condition: LongTail, generator: Generator) -> Dataset:
+    return _thinned(dataset, long_tail_counts(dataset.class_counts, condition.ratio), generator)
+
+
+def _train_fraction(dataset: Dataset, condition: TrainFraction, generator: Generator) -> Dataset:
+    wanted = (dataset.class_counts.double() * condition.fraction).round().long().clamp(min=1)
+    return _thinned(dataset, wanted, generator)
+
+
+_CONDITIONS: dict[type, Callable[..., Dataset]] = {
+    LabelNoise: _label_noise,
+    LongTail: _long_tail,
+    TrainFraction: _train_fraction,
+}
 
 
 def apply_conditions(
-    dataset: Dataset, conditions: Iterable[Condition], generator: Callable[[str], Generator]
+    source: Source, conditions: Iterable[Condition], generator: Callable[[str], Generator]
 ) -> Dataset:
-    """Return the dataset with the conditions applied to its training split, in order.
+    """Return the data that one seed trains on: drawn, if they are drawn, then under the conditions, in order.
 
-    Label noise stays within the superclasses, or spans all classes where the dataset has none.
+    Conditions change the training split alone. Label noise stays within the superclasses, or spans all classes
+    where the dataset has none.
 
     Args:
-        dataset: The dataset on the CPU.
+        source: The dataset on the CPU, or the population to draw it from.
         conditions: What to apply.
-        generator: Returns the random stream of a role; each condition draws from its own.
+        generator: Returns the random stream of a role; a population and each condition draw from their own.
     """
+    dataset = source.sample(generator("dataset")) if isinstance(source, Population) else source
     for place, condition in enumerate(conditions):
         kind = type(condition)
         dataset = _CONDITIONS[kind](dataset, condition, generator(f"condition.{place}.{kind.__name__}"))

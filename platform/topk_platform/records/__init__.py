@@ -1,5 +1,6 @@
 """The ledger, what is read from it, and the tracking sink that is derived from it."""
 
+from topk_platform.records.checkpoints import StoreKeeper, forget
 from topk_platform.records.history import ArmHistory, read_history
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.records.models import model_name, save_model
@@ -19,9 +20,11 @@ __all__ = [
     "Ledger",
     "Row",
     "Store",
+    "StoreKeeper",
     "TrackingSink",
     "epochs_schema",
     "epochs_table",
+    "forget",
     "model_name",
     "read_history",
     "save_model",

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from topk_platform.outcomes import Ended, best
+from topk_platform.outcomes import Ended, chosen
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.specs import Arm, Study
 
@@ -38,11 +38,17 @@ class ArmHistory:
 
     def _ended(self, row: Row) -> Ended:
         values = json.loads(row["config"])["values"]
-        return Ended(row["number"], values, row["status"], self.curves.get(row["key"], {}))
+        return Ended(
+            number=row["number"],
+            values=values,
+            status=row["status"],
+            curve=self.curves.get(row["key"], {}),
+            selected=row.get(f"validation.{self.arm.metric}"),
+        )
 
     def best(self, trials: int) -> Ended | None:
-        """Return the best of the first ``trials`` search trials."""
-        return best(ended for number, ended in self.ended().items() if number < trials)
+        """Return the best of the first ``trials`` search trials, or what stands for it where nothing is searched."""
+        return chosen(self.arm, (ended for number, ended in self.ended().items() if number < trials))
 
     def confirmed(self, trials: int, seeds: int) -> dict[int, Row]:
         """Return, by seed, the completed confirmations of the configuration that is best now.
@@ -51,10 +57,10 @@ class ArmHistory:
             trials: How many search trials count.
             seeds: How many seeds count.
         """
-        chosen = self.best(trials)
-        if chosen is None:
+        best = self.best(trials)
+        if best is None:
             return {}
-        rows = {seed: self.confirm.get((chosen.number, seed)) for seed in range(1, seeds + 1)}
+        rows = {seed: self.confirm.get((best.number, seed)) for seed in range(1, seeds + 1)}
         return {seed: row for seed, row in rows.items() if row is not None and row["status"] == "completed"}
 
     def rows(self) -> list[Row]:

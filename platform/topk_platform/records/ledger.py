@@ -178,6 +178,11 @@ class Ledger:
         rows: list[Row] = self.read("trials").to_pylist()
         return rows
 
+    def keys(self) -> list[str]:
+        """Return the keys of all ended trials."""
+        table = self.read("trials", ["key"])
+        return table["key"].to_pylist() if table.num_columns else []
+
     def compact(self, at_least: int = 2) -> None:
         """Turn the parts of each table into one, where there are at least so many."""
         for kind in _KINDS:

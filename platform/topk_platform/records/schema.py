@@ -36,6 +36,7 @@ def epochs_schema(study: Study) -> pa.Schema:
     """Return the columns of ``epochs`` for a study: one row per trial and epoch."""
     fields = [pa.field("key", pa.string(), nullable=False), pa.field("epoch", pa.int64(), nullable=False)]
     names = ["train.loss", *(f"validation.{m}" for m in study.metrics), "seconds", "learning_rate"]
+    names += ["train.gradient_density", "step_seconds"]
     return pa.schema([*fields, *(pa.field(name, pa.float64()) for name in names)], metadata=_METADATA)
 
 
@@ -153,7 +154,7 @@ def _trial_row(record: TrialRecord) -> dict[str, Any]:
         **_prefixed("validation", record.validation),
         **_prefixed("test", record.test or {}),
         "train_seconds": record.train_seconds,
-        "epochs": len(record.epochs),
+        "epochs": record.epochs[-1].epoch if record.epochs else 0,
         "started": record.started,
         "ended": record.ended,
         "code_version": trial.code_version,
@@ -168,8 +169,10 @@ def _epoch_rows(record: TrialRecord) -> list[dict[str, Any]]:
             "key": record.trial.key,
             "epoch": epoch.epoch,
             "train.loss": epoch.train_loss,
+            "train.gradient_density": epoch.gradient_density,
             **_prefixed("validation", epoch.validation),
             "seconds": epoch.seconds,
+            "step_seconds": epoch.step_seconds,
             "learning_rate": epoch.learning_rate,
         }
         for epoch in record.epochs

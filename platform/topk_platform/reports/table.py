@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from topk_platform.records import ArmHistory
+from topk_platform.records import ArmHistory, Row
 from topk_platform.reports.statistics import Estimate, estimate, paired_difference
 from topk_platform.specs import Scalar, Study
 
@@ -84,9 +84,9 @@ def build_table(study: Study, histories: Mapping[str, ArmHistory]) -> Table:
     for row, regime, history in arms:
         rows, baseline = history.confirmed(study.trials, study.seeds), _baseline(study, histories, history)
         theirs = {} if baseline is None else baseline.confirmed(study.trials, study.seeds)
-        for metric in study.metrics:
-            values[row, regime, metric] = {seed: found[f"test.{metric}"] for seed, found in rows.items()}
-            against[row, regime, metric] = {seed: found[f"test.{metric}"] for seed, found in theirs.items()}
+        for metric in study.accuracies:
+            values[row, regime, metric] = _by_seed(rows, metric)
+            against[row, regime, metric] = _by_seed(theirs, metric)
     return Table(
         study=study,
         rows=tuple(dict.fromkeys(row for row, _, _ in arms)),
@@ -96,6 +96,11 @@ def build_table(study: Study, histories: Mapping[str, ArmHistory]) -> Table:
         failures=tuple(_failures(histories)),
         outdated=sum(history.outdated for history in histories.values()),
     )
+
+
+def _by_seed(rows: Mapping[int, Row], metric: str) -> dict[int, float]:
+    values = {seed: row[f"test.{metric}"] for seed, row in rows.items()}
+    return {seed: value for seed, value in values.items() if value is not None}  # a regime may lack a group
 
 
 def _baseline(study: Study, histories: Mapping[str, ArmHistory], history: ArmHistory) -> ArmHistory | None:
@@ -126,7 +131,7 @@ def _row(study: Study, history: ArmHistory) -> str:
 
 
 def _choice(history: ArmHistory, trials: int) -> Choice | None:
-    chosen = history.best(trials)
+    chosen = history.best(trials) if history.arm.searches else None
     if chosen is None:
         return None
     statuses = [row["status"] for number, row in history.search.items() if number < trials]

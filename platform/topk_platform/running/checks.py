@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from topk_platform.code_version import code_version
-from topk_platform.data import Dataset, load
+from topk_platform.data import Source, download, load
 from topk_platform.errors import UserError
-from topk_platform.models import check_model
+from topk_platform.models import build_model, check_model
 from topk_platform.specs import Arm, Study
-from topk_platform.training import check_loss, split_parameters
+from topk_platform.training import check_ensemble, check_loss, split_parameters
 from topk_platform.training.optim import searched_recipe
 
 __all__ = ["Checked", "check_device", "check_study", "code_versions", "with_budget"]
@@ -33,13 +33,21 @@ class Checked:
     codes: dict[str, str]
 
 
-def check_study(study: Study) -> Checked:
+def check_study(study: Study, downloads: bool = False) -> Checked:
     """Return what the study's trials are known by, or raise the first thing that is wrong with it.
 
+    Args:
+        study: The study.
+        downloads: Whether to download the datasets that are not on disk.
+
     Raises:
+        MissingDataError: if a dataset is not on disk.
         UserError: naming an unknown dataset, model, loss or parameter, with near misses; a K that is not below
             the number of classes; a value that a loss or a recipe refuses.
     """
+    if downloads:
+        for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
+            download(regime)
     fingerprints = {}
     for arm in study.arms:
         dataset = load(arm.regime)
@@ -53,18 +61,33 @@ def code_versions(study: Study) -> dict[str, str]:
     return {study.arm_id(arm): code_version(arm) for arm in study.arms}
 
 
-def _check_arm(arm: Arm, dataset: Dataset) -> None:
+def _check_arm(arm: Arm, dataset: Source) -> None:
     if not arm.k < dataset.classes:
         raise UserError(
             f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}"
         )
     check_model(arm.model)
+    if arm.recipe.augmentation.on_images and len(dataset.shape) != 3:
+        raise UserError(
+            f"arm {arm.name}: crop, flip, cutout and cutmix are for images (channels, height, width), "
+            f"got inputs of shape {dataset.shape}"
+        )
     searched, own = split_parameters({**arm.loss.fixed, **arm.loss.first})
     try:
         searched_recipe(arm.recipe, searched)
     except TypeError as error:
         raise UserError(f"arm {arm.name}: {error}") from error
-    check_loss(arm.loss, own, arm.k, torch.clamp(dataset.class_counts, min=1))
+    check_loss(arm.loss, own, arm.k, torch.clamp(dataset.class_counts, min=1), arm.recipe)
+    if arm.protocol.ensemble > 1:
+        _check_ensemble(arm, dataset)
+
+
+def _check_ensemble(arm: Arm, dataset: Source) -> None:
+    network = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
+    try:
+        check_ensemble(network, arm.recipe, tuple(arm.loss.space))
+    except UserError as error:
+        raise UserError(f"arm {arm.name}: {error}") from error
 
 
 def check_device(study: Study) -> None:

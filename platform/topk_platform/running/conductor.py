@@ -6,14 +6,16 @@ import importlib.metadata
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ray import tune
 from ray.tune.search import Searcher
 
+from topk_platform.data import data_folder
 from topk_platform.outcomes import Ended
+from topk_platform.records import Store, forget
 from topk_platform.search import Board
 from topk_platform.specs import Trial, TrialRecord
 
@@ -33,6 +35,7 @@ class Conductor:
         keep: Called with every record, before anything that follows from it may start.
         tell: Called with it afterwards.
         store: The URI of the study's folder, for the workers.
+        checkpoint_seconds: The least time between two checkpoints of a trial.
     """
 
     def __init__(
@@ -41,12 +44,14 @@ class Conductor:
         keep: Callable[[TrialRecord], None],
         tell: Callable[[TrialRecord], None],
         store: str,
+        checkpoint_seconds: float,
     ) -> None:
         self._board = board
         self._keep = keep
         self._tell = tell
-        self._store = store
-        self._running: dict[str, Trial] = {}
+        self._settings = {"store": store, "checkpoint_seconds": checkpoint_seconds}
+        self._place = Store.open(store)
+        self._running: dict[str, tuple[Trial, ...]] = {}
         self._lost: Counter[str] = Counter()
         self._versions = {name: importlib.metadata.version(name) for name in ("ray", "optuna")}
 
@@ -56,31 +61,41 @@ class Conductor:
         return self._board.left == 0
 
     def start(self, tune_id: str) -> dict[str, Any] | None:
-        """Return the configuration of the next trial, or None while nothing can start."""
-        trial = self._board.next_trial()
-        if trial is None:
+        """Return the configuration of the next trial or ensemble, or None while nothing can start."""
+        trials = self._board.next_trials()
+        if not trials:
             return None
-        self._running[tune_id] = trial
-        return {"trial": trial.to_json(), "store": self._store}
+        self._running[tune_id] = trials
+        return {
+            "trials": [trial.to_json() for trial in trials],
+            "data": str(data_folder()),
+            **self._settings,
+        }
 
-    def end(self, tune_id: str, record: TrialRecord) -> None:
-        """Keep the record of a trial that ended, then let what waits for it start."""
-        trial = self._running.pop(tune_id)
-        self._keep(record.replace_versions(**self._versions))
-        self._board.end(trial, Ended.from_record(record))
-        self._tell(record)
+    def end(self, tune_id: str, records: Sequence[TrialRecord]) -> None:
+        """Keep the records of trials that ended together, then let what waits for them start."""
+        trials = self._running.pop(tune_id)
+        for trial, record in zip(trials, records, strict=True):
+            if self._board.has_ended(trial):  # of an ensemble that was cut off while its records were written
+                self._board.release(trial)
+                continue
+            self._keep(record.replace_versions(**self._versions))
+            self._board.end(trial, Ended.from_record(record))
+            self._tell(record)
+        forget(self._place, [trials[0].key])
 
     def lose(self, tune_id: str, reason: str) -> None:
         """Let a trial whose process was lost start again, three times at most; then it is recorded as failed."""
-        trial = self._running[tune_id]
-        self._lost[trial.key] += 1
-        if self._lost[trial.key] < _TRIES:
+        trials = self._running[tune_id]
+        self._lost[trials[0].key] += 1
+        if self._lost[trials[0].key] < _TRIES:
             del self._running[tune_id]
-            self._board.release(trial)
+            for trial in trials:
+                self._board.release(trial)
         else:
             now = time.time()
             why = f"its process was lost {_TRIES} times: {reason}"
-            self.end(tune_id, TrialRecord(trial, "failed", why, started=now, ended=now))
+            self.end(tune_id, [TrialRecord(trial, "failed", why, started=now, ended=now) for trial in trials])
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles it for a restore that never happens: the ledger is what a study goes on from
@@ -101,8 +116,8 @@ class BoardSearcher(Searcher):  # type: ignore[misc]
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
         """Take the record; a trial that was cut off by an interrupt has none and leaves no trace."""
-        if not error and result is not None and "record" in result:
-            self._conductor.end(trial_id, TrialRecord.from_json(result["record"]))
+        if not error and result is not None and "records" in result:
+            self._conductor.end(trial_id, [TrialRecord.from_json(text) for text in result["records"]])
 
     def save(self, checkpoint_path: str) -> None:
         """Save nothing: the ledger holds everything."""

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from topk_platform.data import data_at
 from topk_platform.records import ArmHistory, Ledger, Store, read_history
-from topk_platform.running.checks import check_study, with_budget
+from topk_platform.running.checks import Checked, check_study, with_budget
 from topk_platform.running.study import make_board
 from topk_platform.search import ArmBoard
 from topk_platform.specs import Arm, Study
@@ -65,17 +66,33 @@ def plan(
     trials: int | None = None,
     seeds: int | None = None,
     only: str | None = None,
+    data: str | Path | None = None,
+    download: bool = False,
 ) -> Plan:
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
     Arms without an ended trial are timed here by an epoch of their first, for some seconds in all; the rest take
     the mean of those.
 
+    Args:
+        study: The study.
+        store: Folder or URI of the results.
+        trials: Search trials per arm, instead of the study's.
+        seeds: Confirmation seeds per arm, instead of the study's.
+        only: A glob over arm names, ``regime/model/loss``.
+        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
+        download: Whether to download into it the datasets that are not there.
+
     Raises:
-        UserError: if something is wrong with the study or the store.
+        UserError: if something is wrong with the study, its data or the store.
     """
     study = with_budget(study.only(only) if only else study, trials, seeds)
-    checked = check_study(study)
+    with data_at(data):
+        return _plan(check_study(study, download), store)
+
+
+def _plan(checked: Checked, store: str | Path) -> Plan:
+    study = checked.study
     ledger = Ledger.open(Store.open(store), study.name)
     histories = read_history(ledger, study, checked.codes, checked.fingerprints)
     boards = make_board(checked, histories).arms
@@ -85,7 +102,7 @@ def plan(
     arms = [
         ArmPlan(
             arm=histories[arm_id].arm,
-            searched=sum(number in board.searched for number in range(study.trials)),
+            searched=sum(number in board.searched for number in range(board.trials)),
             confirmed=study.seeds - len(board.wanted()) if not board.searching and board.best() else 0,
             left=board.left,
             trial_seconds=known.get(arm_id, guessed.get(arm_id, fallback)),
@@ -109,6 +126,6 @@ def _measure(boards: Sequence[ArmBoard]) -> dict[str, float]:
             session = Session.prepare(board.trial(slot))
             began = time.perf_counter()
             session.train_epoch()
-            session.evaluate("validation")
+            session.validate().tolist()
             measured[board.arm_id] = session.recipe.epochs * (time.perf_counter() - began)
     return measured

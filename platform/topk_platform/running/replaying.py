@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from topk_platform.data import data_at
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Ledger, Row, Store
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training import finish, run_trial
+from topk_platform.training import finish, run_trials
 
 __all__ = ["Found", "Replay", "find", "replay"]
 
@@ -64,17 +65,49 @@ def find(key: str, store: str | Path = "runs") -> Found:
     return Found(row, sorted(epochs, key=lambda epoch: int(epoch["epoch"])))
 
 
-def replay(key: str, store: str | Path = "runs") -> Replay:
-    """Run a recorded trial again in this process and compare; nothing is written.
+def replay(key: str, store: str | Path = "runs", data: str | Path | None = None) -> Replay:
+    """Run a recorded trial again in this process, with its whole ensemble if it had one, and compare.
+
+    Nothing is written.
 
     On the same machine, with the same versions, on the CPU, every metric comes out the same bit for bit.
+
+    Args:
+        key: The trial's key, or its first letters.
+        store: Folder or URI of the results.
+        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
 
     Raises:
         UserError: if no trial, or more than one, is called so.
     """
     found = find(key, store)
-    record = finish(run_trial(found.trial))
+    trials = _ensemble(found.trial, store)
+    with data_at(data):
+        record = finish(run_trials(trials))[[trial.key for trial in trials].index(found.trial.key)]
     return Replay(found, record, _differing(found.row, record))
+
+
+def _ensemble(trial: Trial, store: str | Path) -> list[Trial]:
+    if not trial.together:
+        return [trial]
+    rows = Ledger.open(Store.open(store), trial.study).rows()
+    others = (Trial.from_json(row["config"]) for row in rows)
+    members = {_place(other): other for other in others if _ensemble_of(other) == _ensemble_of(trial)}
+    missing = sorted(set(trial.together) - members.keys())
+    if missing:
+        raise UserError(
+            f"key {trial.key!r} trained in an ensemble of which the store lacks members {missing}"
+        )
+    return [members[place] for place in trial.together]
+
+
+def _ensemble_of(trial: Trial) -> tuple[object, ...]:
+    number = trial.number if trial.phase == "confirm" else None
+    return trial.arm_id, trial.phase, number, trial.together, trial.code_version, trial.dataset_fingerprint
+
+
+def _place(trial: Trial) -> int:
+    return trial.number if trial.phase == "search" else trial.seed
 
 
 def _differing(row: Row, record: TrialRecord) -> tuple[str, ...]:

@@ -10,8 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from topk_platform.data import data_at
 from topk_platform.errors import UserError
-from topk_platform.records import ArmHistory, Ledger, Store, TrackingSink, read_history, tracking_uri
+from topk_platform.records import (
+    ArmHistory,
+    Ledger,
+    Store,
+    TrackingSink,
+    forget,
+    read_history,
+    tracking_uri,
+)
 from topk_platform.reports import Table, build_table, to_csv, to_markdown, to_parquet
 from topk_platform.running.checks import Checked, check_device, check_study, code_versions, with_budget
 from topk_platform.search import ArmBoard, Board
@@ -67,7 +76,10 @@ def run(
     only: str | None = None,
     workers: int | None = None,
     mlflow_uri: str | None = None,
+    checkpoint_seconds: float = 30.0,
     progress: Progress | None = None,
+    data: str | Path | None = None,
+    download: bool = False,
 ) -> Summary:
     """Run what is missing of a study and return its table.
 
@@ -83,9 +95,13 @@ def run(
         only: A glob over arm names, ``regime/model/loss``.
         workers: How many trials may run at once.
         mlflow_uri: MLflow's tracking URI; by default a sqlite database in a local store.
+        checkpoint_seconds: The least time between two checkpoints of a trial, from which one that is cut off goes on.
         progress: Called after every trial.
+        data: The folder of datasets, the same on every machine; by default ``TOPK_DATA``, or else ``data``.
+        download: Whether to download into it the datasets that are not there.
 
     Raises:
+        MissingDataError: if a dataset is not on disk.
         UserError: if something the user gave cannot be; nothing was written and no worker started.
 
     Example:
@@ -95,20 +111,39 @@ def run(
     study = with_budget(study.only(only) if only else study, trials, seeds)
     if workers is not None and workers < 1:
         raise UserError(f"workers must be at least 1, got {workers}")
+    if not checkpoint_seconds >= 0:
+        raise UserError(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
     if address is None:
         check_device(study)
-    checked = check_study(study)
-    ledger = Ledger.open(Store.open(store), study.name)
+    with data_at(data):
+        launch = _Launch(Store.open(store), address, workers, mlflow_uri, checkpoint_seconds)
+        return _run(check_study(study, download), launch, progress or (lambda _board, _record: None))
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """Where and how a study runs; nothing of it changes a result."""
+
+    store: Store
+    address: str | None
+    workers: int | None
+    mlflow_uri: str | None
+    checkpoint_seconds: float
+
+
+def _run(checked: Checked, launch: _Launch, tell: Progress) -> Summary:
+    study = checked.study
+    ledger = Ledger.open(launch.store, study.name)
     ledger.store.check_writable()
     needed = bool(_board(checked, ledger).left)
-    with _cluster(study, address, workers) if needed else nullcontext(0) as slots, ledger.writing(study):
+    with _cluster(study, launch) if needed else nullcontext(0) as slots, ledger.writing(study):
         board = _board(checked, ledger)
-        recorder = _Recorder(ledger, _sink(Store.open(store), ledger, mlflow_uri))
-        tell = progress or (lambda _board, _record: None)
+        recorder = _Recorder(ledger, _sink(launch.store, ledger, launch.mlflow_uri))
+        forget(ledger.store, ledger.keys())
         try:
             tell(board, None)
             if board.left:
-                _run_trials(study, board, recorder, tell, slots)
+                _run_trials(study, board, recorder, tell, slots, launch.checkpoint_seconds)
         finally:
             found = build_table(study, _history(checked, ledger))
             error = recorder.close(found)
@@ -123,22 +158,34 @@ def _board(checked: Checked, ledger: Ledger) -> Board:
     return make_board(checked, _history(checked, ledger))
 
 
-def _cluster(study: Study, address: str | None, workers: int | None) -> AbstractContextManager[int]:
+def _cluster(study: Study, launch: _Launch) -> AbstractContextManager[int]:
     # Ray takes a second to import, which a study that is done need not wait for.
     from topk_platform.running.cluster import connected  # noqa: PLC0415
 
-    return connected(study, address, workers)
+    return connected(study, launch.address, launch.workers)
 
 
 def _run_trials(
-    study: Study, board: Board, recorder: _Recorder, tell: Callable[[Board, TrialRecord], None], slots: int
+    study: Study,
+    board: Board,
+    recorder: _Recorder,
+    tell: Callable[[Board, TrialRecord], None],
+    slots: int,
+    checkpoint_seconds: float,
 ) -> None:
     from topk_platform.running.tuning import tune_trials  # noqa: PLC0415 - as above
 
     scratch = tempfile.mkdtemp(prefix="topk-tune-")
     try:
         tune_trials(
-            study, board, recorder, partial(tell, board), recorder.ledger.store.address, slots, scratch
+            study,
+            board,
+            recorder,
+            partial(tell, board),
+            recorder.ledger.store.address,
+            slots,
+            scratch,
+            checkpoint_seconds,
         )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

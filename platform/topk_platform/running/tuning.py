@@ -27,6 +27,7 @@ def tune_trials(
     store: str,
     slots: int,
     scratch: str,
+    checkpoint_seconds: float,
 ) -> None:
     """Run every trial that the board still wants, or until interrupted.
 
@@ -38,9 +39,10 @@ def tune_trials(
         store: The URI of the study's folder.
         slots: How many trials run at once.
         scratch: A folder for Tune's own files, which nothing is ever restored from.
+        checkpoint_seconds: The least time between two checkpoints of a trial.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-    conductor = Conductor(board, keep, tell, store)
+    conductor = Conductor(board, keep, tell, store, checkpoint_seconds)
     tuner = tune.Tuner(
         tune.with_resources(TrialActor, tune.PlacementGroupFactory([trial_resources(study)])),
         tune_config=tune.TuneConfig(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import Any
 
 from ray import tune
 
-from topk_platform.records.models import save_model
-from topk_platform.records.store import Store
+from topk_platform.data import use_data_folder
+from topk_platform.records import Store, StoreKeeper
 from topk_platform.specs import Trial
-from topk_platform.training import Training, run_trial
+from topk_platform.training import Training, run_trials
 
 __all__ = ["TrialActor"]
 
@@ -26,7 +25,7 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
     """
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Start the trial that the configuration holds."""
+        """Start the trial, or the ensemble, that the configuration holds."""
         self._start(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -35,17 +34,18 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
         return True
 
     def _start(self, config: dict[str, Any]) -> None:
-        trial = Trial.from_json(config["trial"])
-        store = Store.open(config["store"])
-        self._training: Training = run_trial(trial, partial(save_model, store))
+        trials = [Trial.from_json(text) for text in config["trials"]]
+        use_data_folder(config["data"])
+        keeper = StoreKeeper(Store.open(config["store"]), config["checkpoint_seconds"])
+        self._training: Training = run_trials(trials, keeper)
 
     def step(self) -> dict[str, Any]:
-        """Train for some seconds; return the progress, or the whole record when the trial has ended."""
+        """Train for some seconds; return the progress, or the records when the training has ended."""
         until = time.monotonic() + _REPORT_SECONDS
         while True:
             try:
                 epoch = next(self._training)
             except StopIteration as end:
-                return {"done": True, "record": end.value.to_json()}
+                return {"done": True, "records": [record.to_json() for record in end.value]}
             if time.monotonic() >= until:
-                return {"done": False, "epoch": epoch.epoch}
+                return {"done": False, "epoch": epoch}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from topk_platform.outcomes import Ended, best
+from topk_platform.outcomes import Ended, chosen
 from topk_platform.search.pruning import stopping_values
 from topk_platform.search.suggest import suggest
 from topk_platform.specs import Arm, Phase, Scalar, Study, Trial
@@ -41,22 +41,27 @@ class ArmBoard:
         self.arm_id = self.study.arm_id(self.arm)
 
     @property
+    def trials(self) -> int:
+        """How many search trials the arm asks for."""
+        return self.study.trials if self.arm.searches else 0
+
+    @property
     def searching(self) -> bool:
         """Whether search trials are still to end."""
-        return any(number not in self.searched for number in range(self.study.trials))
+        return any(number not in self.searched for number in range(self.trials))
 
     def best(self) -> Ended | None:
-        """Return the best search trial of those that the study asks for."""
-        return best(ended for number, ended in self.searched.items() if number < self.study.trials)
+        """Return the best search trial of those that the study asks for, or what stands for it."""
+        return chosen(self.arm, (ended for number, ended in self.searched.items() if number < self.trials))
 
     def wanted(self) -> list[Slot]:
         """Return the slots still to be filled, as far as they are known; confirmations follow the search."""
-        numbers = [n for n in range(self.study.trials) if n not in self.searched]
+        numbers = [n for n in range(self.trials) if n not in self.searched]
         if numbers:
             return [("search", number, 0) for number in numbers]
-        if (chosen := self.best()) is None:
+        if (found := self.best()) is None:
             return []
-        slots: list[Slot] = [("confirm", chosen.number, seed) for seed in range(1, self.study.seeds + 1)]
+        slots: list[Slot] = [("confirm", found.number, seed) for seed in range(1, self.study.seeds + 1)]
         return [slot for slot in slots if slot not in self.confirmed]
 
     def ready(self) -> Iterator[Slot]:
@@ -68,11 +73,28 @@ class ArmBoard:
                 yield slot
 
     def _known(self, number: int) -> range:
-        return range(max(0, number - self.arm.protocol.width + 1))
+        size = self.arm.protocol.ensemble
+        return range(max(0, number // size * size - self.arm.protocol.width + 1))
+
+    def block(self, slot: Slot) -> tuple[Slot, ...]:
+        """Return the slots that train together with one, itself among them: one alone, or a whole ensemble.
+
+        A block is whole even where the budget asks for a part of it or the ledger has one, for a member's last
+        bits depend on how many there are.
+        """
+        phase, number, seed = slot
+        size = self.arm.protocol.ensemble
+        if phase == "search":
+            first = number // size * size
+            return tuple((phase, first + place, seed) for place in range(size))
+        first = (seed - 1) // size * size + 1
+        return tuple((phase, number, first + place) for place in range(size))
 
     def trial(self, slot: Slot) -> Trial:
         """Return the trial of a slot that is ready."""
         phase, number, seed = slot
+        block = self.block(slot)
+        together = () if len(block) == 1 else tuple(n if phase == "search" else s for _, n, s in block)
         if phase == "search":
             known = [self.searched[n] for n in self._known(number)]
             values: Mapping[str, Scalar] = suggest(
@@ -80,12 +102,14 @@ class ArmBoard:
             )
             stop_below = stopping_values(self.arm.protocol.pruning, self.arm.recipe, known)
         else:
-            values, stop_below = self.searched[number].values, ()
+            values = self.searched[number].values if self.arm.searches else {}
+            stop_below = ()
         return Trial(
             study=self.study.name,
             arm_id=self.arm_id,
             arm=self.arm,
             topk=self.study.topk,
+            targets=self.study.targets,
             phase=phase,
             number=number,
             seed=seed,
@@ -94,6 +118,7 @@ class ArmBoard:
             dataset_fingerprint=self.dataset_fingerprint,
             code_version=self.code_version,
             stop_below=stop_below,
+            together=together,
             threads=self.study.threads,
             device=self.study.device,
         )
@@ -109,7 +134,7 @@ class ArmBoard:
     @property
     def total(self) -> int:
         """How many trials the arm asks for in all."""
-        return self.study.trials + self.study.seeds
+        return self.trials + self.study.seeds
 
     @property
     def left(self) -> int:
@@ -128,18 +153,26 @@ class Board:
     def __init__(self, arms: Iterable[ArmBoard]) -> None:
         self.arms = {arm.arm_id: arm for arm in arms}
 
-    def next_trial(self) -> Trial | None:
-        """Return the next trial and mark it as running, or None while nothing can start.
+    def next_trials(self) -> tuple[Trial, ...]:
+        """Return the next trial, or all of the next ensemble, and mark them as running; none while nothing can start.
 
         The arm with most left to do goes first, for its trials wait for one another.
         """
         candidates = ((arm, slot) for arm in self.arms.values() for slot in arm.ready())
-        chosen = max(candidates, key=lambda pair: pair[0].left - len(pair[0].running), default=None)
-        if chosen is None:
-            return None
-        arm, slot = chosen
-        arm.running.add(slot)
-        return arm.trial(slot)
+        first = max(candidates, key=lambda pair: pair[0].left - len(pair[0].running), default=None)
+        if first is None:
+            return ()
+        arm, slot = first
+        block = arm.block(slot)
+        arm.running.update(block)
+        return tuple(arm.trial(member) for member in block)
+
+    def has_ended(self, trial: Trial) -> bool:
+        """Return whether a trial had ended before, as a part of an ensemble may have."""
+        arm = self.arms[trial.arm_id]
+        if trial.phase == "search":
+            return trial.number in arm.searched
+        return (trial.phase, trial.number, trial.seed) in arm.confirmed
 
     def end(self, trial: Trial, ended: Ended) -> None:
         """Take note of an ended trial."""

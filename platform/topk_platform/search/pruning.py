@@ -33,10 +33,16 @@ def stopping_values(
     """
     if pruning is None:
         return ()
-    epochs = sorted({math.ceil(rung * recipe.epochs) for rung in pruning.rungs} - {recipe.epochs})
+    epochs = sorted({_validated(rung, recipe) for rung in pruning.rungs} - {recipe.epochs})
     reached = {epoch: [e.curve[epoch] for e in history if epoch in e.curve] for epoch in epochs}
     return tuple(
         (epoch, round(float(np.quantile(values, pruning.quantile)), 12))
         for epoch, values in reached.items()
         if len(values) >= pruning.startup
     )
+
+
+def _validated(rung: float, recipe: Recipe) -> int:
+    """Return the first validated epoch at or after a rung."""
+    epochs = range(math.ceil(rung * recipe.epochs), recipe.epochs + 1)
+    return next(epoch for epoch in epochs if recipe.evaluates(epoch))

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from topk_platform.specs.checks import check, check_name
+from topk_platform.specs.recipe import Recipe
 from topk_platform.specs.regime import Regime
 from topk_platform.specs.space import Dimension, Scalar
 
-__all__ = ["Arm", "Loss", "Model", "Protocol", "Pruning", "Recipe", "grid"]
+__all__ = ["Arm", "Loss", "Model", "Protocol", "Pruning", "grid"]
 
 
 @dataclass(frozen=True)
@@ -77,41 +78,6 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a trial trains, apart from what its arm searches.
-
-    Args:
-        epochs: Passes over the training split.
-        batch_size: Samples a step.
-        optimizer: ``"sgd"`` (with Nesterov momentum where momentum is not 0) or ``"adam"``.
-        learning_rate: At the first step.
-        momentum: Of ``"sgd"``.
-        weight_decay: L2 penalty.
-        schedule: ``"cosine"`` (to 0 over all steps) or ``"constant"``.
-    """
-
-    epochs: int
-    batch_size: int = 64
-    optimizer: str = "sgd"
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    schedule: str = "cosine"
-
-    def __post_init__(self) -> None:
-        check(self.epochs >= 1, f"Recipe.epochs must be at least 1, got {self.epochs!r}")
-        check(self.batch_size >= 1, f"Recipe.batch_size must be at least 1, got {self.batch_size!r}")
-        check(
-            self.optimizer in ("sgd", "adam"),
-            f"Recipe.optimizer must be 'sgd' or 'adam', got {self.optimizer!r}",
-        )
-        check(
-            self.schedule in ("cosine", "constant"),
-            f"Recipe.schedule must be 'cosine' or 'constant', got {self.schedule!r}",
-        )
-
-
-@dataclass(frozen=True)
 class Pruning:
     """Stop a search trial that is behind its arm's earlier trials.
 
@@ -144,13 +110,18 @@ class Protocol:
         width: How many of the arm's trials may run at once: the n-th suggestion knows the trials
             numbered up to ``n - width``, whatever else has ended by then.
         pruning: The rule by which search trials are stopped, or None.
+        ensemble: How many of an arm's trials train together, as one stack of networks: search trials in blocks
+            of consecutive numbers, which then know of none of their own block, and confirmations in blocks of
+            consecutive seeds. It changes the last bits, hence it is part of the key.
     """
 
     random: int = 5
     width: int = 1
     pruning: Pruning | None = field(default_factory=Pruning)
+    ensemble: int = 1
 
     def __post_init__(self) -> None:
+        check(self.ensemble >= 1, f"Protocol.ensemble must be at least 1, got {self.ensemble!r}")
         check(self.random >= 0, f"Protocol.random must be at least 0, got {self.random!r}")
         check(self.width >= 1, f"Protocol.width must be at least 1, got {self.width!r}")
 
@@ -183,6 +154,11 @@ class Arm:
         object.__setattr__(self, "metric", self.metric or f"top{self.k}")
 
     @property
+    def searches(self) -> bool:
+        """Whether there is anything to search; an arm whose space is empty has confirmations only."""
+        return bool(self.loss.space)
+
+    @property
     def name(self) -> str:
         """``regime/model/loss``."""
         return f"{self.regime.name}/{self.model.label}/{self.loss.label}"
@@ -201,6 +177,7 @@ def grid(
     """Return one arm for every regime × model × loss.
 
     Example:
+        >>> from topk_platform.specs import LabelNoise
         >>> arms = grid(
         ...     [Regime("clean", "digits"), Regime("noisy", "digits", (LabelNoise(0.4),))],
         ...     [Model("mlp")],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.space import Scalar
 
-__all__ = ["Condition", "LabelNoise", "LongTail", "Regime"]
+__all__ = ["Condition", "LabelNoise", "LongTail", "Regime", "TrainFraction"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,23 @@ class LongTail:
         check(self.ratio >= 1, f"LongTail.ratio must be at least 1, got {self.ratio!r}")
 
 
-Condition = LabelNoise | LongTail
+@dataclass(frozen=True)
+class TrainFraction:
+    """Train on a part of each class's images, as large as its share of the whole; at least one of each.
+
+    With the same seed a smaller fraction's images are among a larger one's.
+
+    Args:
+        fraction: In ``(0, 1]``.
+    """
+
+    fraction: float
+
+    def __post_init__(self) -> None:
+        check(0 < self.fraction <= 1, f"TrainFraction.fraction must be in (0, 1], got {self.fraction!r}")
+
+
+Condition = LabelNoise | LongTail | TrainFraction
 
 
 @dataclass(frozen=True)
@@ -52,7 +68,8 @@ class Regime:
 
     Args:
         name: What tables call it.
-        dataset: A name in the platform's table, or ``package.module:attribute`` of your own function.
+        dataset: A name in the platform's table, or ``package.module:attribute`` of your own function. One that
+            has a parameter ``generator`` draws fresh data for every seed.
         conditions: Applied to the training split, in order.
         options: Keyword arguments of the dataset's function.
     """

@@ -12,6 +12,7 @@ from topk_platform.errors import UserError
 from topk_platform.specs.arm import Arm
 from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.codec import digest
+from topk_platform.specs.metrics import accuracy_names, candidate_names
 
 __all__ = ["Study"]
 
@@ -23,7 +24,9 @@ class Study:
     Args:
         name: Names the folder of its results; letters, digits and ``._+-``.
         arms: What is compared; see :func:`grid`.
-        topk: The k for which plain and macro top-k accuracy are recorded.
+        topk: The k for which top-k accuracy is recorded: plain, macro, and macro over the many-, medium- and
+            few-shot classes.
+        targets: Top-K accuracies of which the least K is recorded that reaches them.
         trials: Search trials per arm.
         seeds: Fresh seeds with which each arm's best configuration is trained anew.
         baseline: The label of the loss that the others are compared with.
@@ -41,6 +44,7 @@ class Study:
     name: str
     arms: Sequence[Arm]
     topk: tuple[int, ...] = (1, 5)
+    targets: tuple[float, ...] = (0.99,)
     trials: int = 16
     seeds: int = 5
     baseline: str = "cross_entropy"
@@ -55,6 +59,7 @@ class Study:
         check_name("study name", self.name)
         object.__setattr__(self, "arms", tuple(self.arms))
         object.__setattr__(self, "topk", tuple(sorted(set(self.topk))))
+        object.__setattr__(self, "targets", tuple(self.targets))
         check(bool(self.arms), f"study {self.name}: arms must hold at least one arm")
         check(self.trials >= 1, f"study {self.name}: trials must be at least 1, got {self.trials!r}")
         check(self.seeds >= 1, f"study {self.name}: seeds must be at least 1, got {self.seeds!r}")
@@ -68,6 +73,10 @@ class Study:
             self.device in ("cpu", "cuda"),
             f"study {self.name}: device must be cpu or cuda, got {self.device!r}",
         )
+        check(
+            all(0 < target <= 1 for target in self.targets),
+            f"study {self.name}: targets must be in (0, 1], got {self.targets!r}",
+        )
         names = [arm.name for arm in self.arms]
         twice = sorted({name for name in names if names.count(name) > 1})
         check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
@@ -76,20 +85,26 @@ class Study:
     def _check_metrics(self) -> None:
         selected = dict.fromkeys(arm.metric for arm in self.arms)
         object.__setattr__(
-            self, "show", tuple(self.show) or tuple(dict.fromkeys((*selected, *self.metrics[:1])))
+            self, "show", tuple(self.show) or tuple(dict.fromkeys((*selected, *self.accuracies[:1])))
         )
-        for metric in (*selected, *self.show):
-            if metric not in self.metrics:
-                raise UserError(f"study {self.name}: metric {metric!r} is not among {list(self.metrics)}")
+        kept = [metric for arm in self.arms for metric in arm.recipe.keep]
+        for metric in (*selected, *self.show, *kept):
+            if metric not in self.accuracies:
+                raise UserError(f"study {self.name}: metric {metric!r} is not among {list(self.accuracies)}")
+
+    @cached_property
+    def accuracies(self) -> tuple[str, ...]:
+        """The metrics that can select and be shown: ``top1``, ..., ``macro_top1``, ..., ``few_top5``."""
+        return accuracy_names(self.topk)
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """The names of the metrics recorded: ``top1``, ..., ``macro_top1``, ...."""
-        return tuple(f"{kind}top{k}" for kind in ("", "macro_") for k in self.topk)
+        """The names of all metrics recorded."""
+        return self.accuracies + candidate_names(self.targets)
 
     def arm_id(self, arm: Arm) -> str:
         """Return the hash of all that determines the arm's results but how much of it is asked for."""
-        return digest((self.name, self.seed, self.topk, self.threads, self.device, arm))
+        return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, arm))
 
     def only(self, pattern: str) -> Study:
         """Return the study with the arms whose name matches the glob ``pattern``.

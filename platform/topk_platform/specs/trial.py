@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, cast
 
-from topk_platform.specs.arm import Arm, Loss, Model, Protocol, Pruning, Recipe
+from topk_platform.specs.arm import Arm, Loss, Model, Protocol, Pruning
 from topk_platform.specs.codec import canonical_json, decode, digest, encode
-from topk_platform.specs.regime import LabelNoise, LongTail, Regime
+from topk_platform.specs.recipe import Augmentation, Numerics, Recipe
+from topk_platform.specs.regime import LabelNoise, LongTail, Regime, TrainFraction
 from topk_platform.specs.space import Choice, Float, Int, Scalar
 
 __all__ = ["EpochRecord", "Phase", "Status", "Trial", "TrialRecord"]
@@ -19,7 +20,10 @@ __all__ = ["EpochRecord", "Phase", "Status", "Trial", "TrialRecord"]
 Phase = Literal["search", "confirm"]
 Status = Literal["completed", "pruned", "diverged", "failed"]
 
-_SPECS = (Arm, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Protocol, Pruning, Recipe, Regime)
+_SPECS = (
+    *(Arm, Augmentation, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Numerics, Protocol, Pruning),
+    *(Recipe, Regime, TrainFraction),
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,9 @@ class Trial:
         seed: 0 in the search, 1, 2, ... in confirmations.
         root: The root of all random streams.
         values: What the searcher chose.
+        targets: The accuracies of which the least K is wanted.
         stop_below: Pairs (epoch, value): stop after that epoch when the metric is below that value.
+        together: The numbers of a search's, or the seeds of a confirmation's, trials that train as one ensemble.
         threads: Torch threads.
         device: ``"cpu"`` or ``"cuda"``.
         dataset_fingerprint: Of the data before conditions.
@@ -54,7 +60,9 @@ class Trial:
     values: Mapping[str, Scalar]
     dataset_fingerprint: str
     code_version: str
+    targets: tuple[float, ...] = ()
     stop_below: tuple[tuple[int, float], ...] = ()
+    together: tuple[int, ...] = ()
     threads: int = 1
     device: str = "cpu"
 
@@ -87,20 +95,34 @@ class Trial:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """What one epoch showed: the mean training loss, validation metrics, seconds, the last learning rate."""
+    """What an epoch showed that was validated.
+
+    Args:
+        epoch: From 1.
+        train_loss: The mean over the training samples.
+        validation: Metrics of the validation split.
+        seconds: Since the last epoch that was validated, this validation included.
+        learning_rate: Of the last step.
+        gradient_density: Mean count of entries of the loss's gradient with respect to a sample's scores that
+            are not 0, in the last batch (berrada2018, Fig. 2b).
+        step_seconds: Mean time of a training step.
+    """
 
     epoch: int
     train_loss: float | None
     validation: Mapping[str, float]
     seconds: float
     learning_rate: float
+    gradient_density: float | None = None
+    step_seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class TrialRecord:
     """The end of a trial: its status, its metrics, its epochs and where they came from.
 
-    ``validation`` holds the last epoch's metrics, ``test`` those of a confirmed run; times are POSIX seconds.
+    ``validation`` holds the metrics of the weights that were kept, by default the last epoch's, ``test`` those of a
+    confirmed run; times are POSIX seconds.
     """
 
     trial: Trial

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
 from torch import Generator
 
-from topk_platform.data import Dataset, Split, apply_conditions, load, read
+from topk_platform.data import Dataset, Population, Split, apply_conditions, load, read, shots
 from topk_platform.specs import Arm, Loss, Model, Recipe, Regime, Trial, TrialRecord
 from topk_platform.streams import stream_seed
-from topk_platform.training import finish, run_trial
+from topk_platform.training import finish, run_trials
 
 __all__ = ["RegimeContract"]
 
@@ -32,34 +33,57 @@ class RegimeContract:
     regime: ClassVar[Regime]
     model: ClassVar[Model] = Model("mlp")
 
+    def clean(self, seed: int) -> Dataset:
+        """Return the regime's dataset before its conditions, as a trial with this seed finds it."""
+        return apply_conditions(load(self.regime), (), _streams(seed))
+
     def conditioned(self, seed: int) -> Dataset:
-        """Return the regime's dataset under its conditions, as a trial with this seed sees it."""
-        return apply_conditions(
-            load(self.regime),
-            self.regime.conditions,
-            lambda role: Generator().manual_seed(stream_seed("contract", 0, seed, role)),
-        )
+        """Return the regime's dataset under its conditions, as a trial with this seed trains on it."""
+        return apply_conditions(load(self.regime), self.regime.conditions, _streams(seed))
 
     def record(self, seed: int) -> TrialRecord:
         """Return the record of one epoch of cross-entropy."""
         arm = Arm(self.regime, self.model, Loss("cross_entropy"), 1, Recipe(epochs=1))
         fingerprint = load(self.regime).fingerprint
         trial = Trial("contract", "arm", arm, (1,), "confirm", 0, seed, 0, {}, fingerprint, "code")
-        return finish(run_trial(trial))
+        return finish(run_trials([trial]))[0]
 
     def test_a_dataset_is_the_same_every_time(self) -> None:
-        """Two readings agree in every byte: the fingerprint is part of every trial's key."""
-        assert read(self.regime).fingerprint == read(self.regime).fingerprint
+        """Two readings agree in their fingerprint, part of every trial's key, and in every byte of their data."""
+        one, again = read(self.regime), read(self.regime)
+        assert one.fingerprint == again.fingerprint
+        drawn, redrawn = (apply_conditions(source, (), _streams(1)) for source in (one, again))
+        assert drawn.fingerprint == redrawn.fingerprint
+
+    def test_seeds_share_a_dataset_unless_it_is_drawn(self) -> None:
+        """Of a population every seed has another sample, of the same classes and shape."""
+        one, other = self.clean(1), self.clean(2)
+        assert (one.fingerprint != other.fingerprint) == isinstance(load(self.regime), Population)
+        assert (one.classes, one.superclasses, one.shape) == (other.classes, other.superclasses, other.shape)
 
     def test_every_split_holds_every_class(self) -> None:
         """Else macro averages of two splits are over different classes."""
-        data = load(self.regime)
+        data = self.clean(1)
         for split in (data.train, data.validation, data.test):
             assert len(torch.unique(split.labels)) == data.classes
 
+    def test_class_counts_are_of_the_training_split(self) -> None:
+        """Margins, weights and the many-, medium- and few-shot classes follow from them."""
+        data = self.conditioned(1)
+        assert data.class_counts.tolist() == [
+            int((data.train.labels == c).sum()) for c in range(data.classes)
+        ]
+        groups = torch.stack(list(shots(data.class_counts).values()))
+        assert torch.equal(groups.sum(0), torch.ones(data.classes, dtype=torch.int64))
+
+    def test_superclasses_partition_the_classes(self) -> None:
+        """They are numbered from 0 without a gap, so that label noise can draw from each."""
+        superclasses = load(self.regime).superclasses
+        assert superclasses is None or set(superclasses) == set(range(max(superclasses) + 1))
+
     def test_no_sample_is_in_two_splits(self) -> None:
         """An image of the training split in the test split would be remembered, not recognised."""
-        data = load(self.regime)
+        data = self.clean(1)
         seen = [_samples(split) for split in (data.train, data.validation, data.test)]
         assert not seen[0] & seen[1]
         assert not seen[0] & seen[2]
@@ -67,10 +91,19 @@ class RegimeContract:
 
     def test_conditions_touch_neither_validation_nor_test(self) -> None:
         """Only what is trained on is noisy, thinned or cut."""
-        before, after = load(self.regime), self.conditioned(1)
+        before, after = self.clean(1), self.conditioned(1)
         for name in ("validation", "test"):
             assert torch.equal(getattr(before, name).labels, getattr(after, name).labels)
             assert torch.equal(getattr(before, name).inputs, getattr(after, name).inputs)
+
+    def test_conditions_keep_what_is_trained_on(self) -> None:
+        """They leave samples out and change labels within a superclass; they make no sample up."""
+        before, after = self.clean(1), self.conditioned(1)
+        assert _samples(after.train) <= _samples(before.train)
+        if before.superclasses is not None and not _repeats(before.train):
+            group = torch.tensor(before.superclasses)
+            of = dict(zip(_list(before.train), group[before.train.labels].tolist(), strict=True))
+            assert [of[x] for x in _list(after.train)] == group[after.train.labels].tolist()
 
     def test_conditions_are_drawn_once_per_seed(self) -> None:
         """The same seed gives the same training split."""
@@ -87,5 +120,17 @@ class RegimeContract:
         assert dataclasses.asdict(one)["test"] == dataclasses.asdict(again)["test"]
 
 
+def _streams(seed: int) -> Callable[[str], Generator]:
+    return lambda role: Generator().manual_seed(stream_seed("contract", 0, seed, role))
+
+
+def _list(split: Split) -> list[bytes]:
+    return [sample.contiguous().cpu().numpy().tobytes() for sample in split.inputs]
+
+
 def _samples(split: Split) -> set[bytes]:
-    return {sample.contiguous().cpu().numpy().tobytes() for sample in split.inputs}
+    return set(_list(split))
+
+
+def _repeats(split: Split) -> bool:
+    return len(_samples(split)) < len(split)

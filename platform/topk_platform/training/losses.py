@@ -6,14 +6,22 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Generator, Tensor, nn
 
 import topk_losses as tl
 from topk_platform.errors import UserError
 from topk_platform.references import check_arguments, look_up
-from topk_platform.specs import Loss, Scalar
+from topk_platform.specs import Loss, Recipe, Scalar
 
-__all__ = ["LOSSES", "BoundLoss", "TemperedCrossEntropy", "build_loss", "check_loss"]
+__all__ = [
+    "LOSSES",
+    "BoundLoss",
+    "TemperedCrossEntropy",
+    "build_loss",
+    "check_loss",
+    "takes_class_counts",
+]
 
 _GIVEN = ("k", "class_counts")
 
@@ -41,7 +49,9 @@ class TemperedCrossEntropy(nn.Module):
         self.cross_entropy = tl.CrossEntropy()
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the mean over the samples of scores ``(N, L)`` and int64 labels ``(N,)``."""
+        """Return the loss of scores ``(N, L)`` and labels, int64 ``(N,)`` or soft ``(N, L)``."""
+        if self.temperature == 1:
+            return self.cross_entropy(scores, target)  # type: ignore[no-any-return]
         loss: Tensor = self.cross_entropy(scores / self.temperature, target)
         return self.temperature * loss
 
@@ -125,22 +135,53 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
 
 
 class BoundLoss:
-    """A loss together with its own random stream, for those that draw.
+    """A loss together with its own random stream, for those that draw, and with deferred class weights.
 
     Args:
         module: Called as ``module(scores, target)``, or with ``generator=`` where its ``forward`` takes one.
         generator: The loss's stream.
+        weights: The class weights that :meth:`reweight` sets, ``(L,)``, or None.
     """
 
-    def __init__(self, module: nn.Module, generator: Generator) -> None:
+    def __init__(self, module: nn.Module, generator: Generator, weights: Tensor | None = None) -> None:
         self.module = module
-        draws = "generator" in inspect.signature(module.forward).parameters
-        self._keywords: dict[str, Any] = {"generator": generator} if draws else {}
+        self.generator = generator
+        self.weights = weights
+        self.draws = "generator" in inspect.signature(module.forward).parameters
+        self._keywords: dict[str, Any] = {"generator": generator} if self.draws else {}
 
     def __call__(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the batch's mean loss."""
         loss: Tensor = self.module(scores, target, **self._keywords)
         return loss
+
+    @property
+    def separable(self) -> bool:
+        """Whether the losses of several networks' batches can be taken in one call: one of ours that draws nothing."""
+        ours = type(self.module).__module__.partition(".")[0] in ("topk_losses", "topk_platform")
+        return ours and not self.draws and self.weights is None
+
+    def per_sample(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Return each sample's loss, of a loss that is separable."""
+        for module in self.module.modules():
+            if hasattr(module, "reduction"):
+                module.reduction = "none"  # type: ignore[assignment]
+        losses: Tensor = self.module(scores, target)
+        return losses
+
+    def reweight(self) -> None:
+        """Let the classes weigh as ``weights`` say from now on."""
+        for module in _weighted(self.module):
+            module.weight = self.weights  # type: ignore[assignment]
+
+
+def _weighted(module: nn.Module) -> list[nn.Module]:
+    return [m for m in module.modules() if "weight" in m._buffers]
+
+
+def takes_class_counts(loss: Loss) -> bool:
+    """Return whether the loss depends on the training samples per class."""
+    return "class_counts" in inspect.signature(look_up("loss", loss.name, LOSSES)).parameters
 
 
 def build_loss(loss: Loss, parameters: Mapping[str, Scalar], k: int, class_counts: Tensor) -> nn.Module:
@@ -160,7 +201,9 @@ def build_loss(loss: Loss, parameters: Mapping[str, Scalar], k: int, class_count
     return function(**given, **parameters)
 
 
-def check_loss(loss: Loss, own: Mapping[str, Scalar], k: int, class_counts: Tensor) -> None:
+def check_loss(
+    loss: Loss, own: Mapping[str, Scalar], k: int, class_counts: Tensor, recipe: Recipe | None = None
+) -> None:
     """Raise ``UserError`` unless the loss exists, takes these parameters and can be built from the first values.
 
     Args:
@@ -168,6 +211,8 @@ def check_loss(loss: Loss, own: Mapping[str, Scalar], k: int, class_counts: Tens
         own: The loss's own parameters, fixed and first together.
         k: The K it trains for.
         class_counts: Training samples per class.
+        recipe: What else it has to do: take soft labels where batches are mixed, class weights where they are
+            deferred.
     """
     function = look_up("loss", loss.name, LOSSES)
     if reserved := sorted(set(own) & set(_GIVEN)):
@@ -177,6 +222,23 @@ def check_loss(loss: Loss, own: Mapping[str, Scalar], k: int, class_counts: Tens
     takes = inspect.signature(function).parameters
     check_arguments("loss", loss.name, function, {**own, **{name: None for name in _GIVEN if name in takes}})
     try:
-        build_loss(loss, own, k, class_counts)
+        module = build_loss(loss, own, k, class_counts)
     except (TypeError, ValueError) as error:
         raise UserError(f"loss {loss.label}: {error}") from error
+    if recipe is not None:
+        _check_recipe(loss, module, len(class_counts), recipe)
+
+
+def _check_recipe(loss: Loss, module: nn.Module, classes: int, recipe: Recipe) -> None:
+    if recipe.reweighting is not None and not _weighted(module):
+        raise UserError(
+            f"loss {loss.label}: Recipe.reweighting needs a loss with class weights, a buffer 'weight'"
+        )
+    if recipe.augmentation.mix:
+        soft = torch.full((1, classes), 1 / classes)
+        try:
+            module(torch.zeros(1, classes), soft)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UserError(
+                f"loss {loss.label}: {recipe.augmentation.mix} makes soft labels, which it does not take ({error})"
+            ) from error

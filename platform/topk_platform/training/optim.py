@@ -8,11 +8,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from topk_platform.specs import Recipe, Scalar
 
-__all__ = ["SEARCHABLE", "learning_rate", "make_optimizer", "searched_recipe", "split_parameters"]
+__all__ = [
+    "SEARCHABLE",
+    "effective_weights",
+    "learning_rate",
+    "make_optimizer",
+    "searched_recipe",
+    "split_parameters",
+]
 
 SEARCHABLE = ("learning_rate", "weight_decay", "momentum", "batch_size")
 """The fields of a recipe that a loss's space may hold."""
@@ -35,7 +42,7 @@ def searched_recipe(recipe: Recipe, parameters: Mapping[str, Any]) -> Recipe:
     return dataclasses.replace(recipe, **parameters)
 
 
-def make_optimizer(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def make_optimizer(recipe: Recipe, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
     """Return the recipe's optimiser over ``parameters``."""
     if recipe.optimizer == "adam":
         return torch.optim.Adam(
@@ -54,13 +61,50 @@ def make_optimizer(recipe: Recipe, parameters: Iterable[nn.Parameter]) -> torch.
 def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
     """Return the learning rate of one step.
 
-    ``cosine``: ``lr · (1 + cos(π · step / steps)) / 2``; ``constant``: ``lr``.
+    ``cosine``: ``lr · (1 + cos(π · step / steps)) / 2``; ``milestones``: ``lr · decay^m`` when m milestones have
+    passed; ``constant``: ``lr``. While the warm-up lasts, times the share of it that is over after the step.
 
     Args:
         recipe: Says which schedule.
         step: From 0.
         steps: Of the whole training.
+
+    Example:
+        >>> recipe = Recipe(epochs=4, learning_rate=1.0, schedule="milestones", milestones=(2, 3))
+        >>> [round(learning_rate(recipe, step, 8), 4) for step in range(8)]
+        [1.0, 1.0, 1.0, 1.0, 0.1, 0.1, 0.01, 0.01]
     """
-    if recipe.schedule == "constant":
-        return recipe.learning_rate
-    return recipe.learning_rate * (1 + math.cos(math.pi * step / steps)) / 2
+    per_epoch = steps / recipe.epochs
+    rate = recipe.learning_rate * _share(recipe, step / per_epoch, step / steps)
+    warmup = recipe.warmup * per_epoch
+    return rate * min(1.0, (step + 1) / warmup) if warmup else rate
+
+
+def _share(recipe: Recipe, epoch: float, progress: float) -> float:
+    match recipe.schedule:
+        case "cosine":
+            return (1 + math.cos(math.pi * progress)) / 2
+        case "milestones":
+            return recipe.decay ** sum(epoch >= milestone for milestone in recipe.milestones)
+    return 1.0
+
+
+def effective_weights(class_counts: Tensor, beta: float = 0.9999) -> Tensor:
+    """Return class weights by the inverse of the classes' effective numbers of samples, with mean 1.
+
+    ``w_c ∝ (1 - β) / (1 - β^{n_c})``; a class without samples weighs as one with one.
+
+    Args:
+        class_counts: int64 ``(L,)``.
+        beta: In ``[0, 1)``; at 0 all classes weigh the same.
+
+    Source:
+        Cui et al., Class-Balanced Loss Based on Effective Number of Samples, CVPR 2019.
+
+    Example:
+        >>> effective_weights(torch.tensor([1000, 10])).tolist()  # doctest: +NUMBER
+        [0.0207, 1.979]
+    """
+    number = 1 - beta ** class_counts.clamp(min=1).double()
+    weights = (1 - beta) / number
+    return (weights * len(weights) / weights.sum()).float()

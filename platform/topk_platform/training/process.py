@@ -5,27 +5,72 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from topk_platform.data import load
 from topk_platform.references import import_reference, is_reference
-from topk_platform.specs import Trial
+from topk_platform.specs import Numerics, Trial
 from topk_platform.streams import stream_seed
 
-__all__ = ["lent_process"]
+__all__ = ["lent_process", "process_state", "restore_process"]
 
 _Switch = tuple[Callable[[], Any], Callable[[Any], Any], Any]
 
 _SWITCHES: tuple[_Switch, ...] = (  # read, write, what a trial starts from
     (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     (torch.is_grad_enabled, torch.set_grad_enabled, True),
-    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
-    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, False),
     (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False),
 )
+
+
+def _chosen(numerics: Numerics) -> tuple[_Switch, ...]:
+    """What the recipe chooses."""
+    return (
+        (
+            torch.get_float32_matmul_precision,
+            torch.set_float32_matmul_precision,
+            "high" if numerics.tf32 else "highest",
+        ),
+        (
+            torch.are_deterministic_algorithms_enabled,
+            torch.use_deterministic_algorithms,
+            numerics.deterministic,
+        ),
+        (_convolutions_in_tf32, _let_convolutions_use_tf32, numerics.tf32),
+    )
+
+
+def _convolutions_in_tf32() -> bool:
+    return torch.backends.cudnn.allow_tf32
+
+
+def _let_convolutions_use_tf32(allowed: bool) -> None:
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
+def process_state(device: str) -> dict[str, Any]:
+    """Return the state of the global generators, as tensors and plain data."""
+    name, keys, *rest = cast("tuple[Any, ...]", np.random.get_state())  # noqa: NPY002 - the user's code may draw from it
+    state: dict[str, Any] = {
+        "torch": torch.get_rng_state(),
+        "python": random.getstate(),
+        "numpy": (name, torch.from_numpy(keys.astype(np.int64)), *rest),
+    }
+    return state | ({"cuda": torch.cuda.get_rng_state()} if device == "cuda" else {})
+
+
+def restore_process(state: dict[str, Any]) -> None:
+    """Go on from what :func:`process_state` returned."""
+    torch.set_rng_state(state["torch"])
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+    name, keys, *rest = state["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002 - as above
+    if "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"])
 
 
 @contextmanager
@@ -41,15 +86,16 @@ def lent_process(trial: Trial) -> Iterator[None]:
         trial: The trial that is to start; its data are read and its modules imported, for a process does so once,
             and what that draws or changes must not tell the first trial from the next.
     """
-    before = [(write, read()) for read, write, _ in _SWITCHES]
+    switches = _SWITCHES + _chosen(trial.arm.recipe.numerics)
+    before = [(write, read()) for read, write, _ in switches]
     generators = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002 - the user's code may draw from it
     try:
-        _reset(trial)
+        _reset(trial, switches)
         load(trial.arm.regime)
         for name in (trial.arm.model.name, trial.arm.loss.name):
             if is_reference(name):
                 import_reference(name)
-        _reset(trial)
+        _reset(trial, switches)
         yield
     finally:
         for write, value in before:
@@ -59,14 +105,14 @@ def lent_process(trial: Trial) -> Iterator[None]:
         np.random.set_state(generators[2])  # noqa: NPY002 - as above
 
 
-def _reset(trial: Trial) -> None:
-    for _, write, value in _SWITCHES:
+def _reset(trial: Trial, switches: tuple[_Switch, ...]) -> None:
+    for _, write, value in switches:
         write(value)
     torch.set_num_threads(trial.threads)
     torch.set_default_device(None)
     torch.set_flush_denormal(False)
     torch.backends.cudnn.benchmark = False
-    torch.backends.cudnn.deterministic = False
+    torch.backends.cudnn.deterministic = trial.arm.recipe.numerics.deterministic
     seed = stream_seed(trial.study, trial.root, trial.seed, "process")
     torch.manual_seed(seed)
     random.seed(seed)

@@ -1,48 +1,89 @@
-"""One trial from its first epoch to its record."""
+"""One trial, or several as an ensemble, from the first epoch to the records."""
 
 from __future__ import annotations
 
 import platform
 import time
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from topk_platform.specs import EpochRecord, Status, Trial, TrialRecord
-from topk_platform.training.process import lent_process
-from topk_platform.training.session import DivergedError, Session
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.training.clock import Stopwatch
+from topk_platform.training.ensemble import Ensemble
+from topk_platform.training.member import Lap, Member, pick
+from topk_platform.training.process import lent_process, process_state, restore_process
+from topk_platform.training.session import Session
+from topk_platform.training.setup import Learner
 
-__all__ = ["SaveModel", "Training", "finish", "run_trial"]
+__all__ = ["Keeper", "Training", "finish", "run_trials"]
 
-SaveModel = Callable[[Trial, nn.Module], None]
-"""Keeps the trained network of a confirmed run."""
+Training = Generator[int, None, list[TrialRecord]]
 
-Training = Generator[EpochRecord, None, TrialRecord]
+
+class Keeper(Protocol):
+    """Where trials keep what must outlive their process."""
+
+    @property
+    def seconds(self) -> float:
+        """The least time between two checkpoints."""
+        ...
+
+    def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
+        """Return the last checkpoint of these trials, or None."""
+        ...
+
+    def save(self, trials: Sequence[Trial], epoch: int, state: dict[str, Any]) -> None:
+        """Keep a checkpoint: tensors and plain data."""
+        ...
+
+    def save_model(self, trial: Trial, model: nn.Module) -> None:
+        """Keep the network of a completed confirmation."""
+        ...
 
 
 @dataclass
-class _Progress:
-    trial: Trial
+class _Group:
+    """The trials that train together, mostly one."""
+
+    members: list[Member]
+    keeper: Keeper | None
+    epoch: int = 0
+    test: dict[str, dict[str, float]] = field(default_factory=dict)
     started: float = field(default_factory=time.time)
     clock: float = field(default_factory=time.perf_counter)
-    epochs: list[EpochRecord] = field(default_factory=list)
-    test: dict[str, float] | None = None
+    lap: float = 0.0
+    saved: float = 0.0
 
-    def end(self, status: Status, reason: str = "") -> TrialRecord:
+    @property
+    def trials(self) -> list[Trial]:
+        return [member.trial for member in self.members]
+
+    @property
+    def running(self) -> list[Member]:
+        return [member for member in self.members if member.status is None]
+
+    @property
+    def elapsed(self) -> float:
+        return time.perf_counter() - self.clock
+
+    def record(self, member: Member) -> TrialRecord:
+        trial = member.trial
         return TrialRecord(
-            trial=self.trial,
-            status=status,
-            reason=reason,
-            validation=self.epochs[-1].validation if self.epochs else {},
-            test=self.test,
-            epochs=tuple(self.epochs),
-            train_seconds=sum(epoch.seconds for epoch in self.epochs),
+            trial=trial,
+            status=member.status or "failed",
+            reason=member.reason,
+            validation=member.validation(),
+            test=self.test.get(trial.key),
+            epochs=tuple(member.epochs),
+            train_seconds=sum(epoch.seconds for epoch in member.epochs),
             started=self.started,
-            ended=self.started + time.perf_counter() - self.clock,
-            versions=_versions(self.trial.device),
+            ended=self.started + self.elapsed,
+            versions=_versions(trial.device),
         )
 
 
@@ -53,65 +94,128 @@ def _versions(device: str) -> dict[str, str]:
     return {"python": platform.python_version(), "torch": torch.__version__, "device": f"{device} {name}"}
 
 
-def run_trial(trial: Trial, save_model: SaveModel | None = None) -> Training:
-    """Train one trial, yielding each epoch's record; the generator returns the trial's.
+def run_trials(trials: Sequence[Trial], keeper: Keeper | None = None) -> Training:
+    """Train a trial, or several as an ensemble; yield each epoch that was validated, return the records.
 
-    Whatever the trial's own code does wrong ends in its record: NaN and Inf as ``diverged``, an
-    exception as ``failed`` with its reason. Only the process's death is left to the caller.
+    Whatever the trials' own code does wrong ends in their records: NaN and Inf as ``diverged``, an exception as
+    ``failed`` with its reason. Only the process's death is left to the caller; with a keeper the same call then
+    goes on from the last checkpoint, to the same history and weights, on the CPU bit for bit.
 
     Args:
-        trial: All that determines the result.
-        save_model: Called once with the network of a completed confirmation.
+        trials: One, or those of one ensemble in their order.
+        keeper: Keeps checkpoints and the networks of completed confirmations.
 
     Returns:
-        A generator; ``record = yield from run_trial(trial)``.
+        A generator; ``records = yield from run_trials(trials)``.
     """
-    progress = _Progress(trial)
+    group = _Group([Member(trial) for trial in trials], keeper)
     try:
-        with lent_process(trial):
-            return (yield from _run(progress, save_model))
-    except DivergedError as error:
-        return progress.end("diverged", str(error))
+        with lent_process(trials[0]):
+            yield from _run(group)
     except Exception as error:  # noqa: BLE001 - what a user's code raises is the trial's result, told with its reason
-        return progress.end("failed", _reason(error))
+        for member in group.running:
+            member.end("failed", _reason(error, member.trial))
+    return [group.record(member) for member in group.members]
 
 
-def finish(training: Training) -> TrialRecord:
-    """Run a training to its end and return the trial's record."""
+def finish(training: Training) -> list[TrialRecord]:
+    """Run a training to its end and return the records."""
     while True:
         try:
             next(training)
         except StopIteration as end:
-            record: TrialRecord = end.value
-            return record
+            records: list[TrialRecord] = end.value
+            return records
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, trial: Trial) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno} in {frame.name})"
+    where = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno} in {frame.name})"
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error):
+        size = trial.parameters.get("batch_size", trial.arm.recipe.batch_size)
+        return f"out of memory at batch size {size}: {where}"
+    return where
 
 
-def _run(progress: _Progress, save_model: SaveModel | None) -> Training:
-    trial = progress.trial
-    session = Session.prepare(trial)
-    stop_below = dict(trial.stop_below)
-    for number in range(1, session.recipe.epochs + 1):
-        record = _epoch(session, number)
-        progress.epochs.append(record)
-        yield record
-        if record.validation[trial.arm.metric] < stop_below.get(number, float("-inf")):
-            return progress.end(
-                "pruned", f"{trial.arm.metric} below {stop_below[number]:.6g} after epoch {number}"
+def _run(group: _Group) -> Generator[int, None, None]:
+    learner: Learner = (
+        Session.prepare(group.trials[0]) if len(group.members) == 1 else Ensemble.prepare(group.trials)
+    )
+    _resume(group, learner)
+    while group.running and group.epoch < learner.recipe.epochs:
+        if _epoch(group, learner):
+            yield group.epoch
+        _save(group, learner)
+    for place, member in enumerate(group.members):
+        if member.status is None:
+            _complete(group, learner, place, member)
+
+
+def _epoch(group: _Group, learner: Learner) -> bool:
+    """Train for an epoch; return whether it was validated."""
+    group.epoch += 1
+    device = group.trials[0].device
+    with Stopwatch(device) as watch:
+        trained = learner.train_epoch()
+    if not learner.recipe.evaluates(group.epoch):
+        if device == "cpu":  # where looking waits for nothing
+            for member, (loss, _) in zip(group.members, trained.tolist(), strict=True):
+                if member.status is None:
+                    member.note_loss(group.epoch, loss)
+        return False
+    rows = torch.cat([trained, learner.validate()], 1).tolist()  # the epoch's one wait for the device
+    seconds, group.lap = group.elapsed - group.lap, group.elapsed
+    for place, (member, row) in enumerate(zip(group.members, rows, strict=True)):
+        if member.status is None:
+            lap = Lap(
+                group.epoch, row[0], row[1], learner.rate(place), seconds, watch.seconds / learner.epoch_steps
             )
+            if member.note(lap, row[2:], learner.scorer) and (better := member.better()):
+                member.keep(better, learner.weights(place))
+    return True
+
+
+def _complete(group: _Group, learner: Learner, place: int, member: Member) -> None:
+    """Score the test set once, if the trial confirms, and keep the network."""
+    trial = member.trial
     if trial.phase == "confirm":
-        progress.test = session.evaluate("test")
-        if save_model is not None:
-            save_model(trial, session.model)
-    return progress.end("completed")
+        last = learner.weights(place)
+        weights = (
+            {name: kept.weights for name, kept in member.chosen().items()} if member.kept else {"": last}
+        )
+        scored = {name: learner.test(place, values).tolist() for name, values in weights.items()}
+        if not all(values[0] for values in scored.values()):
+            member.end("diverged", "a score on the test split is not finite")
+            return
+        group.test[trial.key] = pick({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
+        if group.keeper is not None:
+            group.keeper.save_model(trial, learner.network(place, weights[""]))
+    member.end("completed")
 
 
-def _epoch(session: Session, number: int) -> EpochRecord:
-    began = time.perf_counter()
-    loss, rate = session.train_epoch()
-    validation = session.evaluate("validation")
-    return EpochRecord(number, loss, validation, time.perf_counter() - began, rate)
+def _resume(group: _Group, learner: Learner) -> None:
+    state = group.keeper.load(group.trials) if group.keeper is not None else None
+    if state is not None:
+        learner.load_state(state["learner"])
+        for member, saved in zip(group.members, state["members"], strict=True):
+            member.load_state(saved)
+        group.epoch, group.started = state["epoch"], state["started"]
+        group.clock -= state["elapsed"]
+        restore_process(state["process"])
+    group.lap = group.saved = group.elapsed
+
+
+def _save(group: _Group, learner: Learner) -> None:
+    due = group.keeper is not None and group.elapsed - group.saved >= group.keeper.seconds
+    if group.keeper is None or not due or not group.running or group.epoch == learner.recipe.epochs:
+        return
+    state = {
+        "epoch": group.epoch,
+        "started": group.started,
+        "elapsed": group.elapsed,
+        "process": process_state(group.trials[0].device),
+        "members": [member.state() for member in group.members],
+        "learner": learner.state(),
+    }
+    group.keeper.save(group.trials, group.epoch, state)
+    group.saved = group.elapsed

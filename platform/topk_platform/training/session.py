@@ -1,57 +1,52 @@
-"""All that one trial trains with, built from its spec alone."""
+"""The training of one trial's network."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
-from topk_platform.data import Dataset, apply_conditions, load
-from topk_platform.metrics import evaluate
-from topk_platform.models import build_model
+from topk_platform.data import Dataset, Split
+from topk_platform.metrics import Scorer
 from topk_platform.specs import Recipe, Trial
-from topk_platform.streams import stream_seed
-from topk_platform.training.losses import BoundLoss, build_loss
-from topk_platform.training.optim import learning_rate, make_optimizer, searched_recipe, split_parameters
+from topk_platform.training.batches import Batches, Normalisation, prepared
+from topk_platform.training.compiling import compiled
+from topk_platform.training.losses import BoundLoss
+from topk_platform.training.optim import learning_rate, make_optimizer
+from topk_platform.training.setup import (
+    batches_of,
+    dataset_of,
+    initialised,
+    loss_of,
+    recipe_of,
+    scorer_of,
+)
+from topk_platform.training.stepping import clip, density_of, optimizer_state, precision
 
-__all__ = ["DivergedError", "Session"]
+__all__ = ["EVALUATION_BATCH", "Session", "score"]
 
-_EVALUATION_BATCH = 4096
-
-
-class DivergedError(ArithmeticError):
-    """The training loss or the scores are no longer finite."""
-
-
-def _generator(trial: Trial, role: str, device: str = "cpu") -> Generator:
-    return Generator(device).manual_seed(stream_seed(trial.study, trial.root, trial.seed, role))
-
-
-def _initialised(trial: Trial, dataset: Dataset) -> nn.Module:
-    # torch's layers initialise from the global generator: lend it this trial's stream, then put it back.
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(
-            stream_seed(trial.study, trial.root, trial.seed, "initialisation")
-        )
-        return build_model(trial.arm.model, dataset.shape, dataset.classes, trial.arm.loss.head)
+EVALUATION_BATCH = 4096
+"""Samples scored at once."""
 
 
 @dataclass
 class Session:
-    """Model, loss, optimiser, data and random streams of one trial."""
+    """Network, loss, optimiser, data and random streams of one trial: a learner with one member."""
 
     trial: Trial
     recipe: Recipe
     dataset: Dataset
+    normalisation: Normalisation | None
+    batches: Batches
     model: nn.Module
     loss: BoundLoss
     optimizer: torch.optim.Optimizer
-    batches: Generator
+    scorer: Scorer
     step: int = 0
+    density: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
 
     @classmethod
     def prepare(cls, trial: Trial) -> Session:
@@ -60,78 +55,138 @@ class Session:
         Raises:
             RuntimeError: if the data at hand are not those that the trial was planned with.
         """
-        source = load(trial.arm.regime)
-        if source.fingerprint != trial.dataset_fingerprint:
-            raise RuntimeError(
-                f"dataset {trial.arm.regime.dataset} has fingerprint {source.fingerprint}, "
-                f"the trial was planned with {trial.dataset_fingerprint}"
-            )
-        dataset = apply_conditions(source, trial.arm.regime.conditions, partial(_generator, trial))
-        searched, own = split_parameters(trial.parameters)
-        recipe = searched_recipe(trial.arm.recipe, searched)
-        model = _initialised(trial, dataset).to(trial.device)
-        module = build_loss(trial.arm.loss, own, trial.arm.k, dataset.class_counts).to(trial.device)
+        dataset, recipe = dataset_of(trial), recipe_of(trial)
+        normalisation = Normalisation.of(dataset, trial.device)
+        scorer = scorer_of(trial, dataset)
+        loss = loss_of(trial, dataset)
+        model = initialised(trial, dataset).to(trial.device)
+        if recipe.numerics.channels_last:
+            model = model.to(memory_format=torch.channels_last)
+        dataset = dataset.to(trial.device)
         return cls(
             trial=trial,
             recipe=recipe,
-            dataset=dataset.to(trial.device),
-            model=model,
-            loss=BoundLoss(module, _generator(trial, "loss", trial.device)),
-            optimizer=make_optimizer(recipe, [*model.parameters(), *module.parameters()]),
-            batches=_generator(trial, "batches"),
+            dataset=dataset,
+            normalisation=normalisation,
+            batches=batches_of(trial, recipe, dataset, normalisation),
+            model=compiled(trial, recipe, dataset, model) if recipe.numerics.compiled else model,
+            loss=loss,
+            optimizer=make_optimizer(recipe, [*model.parameters(), *loss.module.parameters()]),
+            scorer=scorer,
         )
 
     @property
-    def steps(self) -> int:
-        """Steps of the whole training."""
-        return self.recipe.epochs * math.ceil(len(self.dataset.train) / self.recipe.batch_size)
+    def epoch_steps(self) -> int:
+        """Steps of an epoch."""
+        return len(self.batches)
 
-    def train_epoch(self) -> tuple[float, float]:
-        """Train for one epoch; return the mean loss over its samples and the last learning rate.
+    def train_epoch(self) -> Tensor:
+        """Train for one epoch; return ``(1, 2)``: mean loss over the samples, gradient density.
 
-        Raises:
-            DivergedError: if that mean is not finite.
+        On the CPU a loss that is not finite ends the epoch at once; on a GPU, where looking at it would wait for
+        the device at every step, it shows at the epoch's end.
         """
         self.model.train()
+        if self.recipe.reweighting is not None and self.step >= self.recipe.reweighting * len(self.batches):
+            self.loss.reweight()
         total = torch.zeros((), dtype=torch.float64, device=self.trial.device)
-        rate = 0.0
-        for inputs, labels in self._batches():
-            rate = self._set_learning_rate()
-            loss = self.loss(self.model(inputs), labels)
-            self.optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            self.optimizer.step()
-            total += loss.detach() * len(labels)
-        mean = float(total) / len(self.dataset.train)
-        if not math.isfinite(mean):
-            raise DivergedError(f"the mean training loss is {mean}")
-        return mean, rate
+        for inputs, target in self.batches:
+            loss = self._step(inputs, target)
+            total += loss * len(target)
+            if self.trial.device == "cpu" and not math.isfinite(loss.item()):
+                break
+        return torch.stack([total / len(self.batches.split), self.density.to(total.device)])[None]
 
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        train = self.dataset.train
-        order = torch.randperm(len(train), generator=self.batches).to(train.labels.device)
-        for rows in torch.split(order, self.recipe.batch_size):
-            yield train.inputs[rows], train.labels[rows]
-
-    def _set_learning_rate(self) -> float:
-        rate = learning_rate(self.recipe, self.step, self.steps)
+    def _step(self, inputs: Tensor, target: Tensor) -> Tensor:
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = self.rate(0, self.step)
+        with precision(self.trial.device, self.recipe.numerics.bfloat16):
+            scores = self.model(inputs)
+        scores = scores.float()
         self.step += 1
-        return rate
+        if self.step % len(self.batches) == 0 and scores.requires_grad:
+            scores.register_hook(self._note_density)
+        loss = self.loss(scores, target)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self.recipe.clip_norm is not None:
+            clip((p for group in self.optimizer.param_groups for p in group["params"]), self.recipe.clip_norm)
+        self.optimizer.step()
+        return loss.detach()
 
-    @torch.no_grad()
-    def evaluate(self, split: str) -> dict[str, float]:
-        """Return the metrics on the ``"validation"`` or ``"test"`` split.
+    def _note_density(self, gradient: Tensor) -> None:
+        self.density = density_of(gradient)
 
-        Raises:
-            DivergedError: if a score is not finite.
-        """
-        self.model.eval()
-        data = getattr(self.dataset, split)
-        parts = torch.split(data.inputs, _EVALUATION_BATCH)
-        # Copies, for a network whose first layer works in place would change the data of every later trial.
-        scores = torch.cat([self.model(part.clone()) for part in parts])
-        if not bool(scores.isfinite().all()):
-            raise DivergedError(f"a score on the {split} split is not finite")
-        return evaluate(scores, data.labels, self.trial.topk)
+    def rate(self, member: int = 0, step: int | None = None) -> float:  # noqa: ARG002 - there is one member
+        """Return the learning rate of a step, by default the last one."""
+        return learning_rate(
+            self.recipe, self.step - 1 if step is None else step, self.recipe.epochs * self.epoch_steps
+        )
+
+    def validate(self) -> Tensor:
+        """Return ``(1, 1 + measures)`` of the validation split."""
+        return self._score(self.model, self.dataset.validation)[None]
+
+    def test(self, member: int, weights: dict[str, Tensor]) -> Tensor:
+        """Return the measures of the test split for the network with these weights."""
+        return self._score(self.network(member, weights), self.dataset.test)
+
+    def _score(self, model: nn.Module, split: Split) -> Tensor:
+        return score(model, split, self.normalisation, self.recipe, self.trial.device, self.scorer)
+
+    def weights(self, member: int = 0) -> dict[str, Tensor]:  # noqa: ARG002 - there is one member
+        """Return a copy of the network's weights and buffers."""
+        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+    def network(self, member: int, weights: dict[str, Tensor]) -> nn.Module:  # noqa: ARG002 - as above
+        """Return the network with these weights."""
+        self.model.load_state_dict(weights)
+        return self.model
+
+    def state(self) -> dict[str, object]:
+        """Return all that the next epoch depends on."""
+        return {
+            "model": self.weights(),
+            "loss": {name: value.clone() for name, value in self.loss.module.state_dict().items()},
+            "optimizer": optimizer_state(self.optimizer),
+            "streams": {name: stream.get_state() for name, stream in self._streams().items()},
+            "step": self.step,
+        }
+
+    def load_state(self, state: dict[str, object]) -> None:
+        """Go on from what :meth:`state` returned."""
+        parts = cast("dict[str, Any]", state)
+        self.model.load_state_dict(parts["model"])
+        weighted = parts["loss"].keys() - self.loss.module.state_dict().keys()
+        if weighted:  # class weights that came after the start
+            self.loss.reweight()
+        self.loss.module.load_state_dict(parts["loss"])
+        self.optimizer.load_state_dict(parts["optimizer"])
+        for name, stream in self._streams().items():
+            stream.set_state(parts["streams"][name])
+        self.step = parts["step"]
+
+    def _streams(self) -> dict[str, torch.Generator]:
+        return {"order": self.batches.order, "changes": self.batches.changes, "loss": self.loss.generator}
+
+
+@torch.no_grad()
+def score(
+    model: nn.Module,
+    split: Split,
+    normalisation: Normalisation | None,
+    recipe: Recipe,
+    device: str,
+    scorer: Scorer,
+) -> Tensor:
+    """Return whether a network's scores on a split are finite, then its measures: float64 ``(1 + measures,)``."""
+    model.eval()
+    numerics = recipe.numerics
+    parts = []
+    with precision(device, numerics.bfloat16):
+        for part in torch.split(split.inputs, EVALUATION_BATCH):
+            # A copy, for a network whose first layer works in place would change the data of every later trial.
+            inputs = prepared(part.clone(), normalisation, numerics.channels_last)
+            parts.append(model(inputs).float())
+    scores = torch.cat(parts)
+    return torch.cat([scores.isfinite().all().double()[None], scorer(scores, split.labels)])

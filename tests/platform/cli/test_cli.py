@@ -28,6 +28,7 @@ def bad_k(): return study(k=10)
 def empty_range(): return study(space={"learning_rate": Float(1, 1)}, first={"learning_rate": 1})
 def reversed_range(): return study(space={"learning_rate": Float(2, 1)}, first={"learning_rate": 1})
 def bad_recipe(): return study(fixed={"batch_size": 0})
+def absent(): return study(dataset="cifar100", model="convnet")
 def no_study(): return 3
 good = study()
 """
@@ -39,6 +40,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "lab_of_bad_things", raising=False)
+    monkeypatch.delenv("TOPK_DATA", raising=False)
     return tmp_path
 
 
@@ -67,6 +69,15 @@ def topk(
         (["run", "lab_of_bad_things:bad_option"], "did you mean 'hidden'"),
         (["run", "lab_of_bad_things:bad_dataset"], "unknown dataset 'digit': did you mean 'digits'"),
         (["run", "lab_of_bad_things:bad_k"], r"k must be below the number of classes (10), got 10"),
+        (
+            ["run", "lab_of_bad_things:absent"],
+            "data/cifar-100-python lacks train, test, meta. Pass --download",
+        ),
+        (
+            ["run", "lab_of_bad_things:absent", "--data", "elsewhere"],
+            "elsewhere/cifar-100-python lacks train",
+        ),
+        (["plan", "lab_of_bad_things:absent", "--data", "elsewhere"], "dataset cifar100 is not on disk"),
         (["run", "lab_of_bad_things:empty_range"], "low < high"),
         (["run", "lab_of_bad_things:reversed_range"], "low < high"),
         (["run", "lab_of_bad_things:bad_recipe"], "batch_size must be at least 1, got 0"),

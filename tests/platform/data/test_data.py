@@ -9,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from topk_platform import LabelNoise, LongTail, Regime, UserError
-from topk_platform.data import Dataset, Split, apply_conditions, digits, load, long_tail_counts, noisy_labels
+from topk_platform import LabelNoise, LongTail, Regime, TrainFraction, UserError
+from topk_platform.data import (
+    Dataset,
+    Split,
+    apply_conditions,
+    digits,
+    load,
+    long_tail_counts,
+    noisy_labels,
+    shots,
+)
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -104,6 +113,35 @@ def test_long_tail_counts_fall_and_never_exceed_what_is_there(counts: list[int],
     assert math.isclose(wanted[-1], max(1, min(counts) / ratio), abs_tol=0.51)
 
 
+@given(fraction=st.floats(0.001, 1), seed=st.integers(0, 2**31))
+def test_a_fraction_keeps_each_classs_share(fraction: float, seed: int) -> None:
+    data = digits()
+    cut = apply_conditions(data, [TrainFraction(fraction)], lambda role: generator(seed))
+    for kept, whole in zip(cut.class_counts.tolist(), data.class_counts.tolist(), strict=True):
+        assert kept == max(1, round(fraction * whole))
+    assert torch.equal(cut.validation.labels, data.validation.labels)
+    assert torch.equal(cut.test.inputs, data.test.inputs)
+
+
+def test_a_smaller_fraction_is_part_of_a_larger_one() -> None:
+    def pairs(fraction: float, seed: int) -> set[tuple[bytes, int]]:
+        cut = apply_conditions(digits(), [TrainFraction(fraction)], lambda role: generator(seed)).train
+        return {(x.numpy().tobytes(), int(y)) for x, y in zip(cut.inputs, cut.labels, strict=True)}
+
+    assert pairs(0.1, 1) < pairs(0.5, 1) < pairs(1.0, 1)
+    assert not pairs(0.1, 1) <= pairs(0.5, 2)
+    assert pairs(1.0, 1) == pairs(1.0, 2)
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=30), st.integers(1, 500), st.integers(1, 500))
+def test_every_class_is_in_one_group(counts: list[int], one: int, other: int) -> None:
+    few, many = sorted((one, other))
+    groups = shots(torch.tensor(counts), many=many, few=few)
+    for c, n in enumerate(counts):
+        expected = "many" if n > many else "few" if n < few else "medium"
+        assert [name for name, mask in groups.items() if mask[c]] == [expected]
+
+
 def test_conditions_compose_in_order() -> None:
     both = apply_conditions(digits(), [LongTail(20), LabelNoise(1.0)], lambda role: generator(len(role)))
     clean = apply_conditions(digits(), [LongTail(20)], lambda role: generator(len(role)))
@@ -118,6 +156,7 @@ def test_conditions_compose_in_order() -> None:
         (lambda: Split(torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64)), "as many"),
         (lambda: dataclasses.replace(digits(), classes=9), r"\[0, 9\)"),
         (lambda: dataclasses.replace(digits(), superclasses=(0, 1)), "superclasses"),
+        (lambda: shots(torch.tensor([1]), many=10, few=12), "few must be at most many"),
         (lambda: load(Regime("r", "digitz")), "did you mean 'digits'"),
         (lambda: load(Regime("r", "digits", options={"size": 3})), "unknown parameter"),
         (lambda: load(Regime("r", "math:floor", options={"x": 3})), "cannot be called with"),

@@ -55,6 +55,7 @@ def test_plain_tools_read_it(tmp_path: Path, study: Study, record: Make) -> None
     ]
     assert epochs.column_names == [
         "key", "epoch", "train.loss", *(f"validation.{m}" for m in study.metrics), "seconds", "learning_rate",
+        "train.gradient_density", "step_seconds",
     ]  # fmt: skip
     pattern = str(tmp_path / "s" / "trials" / "*.parquet")
     counted = duckdb.sql(

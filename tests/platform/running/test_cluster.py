@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -223,11 +222,16 @@ def test_a_cluster_that_grows_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.slow
-def test_a_lost_node_changes_nothing(lab: Any, rows: Rows, until: Until, tmp_path: Path) -> None:
+def test_a_lost_node_changes_nothing(
+    lab: Any, rows: Rows, until: Until, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ray.cluster_utils import Cluster
 
     lab.topk("run", "lab:slow", "--store", tmp_path / "calm", "--workers", "2")
-    os.environ["RAY_AUTH_MODE"] = "disabled"
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv(
+        "LAB_FOLDER", str(lab.folder)
+    )  # nodes give their workers what they had when they started
     two = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     try:
         second = two.add_node(num_cpus=1)
@@ -243,6 +247,5 @@ def test_a_lost_node_changes_nothing(lab: Any, rows: Rows, until: Until, tmp_pat
         assert process.returncode == 0, out + err
     finally:
         two.shutdown()
-        del os.environ["RAY_AUTH_MODE"]
     for kind in ("trials", "epochs"):
         assert rows(tmp_path / "stormy", kind=kind) == rows(tmp_path / "calm", kind=kind)

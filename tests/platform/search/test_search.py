@@ -67,16 +67,20 @@ def simulate(
 ) -> set[str]:
     """Run a study with workers that finish in any order; return the keys of all ended trials."""
     board, keys = board or a_board(study), set()
-    running: list[Trial] = []
+    running: list[tuple[Trial, ...]] = []
     while len(keys) < stop_after:
-        while len(running) < workers and (trial := board.next_trial()) is not None:
-            running.append(trial)
+        while len(running) < workers and (trials := board.next_trials()):
+            running.append(trials)
         if not running:
             assert board.left == 0
             break
         ended = running.pop(order.randrange(len(running)))
-        board.end(ended, outcome(ended))
-        keys.add(ended.key)
+        for trial in ended:
+            if not board.has_ended(trial):
+                board.end(trial, outcome(trial))
+                keys.add(trial.key)
+            else:
+                board.release(trial)
     return keys
 
 
@@ -115,10 +119,10 @@ def test_a_larger_budget_only_adds_trials() -> None:
 def test_no_barrier_between_arms_and_phases() -> None:
     study = a_study(trials=3, arms=2)
     board = a_board(study)
-    slow = board.next_trial()
-    assert slow is not None
+    (slow,) = board.next_trials()
     phases: Counter[str] = Counter()
-    while (trial := board.next_trial()) is not None:
+    while trials := board.next_trials():
+        (trial,) = trials
         assert trial.arm_id != slow.arm_id
         board.end(trial, Ended(trial.number, trial.values, "completed", {8: 0.5}))
         phases[trial.phase] += 1
@@ -128,17 +132,17 @@ def test_no_barrier_between_arms_and_phases() -> None:
 
 def test_a_released_trial_starts_again_as_it_was() -> None:
     board = a_board(a_study(arms=1))
-    lost = board.next_trial()
-    assert lost is not None
-    assert board.next_trial() is None
+    (lost,) = board.next_trials()
+    assert board.next_trials() == ()
     board.release(lost)
-    assert board.next_trial() == lost
+    assert board.next_trials() == (lost,)
 
 
 def test_without_a_completed_trial_nothing_is_confirmed() -> None:
     study = a_study(trials=2, arms=1)
     board = a_board(study)
-    while (trial := board.next_trial()) is not None:
+    while trials := board.next_trials():
+        (trial,) = trials
         board.end(trial, Ended(trial.number, trial.values, "failed"))
     assert board.left == 0
 

@@ -20,6 +20,7 @@ from topk_platform import (
     Recipe,
     Regime,
     Study,
+    TrainFraction,
     UserError,
     grid,
 )
@@ -34,7 +35,11 @@ def an_arm(**changes: object) -> Arm:
         {"learning_rate": 0.1, "tau": 1},
     )
     arm = Arm(
-        Regime("noisy", "digits", (LabelNoise(0.4), LongTail(5))), Model("mlp"), loss, 3, Recipe(epochs=4)
+        Regime("noisy", "digits", (LabelNoise(0.4), LongTail(5), TrainFraction(0.5))),
+        Model("mlp"),
+        loss,
+        3,
+        Recipe(epochs=4),
     )
     return dataclasses.replace(arm, **changes)  # type: ignore[arg-type]
 
@@ -70,6 +75,8 @@ def a_trial(**changes: object) -> Trial:
         (lambda: Choice((1, 1)), "only once"),
         (lambda: LabelNoise(1.5), "probability"),
         (lambda: LongTail(0.5), "ratio"),
+        (lambda: TrainFraction(0), "fraction"),
+        (lambda: TrainFraction(1.1), "fraction"),
         (lambda: Recipe(epochs=0), "epochs"),
         (lambda: Recipe(epochs=1, optimizer="lion"), "optimizer"),
         (lambda: Recipe(epochs=1, schedule="step"), "schedule"),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import ClassVar
 
 import pytest
 import torch
+from torch import nn
 
-from topk_platform import LabelNoise, LongTail, Regime
+from topk_platform import LabelNoise, LongTail, Model, Regime, TrainFraction
 from topk_platform.data import DATASETS, Dataset, Split, digits
+from topk_platform.models import MODELS, convnet
 from topk_platform.testing import RegimeContract
 
 
@@ -23,6 +26,35 @@ class TestNoise(RegimeContract):
 
 class TestLongTail(RegimeContract):
     regime = Regime("long-tail", "digits", (LongTail(20), LabelNoise(0.2)))
+
+
+class TestFraction(RegimeContract):
+    regime = Regime("fraction", "digits", (TrainFraction(0.3), LongTail(10)))
+
+
+class TestRing(RegimeContract):
+    regime = Regime("ring", "ring", (LabelNoise(0.1),), {"sigma": 20.0, "distance": 90.0})
+
+
+class Scaled(nn.Module):
+    """A network of bytes, whatever brings them."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.network(images.float())
+
+
+class TestSynthetic(RegimeContract):
+    sizes: ClassVar = {"classes": 10, "superclasses": 2, "train": 20, "validation": 3, "test": 3}
+    regime = Regime("images", "synthetic_images", (LabelNoise(0.5), LongTail(4)), sizes)
+    model = Model("scaled")
+
+    @pytest.fixture(autouse=True)
+    def _model(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(MODELS, "scaled", lambda **arguments: Scaled(convnet(**arguments)))
 
 
 count = itertools.count()
@@ -45,9 +77,19 @@ def lacking() -> Dataset:
     )
 
 
+def forgetful() -> Dataset:
+    return dataclasses.replace(digits(), superclasses=(0,) * 5 + (2,) * 5)
+
+
+def frozen(generator: torch.Generator) -> Dataset:
+    return digits()
+
+
 @pytest.mark.parametrize(
     ("make", "test"),
     [
+        (forgetful, "test_superclasses_partition_the_classes"),
+        (frozen, "test_seeds_share_a_dataset_unless_it_is_drawn"),
         (shifting, "test_a_dataset_is_the_same_every_time"),
         (leaking, "test_no_sample_is_in_two_splits"),
         (lacking, "test_every_split_holds_every_class"),

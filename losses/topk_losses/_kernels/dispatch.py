@@ -1,0 +1,81 @@
+"""Which calls the kernels take, and how they are launched.
+
+They take CUDA tensors in float32, bfloat16 or float16 of moderate size, in eager mode.
+
+All other calls, and every call where Triton is missing, go the way of plain torch, which computes the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["block_of", "halves", "is_batched", "launch", "launch_options", "takes"]
+
+DEVICES = ("cuda",)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+MOST_CLASSES = 2**15  # a row stays in one program's registers
+
+
+@functools.cache
+def _triton_is_there() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+@functools.cache
+def _device_is_able(index: int | None) -> bool:
+    return torch.version.hip is None and torch.cuda.get_device_capability(index) >= (8, 0)
+
+
+def takes(scores: Tensor, target: Tensor) -> bool:
+    """Whether kernels can have these scores ``(N, L, ...)`` and this target; K is each loss's own affair."""
+    return (
+        scores.device.type in DEVICES
+        and scores.dtype in DTYPES
+        and scores.shape[1] <= MOST_CLASSES
+        and not target.is_floating_point()
+        and target.device == scores.device
+        and not torch.compiler.is_compiling()
+        and type(scores) in (Tensor, torch.nn.Parameter)  # not fake, not distributed over devices
+        and torch._C._functorch.peek_interpreter_stack() is None  # no torch.func around us
+        and _triton_is_there()
+        and (scores.device.type != "cuda" or _device_is_able(scores.device.index))
+    )
+
+
+def is_batched(gradient: Tensor) -> bool:
+    """Whether a gradient is several at once, as for ``is_grads_batched``; kernels cannot look into these."""
+    return torch._C._functorch.is_legacy_batchedtensor(gradient)
+
+
+def block_of(classes: int) -> int:
+    """The least power of two from 16 on that holds a row."""
+    return max(16, 1 << (classes - 1).bit_length())
+
+
+def launch_options(block: int) -> dict[str, int | bool]:
+    """Warps for a row, with 16 scores per thread where neither bound on them holds; and fused multiply-adds.
+
+    The latter are said aloud since Triton's own default changes.
+    """
+    return {"num_warps": min(max(block // 512, 4), 32), "enable_fp_fusion": True}
+
+
+def launch(kernel: Any, rows: Tensor, *arguments: Any, block: int, **constants: Any) -> None:
+    """Run a kernel's program for each of the rows ``(N, ...)``."""
+    if rows.shape[0]:
+        # Triton launches on the current device, which need not be the rows'.
+        with torch.cuda.device(rows.device) if rows.is_cuda else nullcontext():
+            kernel[rows.shape[:1]](*arguments, BLOCK=block, **constants, **launch_options(block))
+
+
+def halves(value: float) -> tuple[float, float]:
+    """A number as the sum of two in float32, which is what kernels can be given; 48 bits of it."""
+    high = ctypes.c_float(value).value
+    return high, value - high

@@ -1,0 +1,49 @@
+"""Where datasets lie on this machine: no part of what determines a result, and so of no trial's key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["data_at", "data_folder", "use_data_folder"]
+
+_VARIABLE = "TOPK_DATA"
+_DEFAULT = "data"
+
+
+def data_folder() -> Path:
+    """Return the folder of datasets, absolute: the environment's ``TOPK_DATA``, or else ``data``.
+
+    A dataset's function that reads files looks for them here, rather than take a path as an option, which would
+    be part of its arms' identity: the fingerprint says what the data are, wherever they lie.
+
+    Example:
+        >>> with data_at("/mnt/datasets"):
+        ...     print(data_folder() / "birds")
+        /mnt/datasets/birds
+    """
+    return Path(os.environ.get(_VARIABLE) or _DEFAULT).expanduser().absolute()
+
+
+def use_data_folder(folder: str | Path) -> None:
+    """Make ``folder`` this process's, and its children's, folder of datasets."""
+    os.environ[_VARIABLE] = str(Path(folder).expanduser().absolute())
+
+
+@contextmanager
+def data_at(folder: str | Path | None) -> Iterator[None]:
+    """Make ``folder`` the folder of datasets as long as the block lasts; None changes nothing."""
+    if folder is None:
+        yield
+        return
+    before = os.environ.get(_VARIABLE)
+    use_data_folder(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_VARIABLE, None)
+        else:
+            os.environ[_VARIABLE] = before

@@ -1,0 +1,169 @@
+"""Anybody's own data: folders of images, and tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from topk_platform.data.dataset import Dataset, Split
+from topk_platform.data.folder import data_folder
+from topk_platform.data.splitting import stratified
+from topk_platform.errors import MissingDataError, UserError
+from topk_platform.specs.checks import check
+
+__all__ = ["from_tensors", "image_folder"]
+
+_SPLIT_SEED = 0
+_HELD_OUT = {"validation": ("validation", "val", "valid"), "test": ("test",)}
+
+
+def from_tensors(
+    train: tuple[Any, Any],
+    validation: tuple[Any, Any] | float = 0.1,
+    test: tuple[Any, Any] | float = 0.1,
+    superclasses: Sequence[int] | None = None,
+) -> Dataset:
+    """Return a dataset of inputs ``(n, ...)`` and integer labels ``(n,)``, tensors or NumPy arrays.
+
+    Args:
+        train: Inputs and labels to train on.
+        validation: The same for validation, or the fraction of each training class to take for it; which samples
+            is fixed by their order.
+        test: Likewise.
+        superclasses: The superclass of each class, where there are any.
+
+    Raises:
+        UserError: if labels are not whole numbers, or a class has too few samples to be split.
+        ValueError: as :class:`Dataset`, :class:`Split`.
+
+    Example:
+        >>> inputs, labels = torch.randn(100, 5), torch.arange(100) % 4
+        >>> data = from_tensors((inputs, labels), validation=0.2, test=0.2)
+        >>> len(data.train), len(data.validation), len(data.test), data.classes
+        (60, 20, 20, 4)
+    """
+    given = {"validation": validation, "test": test}
+    splits = {name: _split(name, pair) for name, pair in given.items() if isinstance(pair, tuple)}
+    fractions = {name: part for name, part in given.items() if not isinstance(part, tuple)}
+    splits |= _taken(_split("train", train), fractions)
+    classes = 1 + max(int(split.labels.max()) for split in splits.values() if len(split))
+    return Dataset(
+        splits["train"],
+        splits["validation"],
+        splits["test"],
+        classes=classes,
+        superclasses=None if superclasses is None else tuple(superclasses),
+    )
+
+
+def _split(name: str, pair: tuple[Any, Any]) -> Split:
+    inputs, labels = (torch.as_tensor(part) for part in pair)
+    check(
+        not (labels.is_floating_point() or labels.is_complex()),
+        f"{name} labels must be whole numbers, got {labels.dtype}",
+    )
+    return Split(inputs, labels.long())
+
+
+def _taken(train: Split, fractions: dict[str, float]) -> dict[str, Split]:
+    if not fractions:
+        return {"train": train}
+    generator = Generator().manual_seed(_SPLIT_SEED)
+    rows = stratified(train.labels, tuple(fractions.values()), generator)
+    return {name: train.take(part) for name, part in zip(("train", *fractions), rows, strict=True)}
+
+
+def image_folder(folder: str, size: int = 32, validation: float = 0.1, test: float = 0.1) -> Dataset:
+    """Return the images of ``folder / class / image``, in torchvision's ``ImageFolder`` layout.
+
+    With folders ``train``, ``val`` (or ``validation``, ``valid``) and ``test`` in it, each with the same classes,
+    these are the splits. What there is no folder for is taken from training, a fraction of each class, always
+    the same; without a folder ``train`` everything is split so. Classes are numbered in the order of their names.
+
+    Args:
+        folder: In the data folder; an absolute path works too, and makes the arms another's on another machine.
+        size: Images are scaled so that their shorter side is this long, cut to a square around the middle and
+            kept as RGB, uint8 ``(n, 3, size, size)``, in memory.
+        validation: The fraction of each class for validation.
+        test: The fraction of each class for test.
+
+    Raises:
+        MissingDataError: if there is no such folder.
+        UserError: if an image cannot be read, or the splits' classes differ.
+    """
+    check(size >= 1, f"size must be at least 1 pixel, got {size!r}")
+    root = data_folder() / folder
+    if not root.is_dir():
+        raise MissingDataError(
+            f"dataset image_folder: there is no folder {root}. Put the images there as {folder}/CLASS/IMAGE or "
+            f"{folder}/train/CLASS/IMAGE, or name the folder that holds {folder} with --data DIR or TOPK_DATA"
+        )
+    places = _places(root)
+    splits = {name: _ImageList.find(place) for name, place in places.items()}
+    names = splits["train"].classes
+    for name, images in splits.items():
+        check(
+            images.classes == names,
+            f"dataset image_folder: {places[name]} must have the classes of {places['train']}, "
+            f"differing: {sorted(set(images.classes) ^ set(names))}",
+        )
+    pairs = {name: images.read(size) for name, images in splits.items()}
+    return from_tensors(pairs["train"], pairs.get("validation", validation), pairs.get("test", test))
+
+
+def _places(root: Path) -> dict[str, Path]:
+    if not (root / "train").is_dir():
+        return {"train": root}
+    found = {"train": root / "train"}
+    for split, names in _HELD_OUT.items():
+        there = [root / name for name in names if (root / name).is_dir()]
+        check(len(there) <= 1, f"dataset image_folder: {split} must be one folder, got {there}")
+        if there:
+            found[split] = there[0]
+    return found
+
+
+class _ImageList:
+    """Paths of images and their labels."""
+
+    def __init__(self, classes: list[str], samples: Iterable[tuple[str, int]]) -> None:
+        self.classes = classes
+        self.paths = [path for path, _ in samples]
+        self.labels = torch.tensor([label for _, label in samples])
+
+    @classmethod
+    def find(cls, folder: Path) -> _ImageList:
+        from torchvision.datasets import ImageFolder  # noqa: PLC0415 - a second of import
+
+        found = ImageFolder(folder)
+        return cls(found.classes, found.samples)
+
+    def read(self, size: int) -> tuple[Tensor, Tensor]:
+        """Return the images, uint8 ``(n, 3, size, size)``, and their labels."""
+        images = torch.empty((len(self.paths), 3, size, size), dtype=torch.uint8)
+
+        def fill(row: int) -> None:
+            images[row] = _image(self.paths[row], size)
+
+        with ThreadPoolExecutor() as pool:  # decoding leaves Python's lock to others
+            for _ in pool.map(fill, range(len(self.paths))):
+                pass
+        return images, self.labels
+
+
+def _image(path: str, size: int) -> Tensor:
+    from PIL import Image  # noqa: PLC0415 - comes with torchvision
+    from torchvision.transforms.v2 import functional  # noqa: PLC0415
+
+    try:
+        with Image.open(path) as image:
+            square = functional.center_crop(functional.resize(image.convert("RGB"), [size]), [size, size])
+    except OSError as error:
+        raise UserError(f"dataset image_folder: {path} cannot be read as an image: {error}") from error
+    pixels: Tensor = functional.pil_to_tensor(square)
+    return pixels

@@ -1,0 +1,83 @@
+"""Data drawn anew for every seed: a distribution to sample datasets from, rather than one dataset."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Generator, Tensor
+
+from topk_platform.data.dataset import Dataset
+from topk_platform.specs import Scalar
+
+__all__ = ["Population", "Source"]
+
+
+@dataclass(frozen=True)
+class Population:
+    """What a dataset function with a parameter ``generator`` stands for: every seed has a sample of its own.
+
+    Args:
+        name: The function's name in the platform's table, or its reference.
+        function: Called with ``generator`` and the options; returns a :class:`Dataset`.
+        options: Its other arguments.
+
+    Example:
+        >>> from topk_platform.data import ring
+        >>> rings = Population("ring", ring, {"sigma": 20.0})
+        >>> rings.classes, rings.shape, rings.class_counts.tolist()
+        (6, (2,), [300, 300, 300, 300, 300, 300])
+        >>> one, other = (rings.sample(torch.Generator().manual_seed(seed)) for seed in (1, 2))
+        >>> one.fingerprint == other.fingerprint
+        False
+    """
+
+    name: str
+    function: Callable[..., Dataset]
+    options: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def sample(self, generator: Generator) -> Dataset:
+        """Return the dataset that ``generator`` draws."""
+        return self.function(generator=generator, **self.options)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the definition: name and options.
+
+        Not of a sample, whose last bits may depend on the machine where sines and logarithms are taken; the
+        function's source is part of the code version.
+        """
+        text = repr(("population", self.name, sorted(self.options.items())))
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    @cached_property
+    def example(self) -> Dataset:
+        """One sample, the same every time, for what is the same in all of them; no trial trains on it."""
+        return self.sample(torch.Generator().manual_seed(0))
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return self.example.classes
+
+    @property
+    def superclasses(self) -> tuple[int, ...] | None:
+        """The superclass of each class, where there are any."""
+        return self.example.superclasses
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return self.example.shape
+
+    @property
+    def class_counts(self) -> Tensor:
+        """Training samples of each class in the example, int64 ``(classes,)``."""
+        return self.example.class_counts
+
+
+Source = Dataset | Population
+"""What a regime's dataset may be before its conditions: the same for every seed, or drawn for each."""

@@ -1,0 +1,148 @@
+"""Images made up in seconds, for what trains convolutional networks without a download: tests, benchmarks, smoke."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from topk_platform.data.dataset import Dataset, Split
+from topk_platform.specs.checks import check
+from topk_platform.streams import stream_seed
+
+__all__ = ["synthetic_images"]
+
+_GRID = 8  # cells along each side of a pattern
+_SIGNAL = 32  # grey levels of a fine class's pattern at difficulty 0; its superclass has twice as much
+_SHIFT = 4  # pixels that an image may be moved by, in each direction
+_CHUNK = 4096
+
+
+def synthetic_images(
+    classes: int = 100,
+    superclasses: int = 20,
+    train: int = 450,
+    validation: int = 50,
+    test: int = 100,
+    size: int = 32,
+    difficulty: float = 0.5,
+    seed: int = 0,
+) -> Dataset:
+    """Return RGB images, uint8 ``(n, 3, size, size)``, of fine classes grouped into superclasses.
+
+    An image is the coloured pattern of its superclass plus half as strongly that of its class, both scaled by
+    ``1 - difficulty``, under noise of a fixed strength on the same coarse grid and a little on each pixel; then
+    it is moved by up to four pixels and, one time in two, mirrored. Classes of one superclass are therefore
+    taken for one another first, which makes top-K accuracy differ from top-1. By default sizes and splits are
+    CIFAR-100's. Class c belongs to superclass ``c % superclasses``.
+
+    All arithmetic is on integers, so the same arguments give the same bytes, and so the same fingerprint, on
+    every machine.
+
+    Args:
+        classes: Fine classes.
+        superclasses: How many groups they form.
+        train: Training images of each class.
+        validation: Validation images of each class.
+        test: Test images of each class.
+        size: Height and width in pixels, a multiple of 8.
+        difficulty: In ``[0, 1]``: at 0 a small network gets nearly everything right, at 1 there is nothing to learn.
+        seed: Of another dataset of the same kind.
+
+    Raises:
+        ValueError: if an argument is out of its range.
+
+    Example:
+        >>> data = synthetic_images(classes=10, superclasses=5, train=8, validation=2, test=2)
+        >>> data.shape, data.train.inputs.dtype, len(data.train), data.superclasses
+        ((3, 32, 32), torch.uint8, 80, (0, 1, 2, 3, 4, 0, 1, 2, 3, 4))
+    """
+    _check_sizes(classes, superclasses, size, train=train, validation=validation, test=test)
+    check(0 <= difficulty <= 1, f"difficulty must be in [0, 1], got {difficulty!r}")
+    of_class = torch.arange(classes) % superclasses
+    draw = _generator(seed, "patterns")
+    coarse, fine = _signs(superclasses, draw), _signs(classes, draw)
+    strength = round(16 * _SIGNAL * (1 - difficulty))  # in sixteenths of a grey level
+    painter = _Painter((2 * coarse[of_class] + fine) * strength, size)
+
+    def split(role: str, count: int) -> Split:
+        return painter.paint(torch.arange(classes).repeat_interleave(count), _generator(seed, role))
+
+    return Dataset(
+        train=split("train", train),
+        validation=split("validation", validation),
+        test=split("test", test),
+        classes=classes,
+        superclasses=tuple(of_class.tolist()),
+    )
+
+
+def _check_sizes(classes: int, superclasses: int, size: int, **per_class: int) -> None:
+    check(
+        1 <= superclasses <= classes,
+        f"superclasses must be in [1, classes = {classes}], got {superclasses!r}",
+    )
+    check(size >= _GRID and size % _GRID == 0, f"size must be a multiple of {_GRID}, got {size!r}")
+    for name, count in per_class.items():
+        check(count >= 1, f"{name} must be at least 1 image of each class, got {count!r}")
+
+
+def _generator(seed: int, role: str) -> Generator:
+    return Generator().manual_seed(stream_seed("synthetic_images", seed, 0, role))
+
+
+def _signs(count: int, generator: Generator) -> Tensor:
+    bits = torch.randint(0, 2, (count, 3, _GRID, _GRID), generator=generator, dtype=torch.int16)
+    return 2 * bits - 1
+
+
+@dataclass(frozen=True)
+class _Painter:
+    """Draws images of classes whose patterns are in sixteenths of a grey level, int16 ``(classes, 3, 8, 8)``."""
+
+    patterns: Tensor
+    size: int
+
+    def paint(self, labels: Tensor, generator: Generator) -> Split:
+        """Return an image for each label."""
+        images = torch.empty((len(labels), 3, self.size, self.size), dtype=torch.uint8)
+        for start in range(0, len(labels), _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            images[rows] = self._images(labels[rows], generator)
+        return Split(images, labels)
+
+    def _images(self, labels: Tensor, generator: Generator) -> Tensor:
+        cells = 128 + (self.patterns[labels] + 16 * self._noise(len(labels), generator)) // 16
+        rows = self._places(len(labels), generator)
+        columns = self._places(len(labels), generator)
+        mirrored = torch.randint(0, 2, (len(labels), 1), generator=generator) == 1
+        columns = torch.where(mirrored, columns.flip(1), columns)
+        pixels = cells.gather(2, _spread(rows[:, None, :, None], (3, self.size, _GRID)))
+        pixels = pixels.gather(3, _spread(columns[:, None, None, :], (3, self.size, self.size)))
+        return (pixels + self._grain(pixels.shape, generator)).clamp_(0, 255).to(torch.uint8)
+
+    @staticmethod
+    def _noise(count: int, generator: Generator) -> Tensor:
+        """Return about normal noise of 37 grey levels: a sum of four uniform variables."""
+        draws = [
+            torch.randint(0, 64, (count, 3, _GRID, _GRID), generator=generator, dtype=torch.int16)
+            for _ in range(4)
+        ]
+        return draws[0] + draws[1] + draws[2] + draws[3] - 126
+
+    def _places(self, count: int, generator: Generator) -> Tensor:
+        """Return the cell of each row, or column, of images moved along it, ``(count, size)``."""
+        shift = torch.randint(-_SHIFT, _SHIFT + 1, (count, 1), generator=generator)
+        return (torch.arange(self.size) + shift) % self.size * _GRID // self.size
+
+    @staticmethod
+    def _grain(shape: torch.Size, generator: Generator) -> Tensor:
+        """Return noise uniform on -16, ..., 15, from whole 64-bit draws: eight pixels each."""
+        draws = torch.empty(-(-shape.numel() // 8), dtype=torch.int64)
+        draws.random_(-(2**63), None, generator=generator)
+        return (draws.view(torch.uint8)[: shape.numel()] % 32).to(torch.int16).view(shape) - 16
+
+
+def _spread(indices: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return indices.expand(len(indices), *shape)

@@ -1,0 +1,98 @@
+"""Checkpoints of running trials, in the store under their keys: whole or not at all, and the one before it at hand."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from topk_platform.errors import StoreError
+from topk_platform.records.models import save_model
+from topk_platform.records.store import Store
+from topk_platform.specs import Trial
+
+__all__ = ["StoreKeeper", "forget"]
+
+_FOLDER = "checkpoints"
+_SUFFIX = ".ckpt"
+_KEPT = 2  # the last one, and one to fall back to
+_DIGEST = hashlib.sha256().digest_size
+
+
+@dataclass(frozen=True)
+class StoreKeeper:
+    """Keeps what running trials need to go on, and the networks of confirmed ones.
+
+    A checkpoint is the SHA-256 of the rest, then what ``torch.save`` wrote; it is read with ``weights_only=True``.
+
+    Args:
+        store: The study's folder.
+        seconds: The least time between two checkpoints of a trial.
+    """
+
+    store: Store
+    seconds: float = 30.0
+
+    def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
+        """Return the newest checkpoint that is whole; those that are not are warned of and passed over."""
+        folder = _folder(trials)
+        for name in reversed(self.store.names(folder, _SUFFIX)):
+            try:
+                return _unpack(self.store.read(f"{folder}/{name}"))
+            except (ValueError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+                warnings.warn(
+                    f"checkpoint {folder}/{name} of trial {trials[0].key} cannot be used and is passed over: {error}",
+                    stacklevel=2,
+                )
+        return None
+
+    def save(self, trials: Sequence[Trial], epoch: int, state: dict[str, Any]) -> None:
+        """Write a checkpoint and delete those that are no longer needed.
+
+        A store that cannot be written stops no trial: it is warned of.
+        """
+        folder = _folder(trials)
+        try:
+            self.store.write(f"{folder}/{epoch:08d}{_SUFFIX}", _pack(state))
+            for name in self.store.names(folder, _SUFFIX)[:-_KEPT]:
+                self.store.delete(f"{folder}/{name}")
+        except (StoreError, OSError) as error:
+            warnings.warn(
+                f"no checkpoint of trial {trials[0].key} after epoch {epoch}: {error}", stacklevel=2
+            )
+
+    def save_model(self, trial: Trial, model: nn.Module) -> None:
+        """Write a network as safetensors."""
+        save_model(self.store, trial, model)
+
+
+def forget(store: Store, keys: Iterable[str]) -> None:
+    """Delete the checkpoints of the trials with these keys, which have ended."""
+    for key in set(store.at(_FOLDER).folders()).intersection(keys):
+        store.filesystem.delete_dir(store.path(_FOLDER, key))
+
+
+def _folder(trials: Sequence[Trial]) -> str:
+    return f"{_FOLDER}/{trials[0].key}"  # of an ensemble's first member: its key names the others
+
+
+def _pack(state: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    data = buffer.getvalue()
+    return hashlib.sha256(data).digest() + data
+
+
+def _unpack(data: bytes) -> dict[str, Any]:
+    found, rest = data[:_DIGEST], data[_DIGEST:]
+    if hashlib.sha256(rest).digest() != found:
+        raise ValueError("its bytes are not those that were written")
+    state: dict[str, Any] = torch.load(io.BytesIO(rest), map_location="cpu", weights_only=True)
+    return state

@@ -1,0 +1,113 @@
+"""From a split on the device to batches of what networks take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from topk_platform.data import Dataset, Split
+from topk_platform.specs import Augmentation
+from topk_platform.training.augment import augment, crop, mix
+
+__all__ = ["Batches", "Normalisation"]
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """Makes ``(x / 255 - mean) / std`` of uint8 images, per channel; anything else stays as it is.
+
+    Args:
+        scale: ``1 / (255 std)``, ``(channels, 1, 1)``.
+        shift: ``-mean / std``, ``(channels, 1, 1)``.
+    """
+
+    scale: Tensor
+    shift: Tensor
+
+    @classmethod
+    def of(cls, dataset: Dataset, device: str) -> Normalisation | None:
+        """Return the normalisation by the training images' own mean and deviation, or None if they are no uint8."""
+        images = dataset.train.inputs
+        if images.dtype != torch.uint8:
+            return None
+        mean, std = _channel_moments(images)
+        std = std.clamp(min=1e-6)
+        return cls((1 / (255 * std)).to(device), (-mean / std).to(device))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return float32 images."""
+        return torch.addcmul(self.shift, images.float(), self.scale)
+
+
+def _channel_moments(images: Tensor) -> tuple[Tensor, Tensor]:
+    # From counts of the 256 values: exact, and no float copy of the images.
+    values = torch.arange(256, dtype=torch.float64) / 255
+    counts = torch.stack(
+        [torch.bincount(images[:, c].flatten(), minlength=256).double() for c in range(images.shape[1])]
+    )
+    shares = counts / counts.sum(1, keepdim=True)
+    mean = shares @ values
+    std = (shares @ values.square() - mean.square()).clamp(min=0).sqrt()
+    return mean.float()[:, None, None], std.float()[:, None, None]
+
+
+@dataclass
+class Batches:
+    """A training split's batches, in a new order every epoch, augmented.
+
+    Args:
+        split: Inputs and labels on the device.
+        classes: L.
+        size: Samples a batch; a split that is not larger is one batch in its own order.
+        augmentation: What is done to a batch.
+        normalisation: Of uint8 images.
+        order: The stream of orders, on the CPU.
+        changes: The stream of augmentation, on the device.
+        channels_last: Whether images come with their channels innermost.
+    """
+
+    split: Split
+    classes: int
+    size: int
+    augmentation: Augmentation
+    normalisation: Normalisation | None
+    order: Generator
+    changes: Generator
+    channels_last: bool = False
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.split) / self.size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for inputs, labels in self._plain():
+            yield self._augmented(inputs, labels)
+
+    def _plain(self) -> Iterator[tuple[Tensor, Tensor]]:
+        if len(self) == 1:
+            # A copy, for a network whose first layer works in place would change the data of later epochs.
+            yield self.split.inputs.clone(), self.split.labels
+            return
+        order = torch.randperm(len(self.split), generator=self.order).to(self.split.labels.device)
+        for rows in torch.split(order, self.size):
+            yield self.split.inputs[rows], self.split.labels[rows]
+
+    def _augmented(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        how = self.augmentation
+        if how.crop:
+            inputs = crop(inputs, how.crop, self.changes)  # before they are floats: a quarter of the bytes
+        inputs = prepared(inputs, self.normalisation, self.channels_last)
+        inputs = augment(inputs, how, self.changes)
+        if how.mix:
+            return mix(inputs, labels, self.classes, how, self.changes)
+        return inputs, labels
+
+
+def prepared(inputs: Tensor, normalisation: Normalisation | None, channels_last: bool) -> Tensor:
+    """Return inputs as networks take them."""
+    if normalisation is not None:
+        inputs = normalisation(inputs)
+    return inputs.to(memory_format=torch.channels_last) if channels_last and inputs.ndim == 4 else inputs

@@ -1,0 +1,301 @@
+"""Many small networks of one shape trained at once, each with its own data, noise and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from topk_platform.data import Dataset
+from topk_platform.errors import UserError
+from topk_platform.metrics import Scorer
+from topk_platform.specs import Augmentation, Recipe, Trial
+from topk_platform.training.batches import Batches, Normalisation, prepared
+from topk_platform.training.losses import BoundLoss, takes_class_counts
+from topk_platform.training.optim import learning_rate, make_optimizer
+from topk_platform.training.session import EVALUATION_BATCH, score
+from topk_platform.training.setup import (
+    batches_of,
+    dataset_of,
+    initialised,
+    loss_of,
+    recipe_of,
+    scorer_of,
+)
+from topk_platform.training.stacking import Forward, stacked_forward
+from topk_platform.training.stepping import clip, density_of, optimizer_state, precision
+
+__all__ = ["Ensemble", "check_ensemble"]
+
+_RANDOM = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+
+
+def check_ensemble(model: nn.Module, recipe: Recipe, searched: Sequence[str]) -> None:
+    """Raise ``UserError`` unless such networks can train as a stack that leaves each one's result as it is.
+
+    Args:
+        model: One of them.
+        recipe: How they train.
+        searched: What of the recipe and the loss differs between them.
+    """
+    if next(model.buffers(), None) is not None or any(isinstance(m, _RANDOM) for m in model.modules()):
+        raise UserError("an ensemble's network must have neither buffers (batch normalisation) nor dropout")
+    if "batch_size" in searched:
+        raise UserError("an ensemble's members must have one batch_size; it cannot be searched")
+    if recipe.numerics.compiled or recipe.numerics.channels_last:
+        raise UserError("an ensemble's network can be neither compiled nor channels_last")
+
+
+@dataclass
+class Ensemble:
+    """A learner with several members: their weights are stacked, ``(members, ...)``, and move in one pass.
+
+    A member's steps are those of a :class:`Session` of its own; only sums are taken in another order.
+    """
+
+    trials: tuple[Trial, ...]
+    recipe: Recipe
+    recipes: tuple[Recipe, ...]
+    datasets: tuple[Dataset, ...]
+    normalisations: tuple[Normalisation | None, ...]
+    batches: tuple[Batches, ...]
+    forward: Forward
+    stacked: dict[str, Tensor]
+    losses: tuple[BoundLoss, ...]
+    at_once: bool
+    views: bool
+    plain: tuple[Tensor, Tensor] | None
+    optimizer: torch.optim.Optimizer
+    scorer: Scorer
+    step: int = 0
+    density: Tensor | None = None
+
+    @classmethod
+    def prepare(cls, trials: Sequence[Trial]) -> Ensemble:
+        """Return a fresh ensemble.
+
+        Raises:
+            UserError: if such networks cannot train together.
+            ValueError: if the members' training splits differ in size.
+        """
+        device = trials[0].device
+        datasets = [dataset_of(trial) for trial in trials]
+        recipes = [recipe_of(trial) for trial in trials]
+        if len({len(dataset.train) for dataset in datasets}) > 1:
+            raise ValueError("the members' training splits must be of one size, for they share their steps")
+        networks = [initialised(trial, dataset) for trial, dataset in zip(trials, datasets, strict=True)]
+        check_ensemble(networks[0], recipes[0], ())
+        losses = [loss_of(trial, dataset) for trial, dataset in zip(trials, datasets, strict=True)]
+        if any(True for loss in losses for _ in loss.module.parameters()):
+            raise UserError("an ensemble's loss must have no parameters of its own")
+        stacked = _stack(networks, device)
+        scorers = [scorer_of(trial, dataset) for trial, dataset in zip(trials, datasets, strict=True)]
+        groups = tuple(torch.stack(masks) for masks in zip(*(s.groups for s in scorers), strict=True))
+        normalisations = [Normalisation.of(dataset, device) for dataset in datasets]
+        datasets = [dataset.to(device) for dataset in datasets]
+        return cls(
+            trials=tuple(trials),
+            recipe=recipes[0],
+            recipes=tuple(recipes),
+            datasets=tuple(datasets),
+            normalisations=tuple(normalisations),
+            batches=tuple(
+                batches_of(*parts) for parts in zip(trials, recipes, datasets, normalisations, strict=True)
+            ),
+            forward=stacked_forward(networks[0], stacked),
+            stacked=stacked,
+            losses=tuple(losses),
+            at_once=_at_once(trials, datasets, losses),
+            views=any(recipe != recipes[0] for recipe in recipes),
+            plain=_plain(recipes[0], datasets),
+            optimizer=_optimizer(recipes, stacked),
+            scorer=Scorer(trials[0].topk, trials[0].targets, groups),
+        )
+
+    @property
+    def epoch_steps(self) -> int:
+        """Steps of an epoch."""
+        return len(self.batches[0])
+
+    def train_epoch(self) -> Tensor:
+        """Train for one epoch; return ``(members, 2)``: mean losses over the samples, gradient densities."""
+        if self.recipe.reweighting is not None and self.step >= self.recipe.reweighting * self.epoch_steps:
+            for loss in self.losses:
+                loss.reweight()
+        total = torch.zeros(len(self.trials), dtype=torch.float64, device=self.trials[0].device)
+        for inputs, target in self._batches():
+            total += self._step(inputs, target) * target.shape[1]
+        density = torch.zeros_like(total) if self.density is None else self.density
+        return torch.stack([total / len(self.batches[0].split), density], 1)
+
+    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        if self.plain is not None:
+            yield from self._plain_batches(*self.plain)
+            return
+        for members in zip(*self.batches, strict=True):
+            inputs, targets = zip(*members, strict=True)
+            yield torch.stack(inputs), torch.stack(targets)
+
+    def _plain_batches(self, inputs: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """What stacking the members' batches would give, where only an order has to be drawn."""
+        if self.epoch_steps == 1:
+            yield inputs.clone(), labels  # a copy, for a network whose first layer works in place
+            return
+        orders = [torch.randperm(labels.shape[1], generator=batches.order) for batches in self.batches]
+        order = torch.stack(orders).to(labels.device)
+        member = torch.arange(len(self.trials), device=labels.device)[:, None]
+        for rows in torch.split(order, self.recipe.batch_size, dim=1):
+            yield inputs[member if len(inputs) > 1 else torch.zeros_like(member), rows], labels[member, rows]
+
+    def _forward(self, inputs: Tensor, shared: bool = False) -> Tensor:
+        with precision(self.trials[0].device, self.recipe.numerics.bfloat16):
+            return self.forward(inputs, shared).float()
+
+    def _step(self, inputs: Tensor, target: Tensor) -> Tensor:
+        for place, group in enumerate(self.optimizer.param_groups):
+            group["lr"] = self.rate(place, self.step)
+        scores = self._forward(inputs)
+        self.step += 1
+        if self.step % self.epoch_steps == 0:
+            scores.register_hook(self._note_density)  # type: ignore[no-untyped-call]
+        losses = self._losses(scores, target)
+        for weights in self.stacked.values():
+            if self.views:
+                weights.grad.zero_()  # type: ignore[union-attr] # in place, for the members' views of it
+            else:
+                weights.grad = None
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        if self.recipe.clip_norm is not None:
+            clip(self.stacked.values(), self.recipe.clip_norm, stacked=True)
+        self.optimizer.step()
+        return losses.detach()
+
+    def _losses(self, scores: Tensor, target: Tensor) -> Tensor:
+        if self.at_once:
+            flat = self.losses[0].per_sample(scores.flatten(0, 1), target.flatten(0, 1))
+            return flat.view(scores.shape[:2]).mean(1)
+        return torch.stack([loss(*pair) for loss, *pair in zip(self.losses, scores, target, strict=True)])
+
+    def _note_density(self, gradient: Tensor) -> None:
+        self.density = density_of(gradient)
+
+    def rate(self, member: int, step: int | None = None) -> float:
+        """Return the learning rate of a member's step, by default the last one."""
+        steps = self.recipe.epochs * self.epoch_steps
+        return learning_rate(self.recipes[member], self.step - 1 if step is None else step, steps)
+
+    @torch.no_grad()
+    def validate(self) -> Tensor:
+        """Return ``(members, 1 + measures)`` of the validation splits."""
+        splits = [dataset.validation for dataset in self.datasets]
+        shared = all(split.inputs is splits[0].inputs for split in splits)
+        inputs = (
+            self._prepared(splits[0].inputs, 0)
+            if shared
+            else torch.stack([self._prepared(split.inputs, member) for member, split in enumerate(splits)])
+        )
+        parts = torch.split(inputs, EVALUATION_BATCH, dim=0 if shared else 1)
+        scores = torch.cat([self._forward(part, shared) for part in parts], dim=1)
+        finite = scores.isfinite().flatten(1).all(1).double()[:, None]
+        return torch.cat([finite, self.scorer(scores, torch.stack([s.labels for s in splits]))], 1)
+
+    def _prepared(self, inputs: Tensor, member: int) -> Tensor:
+        return prepared(inputs, self.normalisations[member], channels_last=False)
+
+    def test(self, member: int, weights: dict[str, Tensor]) -> Tensor:
+        """Return the measures of the test split for one member with these weights."""
+        trial, dataset = self.trials[member], self.datasets[member]
+        scorer = scorer_of(trial, dataset)
+        network = self.network(member, weights)
+        return score(network, dataset.test, self.normalisations[member], self.recipe, trial.device, scorer)
+
+    def weights(self, member: int) -> dict[str, Tensor]:
+        """Return a copy of a member's weights."""
+        return {name: value.detach()[member].clone() for name, value in self.stacked.items()}
+
+    def network(self, member: int, weights: dict[str, Tensor]) -> nn.Module:
+        """Return a network of its own with these weights."""
+        network = initialised(self.trials[member], self.datasets[member]).to(self.trials[member].device)
+        network.load_state_dict(weights)
+        return network
+
+    def state(self) -> dict[str, object]:
+        """Return all that the next epoch depends on."""
+        return {
+            "stacked": {name: value.detach().clone() for name, value in self.stacked.items()},
+            "losses": [dict(loss.module.state_dict()) for loss in self.losses],
+            "optimizer": optimizer_state(self.optimizer),
+            "streams": [stream.get_state() for stream in self._streams()],
+            "step": self.step,
+        }
+
+    def load_state(self, state: dict[str, object]) -> None:
+        """Go on from what :meth:`state` returned."""
+        parts = cast("dict[str, Any]", state)
+        with torch.no_grad():
+            for name, value in parts["stacked"].items():
+                self.stacked[name].copy_(value)
+        for loss, saved in zip(self.losses, parts["losses"], strict=True):
+            if saved.keys() - loss.module.state_dict().keys():
+                loss.reweight()
+            loss.module.load_state_dict(saved)
+        self.optimizer.load_state_dict(parts["optimizer"])
+        for stream, saved in zip(self._streams(), parts["streams"], strict=True):
+            stream.set_state(saved)
+        self.step = parts["step"]
+
+    def _streams(self) -> list[torch.Generator]:
+        batches = [stream for batch in self.batches for stream in (batch.order, batch.changes)]
+        return batches + [loss.generator for loss in self.losses]
+
+
+def _stack(networks: Sequence[nn.Module], device: str) -> dict[str, Tensor]:
+    parameters = [dict(network.named_parameters()) for network in networks]
+    return {
+        name: torch.stack([p[name].detach() for p in parameters]).to(device).requires_grad_()
+        for name in parameters[0]
+    }
+
+
+def _at_once(trials: Sequence[Trial], datasets: Sequence[Dataset], losses: Sequence[BoundLoss]) -> bool:
+    same = all(trial.parameters == trials[0].parameters for trial in trials)
+    counts = not takes_class_counts(trials[0].arm.loss) or all(
+        torch.equal(dataset.class_counts, datasets[0].class_counts) for dataset in datasets
+    )
+    return same and counts and all(loss.separable for loss in losses)
+
+
+def _plain(recipe: Recipe, datasets: Sequence[Dataset]) -> tuple[Tensor, Tensor] | None:
+    """Inputs ``(members or 1, n, ...)`` and labels ``(members, n)`` that batches are only picked from, or None."""
+    splits = [dataset.train for dataset in datasets]
+    if recipe.augmentation != Augmentation() or splits[0].inputs.dtype == torch.uint8:
+        return None
+    full = recipe.batch_size >= len(splits[0])
+    shared = not full and all(split.inputs is splits[0].inputs for split in splits)
+    inputs = splits[0].inputs[None] if shared else torch.stack([split.inputs for split in splits])
+    return inputs, torch.stack([split.labels for split in splits])
+
+
+def _optimizer(recipes: Sequence[Recipe], stacked: dict[str, Tensor]) -> torch.optim.Optimizer:
+    """One group over the stacks where all members train alike; else a group for each, over views of them."""
+    if all(recipe == recipes[0] for recipe in recipes):
+        return make_optimizer(recipes[0], stacked.values())
+    for weights in stacked.values():
+        weights.grad = torch.zeros_like(weights)
+    single = [
+        make_optimizer(recipe, [_view(weights, member) for weights in stacked.values()])
+        for member, recipe in enumerate(recipes)
+    ]
+    merged = single[0]
+    for optimizer in single[1:]:
+        merged.add_param_group(optimizer.param_groups[0])
+    return merged
+
+
+def _view(weights: Tensor, member: int) -> nn.Parameter:
+    parameter = nn.Parameter(weights.detach()[member])
+    parameter.grad = cast("Tensor", weights.grad)[member]
+    return parameter

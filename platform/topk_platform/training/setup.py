@@ -1,0 +1,154 @@
+"""What a trial trains with, built from its spec alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Protocol
+
+import torch
+from torch import Generator, Tensor, nn
+
+from topk_platform.data import Dataset, apply_conditions, load, shots
+from topk_platform.metrics import Scorer
+from topk_platform.models import build_model
+from topk_platform.specs import Recipe, Trial
+from topk_platform.streams import stream_seed
+from topk_platform.training.batches import Batches, Normalisation
+from topk_platform.training.losses import BoundLoss, build_loss
+from topk_platform.training.optim import effective_weights, searched_recipe, split_parameters
+
+__all__ = [
+    "Learner",
+    "batches_of",
+    "dataset_of",
+    "generator_of",
+    "initialised",
+    "loss_of",
+    "recipe_of",
+    "scorer_of",
+]
+
+
+class Learner(Protocol):
+    """What trains the networks of one or more trials, step by step; members are the trials in order."""
+
+    recipe: Recipe
+    scorer: Scorer
+
+    @property
+    def epoch_steps(self) -> int:
+        """Steps of an epoch."""
+        ...
+
+    def train_epoch(self) -> Tensor:
+        """Train for one epoch; return ``(members, 2)``: mean loss over the samples, gradient density."""
+        ...
+
+    def validate(self) -> Tensor:
+        """Return ``(members, 1 + measures)`` of the validation split: whether all scores are finite, then them."""
+        ...
+
+    def test(self, member: int, weights: dict[str, Tensor]) -> Tensor:
+        """Return the same of the test split for one member with these weights, ``(1 + measures,)``."""
+        ...
+
+    def rate(self, member: int) -> float:
+        """Return the learning rate of a member's last step."""
+        ...
+
+    def weights(self, member: int) -> dict[str, Tensor]:
+        """Return a copy of a member's weights and buffers."""
+        ...
+
+    def network(self, member: int, weights: dict[str, Tensor]) -> nn.Module:
+        """Return a network of its own with these weights."""
+        ...
+
+    def state(self) -> dict[str, object]:
+        """Return all that the next epoch depends on."""
+        ...
+
+    def load_state(self, state: dict[str, object]) -> None:
+        """Go on from what :meth:`state` returned."""
+        ...
+
+
+def generator_of(trial: Trial, role: str, device: str = "cpu") -> Generator:
+    """Return a trial's random stream for a role."""
+    return Generator(device).manual_seed(stream_seed(trial.study, trial.root, trial.seed, role))
+
+
+def dataset_of(trial: Trial) -> Dataset:
+    """Return the trial's data, its conditions applied, on the CPU.
+
+    Raises:
+        RuntimeError: if the data at hand are not those that the trial was planned with.
+    """
+    source = load(trial.arm.regime)
+    if source.fingerprint != trial.dataset_fingerprint:
+        raise RuntimeError(
+            f"dataset {trial.arm.regime.dataset} has fingerprint {source.fingerprint}, "
+            f"the trial was planned with {trial.dataset_fingerprint}"
+        )
+    return apply_conditions(source, trial.arm.regime.conditions, partial(generator_of, trial))
+
+
+def recipe_of(trial: Trial) -> Recipe:
+    """Return the arm's recipe with what was searched of it."""
+    return searched_recipe(trial.arm.recipe, split_parameters(trial.parameters)[0])
+
+
+def initialised(trial: Trial, dataset: Dataset) -> nn.Module:
+    """Return the trial's network with its initial weights, on the CPU."""
+    # torch's layers initialise from the global generator: lend it this trial's stream, then put it back.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(
+            stream_seed(trial.study, trial.root, trial.seed, "initialisation")
+        )
+        return build_model(trial.arm.model, dataset.shape, dataset.classes, trial.arm.loss.head)
+
+
+def loss_of(trial: Trial, dataset: Dataset) -> BoundLoss:
+    """Return the trial's loss on its device, with its own random stream."""
+    own = split_parameters(trial.parameters)[1]
+    counts = dataset.class_counts
+    module = build_loss(trial.arm.loss, own, trial.arm.k, counts).to(trial.device)
+    weights = None if trial.arm.recipe.reweighting is None else effective_weights(counts).to(trial.device)
+    return BoundLoss(module, generator_of(trial, "loss", trial.device), weights)
+
+
+def batches_of(
+    trial: Trial, recipe: Recipe, dataset: Dataset, normalisation: Normalisation | None
+) -> Batches:
+    """Return the training split's batches; the dataset lies on the trial's device."""
+    return Batches(
+        split=dataset.train,
+        classes=dataset.classes,
+        size=recipe.batch_size,
+        augmentation=recipe.augmentation,
+        normalisation=normalisation,
+        order=generator_of(trial, "batches"),
+        changes=generator_of(trial, "augmentation", trial.device),
+        channels_last=recipe.numerics.channels_last,
+    )
+
+
+def scorer_of(trial: Trial, dataset: Dataset) -> Scorer:
+    """Return what measures the trial's splits.
+
+    Raises:
+        ValueError: if the metric that selects is over a group without classes.
+    """
+    groups = shots(dataset.class_counts)
+    several = (
+        sum(bool(mask.any()) for mask in groups.values()) > 1
+    )  # one group's accuracy is the macro average
+    groups = {name: mask & several for name, mask in groups.items()}
+    for metric in (trial.arm.metric, *trial.arm.recipe.keep):
+        mask = groups.get(metric.partition("_")[0])
+        if mask is not None and not mask.any():
+            found = dataset.class_counts.tolist()
+            raise ValueError(
+                f"metric {metric} wants classes of that group beside others, got class counts {found}"
+            )
+    return Scorer(trial.topk, trial.targets, tuple(mask.to(trial.device) for mask in groups.values()))

@@ -1,0 +1,87 @@
+"""The kernels on whatever runs them: a CUDA device, or with TRITON_INTERPRET=1 Triton's interpreter on the CPU.
+
+``test_kernels.py`` one level up runs this folder in the interpreter, in a process of its own, since Triton reads
+the variable when it is imported.
+"""
+
+import os
+
+import pytest
+import torch
+
+from topk_losses import functional
+from topk_losses._kernels import dispatch
+from topk_losses._kernels.noised import takes_noised
+from topk_losses._kernels.smooth import takes_smooth
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+CUDA = pytest.param(
+    "cuda",
+    marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")],
+)
+
+
+@pytest.fixture(params=["cpu" if INTERPRETED else CUDA])
+def device(request, monkeypatch):
+    """The device whose tensors the kernels take."""
+    if INTERPRETED:
+        monkeypatch.setattr(dispatch, "DEVICES", ("cpu",))
+    return request.param
+
+
+@pytest.fixture
+def smooth(device):
+    """``smooth_topk_svm`` for calls that the kernels have to take."""
+
+    def loss(scores, target, k, *args, **keywords):
+        assert takes_smooth(scores, target, k)
+        return functional.smooth_topk_svm(scores, target, k, *args, **keywords)
+
+    return loss
+
+
+@pytest.fixture
+def noised(device):
+    """``noised_topk_hinge`` for calls that the kernels have to take."""
+
+    def loss(scores, target, k, epsilon=0.2, samples=10, *args, **keywords):
+        assert takes_noised(scores, target, k, samples)
+        return functional.noised_topk_hinge(scores, target, k, epsilon, samples, *args, **keywords)
+
+    return loss
+
+
+@pytest.fixture
+def draws(device):
+    """The kernel's noise ``(B, N, L)`` for the seed that a generator gives next."""
+    from topk_losses._kernels import noised_triton
+
+    def draw(generator, samples, rows, classes):
+        seed = torch.randint(2**63 - 1, (1,), generator=generator, device=device)
+        width = max(4, 1 << (samples - 1).bit_length())
+        out = torch.empty(rows, classes, width, device=device)
+        block = max(16, 1 << (classes - 1).bit_length())
+        noised_triton.noise[(rows,)](
+            seed, out, classes, DRAWS=width, BLOCK=block, **dispatch.launch_options(block)
+        )
+        return out[:, :, :samples].permute(2, 0, 1)
+
+    return draw
+
+
+@pytest.fixture
+def generator(device):
+    """A function of a seed: a generator on the device."""
+    return lambda seed: torch.Generator(device).manual_seed(seed)
+
+
+@pytest.fixture
+def batch(device):
+    """A function of rows, classes, spread and seed: float32 scores and labels on the device."""
+
+    def draw(rows, classes, spread=2.0, seed=0, dtype=torch.float32):
+        source = torch.Generator().manual_seed(seed)
+        scores = (spread * torch.randn(rows, classes, generator=source)).to(dtype)
+        return scores.to(device), torch.randint(classes, (rows,), generator=source).to(device)
+
+    return draw

@@ -1,0 +1,184 @@
+"""The noised hinge's kernels against torch's operator on the very same noise, and in distribution."""
+
+import math
+
+import pytest
+import torch
+
+from topk_losses import functional
+from topk_losses._kernels.noised import MOST_DRAWS, MOST_K, NoisedRows, takes_noised
+from topk_losses.operators import expected_topk, noised_topk
+
+TRAINED, INITIAL = (3.0, 0.2), (0.1, 0.2)  # the scores' spread, ε
+
+
+def results(loss, scores, *args, **keywords):
+    leaf = scores.detach().requires_grad_()
+    losses = loss(leaf, *args, **keywords, reduction="none")
+    return losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]
+
+
+@pytest.mark.parametrize(
+    ("classes", "k", "samples", "kind"),
+    [
+        (17, 1, 3, TRAINED),
+        (6, 5, 4, INITIAL),
+        (100, 5, 10, TRAINED),
+        (1000, 5, 10, TRAINED),
+        (1000, 5, 10, INITIAL),
+        (300, 20, 20, INITIAL),
+        (300, 20, 5, TRAINED),
+        (5000, 5, 5, TRAINED),
+        (64, 31, 40, INITIAL),
+        (100, 5, 10, (3.0, 0.0)),
+    ],
+)
+def test_value_and_gradient_are_those_of_the_draws(
+    classes, k, samples, kind, noised, draws, generator, batch
+):
+    """Torch is given all the noise, the kernel draws it for the candidates alone: the same results."""
+    spread, epsilon = kind
+    scores, target = batch(3, classes, spread)
+    noise = draws(generator(5), samples, 3, classes)
+    losses, gradient = results(noised, scores, target, k, epsilon, samples, generator=generator(5))
+    keywords = {"noise": noise.double(), "margin": 1.0}
+    expected, shares = results(
+        functional.noised_topk_hinge, scores.double(), target, k, epsilon, samples, **keywords
+    )
+    torch.testing.assert_close(losses.double(), expected, rtol=1e-6, atol=4e-6 * max(1.0, spread))
+    torch.testing.assert_close(gradient.double(), shares, rtol=0, atol=1e-6)
+
+
+def test_classes_far_below_win_at_times(device, noised, draws, generator):
+    """2,000 classes 6 ε below the six largest: in a draw in twenty the best of them is among the six, and counts."""
+    scores = torch.full((1, 2006), -6.0, device=device)
+    scores[:, ::400] = 0
+    target = torch.zeros(1, dtype=torch.int64, device=device)
+    noise = draws(generator(5), 64, 1, 2006)
+    losses, gradient = results(noised, scores, target, 5, 1.0, 64, 20.0, generator=generator(5))
+    keywords = {"noise": noise.double(), "margin": 20.0}
+    expected, shares = results(functional.noised_topk_hinge, scores.double(), target, 5, 1.0, 64, **keywords)
+    torch.testing.assert_close(losses.double(), expected, rtol=1e-6, atol=4e-6)
+    torch.testing.assert_close(gradient.double(), shares, rtol=0, atol=1e-6)
+    assert (gradient[0, scores[0] < 0] > 0).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype, noised, draws, generator, batch):
+    scores, target = batch(3, 200, 1.0, dtype=dtype)
+    noise = draws(generator(5), 10, 3, 200)
+    losses, gradient = results(noised, scores, target, 5, generator=generator(5))
+    expected, shares = results(functional.noised_topk_hinge, scores.double(), target, 5, noise=noise.double())
+    assert losses.dtype == torch.float32
+    assert gradient.dtype == dtype
+    torch.testing.assert_close(losses.double(), expected, rtol=1e-6, atol=4e-6)
+    torch.testing.assert_close(gradient, shares.to(dtype), rtol=0, atol=torch.finfo(dtype).eps / 4)
+
+
+def test_few_or_many_candidates_make_no_difference(device, batch, generator):
+    scores, target = batch(3, 200, 1.0)
+    seed = torch.randint(2**63 - 1, (1,), generator=generator(3), device=device)
+    ways = [NoisedRows(5, 0.1, 10, least_room=room).forward(scores, target, 1.0, seed) for room in (16, 256)]
+    for few, many in zip(*ways, strict=True):
+        assert torch.equal(few, many)
+
+
+def test_a_generator_makes_it_reproducible(noised, batch, generator):
+    scores, target = batch(4, 60, 0.1)
+    first, again, other = (results(noised, scores, target, 5, generator=generator(s)) for s in (1, 1, 2))
+    assert all(map(torch.equal, first, again))
+    assert not torch.equal(first[0], other[0])
+    source = generator(1)
+    one, two = (noised(scores, target, 5, generator=source) for _ in range(2))
+    assert one != two
+    torch.manual_seed(7)
+    one = noised(scores, target, 5)
+    torch.manual_seed(7)
+    assert noised(scores, target, 5) == one
+
+
+def test_the_noise_is_normal_and_independent(draws, generator):
+    """Moments, tails and correlations within 5 standard errors; the distribution by Kolmogorov-Smirnov (1e-6)."""
+    noise = draws(generator(0), 16, 64, 32).double().cpu().reshape(16, -1)
+    count = noise.numel()
+    for power, moment, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
+        assert abs(noise.pow(power).mean() - moment) < 5 * math.sqrt(variance / count)
+    ordered = torch.special.ndtr(noise.flatten().sort().values)
+    steps = torch.arange(count + 1, dtype=torch.float64) / count
+    distance = torch.maximum((ordered - steps[:-1]).max(), (steps[1:] - ordered).max())
+    assert distance < math.sqrt(math.log(2e6) / 2 / count)
+    normal = (noise - noise.mean(1, keepdim=True)) / noise.std(1, keepdim=True)
+    correlation = normal @ normal.t() / normal.shape[1]
+    assert (correlation - correlation.diag().diag()).abs().max() < 5 / math.sqrt(normal.shape[1])
+    by_row = draws(generator(0), 16, 64, 32).double().cpu().permute(1, 0, 2).reshape(64, -1)
+    correlation = torch.corrcoef(by_row).fill_diagonal_(0)
+    assert correlation.abs().max() < 5.5 / math.sqrt(by_row.shape[1])  # 2016 pairs
+
+
+def test_single_draws_are_distributed_as_the_operators(noised, generator, device):
+    """Kolmogorov-Smirnov of 200 draws against 20,000 of torch's operator: wrong alarms one in a million."""
+    scores = torch.tensor([1.0, 0.9, 0.7, 0.7, 0.2, -1.0, -5.0, -torch.inf])
+    target = torch.full((200,), 6, device=device)
+    losses = noised(
+        scores.to(device).repeat(200, 1), target, 2, 0.3, 1, generator=generator(0), reduction="none"
+    )
+    ours = (losses.cpu().double() - 6).sort().values  # the loss is 1 + top + 5
+    theirs = noised_topk(
+        scores.double().repeat(20_000, 1), 3, 0.3, 1, generator=torch.Generator().manual_seed(0)
+    )
+    grid = torch.cat([ours, theirs]).sort().values
+    gap = torch.searchsorted(ours, grid, right=True) / 200
+    gap = gap - torch.searchsorted(theirs.sort().values, grid, right=True) / 20_000
+    assert gap.abs().max() < math.sqrt(math.log(2e6) / 2 * (1 / 200 + 1 / 20_000))
+
+
+def test_many_draws_tend_to_the_exact_expectation(noised, generator, device):
+    """3,072 draws: values within 5 standard errors, chosen classes by chi-squared (7 degrees: 1e-6 at 42.6)."""
+    scores = torch.tensor([1.0, 0.9, 0.7, 0.7, 0.4, 0.2, 0.1, -0.2, -9.0])
+    leaf = scores.double().requires_grad_()
+    value = expected_topk(leaf, 3, 0.3)
+    (chances,) = torch.autograd.grad(value, leaf)
+    rows, target = scores.to(device).repeat(24, 1), torch.full((24,), 8, device=device)
+    losses, gradient = results(noised, rows, target, 2, 0.3, 128, generator=generator(0))
+    means = losses.cpu().double() - 10
+    assert abs(means.mean() - value) < 5 * means.std() / math.sqrt(24)
+    observed = gradient[:, :8].cpu().double().sum(0) * 128
+    assert observed.sum() == pytest.approx(3072)
+    wanted = 3072 * chances[:8]
+    assert ((observed - wanted).square() / wanted).sum() < 42.6
+
+
+def test_second_derivatives(noised, batch, generator):
+    """The draws being made, the loss is linear where it is not 0; its square is not."""
+    scores, target = batch(3, 40, 1.0)
+    leaf = scores.requires_grad_()
+    losses = noised(leaf, target, 3, 0.2, 8, generator=generator(0), reduction="none")
+    (slope,) = torch.autograd.grad(losses.sum(), leaf, retain_graph=True)
+    (gradient,) = torch.autograd.grad(losses.square().sum() / 2, leaf, create_graph=True)
+    torch.testing.assert_close(gradient, losses[:, None] * slope)
+    vector = torch.randn_like(leaf)
+    (second,) = torch.autograd.grad((gradient * vector).sum(), leaf)
+    torch.testing.assert_close(second, (slope * vector).sum(1, keepdim=True) * slope)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("kind", [TRAINED, INITIAL])
+def test_no_memory_of_the_draws_size(kind):
+    scores = kind[0] * torch.randn(1024, 10_000, device="cuda", requires_grad=True)
+    target = torch.randint(10_000, (1024,), device="cuda")
+    functional.noised_topk_hinge(scores, target, 5, kind[1], 50)  # compiles
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    functional.noised_topk_hinge(scores, target, 5, kind[1], 50)
+    assert torch.cuda.max_memory_allocated() - before < scores.nbytes / 2
+
+
+def test_what_the_kernels_leave_to_torch(device, batch):
+    scores, target = batch(2, 60)
+    assert takes_noised(scores, target, MOST_K, MOST_DRAWS)
+    assert not takes_noised(scores, target, MOST_K + 1, 10)
+    assert not takes_noised(scores, target, 5, MOST_DRAWS + 1)
+    exact = functional.noised_topk_hinge(scores, target, 5, samples=None)
+    assert exact == functional.noised_topk_hinge(scores, target, 5, samples=None)

@@ -1,0 +1,116 @@
+"""The smooth top-K SVM's kernels against the reference in log-space."""
+
+import pytest
+import torch
+
+from topk_losses._kernels.smooth import MOST_K, SmoothTopKKernel, takes_smooth
+from topk_losses.testing.symmetric import smooth_topk_svm_rows
+
+TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 100.0)
+SPREADS = (0.1, 3.0, 30.0)
+
+
+def turning_rows(classes, k, tau):
+    """float32 scores of each spread, their own where the hinge turns, which Gaussian scores never reach."""
+    source = torch.Generator().manual_seed(k)
+    offsets = torch.tensor([0.0, 1000.0, -30.0])[:, None]
+    scores = offsets + torch.tensor(SPREADS)[:, None] * torch.randn(3, classes, generator=source)
+    target = torch.randint(classes, (3,), generator=source)
+    others = scores.double().scatter(1, target[:, None], -torch.inf)
+    place = others.topk(k, dim=1).values[:, -1:] + k + 0.5 * k * tau
+    return scores.scatter(1, target[:, None], place.float()), target
+
+
+def results(loss, scores, target, *args, **keywords):
+    leaf = scores.detach().requires_grad_()
+    losses = loss(leaf, target, *args, **keywords, reduction="none")
+    return losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]
+
+
+@pytest.mark.parametrize("tau", TEMPERATURES)
+@pytest.mark.parametrize(("k", "classes"), [(1, 300), (2, 33), (5, 1000), (5, 6), (20, 300)])
+def test_float32(k, classes, tau, device, smooth):
+    scores, target = turning_rows(classes, k, tau)
+    expected, slope = smooth_topk_svm_rows(scores, target, k, tau)
+    losses, gradient = (
+        x.cpu().double() for x in results(smooth, scores.to(device), target.to(device), k, tau)
+    )
+    error = (losses - expected).abs()
+    assert (error <= torch.maximum(1e-5 * expected, torch.as_tensor(1e-6 * tau))).all()
+    assert (gradient - slope).abs().max() < 1e-6
+    assert gradient.sum(1).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("classes", [2100, 10_000])
+@pytest.mark.parametrize("tau", [1.0, 0.03])
+def test_many_classes(classes, tau, device, smooth):
+    scores, target = turning_rows(classes, 5, tau)
+    expected, slope = smooth_topk_svm_rows(scores, target, 5, tau)
+    losses, gradient = results(smooth, scores.to(device), target.to(device), 5, tau)
+    torch.testing.assert_close(losses.cpu().double(), expected, rtol=1e-5, atol=1e-6 * tau)
+    torch.testing.assert_close(gradient.cpu().double(), slope, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("tau", [1.0, 0.05])
+def test_half_precision_is_read_as_it_is(dtype, tau, smooth, batch):
+    """Only the gradient is rounded, on its way out; equal scores abound."""
+    scores, target = batch(3, 300, dtype=dtype)
+    expected, slope = smooth_topk_svm_rows(scores.cpu(), target.cpu(), 5, tau)
+    losses, gradient = results(smooth, scores, target, 5, tau)
+    assert losses.dtype == torch.float32
+    assert gradient.dtype == dtype
+    torch.testing.assert_close(losses.cpu().double(), expected, rtol=1e-5, atol=1e-6)
+    # The interpreter cuts bfloat16 off, where a device rounds it; 6e-8 is float16's least number.
+    torch.testing.assert_close(gradient.cpu().double(), slope, rtol=torch.finfo(dtype).eps, atol=6e-8)
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.01])
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_equal_scores(k, tau, device, smooth):
+    """More equal scores than there is room for among those taken out, below the largest and as the largest."""
+    scores = torch.zeros(3, 70)
+    scores[0, :3] = torch.tensor([9.0, 8.0, 7.0])
+    scores[1, :40] = 5.0
+    target = torch.tensor([2, 0, 69])
+    expected, slope = smooth_topk_svm_rows(scores, target, k, tau)
+    losses, gradient = results(smooth, scores.to(device), target.to(device), k, tau)
+    torch.testing.assert_close(losses.cpu().double(), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradient.cpu().double(), slope, rtol=0, atol=1e-6)
+
+
+def test_masked_classes_are_absent(smooth, batch):
+    scores, _ = batch(2, 40)
+    target = torch.tensor([0, 7], device=scores.device)
+    masked = torch.cat([scores, scores.new_full((2, 30), -torch.inf)], 1)
+    for k, tau in ((1, 1.0), (4, 1.0), (4, 1e-3)):
+        losses, gradient = results(smooth, masked, target, k, tau)
+        expected, slope = results(smooth, scores, target, k, tau)
+        torch.testing.assert_close(losses, expected)
+        torch.testing.assert_close(gradient[:, :40], slope)
+        assert (gradient[:, 40:] == 0).all()
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.05])
+def test_second_derivatives_are_those_of_the_plain_operations(tau, smooth, batch):
+    scores, target = batch(2, 40)
+    margins = torch.linspace(0.5, 1.5, 40, device=scores.device)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [x.to(dtype).requires_grad_() for x in (scores, margins)]
+        if dtype == torch.float32:
+            losses = smooth(leaves[0], target, 3, tau, leaves[1], reduction="none")
+        else:
+            plain = SmoothTopKKernel(3, tau).plain
+            losses = plain(leaves[0], target[:, None], leaves[1][target])
+        slopes = torch.autograd.grad(losses.square().sum(), leaves, create_graph=True)
+        second = torch.autograd.grad(sum((slope * slope).sum() for slope in slopes), leaves)
+        found.append([x.double() for x in (*slopes, *second)])
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4 / tau)
+
+
+def test_what_the_kernels_leave_to_torch(device, batch):
+    scores, target = batch(2, 60)
+    assert takes_smooth(scores, target, MOST_K)
+    assert not takes_smooth(scores, target, MOST_K + 1)

@@ -1,0 +1,148 @@
+"""The Triton kernels without a GPU: run by Triton's interpreter, compiled for devices, and out of the way."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from topk_losses import functional
+from topk_losses._kernels import dispatch
+from topk_losses._kernels.noised import CHUNK, GROUPS, LEAST_ROOM
+
+FOLDER = Path(__file__).with_name("kernels")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the same tests run on the device itself")
+def test_in_the_interpreter():
+    """A process of its own, since Triton reads the variable when it is imported."""
+    pytest.importorskip("triton")
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not gpu", "-p", "no:cacheprovider", str(FOLDER)]
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert " passed" in run.stdout
+
+
+def compile_kernel(kernel, types, capability, **constants):
+    """The machine code of a kernel for a device of that capability, which need not be there."""
+    from triton import compile as compile_source
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    signature = {name: "constexpr" if name in constants else types[name] for name in kernel.arg_names}
+    options = dispatch.launch_options(constants["BLOCK"])
+    source = ASTSource(kernel, signature, constants)
+    return compile_source(source, target=GPUTarget("cuda", capability, 32), options=options)
+
+
+@pytest.fixture
+def fresh_cache(tmp_path, monkeypatch):
+    pytest.importorskip("triton")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+
+
+COMMON = {
+    "labels": "*i64",
+    "margins": "*fp32",
+    "losses": "*fp32",
+    "gradients": "*fp32",
+    "stride": "i32",
+    "gradient_stride": "i32",
+    "classes": "i32",
+    "ignored": "i32",
+}
+SMOOTH = {
+    **COMMON,
+    "kept": "*fp32",
+    "by_margins": "*fp32",
+    **dict.fromkeys(("scale_high", "scale_low", "inverse_high", "inverse_low"), "fp32"),
+    **dict.fromkeys(("margin_high", "margin_low", "tau", "scale"), "fp32"),
+}
+NOISED = {
+    **COMMON,
+    "seeds": "*i64",
+    "active": "*fp32",
+    "places": "*i32",
+    "kept": "*i32",
+    "draws": "i32",
+    "epsilon": "fp32",
+    "margin": "fp32",
+}
+# Shared memory that a block may have: 99 KiB on devices of capability 8.6 and 8.9, more on the larger ones.
+LEAST_SHARED = 99 * 1024
+
+
+@pytest.mark.parametrize(
+    ("k", "classes", "scores", "capability"),
+    [
+        (1, 100, "*fp16", 90),
+        (5, 1000, "*fp32", 90),
+        (5, 10_000, "*bf16", 90),
+        (5, 1000, "*bf16", 80),
+        (20, 1000, "*fp32", 90),
+        (5, 2**15, "*bf16", 80),
+    ],
+)
+def test_smooth_kernels_compile(k, classes, scores, capability, fresh_cache):
+    from topk_losses._kernels import smooth_triton
+
+    types = {**SMOOTH, "scores": scores, "out": scores}
+    sizes = {"K": k, "M": 1 << (3 * k - 1).bit_length(), "BLOCK": dispatch.block_of(classes)}
+    per_row = scores == "*bf16"
+    forward = compile_kernel(
+        smooth_triton.smooth_forward, types, capability, PER_ROW=per_row, SLOPE=True, **sizes
+    )
+    backward = compile_kernel(smooth_triton.smooth_backward, types, capability, **sizes)
+    assert max(forward.metadata.shared, backward.metadata.shared) <= LEAST_SHARED
+
+
+@pytest.mark.parametrize(
+    ("k", "classes", "draws", "scores", "capability"),
+    [
+        (1, 100, 4, "*fp16", 90),
+        (5, 1000, 16, "*fp32", 90),
+        (5, 10_000, 8, "*bf16", 90),
+        (31, 2**15, 16, "*bf16", 80),
+    ],
+)
+def test_noised_kernels_compile(k, classes, draws, scores, capability, fresh_cache):
+    from topk_losses._kernels import noised_triton
+
+    types = {**NOISED, "scores": scores, "out": scores}
+    block = dispatch.block_of(classes)
+    forward = compile_kernel(
+        noised_triton.noised_forward,
+        types,
+        capability,
+        PER_ROW=scores == "*bf16",
+        K=k,
+        SLOTS=1 << k.bit_length(),
+        DRAWS=draws,
+        ROOM=min(block, max(LEAST_ROOM, block // 16)),
+        GROUPS=min(GROUPS, block),
+        CHUNK=CHUNK,
+        BLOCK=block,
+    )
+    backward = compile_kernel(
+        noised_triton.noised_backward, types, capability, DRAWS=128, BLOCK=min(block, 4096)
+    )
+    assert max(forward.metadata.shared, backward.metadata.shared) <= LEAST_SHARED
+
+
+def test_tensors_on_the_cpu_load_no_triton():
+    code = (
+        "import sys, torch; before = set(sys.modules); from topk_losses import functional as f; "
+        "s, y = torch.zeros(2, 9, requires_grad=True), torch.tensor([0, 1]); "
+        "(f.smooth_topk_svm(s, y, 3) + f.noised_topk_hinge(s, y, 3)).backward(); "
+        "print(*sorted(n for n in set(sys.modules) - before if 'triton' in n.split('.')[-1] or n == 'triton'))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not run.stdout.split()
+
+
+def test_the_cpu_is_not_the_kernels_affair():
+    assert not dispatch.takes(torch.zeros(2, 9), torch.tensor([0, 1]))
+    assert functional.smooth_topk_svm(torch.zeros(2, 9), torch.tensor([0, 1]), 3) > 0

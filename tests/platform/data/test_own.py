@@ -1,0 +1,167 @@
+"""One's own images and tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from topk_platform import LongTail, Model, Regime, UserError
+from topk_platform.data import Dataset, data_at, data_folder, from_tensors, image_folder, load
+from topk_platform.data.splitting import stratified
+from topk_platform.errors import MissingDataError
+from topk_platform.testing import RegimeContract
+
+
+def draw(folder: Path, classes: str = "abc", count: int = 10, size: tuple[int, int] = (12, 9)) -> None:
+    """Write ``count`` images of each class, in a colour of the class's and a shade of its own."""
+    for place, name in enumerate(classes):
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            pixels = np.zeros((*size, 3), dtype=np.uint8)
+            pixels[..., place % 3] = 100 + number
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
+    return tmp_path / "mine"
+
+
+def images(data: Dataset) -> list[tuple[int, ...]]:
+    splits = (data.train, data.validation, data.test)
+    return sorted(tuple(row.tolist()) for split in splits for row in split.inputs[:, :, 3, 3])
+
+
+def test_one_folder_is_split_by_fractions(folder: Path) -> None:
+    draw(folder)
+    data = image_folder("mine", size=8, validation=0.2, test=0.3)
+    assert data.shape == (3, 8, 8) and data.train.inputs.dtype == torch.uint8
+    assert data.class_counts.tolist() == [5, 5, 5]
+    assert torch.bincount(data.validation.labels).tolist() == [2, 2, 2]
+    assert torch.bincount(data.test.labels).tolist() == [3, 3, 3]
+    assert len(set(images(data))) == 30
+    for split in (data.train, data.validation, data.test):
+        assert torch.equal(split.inputs.amax((2, 3)).argmax(1), split.labels)
+    assert image_folder("mine", size=8, validation=0.2, test=0.3).fingerprint == data.fingerprint
+
+
+@pytest.mark.parametrize("name", ["val", "valid", "validation"])
+def test_folders_are_the_splits(folder: Path, name: str) -> None:
+    for split, count in (("train", 6), (name, 2), ("test", 3)):
+        draw(folder / split, count=count)
+    data = image_folder("mine", size=8)
+    assert [len(s) for s in (data.train, data.validation, data.test)] == [18, 6, 9]
+
+
+def test_what_there_is_no_folder_for_is_taken_from_training(folder: Path) -> None:
+    draw(folder / "train")
+    draw(folder / "test", count=2)
+    data = image_folder("mine", size=8, validation=0.2, test=0.5)
+    assert [len(s) for s in (data.train, data.validation, data.test)] == [24, 6, 6]
+
+
+def test_images_are_scaled_cut_and_made_rgb(folder: Path) -> None:
+    """Of a wide picture that is grey but for its ends, the middle square is grey."""
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
+        for number in range(3):
+            pixels = np.full((20, 60), 200, dtype=np.uint8)
+            pixels[:, :15] = pixels[:, 45:] = number
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+    data = image_folder("mine", size=10, validation=0.3, test=0.3)
+    assert data.shape == (3, 10, 10)
+    assert bool((data.train.inputs == 200).all())
+
+
+def test_a_regime_names_the_folder_and_the_data_folder_says_where(tmp_path: Path) -> None:
+    draw(tmp_path / "here" / "mine", "ab")
+    draw(tmp_path / "there" / "mine", "abc")
+    regime = Regime("r", "image_folder", options={"folder": "mine", "size": 8})
+    with data_at(tmp_path / "here"):
+        assert load(regime).classes == 2
+    with data_at(tmp_path / "there"):
+        assert load(regime).classes == 3
+
+
+def test_the_data_folder_is_data_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TOPK_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert data_folder() == tmp_path / "data"
+    with data_at("relative"):
+        assert data_folder() == tmp_path / "relative"
+        with data_at(None):
+            assert data_folder() == tmp_path / "relative"
+    assert data_folder() == tmp_path / "data"
+
+
+def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
+    with pytest.raises(MissingDataError, match=f"there is no folder {folder}.*--data DIR"):
+        image_folder("mine")
+    folder.mkdir()
+    with pytest.raises(UserError, match="cannot be read"):
+        load(Regime("r", "image_folder", options={"folder": "mine"}))
+    draw(folder / "train", "abc")
+    draw(folder / "test", "abd")
+    with pytest.raises(UserError, match=r"must have the classes of .*differing: \['c', 'd'\]"):
+        image_folder("mine")
+    (folder / "train" / "a" / "0.png").write_bytes(b"no picture")
+    (folder / "test" / "d").rename(folder / "test" / "c")
+    with pytest.raises(UserError, match=r"a/0.png cannot be read as an image"):
+        image_folder("mine")
+    (folder / "val").mkdir()
+    (folder / "valid").mkdir()
+    with pytest.raises(UserError, match="validation must be one folder"):
+        image_folder("mine")
+    with pytest.raises(UserError, match="size must be at least 1 pixel, got 0"):
+        image_folder("mine", size=0)
+
+
+def test_a_pair_of_tensors_is_split_by_fractions() -> None:
+    inputs, labels = torch.arange(400.0).reshape(100, 4), torch.arange(100) % 5
+    data = from_tensors((inputs, labels), validation=0.2, test=0.1, superclasses=[0, 0, 1, 1, 1])
+    assert [len(s) for s in (data.train, data.validation, data.test)] == [70, 20, 10]
+    assert data.superclasses == (0, 0, 1, 1, 1)
+    rows = torch.cat([s.inputs[:, 0] for s in (data.train, data.validation, data.test)]).long() // 4
+    assert rows.sort().values.tolist() == list(range(100))
+    for split in (data.train, data.validation, data.test):
+        assert torch.equal(split.labels, split.inputs[:, 0].long() // 4 % 5)
+
+
+def test_splits_that_are_given_are_kept() -> None:
+    pair = (np.zeros((6, 2), dtype=np.float32), np.arange(6, dtype=np.int32) % 3)
+    data = from_tensors(pair, validation=pair, test=0.34)
+    assert [len(s) for s in (data.train, data.validation, data.test)] == [3, 6, 3]
+    assert torch.equal(data.validation.labels, torch.arange(6) % 3)
+    assert len(from_tensors(pair, pair, pair).train) == 6
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: from_tensors((torch.zeros(4, 2), torch.zeros(4))), "labels must be whole numbers"),
+        (lambda: from_tensors((torch.zeros(4, 2), torch.tensor([0, 0, 1, 1]))), "class 0 has 2 samples"),
+        (lambda: from_tensors((torch.zeros(4, 2), torch.arange(3))), "as many"),
+        (lambda: stratified(torch.zeros(9).long(), (0.5, 0.5), torch.Generator()), "below 1 in sum"),
+        (lambda: stratified(torch.zeros(9).long(), (-0.1, 0.5), torch.Generator()), "at least 0"),
+        (lambda: stratified(torch.zeros(9).long(), (float("nan"),), torch.Generator()), "below 1 in sum"),
+    ],
+)
+def test_bad_tensors_are_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]
+
+
+class TestImageFolder(RegimeContract):
+    regime = Regime("tail", "image_folder", (LongTail(3),), {"folder": "mine", "size": 8, "test": 0.2})
+    model = Model("bytes_convnet")
+
+    @pytest.fixture(autouse=True)
+    def _drawn(self, folder: Path, bytes_convnet: None) -> None:
+        draw(folder)

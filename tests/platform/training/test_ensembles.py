@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from topk_platform import Arm, Float, LongTail, Loss, Model, Protocol, Recipe, Regime, Study, UserError
+from topk_platform.running.checks import check_study
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.training import finish, run_trials
+
+MakeTrial = Callable[..., Trial]
+SEEDS = (1, 2, 3, 4)
+RING = Regime("ring", "ring", options={"sigma": 20.0, "per_class": 20})
+
+
+class Bent(nn.Module):
+    """No chain of layers that are known: it goes through vmap."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.hidden, self.last = nn.Linear(64, 16), nn.Linear(16, classes)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.last(self.hidden(inputs.flatten(1)).sin())
+
+
+def bent(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    return Bent(classes)
+
+
+def normalised(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, classes))
+
+
+def dropping(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(64, classes))
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "mlp": {},
+    "through vmap": {"model": Model(f"{__name__}:bent")},
+    "cosine head": {"loss": "ldam", "head": "cosine"},
+    "own draws": {"loss": "noised_topk_hinge"},
+    "own margins": {"loss": "ldam", "regime": Regime("tail", "digits", (LongTail(5),))},
+    "smooth": {"loss": "smooth_topk_svm"},
+    "own data, full batches": {
+        "regime": RING,
+        "model": Model("linear"),
+        "recipe": Recipe(6, batch_size=10**6),
+    },
+    "adam, clipped, kept": {
+        "recipe": Recipe(3, optimizer="adam", learning_rate=0.01, clip_norm=0.1, keep=("top1",), warmup=1.0)
+    },
+    "reweighted": {"recipe": Recipe(3, reweighting=1), "regime": Regime("tail", "digits", (LongTail(5),))},
+}
+
+
+def both(trials: list[Trial]) -> list[tuple[TrialRecord, TrialRecord]]:
+    together = finish(run_trials(trials))
+    alone = [finish(run_trials([trial]))[0] for trial in trials]
+    return list(zip(together, alone, strict=True))
+
+
+def assert_same(member: TrialRecord, alone: TrialRecord) -> None:
+    assert (member.status, alone.status) == ("completed", "completed"), (member.reason, alone.reason)
+    assert len(member.epochs) == len(alone.epochs)
+    for one, other in zip(member.epochs, alone.epochs, strict=True):
+        assert one.train_loss == pytest.approx(other.train_loss, rel=1e-5, abs=1e-5)
+        assert one.gradient_density == pytest.approx(other.gradient_density, abs=0.05)
+        assert one.learning_rate == other.learning_rate
+    assert member.validation == pytest.approx(alone.validation, abs=0.01)  # a sample or two at the border
+    assert member.test == pytest.approx(alone.test, abs=0.01)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_members_result_is_that_of_its_network_alone(name: str, make_trial: MakeTrial) -> None:
+    for member, alone in both([make_trial(seed=seed, **CASES[name]) for seed in SEEDS]):
+        assert_same(member, alone)
+
+
+def test_weights_agree_to_five_digits(make_trial: MakeTrial, memory: Any) -> None:
+    trials = [make_trial("smooth_topk_svm", seed=seed) for seed in SEEDS]
+    together, alone = memory(), memory()
+    alone.seconds = together.seconds = math.inf
+    finish(run_trials(trials, together))
+    for trial in trials:
+        finish(run_trials([trial], alone))
+    for key, weights in alone.models.items():
+        for name, value in weights.items():
+            torch.testing.assert_close(together.models[key][name], value, rtol=0, atol=1e-5)
+
+
+def test_members_may_differ_in_every_value_but_the_batch_size(make_trial: MakeTrial) -> None:
+    values = [
+        {"tau": 0.1 * 3**n, "learning_rate": 0.02 * 2**n, "momentum": 0.3 * n, "weight_decay": 1e-4 * n}
+        for n in range(4)
+    ]
+    trials = [
+        make_trial("smooth_topk_svm", phase="search", seed=0, number=n, values=values[n]) for n in range(4)
+    ]
+    for member, alone in zip(
+        finish(run_trials(trials)), (finish(run_trials([t]))[0] for t in trials), strict=True
+    ):
+        assert member.epochs[-1].train_loss == pytest.approx(alone.epochs[-1].train_loss, rel=1e-4)
+
+
+def test_a_member_that_diverges_or_is_pruned_leaves_the_others_alone(make_trial: MakeTrial) -> None:
+    rates = (0.1, 1e30, 0.1)
+    stops = ((), (), ((1, 1.1),))
+    trials = [
+        make_trial(phase="search", seed=0, number=n, values={"learning_rate": rates[n]}, stop_below=stops[n])
+        for n in range(3)
+    ]
+    records = finish(run_trials(trials))
+    assert [record.status for record in records] == ["completed", "diverged", "pruned"]
+    (alone,) = finish(run_trials(trials[:1]))
+    assert records[0].epochs[-1].train_loss == pytest.approx(alone.epochs[-1].train_loss, rel=1e-5)
+    assert [len(record.epochs) for record in records] == [3, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("model", "space", "recipe", "message"),
+    [
+        (f"{__name__}:normalised", {}, Recipe(1), "neither buffers"),
+        (f"{__name__}:dropping", {}, Recipe(1), "nor dropout"),
+        ("mlp", {"batch_size": Float(1, 2)}, Recipe(1), "one batch_size"),
+    ],
+)
+def test_what_cannot_train_together_is_refused_before_anything_runs(
+    model: str, space: dict[str, Any], recipe: Recipe, message: str
+) -> None:
+    loss = Loss("cross_entropy", space=space, first=dict.fromkeys(space, 1.0))
+    arm = Arm(Regime("r", "digits"), Model(model), loss, 3, recipe, protocol=Protocol(ensemble=2))
+    with pytest.raises(UserError, match=message):
+        check_study(Study("s", [arm], topk=(1, 3)))
