@@ -17,9 +17,11 @@ off at u, and are drawn as such: ``Φ(X_i - x_i) = U Φ(u - x_i)`` with U unifor
 depends on the exceedances alone, so that nothing drawn before is contradicted.
 
 Hence the k-th largest and its class have jointly the distribution of the full draw whatever u and d are; these decide
-about the work alone. In arithmetic with 53 bits the uniform numbers and Φ have steps of 2^-53. A cell's noise is off
-by at most three of them in total variation, a draw over L classes by at most ``3 L 2^-53``: less than 1e-6 up to 10^9
-classes. Adding the noise to a score rounds as it does in the full draw.
+about the work alone. What arithmetic with 53 bits adds: U and Φ have steps of 2^-53. Exact numbers can be drawn along
+with those of the machine so that the two lead to the same cells, and to noise that differs by rounding, but where U
+lies within 2^-53 of a place at which a decision turns: for the gap before a cell, its threshold and the end of the
+tail. That makes at most ``3 · 2^-53`` per cell, and ``3 L 2^-53`` in total variation for a draw over L classes, less
+than 1e-6 up to 10^9 classes. Adding the noise to a score rounds as it does in the full draw.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ __all__ = ["Threshold", "find_threshold"]
 
 DEPTH = 2.8  # of the threshold below the k-th largest score: few draws have their k-th largest so deep
 GAP = 3.3  # of the leading classes below that threshold: in so few draws another class exceeds it
-CROWDED = 40  # groups per row with leading classes; if there are more, the threshold is worth a search
+CROWDED = (
+    48  # groups with leading classes; where a row has more, or half of them, the threshold is worth a search
+)
 SAMPLE = 64  # classes that stand for all in that search
 ROUNDS = 3  # of Newton's method
 NARROWEST, STEP, GAPS = 0.6, 0.2, 16  # the gaps that are tried
@@ -39,8 +41,8 @@ class Threshold(NamedTuple):
 def find_threshold(groups: Groups, k: int, epsilon: float) -> Threshold:
     """Thresholds for the k-th largest of each row."""
     level = groups.centre - epsilon * (DEPTH + GAP)
-    reaching = (groups.maxima >= level.unsqueeze(1)).sum().item() / len(level)
-    if reaching <= CROWDED:
+    reaching = (groups.maxima >= level.unsqueeze(1)).sum(1).amax().item()
+    if reaching <= min(CROWDED, groups.maxima.shape[1] // 2):
         return Threshold(torch.full_like(level, -DEPTH), GAP, level)
     x = _sample(groups, epsilon)
     height = _height(x, k, groups.members.shape[1])
