@@ -62,8 +62,8 @@ def expected_topk(scores: Tensor, k: int, epsilon: float) -> Tensor:
         >>> scores = torch.tensor([0.0, 0.0], requires_grad=True)
         >>> value = expected_topk(scores, k=1, epsilon=1.0)  # 1 / sqrt(π)
         >>> value.backward()
-        >>> value, scores.grad
-        (tensor(0.5642, grad_fn=<ToCopyBackward0>), tensor([0.5000, 0.5000]))
+        >>> value.detach(), scores.grad
+        (tensor(0.5642), tensor([0.5000, 0.5000]))
     """
     check_scores(scores, dimensions=1)
     check_k(k, scores.shape[-1], "the number of classes")
