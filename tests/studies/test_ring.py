@@ -1,7 +1,9 @@
 """The rings' definitions, and whether sawada2020's findings come out.
 
 The findings are looked at after 300 of the 1,000 epochs, for time. Over ten seeds the differences were seen at 49, 6
-and 21 standard errors from 0 in the order of the tests, so that another draw of seeds would find them too.
+and 21 standard errors from 0 in the order of the tests, so that another draw of seeds would find them too. (With two
+hidden units, the paper's other small network, single runs differ by so much that ten seeds do not tell: 4.5 points with
+a standard deviation of 7.1 between seeds.)
 """
 
 from __future__ import annotations
@@ -82,9 +84,9 @@ def test_cross_entropy_fails_in_top2_where_a_linear_classifier_meets_minor_modes
     assert sure and 10 < difference < 20
 
 
-def test_cross_entropy_is_behind_with_two_hidden_units_and_ahead_with_sixteen() -> None:
+def test_cross_entropy_is_behind_with_four_hidden_units_and_ahead_with_sixteen() -> None:
     """The paper's Fig. 4b: what decides is whether the model can represent the best top-1 prediction."""
-    behind, sure = advantage(ring_capacity(), "distance-90/units-2")
+    behind, sure = advantage(ring_capacity(), "distance-90/units-4")
     assert sure and behind > 0
     ahead, sure = advantage(ring_capacity(), "distance-90/units-16")
     assert sure and ahead < 0
