@@ -15,9 +15,10 @@ from topk_losses._checks import (
     check_scores,
 )
 from topk_losses._kernels.noised import noised_topk_hinge_on_gpu, takes_noised
+from topk_losses._noised_draws import noised_draws
 from topk_losses._shapes import class_last, per_label, reduce_loss
-from topk_losses.operators.expected import expected_topk
-from topk_losses.operators.noised import check_noise, noised_topk
+from topk_losses.operators.expected import expected_below_largest
+from topk_losses.operators.noised import check_noise
 
 __all__ = ["noised_imbalanced_topk_hinge", "noised_topk_hinge"]
 
@@ -102,12 +103,18 @@ def noised_topk_hinge(
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
         # Relative to the largest score, so that an offset does not round away the noise.
-        rows = rows - rows.detach().amax(1, keepdim=True)
+        largest = rows.detach().amax(1, keepdim=True)
         if samples is None:
-            top = expected_topk(rows, k + 1, epsilon)
+            top = expected_below_largest(rows, k + 1, epsilon).unsqueeze(1)
+            own = rows.gather(1, labels) - largest
         else:
-            top = noised_topk(rows, k + 1, epsilon, samples, noise, generator)
-        return (top.unsqueeze(1) - rows.gather(1, labels) + per_label(margin, labels, rows)).relu()
+            draws = noised_draws(rows, k + 1, epsilon, samples, noise, generator)
+            # One gather for both, since the gradient of each would be a tensor of the scores' size.
+            picked = rows.gather(1, torch.cat([draws.classes, labels], 1)) - largest
+            kth, own = picked.tensor_split([draws.classes.shape[1]], 1)
+            top = (kth.mean(1) + draws.noise).unsqueeze(1)
+        losses = (top - own + per_label(margin, labels, rows)).relu()
+        return losses.masked_fill(~(largest < torch.inf), torch.nan)
 
     return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
 
