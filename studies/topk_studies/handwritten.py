@@ -21,6 +21,9 @@ __all__ = ["digits"]
 
 _LEARNING_RATE = Float(0.003, 3.0, log=True)
 _FIRST_RATE = 0.1
+_RECIPE = Recipe(
+    epochs=40, warmup=2, clip_norm=1.0
+)  # without these, hinges leave some seeds' ReLUs dead from the start
 
 
 def _cross_entropy() -> Loss:
@@ -110,7 +113,7 @@ def _arms() -> tuple[Arm, ...]:
     ]
     losses = [_cross_entropy(), _smooth_topk_svm(), _calibrated_topk_hinge(), _noised_topk_hinge()]
     uneven = [_ldam(), _noised_imbalanced_topk_hinge()]
-    models, recipe = [Model("mlp", {"hidden": 128})], Recipe(epochs=40)
+    models, recipe = [Model("mlp", {"hidden": 128})], _RECIPE
     return grid(regimes, models, losses, k=3, recipe=recipe) + grid(
         [long_tail], models, uneven, k=3, recipe=recipe
     )

@@ -14,7 +14,7 @@ import pytest
 from topk_platform.records import Ledger, Store
 
 LAB = """
-from topk_platform import Arm, Float, LabelNoise, Loss, Model, Protocol, Recipe, Regime, Study, grid
+from topk_platform import Arm, Float, LabelNoise, Loss, Model, Protocol, Pruning, Recipe, Regime, Study, grid
 
 rate = Float(0.01, 1, log=True)
 losses = [
@@ -28,15 +28,20 @@ noisy = Regime("noisy", "digits", (LabelNoise(0.4),))
 
 def study(*more):
     arms = grid([noisy], [Model("mlp", {"hidden": 16})], [*losses, *more], k=3,
-                recipe=Recipe(epochs=8), protocol=Protocol(random=2))
+                recipe=Recipe(epochs=8), protocol=Protocol(random=2, pruning=Pruning(startup=2)))
     return Study("small", arms, topk=(1, 3), trials=6, seeds=2)
+
+
+def long():
+    arms = grid([noisy], [Model("mlp", {"hidden": 16})], [Loss("noised_topk_hinge")], k=3, recipe=Recipe(epochs=300))
+    return Study("small", arms, topk=(1, 3), seeds=1, baseline="noised_topk_hinge")
 
 
 def wider():
     return study(Loss("ldam", {"learning_rate": rate}, {"learning_rate": 0.1}, {"scale": 10.0}, head="cosine"))
 """
 
-TIMES = {"train_seconds", "started", "ended", "seconds"}
+TIMES = {"train_seconds", "started", "ended", "seconds", "step_seconds"}
 
 
 @pytest.fixture(scope="session")

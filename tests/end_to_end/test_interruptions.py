@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(
     content: Content,
     tmp_path: Path,
 ) -> None:
-    started: dict[str, object] = {}
+    started: dict[str, datetime] = {}
     for enough in (1, 7):
         process = start("run", "my_lab:study", "--store", tmp_path, "--workers", "2")
         wait_for_trials(tmp_path, enough, process)
@@ -50,6 +51,26 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(
     assert topk(*table, tmp_path).stdout == topk(*table, reference).stdout
     assert set(mlflow_keys(tmp_path).values()) == {1}
     assert set(mlflow_keys(tmp_path)) == set(mlflow_keys(reference))
+
+
+def test_a_trial_killed_in_its_middle_goes_on_from_its_checkpoint(
+    topk: Topk,
+    start: Callable[..., subprocess.Popen[bytes]],
+    content: Content,
+    tmp_path: Path,
+) -> None:
+    topk("run", "my_lab:long", "--store", tmp_path / "calm")
+    process = start("run", "my_lab:long", "--store", tmp_path / "killed", "--checkpoints", "0")
+    wait_for(lambda: any(epoch >= 50 for epoch in checkpoints(tmp_path / "killed")), process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    killed = datetime.now(UTC)
+    assert not rows_started(tmp_path / "killed")
+    assert "1 trials ran" in topk("run", "my_lab:long", "--store", tmp_path / "killed").stdout
+    (began,) = rows_started(tmp_path / "killed").values()
+    assert began < killed, "it started anew"
+    assert content(tmp_path / "killed") == content(tmp_path / "calm")
+    assert not checkpoints(tmp_path / "killed")
 
 
 def test_more_trials_and_one_more_loss_only_add_what_is_missing(
@@ -75,14 +96,23 @@ def test_more_trials_and_one_more_loss_only_add_what_is_missing(
 
 
 def wait_for_trials(store: Path, enough: int, process: subprocess.Popen[bytes]) -> None:
+    wait_for(lambda: len(rows_started(store)) >= enough, process)
+
+
+def checkpoints(store: Path) -> list[int]:
+    """The epochs of which there are checkpoints."""
+    return [int(path.stem) for path in (store / "small" / "checkpoints").glob("*/*.ckpt")]
+
+
+def wait_for(reached: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + 120
-    while len(rows_started(store)) < enough:
+    while not reached():
         assert process.poll() is None, "the study ended before it could be killed"
         assert time.monotonic() < until
         time.sleep(0.02)
 
 
-def rows_started(store: Path) -> dict[str, object]:
+def rows_started(store: Path) -> dict[str, datetime]:
     return {row["key"]: row["started"] for row in Ledger.open(Store.open(store), "small").rows()}
 
 

@@ -9,9 +9,15 @@ parameter ``generator``, every seed trains on data drawn anew from a stream of i
     :func:`ring`                  sawada2020's six classes around a circle, drawn anew for every seed
     :func:`synthetic_images`      made-up 32×32 images, of any size and difficulty
     :func:`cifar100`              from the data folder, downloaded when asked
-    :func:`image_folder`          one's own images, from the data folder
+    :func:`image_folder`          one's own images, from the data folder, in memory
+    :func:`image_files`           the same, of any size and number, read as they are needed: iNaturalist and the like
+    :func:`imagenet`              from the data folder, read as it is needed
+    :func:`imagenet_lt`           its long-tailed part by the public lists
+    :func:`plantnet300k`          from the data folder, read as it is needed
     :func:`from_tensors`          for a function of one's own: inputs and labels, split by fractions or given
     ============================  =========================================================================
+
+What is read as it is needed is a split whose inputs are :class:`Images` rather than a tensor.
 
 The data folder is ``topk run --data DIR``, the environment's ``TOPK_DATA``, or ``data``: see :func:`data_folder`.
 """
@@ -20,10 +26,14 @@ from topk_platform.data.cifar import cifar100, read_cifar100
 from topk_platform.data.conditions import apply_conditions, long_tail_counts, noisy_labels
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.digits import digits
-from topk_platform.data.folder import data_at, data_folder, use_data_folder
+from topk_platform.data.files import image_files
+from topk_platform.data.folder import cache_folder, data_at, data_folder, use_data_folder
 from topk_platform.data.groups import shots
+from topk_platform.data.imagenet import imagenet, imagenet_lt
+from topk_platform.data.images import Images
 from topk_platform.data.loading import DATASETS, download, load, read
 from topk_platform.data.own import from_tensors, image_folder
+from topk_platform.data.plantnet import plantnet300k
 from topk_platform.data.population import Population, Source
 from topk_platform.data.ring import ring
 from topk_platform.data.synthetic import synthetic_images
@@ -31,20 +41,26 @@ from topk_platform.data.synthetic import synthetic_images
 __all__ = [
     "DATASETS",
     "Dataset",
+    "Images",
     "Population",
     "Source",
     "Split",
     "apply_conditions",
+    "cache_folder",
     "cifar100",
     "data_at",
     "data_folder",
     "digits",
     "download",
     "from_tensors",
+    "image_files",
     "image_folder",
+    "imagenet",
+    "imagenet_lt",
     "load",
     "long_tail_counts",
     "noisy_labels",
+    "plantnet300k",
     "read",
     "read_cifar100",
     "ring",

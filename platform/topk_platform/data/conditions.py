@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Generator, Tensor
 
-from topk_platform.data.dataset import Dataset, Split
+from topk_platform.data.dataset import Dataset
 from topk_platform.data.population import Population, Source
-from topk_platform.specs import Condition, LabelNoise, LongTail, TrainFraction
+from topk_platform.data.splitting import by_class
+from topk_platform.specs import Condition, LabelNoise, LongTail, PerClass, TrainFraction
 
 __all__ = ["apply_conditions", "long_tail_counts", "noisy_labels"]
 
@@ -55,14 +56,14 @@ def long_tail_counts(counts: Tensor, ratio: float) -> Tensor:
 def _label_noise(dataset: Dataset, condition: LabelNoise, generator: Generator) -> Dataset:
     superclasses = torch.tensor(dataset.superclasses or (0,) * dataset.classes)
     labels = noisy_labels(dataset.train.labels, superclasses, condition.probability, generator)
-    return dataset.with_train(Split(dataset.train.inputs, labels))
+    return dataset.with_train(dataset.train.relabelled(labels))
 
 
 def _thinned(dataset: Dataset, wanted: Tensor, generator: Generator) -> Dataset:
     """Keep ``wanted`` random training samples of each class; of two draws alike, the smaller is in the larger."""
     shuffled = torch.randperm(len(dataset.train), generator=generator)
-    labels = dataset.train.labels[shuffled]
-    kept = [shuffled[labels == c][: int(n)] for c, n in enumerate(wanted)]
+    members = by_class(dataset.train.labels, shuffled, dataset.classes)
+    kept = [rows[: int(n)] for rows, n in zip(members, wanted, strict=True)]
     return dataset.with_train(dataset.train.take(torch.cat(kept).sort().values))
 
 
@@ -75,9 +76,14 @@ def _train_fraction(dataset: Dataset, condition: TrainFraction, generator: Gener
     return _thinned(dataset, wanted, generator)
 
 
+def _per_class(dataset: Dataset, condition: PerClass, generator: Generator) -> Dataset:
+    return _thinned(dataset, torch.full((dataset.classes,), condition.samples), generator)
+
+
 _CONDITIONS: dict[type, Callable[..., Dataset]] = {
     LabelNoise: _label_noise,
     LongTail: _long_tail,
+    PerClass: _per_class,
     TrainFraction: _train_fraction,
 }
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from topk_platform.data.images import Images
+
 __all__ = ["Dataset", "Split"]
 
 
 @dataclass(frozen=True)
 class Split:
-    """Inputs ``(n, ...)`` and int64 labels ``(n,)``."""
+    """Inputs ``(n, ...)``, a tensor or images in files, and int64 labels ``(n,)``."""
 
-    inputs: Tensor
+    inputs: Tensor | Images
     labels: Tensor
 
     def __post_init__(self) -> None:
@@ -32,9 +35,32 @@ class Split:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def tensor(self) -> Tensor:
+        """The inputs, for what can do with a tensor only.
+
+        Raises:
+            TypeError: if they are images in files.
+        """
+        if isinstance(self.inputs, Images):
+            raise TypeError("the inputs must be a tensor, got images in files")
+        return self.inputs
+
     def take(self, indices: Tensor) -> Split:
         """Return the samples at ``indices``."""
         return Split(self.inputs[indices], self.labels[indices])
+
+    def relabelled(self, labels: Tensor) -> Split:
+        """Return the same inputs with other labels."""
+        return Split(self.inputs, labels)
+
+    def in_order(self, size: int) -> Iterator[Tensor]:
+        """Return all inputs, in copies of ``size`` at a time; of images in files as many as they find good."""
+        if isinstance(self.inputs, Images):
+            yield from self.inputs.in_order()
+            return
+        for part in torch.split(self.inputs, size):
+            yield part.clone()
 
     def to(self, device: str) -> Split:
         """Return the split on ``device``."""
@@ -88,12 +114,15 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of every byte of the three splits and of the superclasses."""
+        """A hash of every byte of the three splits and of the superclasses; of images in files, of the list."""
         state = hashlib.sha256(repr((self.classes, self.superclasses)).encode())
         for split in (self.train, self.validation, self.test):
-            for tensor in (split.inputs, split.labels):
-                state.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-                state.update(tensor.contiguous().cpu().numpy().tobytes())
+            for part in (split.inputs, split.labels):
+                state.update(f"{part.dtype} {tuple(part.shape)}".encode())
+                if isinstance(part, Images):
+                    state.update(f"{part.resize}\n".encode() + part.description)
+                else:
+                    state.update(part.contiguous().cpu().numpy().tobytes())
         return state.hexdigest()[:20]
 
     def with_train(self, train: Split) -> Dataset:

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["data_at", "data_folder", "use_data_folder"]
+__all__ = ["cache_folder", "data_at", "data_folder", "pixel_folder", "use_data_folder"]
 
 _VARIABLE = "TOPK_DATA"
 _DEFAULT = "data"
+_CACHE_VARIABLE = "TOPK_CACHE"
+_CACHE_DEFAULT = ".topk"
 
 
 def data_folder() -> Path:
@@ -47,3 +49,20 @@ def data_at(folder: str | Path | None) -> Iterator[None]:
             os.environ.pop(_VARIABLE, None)
         else:
             os.environ[_VARIABLE] = before
+
+
+def cache_folder() -> Path:
+    """Return the folder of what was worked out of the datasets: ``TOPK_CACHE``, or ``.topk`` in the data folder.
+
+    It may be deleted at any time. Lists of files always go there, a hundred bytes an image.
+    """
+    named = os.environ.get(_CACHE_VARIABLE)
+    return Path(named).expanduser().absolute() if named else data_folder() / _CACHE_DEFAULT
+
+
+def pixel_folder() -> Path | None:
+    """Return the folder of images that were decoded and scaled, or None unless ``TOPK_CACHE`` is set.
+
+    They are large, about 260 kB each for a shorter side of 256, so nobody's disk is filled with them unasked.
+    """
+    return cache_folder() / "pixels" if os.environ.get(_CACHE_VARIABLE) else None

@@ -11,8 +11,11 @@ from typing import Any
 from topk_platform.data.cifar import cifar100, download_cifar100
 from topk_platform.data.dataset import Dataset
 from topk_platform.data.digits import digits
+from topk_platform.data.files import image_files
 from topk_platform.data.folder import data_folder
+from topk_platform.data.imagenet import imagenet, imagenet_lt, unpack_imagenet
 from topk_platform.data.own import image_folder
+from topk_platform.data.plantnet import plantnet300k
 from topk_platform.data.population import Population, Source
 from topk_platform.data.ring import ring
 from topk_platform.data.synthetic import synthetic_images
@@ -25,13 +28,21 @@ __all__ = ["DATASETS", "DOWNLOADS", "download", "load", "read"]
 DATASETS: dict[str, Callable[..., Dataset]] = {
     "cifar100": cifar100,
     "digits": digits,
+    "image_files": image_files,
     "image_folder": image_folder,
+    "imagenet": imagenet,
+    "imagenet_lt": imagenet_lt,
+    "plantnet300k": plantnet300k,
     "ring": ring,
     "synthetic_images": synthetic_images,
 }
 
-DOWNLOADS: dict[str, Callable[[Path], None]] = {"cifar100": download_cifar100}
-"""How the datasets that have to be downloaded are, into the data folder."""
+DOWNLOADS: dict[str, Callable[[Path], None]] = {
+    "cifar100": download_cifar100,
+    "imagenet": unpack_imagenet,
+    "imagenet_lt": unpack_imagenet,
+}
+"""How the datasets that have to be downloaded or unpacked are, into the data folder."""
 
 
 def download(regime: Regime) -> None:

@@ -16,7 +16,7 @@ from topk_platform.data.splitting import stratified
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check
 
-__all__ = ["from_tensors", "image_folder"]
+__all__ = ["assembled", "from_tensors", "image_folder", "split_folders"]
 
 _SPLIT_SEED = 0
 _HELD_OUT = {"validation": ("validation", "val", "valid"), "test": ("test",)}
@@ -48,9 +48,22 @@ def from_tensors(
         (60, 20, 20, 4)
     """
     given = {"validation": validation, "test": test}
-    splits = {name: _split(name, pair) for name, pair in given.items() if isinstance(pair, tuple)}
+    pairs = {"train": train} | {name: pair for name, pair in given.items() if isinstance(pair, tuple)}
     fractions = {name: part for name, part in given.items() if not isinstance(part, tuple)}
-    splits |= _taken(_split("train", train), fractions)
+    return assembled({name: _split(name, pair) for name, pair in pairs.items()}, fractions, superclasses)
+
+
+def assembled(
+    splits: dict[str, Split], fractions: dict[str, float], superclasses: Sequence[int] | None = None
+) -> Dataset:
+    """Return the dataset of the splits that are given and of what is taken from training for the others.
+
+    Args:
+        splits: ``train``, and ``validation`` and ``test`` where there are such.
+        fractions: Of each training class, for each of the others.
+        superclasses: The superclass of each class, where there are any.
+    """
+    splits = splits | _taken(splits["train"], fractions)
     classes = 1 + max(int(split.labels.max()) for split in splits.values() if len(split))
     return Dataset(
         splits["train"],
@@ -103,7 +116,7 @@ def image_folder(folder: str, size: int = 32, validation: float = 0.1, test: flo
             f"dataset image_folder: there is no folder {root}. Put the images there as {folder}/CLASS/IMAGE or "
             f"{folder}/train/CLASS/IMAGE, or name the folder that holds {folder} with --data DIR or TOPK_DATA"
         )
-    places = _places(root)
+    places = split_folders(root)
     splits = {name: _ImageList.find(place) for name, place in places.items()}
     names = splits["train"].classes
     for name, images in splits.items():
@@ -116,7 +129,8 @@ def image_folder(folder: str, size: int = 32, validation: float = 0.1, test: flo
     return from_tensors(pairs["train"], pairs.get("validation", validation), pairs.get("test", test))
 
 
-def _places(root: Path) -> dict[str, Path]:
+def split_folders(root: Path) -> dict[str, Path]:
+    """Return the folders of the splits that there are folders for; without ``train``, the whole as ``train``."""
     if not (root / "train").is_dir():
         return {"train": root}
     found = {"train": root / "train"}

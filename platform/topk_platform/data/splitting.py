@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Generator, Tensor
 
 from topk_platform.errors import UserError
 
-__all__ = ["stratified"]
+__all__ = ["by_class", "held_out", "stratified"]
+
+
+def by_class(labels: Tensor, order: Tensor, classes: int) -> list[Tensor]:
+    """Return each class's indices, in the order that they have in ``order``.
+
+    Args:
+        labels: int64 ``(n,)``.
+        order: Indices, int64.
+        classes: How many.
+
+    Example:
+        >>> [rows.tolist() for rows in by_class(torch.tensor([0, 1, 0]), torch.tensor([2, 1, 0]), 2)]
+        [[2, 0], [1]]
+    """
+    ordered = labels[order]
+    counts = torch.bincount(ordered, minlength=classes).tolist()
+    return list(torch.split(order[ordered.argsort(stable=True)], counts))
 
 
 def stratified(labels: Tensor, fractions: tuple[float, ...], generator: Generator) -> list[Tensor]:
@@ -33,14 +52,44 @@ def stratified(labels: Tensor, fractions: tuple[float, ...], generator: Generato
         raise UserError(
             f"the fractions of validation and test must be at least 0 and below 1 in sum, got {fractions}"
         )
+    return _parted(
+        labels, lambda count: [max(1, round(fraction * count)) for fraction in fractions], generator
+    )
+
+
+def held_out(labels: Tensor, count: int, generator: Generator) -> list[Tensor]:
+    """Return the indices of what is left for training, then those of ``count`` random samples of each class.
+
+    Args:
+        labels: int64 ``(n,)``.
+        count: Samples of each class.
+        generator: The source of randomness.
+
+    Raises:
+        UserError: if ``count`` is below 1, or a class has no more samples than that.
+
+    Example:
+        >>> labels = torch.tensor([0, 1, 0, 1, 0, 1, 0, 1])
+        >>> train, validation = held_out(labels, 2, Generator().manual_seed(0))
+        >>> sorted(labels[train].tolist()), sorted(labels[validation].tolist())
+        ([0, 0, 1, 1], [0, 0, 1, 1])
+    """
+    if count < 1:
+        raise UserError(f"the number of samples of each class to hold out must be at least 1, got {count}")
+    return _parted(labels, lambda _: [count], generator)
+
+
+def _parted(labels: Tensor, sizes_of: Callable[[int], list[int]], generator: Generator) -> list[Tensor]:
     shuffled = torch.randperm(len(labels), generator=generator)
-    parts: list[list[Tensor]] = [[] for _ in range(len(fractions) + 1)]
-    for label in sorted(set(labels.tolist())):
-        members = shuffled[labels[shuffled] == label]
-        sizes = [max(1, round(fraction * len(members))) for fraction in fractions]
-        left = len(members) - sum(sizes)
-        if left < 1:
-            raise UserError(f"class {label} has {len(members)} samples, too few for {len(parts)} splits")
-        for part, piece in zip(parts, torch.split(members, [left, *sizes]), strict=True):
-            part.append(piece)
-    return [torch.cat(part).sort().values for part in parts]
+    classes = int(labels.max()) + 1 if len(labels) else 0
+    pieces = []
+    for label, members in enumerate(by_class(labels, shuffled, classes)):
+        if len(members):
+            sizes = sizes_of(len(members))
+            left = len(members) - sum(sizes)
+            if left < 1:
+                raise UserError(
+                    f"class {label} has {len(members)} samples, too few for {len(sizes) + 1} splits"
+                )
+            pieces.append(torch.split(members, [left, *sizes]))
+    return [torch.cat(part).sort().values for part in zip(*pieces, strict=True)]

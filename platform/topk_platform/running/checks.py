@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from topk_platform.code_version import code_version
-from topk_platform.data import Source, download, load
+from topk_platform.data import Dataset, Images, Source, download, load
 from topk_platform.errors import UserError
 from topk_platform.models import build_model, check_model
 from topk_platform.specs import Arm, Study
@@ -71,6 +71,16 @@ def _check_arm(arm: Arm, dataset: Source) -> None:
         raise UserError(
             f"arm {arm.name}: crop, flip, cutout and cutmix are for images (channels, height, width), "
             f"got inputs of shape {dataset.shape}"
+        )
+    in_files = isinstance(dataset, Dataset) and isinstance(dataset.train.inputs, Images)
+    if arm.recipe.augmentation.window and not in_files:
+        raise UserError(
+            f"arm {arm.name}: window is for images in files, which are larger than what the network sees of them; "
+            f"dataset {arm.regime.dataset} is in memory, use crop"
+        )
+    if arm.protocol.ensemble > 1 and in_files:
+        raise UserError(
+            f"arm {arm.name}: dataset {arm.regime.dataset} is in files and cannot train an ensemble"
         )
     searched, own = split_parameters({**arm.loss.fixed, **arm.loss.first})
     try:

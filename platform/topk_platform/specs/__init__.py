@@ -5,7 +5,7 @@ from topk_platform.specs.checks import check_name
 from topk_platform.specs.codec import canonical_json, digest
 from topk_platform.specs.metrics import GROUPS, accuracy_names, candidate_names
 from topk_platform.specs.recipe import Augmentation, Numerics, Recipe
-from topk_platform.specs.regime import Condition, LabelNoise, LongTail, Regime, TrainFraction
+from topk_platform.specs.regime import Condition, LabelNoise, LongTail, PerClass, Regime, TrainFraction
 from topk_platform.specs.space import Choice, Dimension, Float, Int, Scalar
 from topk_platform.specs.study import Study
 from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRecord
@@ -25,6 +25,7 @@ __all__ = [
     "Loss",
     "Model",
     "Numerics",
+    "PerClass",
     "Phase",
     "Protocol",
     "Pruning",

@@ -15,6 +15,8 @@ class Augmentation:
 
     Args:
         crop: Zeros padded on each side before a crop of the image's own size at a random place.
+        window: Whether images in files, which are larger than what networks see of them, are seen at a random place
+            in training; else in the middle, as in validation and test.
         flip: Whether every other image, at random, is mirrored.
         cutout: Side of a square of zeros at a random centre, cut off at the borders (DeVries and Taylor 2017).
         mix: ``""``, ``"mixup"`` (Zhang et al. 2018) or ``"cutmix"`` (Yun et al. 2019); their labels are soft.
@@ -22,6 +24,7 @@ class Augmentation:
     """
 
     crop: int = 0
+    window: bool = False
     flip: bool = False
     cutout: int = 0
     mix: str = ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.space import Scalar
 
-__all__ = ["Condition", "LabelNoise", "LongTail", "Regime", "TrainFraction"]
+__all__ = ["Condition", "LabelNoise", "LongTail", "PerClass", "Regime", "TrainFraction"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,23 @@ class TrainFraction:
         check(0 < self.fraction <= 1, f"TrainFraction.fraction must be in (0, 1], got {self.fraction!r}")
 
 
-Condition = LabelNoise | LongTail | TrainFraction
+@dataclass(frozen=True)
+class PerClass:
+    """Train on as many images of each class, of those that have fewer on all; balanced, unlike TrainFraction.
+
+    With the same seed a smaller subset's images are among a larger one's.
+
+    Args:
+        samples: Of each class, at least 1.
+    """
+
+    samples: int
+
+    def __post_init__(self) -> None:
+        check(self.samples >= 1, f"PerClass.samples must be at least 1, got {self.samples!r}")
+
+
+Condition = LabelNoise | LongTail | PerClass | TrainFraction
 
 
 @dataclass(frozen=True)

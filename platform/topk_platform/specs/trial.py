@@ -12,7 +12,7 @@ from typing import Literal, cast
 from topk_platform.specs.arm import Arm, Loss, Model, Protocol, Pruning
 from topk_platform.specs.codec import canonical_json, decode, digest, encode
 from topk_platform.specs.recipe import Augmentation, Numerics, Recipe
-from topk_platform.specs.regime import LabelNoise, LongTail, Regime, TrainFraction
+from topk_platform.specs.regime import LabelNoise, LongTail, PerClass, Regime, TrainFraction
 from topk_platform.specs.space import Choice, Float, Int, Scalar
 
 __all__ = ["EpochRecord", "Phase", "Status", "Trial", "TrialRecord"]
@@ -22,7 +22,7 @@ Status = Literal["completed", "pruned", "diverged", "failed"]
 
 _SPECS = (
     *(Arm, Augmentation, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Numerics, Protocol, Pruning),
-    *(Recipe, Regime, TrainFraction),
+    *(PerClass, Recipe, Regime, TrainFraction),
 )
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Generator
 
-from topk_platform.data import Dataset, Population, Split, apply_conditions, load, read, shots
+from topk_platform.data import Dataset, Images, Population, Split, apply_conditions, load, read, shots
 from topk_platform.specs import Arm, Loss, Model, Recipe, Regime, Trial, TrialRecord
 from topk_platform.streams import stream_seed
 from topk_platform.training import finish, run_trials
@@ -94,7 +94,7 @@ class RegimeContract:
         before, after = self.clean(1), self.conditioned(1)
         for name in ("validation", "test"):
             assert torch.equal(getattr(before, name).labels, getattr(after, name).labels)
-            assert torch.equal(getattr(before, name).inputs, getattr(after, name).inputs)
+            assert _list(getattr(before, name)) == _list(getattr(after, name))
 
     def test_conditions_keep_what_is_trained_on(self) -> None:
         """They leave samples out and change labels within a superclass; they make no sample up."""
@@ -109,7 +109,7 @@ class RegimeContract:
         """The same seed gives the same training split."""
         one, again = self.conditioned(1), self.conditioned(1)
         assert torch.equal(one.train.labels, again.train.labels)
-        assert torch.equal(one.train.inputs, again.train.inputs)
+        assert _list(one.train) == _list(again.train)
         assert bool((one.class_counts > 0).all())
 
     def test_a_trial_repeats_itself(self) -> None:
@@ -125,6 +125,9 @@ def _streams(seed: int) -> Callable[[str], Generator]:
 
 
 def _list(split: Split) -> list[bytes]:
+    """What tells samples apart: their bytes, or the files that they are in."""
+    if isinstance(split.inputs, Images):
+        return split.inputs.names
     return [sample.contiguous().cpu().numpy().tobytes() for sample in split.inputs]
 
 

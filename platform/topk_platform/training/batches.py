@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from topk_platform.data import Dataset, Split
+from topk_platform.data import Dataset, Images, Split
 from topk_platform.specs import Augmentation
 from topk_platform.training.augment import augment, crop, mix
 
@@ -30,11 +30,14 @@ class Normalisation:
 
     @classmethod
     def of(cls, dataset: Dataset, device: str) -> Normalisation | None:
-        """Return the normalisation by the training images' own mean and deviation, or None if they are no uint8."""
+        """Return the normalisation by the training images' own mean and deviation, or None if they are no uint8.
+
+        Images in files, which nobody wants to read for that, say themselves what to take.
+        """
         images = dataset.train.inputs
         if images.dtype != torch.uint8:
             return None
-        mean, std = _channel_moments(images)
+        mean, std = images.moments if isinstance(images, Images) else _channel_moments(images)
         std = std.clamp(min=1e-6)
         return cls((1 / (255 * std)).to(device), (-mean / std).to(device))
 
@@ -65,7 +68,7 @@ class Batches:
         size: Samples a batch; a split that is not larger is one batch in its own order.
         augmentation: What is done to a batch.
         normalisation: Of uint8 images.
-        order: The stream of orders, on the CPU.
+        order: The stream of orders and windows, on the CPU.
         changes: The stream of augmentation, on the device.
         channels_last: Whether images come with their channels innermost.
     """
@@ -87,6 +90,9 @@ class Batches:
             yield self._augmented(inputs, labels)
 
     def _plain(self) -> Iterator[tuple[Tensor, Tensor]]:
+        if isinstance(self.split.inputs, Images):
+            yield from self._streamed(self.split.inputs)
+            return
         if len(self) == 1:
             # A copy, for a network whose first layer works in place would change the data of later epochs.
             yield self.split.inputs.clone(), self.split.labels
@@ -94,6 +100,16 @@ class Batches:
         order = torch.randperm(len(self.split), generator=self.order).to(self.split.labels.device)
         for rows in torch.split(order, self.size):
             yield self.split.inputs[rows], self.split.labels[rows]
+
+    def _streamed(self, images: Images) -> Iterator[tuple[Tensor, Tensor]]:
+        count = len(images)
+        order = torch.arange(count) if len(self) == 1 else torch.randperm(count, generator=self.order)
+        places = None
+        if self.augmentation.window:  # all at once, so that how far ahead images are decoded changes nothing
+            places = torch.split(torch.rand((count, 2), generator=self.order), self.size)
+        labels = self.split.labels[order.to(self.split.labels.device)]
+        batches = images.stream(torch.split(order, self.size), places)
+        yield from zip(batches, torch.split(labels, self.size), strict=True)
 
     def _augmented(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         how = self.augmentation

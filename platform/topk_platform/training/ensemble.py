@@ -193,9 +193,9 @@ class Ensemble:
         splits = [dataset.validation for dataset in self.datasets]
         shared = all(split.inputs is splits[0].inputs for split in splits)
         inputs = (
-            self._prepared(splits[0].inputs, 0)
+            self._prepared(splits[0].tensor, 0)
             if shared
-            else torch.stack([self._prepared(split.inputs, member) for member, split in enumerate(splits)])
+            else torch.stack([self._prepared(split.tensor, member) for member, split in enumerate(splits)])
         )
         parts = torch.split(inputs, EVALUATION_BATCH, dim=0 if shared else 1)
         scores = torch.cat([self._forward(part, shared) for part in parts], dim=1)
@@ -275,7 +275,7 @@ def _plain(recipe: Recipe, datasets: Sequence[Dataset]) -> tuple[Tensor, Tensor]
         return None
     full = recipe.batch_size >= len(splits[0])
     shared = not full and all(split.inputs is splits[0].inputs for split in splits)
-    inputs = splits[0].inputs[None] if shared else torch.stack([split.inputs for split in splits])
+    inputs = splits[0].tensor[None] if shared else torch.stack([split.tensor for split in splits])
     return inputs, torch.stack([split.labels for split in splits])
 
 

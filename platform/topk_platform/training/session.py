@@ -182,11 +182,11 @@ def score(
     """Return whether a network's scores on a split are finite, then its measures: float64 ``(1 + measures,)``."""
     model.eval()
     numerics = recipe.numerics
-    parts = []
     with precision(device, numerics.bfloat16):
-        for part in torch.split(split.inputs, EVALUATION_BATCH):
-            # A copy, for a network whose first layer works in place would change the data of every later trial.
-            inputs = prepared(part.clone(), normalisation, numerics.channels_last)
-            parts.append(model(inputs).float())
+        # Copies, for a network whose first layer works in place would change the data of every later trial.
+        parts = [
+            model(prepared(part, normalisation, numerics.channels_last)).float()
+            for part in split.in_order(EVALUATION_BATCH)
+        ]
     scores = torch.cat(parts)
     return torch.cat([scores.isfinite().all().double()[None], scorer(scores, split.labels)])

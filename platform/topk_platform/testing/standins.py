@@ -1,0 +1,225 @@
+"""Small trees of real image files in the true layouts of the large datasets, written in a moment.
+
+What is read from them is read as from the originals, so tests and smoke runs need no download. An image is the
+coloured pattern of its class under noise, so that a small network learns something.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "archive_imagenet",
+    "write_imagenet",
+    "write_imagenet_lt",
+    "write_inaturalist",
+    "write_plantnet300k",
+]
+
+_ARCHIVES = {
+    "train": "ILSVRC2012_img_train.tar",
+    "val": "ILSVRC2012_img_val.tar",
+    "devkit": "ILSVRC2012_devkit_t12.tar.gz",
+}
+
+
+class _Painter:
+    """Draws images of classes; of one seed always the same ones."""
+
+    def __init__(self, classes: int, seed: int) -> None:
+        self.generator = np.random.default_rng(seed)
+        self.patterns = self.generator.integers(40, 216, (classes, 4, 4, 3))
+
+    def pixels(self, label: int) -> NDArray[np.uint8]:
+        """Return an image of 24 to 48 pixels a side."""
+        height, width = self.generator.integers(24, 49, 2)
+        rows, columns = np.arange(height) * 4 // height, np.arange(width) * 4 // width
+        grain = self.generator.integers(-32, 33, (height, width, 3))
+        pixels: NDArray[np.uint8] = (
+            (self.patterns[label][rows][:, columns] + grain).clip(0, 255).astype(np.uint8)
+        )
+        return pixels
+
+    def write(self, path: Path, label: int, mode: str = "RGB", kind: str = "JPEG") -> None:
+        """Write one image."""
+        from PIL import Image  # noqa: PLC0415 - comes with torchvision
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(self.pixels(label)).convert(mode).save(path, kind)
+
+
+def _synsets(classes: int) -> list[str]:
+    return [f"n{1440764 + 2773 * label:08}" for label in range(classes)]
+
+
+def write_imagenet(folder: Path, classes: int = 4, train: int = 8, test: int = 3, seed: int = 0) -> Path:
+    """Write ``imagenet/train`` and ``imagenet/val`` with as many images of each class; return ``imagenet``.
+
+    As in the original, some of the training images are grey, one is in CMYK, and one is a PNG by another name.
+
+    Args:
+        folder: The data folder.
+        classes: How many, named like WordNet's.
+        train: Training images of each class.
+        test: Images of each class in ``val``.
+        seed: Of other images.
+    """
+    root, painter = folder / "imagenet", _Painter(classes, seed)
+    odd = {(0, 0): ("CMYK", "JPEG"), (0, 1): ("RGB", "PNG"), (1, 0): ("L", "JPEG")}
+    for label, synset in enumerate(_synsets(classes)):
+        for number in range(train):
+            mode, kind = odd.get((label, number), ("RGB", "JPEG"))
+            painter.write(root / "train" / synset / f"{synset}_{7 * number + 2}.JPEG", label, mode, kind)
+        for number in range(test):
+            name = f"ILSVRC2012_val_{number * classes + label + 1:08}.JPEG"
+            painter.write(root / "val" / synset / name, label)
+    return root
+
+
+def write_imagenet_lt(
+    folder: Path, classes: int = 4, train: int = 8, validation: int = 2, test: int = 3, seed: int = 0
+) -> Path:
+    """Write :func:`write_imagenet`'s files and ImageNet-LT's three lists beside them; return ``imagenet``.
+
+    Args:
+        folder: The data folder.
+        classes: How many.
+        train: Training images of the first class; the last has one.
+        validation: Images of each class for validation, of the training images that are left.
+        test: Images of each class in ``val``.
+        seed: Of other images.
+    """
+    root = write_imagenet(folder, classes, train + validation, test, seed)
+    lines: dict[str, list[str]] = {"train": [], "val": [], "test": []}
+    for label, synset in enumerate(_synsets(classes)):
+        images = [path.name for path in sorted((root / "train" / synset).iterdir())]
+        count = round(train ** (1 - label / max(classes - 1, 1)))
+        lines["train"] += [f"train/{synset}/{name} {label}" for name in images[validation:][:count]]
+        lines["val"] += [f"train/{synset}/{name} {label}" for name in images[:validation]]
+        tested = sorted((root / "val" / synset).iterdir())
+        lines["test"] += [f"val/{synset}/{path.name} {label}" for path in tested]
+    for part, listed in lines.items():
+        (root / f"ImageNet_LT_{part}.txt").write_text("\n".join(listed) + "\n")
+    return root
+
+
+def archive_imagenet(source: Path, target: Path) -> dict[str, tuple[str, str]]:
+    """Write ImageNet's three archives, in the true format, of what :func:`write_imagenet` wrote.
+
+    Args:
+        source: That ``imagenet`` folder.
+        target: Where the archives go.
+
+    Returns:
+        Of each kind, ``"train"``, ``"val"`` and ``"devkit"``, the archive's name and md5.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    synsets = sorted(path.name for path in (source / "train").iterdir())
+    tested = sorted(
+        (path.name, label) for label, s in enumerate(synsets) for path in (source / "val" / s).iterdir()
+    )
+    with tarfile.open(target / _ARCHIVES["train"], "w") as tar:
+        for synset in synsets:
+            _add(tar, f"{synset}.tar", _tarred(source / "train" / synset))
+    with tarfile.open(target / _ARCHIVES["val"], "w") as tar:
+        for name, label in tested:
+            _add(tar, name, (source / "val" / synsets[label] / name).read_bytes())
+    with tarfile.open(target / _ARCHIVES["devkit"], "w:gz") as tar:
+        data = "ILSVRC2012_devkit_t12/data"
+        _add(tar, f"{data}/meta.mat", _meta(synsets))
+        truth = "".join(f"{label + 1}\n" for _, label in tested)
+        _add(tar, f"{data}/ILSVRC2012_validation_ground_truth.txt", truth.encode())
+    return {
+        kind: (name, hashlib.md5((target / name).read_bytes()).hexdigest())  # noqa: S324 - as torchvision checks it
+        for kind, name in _ARCHIVES.items()
+    }
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    tar.addfile(entry, BytesIO(content))
+
+
+def _tarred(folder: Path) -> bytes:
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path in sorted(folder.iterdir()):
+            _add(tar, path.name, path.read_bytes())
+    return buffer.getvalue()
+
+
+def _meta(synsets: list[str]) -> bytes:
+    """Return the developers' kit's table of synsets, of which the reader wants numbers, ids, words and children."""
+    from scipy.io import savemat  # noqa: PLC0415 - only this needs it
+
+    names = ("ILSVRC2012_ID", "WNID", "words", "gloss", "num_children")
+    rows = [(label + 1, synset, f"thing {label}", "a thing", 0) for label, synset in enumerate(synsets)]
+    buffer: Any = BytesIO()  # which it writes to, whatever its signature says
+    savemat(buffer, {"synsets": np.array(rows, dtype=[(name, object) for name in names])[:, None]})
+    written: bytes = buffer.getvalue()
+    return written
+
+
+def write_plantnet300k(
+    folder: Path, species: int = 4, train: int = 8, validation: int = 2, test: int = 2, seed: int = 0
+) -> Path:
+    """Write ``plantnet_300K`` with its folders and metadata, and return it.
+
+    Args:
+        folder: The data folder.
+        species: How many, with ids as in the original.
+        train: Training images of the first species; the last has one.
+        validation: Images of each species in ``images_val``.
+        test: Images of each species in ``images_test``.
+        seed: Of other images.
+    """
+    root, painter = folder / "plantnet_300K", _Painter(species, seed)
+    metadata: dict[str, dict[str, str]] = {}
+    for label in range(species):
+        identity = str(1355868 + 989 * label)
+        count = round(train ** (1 - label / max(species - 1, 1)))
+        for split, images in (("train", count), ("val", validation), ("test", test)):
+            for _ in range(images):
+                name = painter.generator.bytes(20).hex()
+                painter.write(root / f"images_{split}" / identity / f"{name}.jpg", label)
+                metadata[name] = {
+                    "species_id": identity,
+                    "obs_id": str(len(metadata) + 1000000),
+                    "organ": "flower",
+                    "author": "nobody",
+                    "license": "cc-by-sa",
+                    "split": split,
+                }
+    (root / "plantnet300K_metadata.json").write_text(json.dumps(metadata))
+    names = {entry["species_id"]: f"Planta {entry['species_id']}" for entry in metadata.values()}
+    (root / "plantnet300K_species_id_2_name.json").write_text(json.dumps(names))
+    return root
+
+
+def write_inaturalist(folder: Path, classes: int = 4, train: int = 10, test: int = 3, seed: int = 0) -> Path:
+    """Write ``inaturalist`` with folders ``train`` and ``test`` named as in iNaturalist 2021; return it.
+
+    Args:
+        folder: The data folder.
+        classes: How many.
+        train: Training images of the first class; the last has four, enough to hold some out.
+        test: Images of each class in ``test``.
+        seed: Of other images.
+    """
+    root, painter = folder / "inaturalist", _Painter(classes, seed)
+    for label in range(classes):
+        name = f"{label:05}_Plantae_Tracheophyta_Magnoliopsida_Fabales_Fabaceae_Planta_{'abcdefghij'[label % 10]}"
+        count = round(4 * (train / 4) ** (1 - label / max(classes - 1, 1)))
+        for split, images in (("train", count), ("test", test)):
+            for number in range(images):
+                painter.write(root / split / name / f"{label:04}-{split}-{number:04}.jpg", label)
+    return root

@@ -1,0 +1,179 @@
+"""Trials on images in files: they learn, resume bit for bit, and end with a reason where an image is broken."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from topk_platform import Arm, Augmentation, Loss, Model, PerClass, Protocol, Recipe, Regime, Study, UserError
+from topk_platform.data import load
+from topk_platform.running.checks import check_study
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.testing.standins import (
+    write_imagenet_lt,
+    write_inaturalist,
+    write_plantnet300k,
+)
+from topk_platform.training import finish, run_trials
+from topk_platform.training.batches import Normalisation
+from topk_platform.training.session import Session
+
+SMALL: dict[str, Any] = {"size": 16, "resize": 20}
+AUGMENTED = Augmentation(window=True, flip=True)
+REGIMES = {
+    "imagenet": Regime("r", "imagenet", (PerClass(6),), SMALL | {"classes": 4, "validation": 4}),
+    "imagenet_lt": Regime("r", "imagenet_lt", (), SMALL | {"classes": 4}),
+    "plantnet300k": Regime("r", "plantnet300k", (), SMALL),
+    "inaturalist": Regime("r", "image_files", (), SMALL | {"folder": "inaturalist"}),
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
+    monkeypatch.delenv("TOPK_CACHE", raising=False)
+    write_imagenet_lt(tmp_path, train=24, validation=4, test=8)
+    write_plantnet300k(tmp_path, train=24, validation=4, test=8)
+    write_inaturalist(tmp_path, train=12, test=8)
+    return tmp_path
+
+
+def recipe(**changes: Any) -> Recipe:
+    return Recipe(
+        **{"epochs": 4, "batch_size": 8, "learning_rate": 0.05, "augmentation": AUGMENTED, **changes}
+    )
+
+
+@pytest.fixture
+def trial(make_trial: Callable[..., Trial]) -> Callable[..., Trial]:
+    def make(regime: str = "imagenet", **changes: Any) -> Trial:
+        given = {"recipe": recipe(), "model": Model("convnet", {"width": 8}), **changes}
+        return make_trial(regime=REGIMES[regime], **given)
+
+    return make
+
+
+def same(one: TrialRecord, other: TrialRecord) -> bool:
+    def told(record: TrialRecord) -> object:
+        epochs = [dataclasses.replace(epoch, seconds=0, step_seconds=0) for epoch in record.epochs]
+        return record.status, record.test, record.validation, epochs
+
+    return told(one) == told(other)
+
+
+@pytest.mark.parametrize("regime", list(REGIMES))
+def test_each_regime_is_learnt(trial: Callable[..., Trial], regime: str) -> None:
+    """Of 32 test images in four classes; by chance 8 are right, and 18 or more with a probability below 1e-4."""
+    (record,) = finish(run_trials([trial(regime, recipe=recipe(epochs=24))]))
+    assert record.status == "completed", record.reason
+    assert record.test is not None and record.test["top1"] >= 18 / 32
+    assert record.epochs[-1].train_loss < record.epochs[0].train_loss
+
+
+def test_a_resumed_trial_goes_on_as_if_nothing_had_happened(
+    trial: Callable[..., Trial], memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the second epoch, and gone on with in another number of threads: bit for bit the same."""
+    whole, broken = memory(), memory(cut=2)
+    (expected,) = finish(run_trials([trial()], whole))
+    with pytest.raises(KeyboardInterrupt):
+        finish(run_trials([trial()], broken))
+    monkeypatch.setenv("TOPK_DECODERS", "3")
+    (resumed,) = finish(run_trials([trial()], broken))
+    assert same(expected, resumed)
+    one, other = whole.models[trial().key], broken.models[trial().key]
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_kept_pixels_change_nothing(
+    trial: Callable[..., Trial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (expected,) = finish(run_trials([trial()]))
+    for _ in range(2):
+        monkeypatch.setenv("TOPK_CACHE", str(tmp_path / "cache"))
+        (record,) = finish(run_trials([trial()]))
+        assert same(expected, record)
+
+
+def test_windows_are_places_of_the_training_images_alone(trial: Callable[..., Trial]) -> None:
+    """Every batch is in a new order and at new places; what is scored is the middle."""
+    session = Session.prepare(trial(recipe=recipe(augmentation=Augmentation(window=True))))
+    plain = Session.prepare(trial(recipe=recipe(augmentation=Augmentation())))
+    one, again = (torch.cat([inputs for inputs, _ in session.batches]) for _ in range(2))
+    middle = torch.cat([inputs for inputs, _ in plain.batches])
+    assert one.shape == middle.shape == (24, 3, 16, 16)
+
+    def rows(images: torch.Tensor) -> set[bytes]:
+        return {image.contiguous().numpy().tobytes() for image in images}
+
+    # Squares of 16 in images of 20 and more pixels: of 25 places or more each, so two orders share few.
+    assert len(rows(one) & rows(again)) < 8 and len(rows(one) & rows(middle)) < 8
+    validation = [torch.cat(list(s.dataset.validation.in_order(8))) for s in (session, plain)]
+    assert torch.equal(*validation)
+
+
+def test_batches_come_with_their_labels(trial: Callable[..., Trial]) -> None:
+    session = Session.prepare(trial(recipe=recipe(augmentation=Augmentation(), batch_size=5)))
+    split, normalise = session.dataset.train, session.normalisation
+    assert normalise is not None
+    of = {
+        normalise(image[None]).numpy().tobytes(): int(label)
+        for image, label in zip(torch.cat(list(split.in_order(8))), split.labels, strict=True)
+    }
+    for _ in range(2):
+        batches = list(session.batches)
+        assert [len(labels) for _, labels in batches] == [5, 5, 5, 5, 4]
+        found = [
+            (image[None].numpy().tobytes(), int(label))
+            for pair in batches
+            for image, label in zip(*pair, strict=True)
+        ]
+        assert dict(found) == of and len(found) == len(of)
+
+
+def test_full_batches_are_in_their_own_order(trial: Callable[..., Trial]) -> None:
+    session = Session.prepare(trial(recipe=recipe(augmentation=Augmentation(), batch_size=100)))
+    ((inputs, labels),) = list(session.batches)
+    assert torch.equal(labels, session.dataset.train.labels)
+    normalise = Normalisation.of(session.dataset, "cpu")
+    assert normalise is not None
+    assert torch.equal(inputs, normalise(torch.cat(list(session.dataset.train.in_order(8)))))
+
+
+def test_they_are_normalised_as_pretrained_networks_expect(trial: Callable[..., Trial]) -> None:
+    normalise = Normalisation.of(Session.prepare(trial()).dataset, "cpu")
+    assert normalise is not None
+    grey = normalise(torch.full((1, 3, 1, 1), 51, dtype=torch.uint8)).flatten()
+    expected = (0.2 - torch.tensor([0.485, 0.456, 0.406])) / torch.tensor([0.229, 0.224, 0.225])
+    torch.testing.assert_close(grey, expected)
+
+
+def test_an_unreadable_image_is_the_reason_of_a_failed_trial(
+    trial: Callable[..., Trial], folder: Path
+) -> None:
+    wanted = trial()
+    for path in (folder / "imagenet" / "train").rglob("*.JPEG"):
+        path.write_bytes(b"no picture")
+    (record,) = finish(run_trials([wanted]))
+    assert record.status == "failed"
+    assert "UnreadableImageError" in record.reason and ".JPEG cannot be read" in record.reason
+
+
+def study(regime: Regime, recipe: Recipe, ensemble: int = 1) -> Study:
+    model = Model("linear") if ensemble > 1 else Model("convnet", {"width": 4})
+    arm = Arm(regime, model, Loss("cross_entropy"), 2, recipe, protocol=Protocol(ensemble=ensemble))
+    return Study("s", [arm], topk=(1, 2))
+
+
+def test_a_study_is_checked_before_it_starts(folder: Path) -> None:
+    checked = check_study(study(REGIMES["plantnet300k"], recipe()))
+    assert set(checked.fingerprints.values()) == {load(REGIMES["plantnet300k"]).fingerprint}
+    with pytest.raises(UserError, match="window is for images in files"):
+        check_study(study(Regime("r", "digits"), recipe()))
+    with pytest.raises(UserError, match="is in files and cannot train an ensemble"):
+        check_study(study(REGIMES["plantnet300k"], recipe(augmentation=Augmentation()), ensemble=2))
