@@ -48,11 +48,10 @@ def _study(name: str, smoke: bool) -> Study:
 @app.command("list")
 def list_studies() -> None:
     """List the studies."""
-    for name, make in known_studies().items():
-        study = make()
-        typer.echo(
-            f"{name:<12} {len(study.arms):>3} arms × ({study.trials} + {study.seeds})  {study.description}"
-        )
+    studies = {name: make() for name, make in known_studies().items()}
+    width = max(map(len, studies))
+    for name, study in studies.items():
+        typer.echo(f"{name:<{width}}  {len(study.arms):>3} arms  {study.size:>5} trials  {study.description}")
 
 
 @contextmanager

@@ -102,6 +102,11 @@ class Study:
         """The names of all metrics recorded."""
         return self.accuracies + candidate_names(self.targets)
 
+    @property
+    def size(self) -> int:
+        """How many trials the study asks for."""
+        return sum((self.trials if arm.searches else 0) + self.seeds for arm in self.arms)
+
     def arm_id(self, arm: Arm) -> str:
         """Return the hash of all that determines the arm's results but how much of it is asked for."""
         return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, arm))

@@ -97,7 +97,8 @@ class Batches:
             # A copy, for a network whose first layer works in place would change the data of later epochs.
             yield self.split.inputs.clone(), self.split.labels
             return
-        order = torch.randperm(len(self.split), generator=self.order).to(self.split.labels.device)
+        order = torch.randperm(len(self.split), generator=self.order)
+        order = order.to(self.split.labels.device, non_blocking=True)
         for rows in torch.split(order, self.size):
             yield self.split.inputs[rows], self.split.labels[rows]
 

@@ -145,7 +145,7 @@ class Ensemble:
             yield inputs.clone(), labels  # a copy, for a network whose first layer works in place
             return
         orders = [torch.randperm(labels.shape[1], generator=batches.order) for batches in self.batches]
-        order = torch.stack(orders).to(labels.device)
+        order = torch.stack(orders).to(labels.device, non_blocking=True)
         member = torch.arange(len(self.trials), device=labels.device)[:, None]
         for rows in torch.split(order, self.recipe.batch_size, dim=1):
             yield inputs[member if len(inputs) > 1 else torch.zeros_like(member), rows], labels[member, rows]

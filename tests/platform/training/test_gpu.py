@@ -1,0 +1,78 @@
+"""What holds on the CPU holds on a GPU, up to the order of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from topk_platform import Augmentation, Model, Numerics, Recipe, Regime
+from topk_platform.specs import Trial
+from topk_platform.training import Session, finish, run_trials
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+MakeTrial = Callable[..., Trial]
+IMAGES = Regime(
+    "images",
+    "synthetic_images",
+    options={"classes": 10, "superclasses": 5, "train": 100, "validation": 20, "test": 20},
+)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "smooth_topk_svm", "calibrated_topk_hinge"])
+def test_a_trial_learns_as_on_the_cpu(loss: str, make_trial: MakeTrial) -> None:
+    (there,) = finish(run_trials([make_trial(loss, device="cuda")]))
+    (here,) = finish(run_trials([make_trial(loss)]))
+    assert there.status == "completed", there.reason
+    assert there.epochs[0].train_loss == pytest.approx(here.epochs[0].train_loss, rel=1e-3)
+    assert there.validation == pytest.approx(here.validation, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    "numerics", [Numerics(), Numerics(bfloat16=True, channels_last=True), Numerics(tf32=True, compiled=True)]
+)
+def test_images_on_the_device(numerics: Numerics, make_trial: MakeTrial) -> None:
+    recipe = Recipe(4, augmentation=Augmentation(crop=4, flip=True, cutout=4), numerics=numerics)
+    (record,) = finish(
+        run_trials([make_trial(regime=IMAGES, model=Model("convnet"), recipe=recipe, device="cuda")])
+    )
+    assert record.status == "completed", record.reason
+    assert record.validation["top3"] > 0.5  # chance is 0.3
+
+
+def test_an_epoch_waits_for_the_device_once(make_trial: MakeTrial) -> None:
+    session = Session.prepare(make_trial("noised_topk_hinge", device="cuda"))
+    session.train_epoch()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        session.train_epoch()
+        session.validate()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_deterministic_trial_repeats_and_resumes_bit_for_bit(make_trial: MakeTrial, memory: Any) -> None:
+    trial = make_trial(recipe=Recipe(4, numerics=Numerics(deterministic=True)), device="cuda")
+    whole, cutting = memory(), memory(2)
+    (expected,) = finish(run_trials([trial], whole))
+    assert expected.status == "completed", expected.reason
+    with pytest.raises(KeyboardInterrupt):
+        finish(run_trials([trial], cutting))
+    (resumed,) = finish(run_trials([trial], cutting))
+    assert resumed.validation == expected.validation
+    for name, value in whole.models[trial.key].items():
+        assert torch.equal(value, cutting.models[trial.key][name])
+
+
+def test_an_ensembles_members_are_their_networks_alone(make_trial: MakeTrial) -> None:
+    trials = [make_trial("smooth_topk_svm", seed=seed, device="cuda") for seed in (1, 2, 3)]
+    for member, trial in zip(finish(run_trials(trials)), trials, strict=True):
+        (alone,) = finish(run_trials([trial]))
+        assert member.epochs[-1].train_loss == pytest.approx(alone.epochs[-1].train_loss, rel=1e-4)
