@@ -64,6 +64,8 @@ class Session:
         model = initialised(trial, dataset).to(trial.device)
         if recipe.numerics.channels_last:
             model = model.to(memory_format=torch.channels_last)
+        if recipe.numerics.compiled:
+            model = compiled(trial, recipe, dataset, model)
         dataset = dataset.to(trial.device)
         return cls(
             trial=trial,
@@ -71,7 +73,7 @@ class Session:
             dataset=dataset,
             normalisation=normalisation,
             batches=batches_of(trial, recipe, dataset, normalisation),
-            model=compiled(trial, recipe, dataset, model) if recipe.numerics.compiled else model,
+            model=model,
             loss=loss,
             optimizer=make_optimizer(recipe, [*model.parameters(), *loss.module.parameters()]),
             scorer=scorer,
