@@ -1,0 +1,255 @@
+"""What a recipe says is what happens: schedules, kept weights, class weights, numerics; and what fails says why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from topk_platform import Augmentation, LongTail, Model, Numerics, Recipe, Regime, UserError
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.training import Session, finish, run_trials
+from topk_platform.training.optim import effective_weights, learning_rate
+from topk_platform.training.stepping import density_of
+
+MakeTrial = Callable[..., Trial]
+IMAGES = Regime(
+    "images",
+    "synthetic_images",
+    options={"classes": 4, "superclasses": 2, "train": 24, "validation": 8, "test": 8, "difficulty": 0.2},
+)
+TAIL = Regime("tail", "digits", (LongTail(5),))
+
+
+def train(trial: Trial) -> TrialRecord:
+    (record,) = finish(run_trials([trial]))
+    return record
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"epochs": 0}, "Recipe.epochs must be at least 1, got 0"),
+        ({"batch_size": 0}, "Recipe.batch_size must be at least 1, got 0"),
+        ({"evaluate_every": 0}, "Recipe.evaluate_every must be at least 1, got 0"),
+        ({"optimizer": "adamw"}, r"Recipe.optimizer must be one of \['sgd', 'adam'\], got 'adamw'"),
+        ({"schedule": "step"}, "Recipe.schedule must be one of .*, got 'step'"),
+        ({"schedule": "milestones"}, "Recipe.milestones go with schedule 'milestones', got ()"),
+        ({"milestones": (2,)}, "Recipe.milestones go with schedule 'milestones', got (2,)"),
+        ({"schedule": "milestones", "milestones": (3, 2)}, "must be rising epochs of at least 1, got (3, 2)"),
+        ({"schedule": "milestones", "milestones": (0, 2)}, "must be rising epochs of at least 1, got (0, 2)"),
+        ({"decay": 0.0}, "Recipe.decay must be above 0, got 0.0"),
+        ({"warmup": -1.0}, "Recipe.warmup must be at least 0, got -1.0"),
+        ({"clip_norm": 0.0}, "Recipe.clip_norm must be above 0 or None, got 0.0"),
+        ({"reweighting": -1}, "Recipe.reweighting must be at least 0 or None, got -1"),
+    ],
+)
+def test_wrong_recipes_are_refused(wrong: dict[str, object], message: str) -> None:
+    pattern = (
+        message if "\\" in message or ".*" in message else message.replace("(", r"\(").replace(")", r"\)")
+    )
+    with pytest.raises(UserError, match=pattern):
+        Recipe(**{"epochs": 4, **wrong})  # type: ignore[arg-type]
+
+
+def test_milestones_divide_the_rate_after_their_epochs() -> None:
+    """The papers' 150 and 225 of 300 epochs, at two steps an epoch."""
+    recipe = Recipe(300, learning_rate=0.1, schedule="milestones", milestones=(150, 225))
+    rates = [learning_rate(recipe, step, 600) for step in range(600)]
+    assert rates == pytest.approx([0.1] * 300 + [0.01] * 150 + [0.001] * 150)
+
+
+def test_the_warmup_rises_linearly_and_multiplies_the_schedule() -> None:
+    """1.5 epochs of four steps each: six steps up, then the schedule as it is."""
+    for schedule in ("constant", "cosine"):
+        recipe = Recipe(3, learning_rate=2.0, schedule=schedule, warmup=1.5)
+        plain = Recipe(3, learning_rate=2.0, schedule=schedule)
+        for step in range(12):
+            share = min(1.0, (step + 1) / 6)
+            assert learning_rate(recipe, step, 12) == pytest.approx(share * learning_rate(plain, step, 12))
+
+
+def test_the_rates_of_a_run_are_the_schedules(make_trial: MakeTrial) -> None:
+    recipe = Recipe(4, learning_rate=0.2, schedule="milestones", milestones=(1, 3), warmup=1.0)
+    rates = [epoch.learning_rate for epoch in train(make_trial(recipe=recipe)).epochs]
+    assert rates == pytest.approx([0.2, 0.02, 0.02, 0.002])
+
+
+def by_hand(trial: Trial) -> tuple[list[list[float]], list[list[float]], list[str]]:
+    """Validation and test measures after every epoch, and their names."""
+    session = Session.prepare(trial)
+    validation, test = [], []
+    for _ in range(session.recipe.epochs):
+        session.train_epoch()
+        validation.append(session.validate()[0, 1:].tolist())
+        test.append(session.test(0, session.weights())[1:].tolist())
+    return validation, test, list(session.scorer.names)
+
+
+def test_each_kept_metric_is_told_of_its_own_best_epoch(make_trial: MakeTrial) -> None:
+    """sawada2020's protocol: test top-1 by the best validation top-1, top-3 by the best top-3, the rest by the arm's.
+
+    The rate is so high that epochs go up and down; in one of five runs at least the two best ones must differ.
+    """
+    recipe = Recipe(8, learning_rate=0.6, schedule="constant", keep=("top1", "top3"))
+    differ = 0
+    for seed in range(1, 6):
+        trial = make_trial(recipe=recipe, seed=seed)
+        validation, test, names = by_hand(trial)
+        best = {
+            metric: max(range(8), key=lambda epoch: (validation[epoch][names.index(metric)], -epoch))
+            for metric in recipe.keep
+        }
+        record = train(trial)
+        assert record.test is not None
+        for name, value in record.test.items():
+            epoch = best.get(name, best["top3"])
+            assert value == test[epoch][names.index(name)]
+            assert record.validation[name] == validation[epoch][names.index(name)]
+        differ += best["top1"] != best["top3"]
+    assert differ
+
+
+def test_without_keep_the_last_epoch_counts(make_trial: MakeTrial) -> None:
+    trial = make_trial(recipe=Recipe(3, learning_rate=0.6, schedule="constant"))
+    _, test, names = by_hand(trial)
+    found = train(trial).test
+    assert found is not None
+    assert all(value == test[-1][names.index(name)] for name, value in found.items())
+
+
+class Hungry(nn.Module):
+    """A loss that asks for more than there is."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        raise self.error
+
+
+def out_of_device_memory() -> nn.Module:
+    return Hungry(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"))
+
+
+def out_of_memory() -> nn.Module:
+    return Hungry(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"))
+
+
+def otherwise_wrong() -> nn.Module:
+    return Hungry(RuntimeError("the shapes do not match"))
+
+
+@pytest.mark.parametrize("loss", ["out_of_device_memory", "out_of_memory"])
+@pytest.mark.parametrize(("values", "size"), [({}, 48), ({"batch_size": 96}, 96)])
+def test_running_out_of_memory_names_the_batch_size(
+    loss: str, values: dict[str, int], size: int, make_trial: MakeTrial
+) -> None:
+    record = train(make_trial(f"{__name__}:{loss}", recipe=Recipe(1, batch_size=48), values=values))
+    assert record.status == "failed"
+    assert record.reason.startswith(f"out of memory at batch size {size}: ")
+
+
+def test_other_errors_are_told_as_they_are(make_trial: MakeTrial) -> None:
+    record = train(make_trial(f"{__name__}:otherwise_wrong"))
+    assert record.status == "failed"
+    assert record.reason.startswith("RuntimeError: the shapes do not match")
+
+
+def test_deferred_weights_are_the_inverse_effective_numbers() -> None:
+    """(1 - β) / (1 - β^n), written out as 1 / (1 + β + ... + β^(n-1)), scaled to a mean of 1."""
+    counts, beta = [500, 50, 5, 1], 0.9999
+    raw = [1 / sum(beta**i for i in range(n)) for n in counts]
+    expected = [4 * value / sum(raw) for value in raw]
+    assert effective_weights(torch.tensor(counts)).tolist() == pytest.approx(expected, rel=1e-5)
+    assert effective_weights(torch.tensor([3, 300]), beta=0.0).tolist() == [1, 1]
+
+
+def test_classes_weigh_from_their_epoch_on(make_trial: MakeTrial) -> None:
+    recipe = Recipe(3, batch_size=10**6, reweighting=2, schedule="constant", learning_rate=0.01)
+    session = Session.prepare(make_trial("ldam", recipe=recipe, regime=TAIL, head="cosine"))
+    weights = effective_weights(session.dataset.class_counts)
+    assert weights.max() > 2 * weights.min()
+    for epoch in range(3):
+        scores, labels = session.model(session.dataset.train.inputs).detach(), session.dataset.train.labels
+        losses = 30 * (scores - session.loss.module.margins * nn.functional.one_hot(labels, 10))
+        per_class = weights if epoch == 2 else None
+        expected = nn.functional.cross_entropy(losses, labels, per_class)
+        assert session.train_epoch()[0, 0].item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+NUMERICS = {
+    "bfloat16": Numerics(bfloat16=True),
+    "channels_last": Numerics(channels_last=True),
+    "deterministic": Numerics(deterministic=True),
+    "all of them": Numerics(bfloat16=True, channels_last=True, deterministic=True, tf32=True),
+}
+
+
+def image_trial(make_trial: MakeTrial, numerics: Numerics, loss: str = "cross_entropy") -> Trial:
+    recipe = Recipe(2, batch_size=16, augmentation=Augmentation(crop=2, flip=True), numerics=numerics)
+    return make_trial(loss, recipe=recipe, regime=IMAGES, model=Model("convnet", {"width": 4}))
+
+
+@pytest.mark.parametrize("name", NUMERICS)
+def test_a_network_computes_the_same_to_its_precision(name: str, make_trial: MakeTrial) -> None:
+    """The first epoch's losses: 6 steps from the same weights; bfloat16 has 8 bits."""
+    plain, other = (train(image_trial(make_trial, n)) for n in (Numerics(), NUMERICS[name]))
+    assert (plain.status, other.status) == ("completed", "completed"), other.reason
+    tolerance = 0.05 if NUMERICS[name].bfloat16 else 1e-3
+    assert other.epochs[0].train_loss == pytest.approx(plain.epochs[0].train_loss, rel=tolerance)
+    assert (other.epochs[0].train_loss == plain.epochs[0].train_loss) == (name == "deterministic")
+
+
+class Float32Only(nn.Module):
+    """Cross-entropy that looks at what it is given."""
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        if scores.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
+            raise TypeError(f"scores in {scores.dtype}")
+        return nn.functional.cross_entropy(scores, target)
+
+
+def float32_only() -> nn.Module:
+    return Float32Only()
+
+
+def test_losses_are_in_float32_whatever_the_network_is_in(make_trial: MakeTrial) -> None:
+    trial = image_trial(make_trial, Numerics(bfloat16=True), f"{__name__}:float32_only")
+    assert train(trial).status == "completed"
+    session = Session.prepare(trial)
+    session.train_epoch()
+    assert {p.dtype for p in session.model.parameters()} == {torch.float32}
+
+
+def test_a_compiled_network_is_reused_with_new_weights(make_trial: MakeTrial) -> None:
+    """Two seeds in a row in one process: each as its plain twin, and the second one's compiled network the first's."""
+    recipes = [Recipe(1, batch_size=256, numerics=Numerics(compiled=c)) for c in (True, False)]
+    for seed in (1, 2):
+        ours, plain = (train(make_trial(recipe=recipe, seed=seed)) for recipe in recipes)
+        assert (ours.status, plain.status) == ("completed", "completed"), ours.reason
+        assert ours.epochs[0].train_loss == pytest.approx(plain.epochs[0].train_loss, rel=1e-4)
+    one, other = (Session.prepare(make_trial(recipe=recipes[0], seed=seed)).model for seed in (1, 2))
+    assert one is other
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "topk_hinge", "smooth_topk_svm"])
+def test_the_gradient_density_is_a_count_of_entries(loss: str, make_trial: MakeTrial) -> None:
+    """Of one full batch at the initial weights, entry by entry."""
+    trial = make_trial(loss, recipe=Recipe(1, batch_size=10**6))
+    session, twin = Session.prepare(trial), Session.prepare(trial)
+    density = session.train_epoch()[0, 1].item()
+    scores = twin.model(twin.dataset.train.inputs).detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(twin.loss(scores, twin.dataset.train.labels), scores)
+    by_sample = [sum(entry != 0 for entry in row) for row in gradient.tolist()]
+    assert density == pytest.approx(sum(by_sample) / len(by_sample))
+    assert (density == 10) == (loss != "topk_hinge")
+
+
+def test_the_density_of_a_stack_is_each_members() -> None:
+    gradient = torch.tensor([[[1.0, 0, -2], [0, 0, 0]], [[1, 1, 1], [math.inf, 0, 1e-30]]])
+    assert density_of(gradient).tolist() == [1.0, 2.5]
