@@ -68,6 +68,7 @@ def rows_argument(
     if found is None:
         found = _split_rows(scores.scatter(1, labels, -torch.inf), problem)
     argument, slope = found
+    own = own.masked_fill(own == torch.inf, torch.nan)
     return torch.sub(argument, own, alpha=problem.scale) + margin / problem.tau, slope
 
 
@@ -88,13 +89,20 @@ def _with_reference(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[T
     """The comparable rows of any scores, in units of each row's largest value; None where a class dominates."""
     others = scores.scatter(1, labels, -torch.inf)
     limits = torch.finfo(scores.dtype)
-    reference = others.amax(1, keepdim=True).clamp_(limits.min, limits.max)
+    largest = others.amax(1, keepdim=True)
+    reference = largest.clamp(limits.min, limits.max)
     values = others.sub_(reference).mul_(problem.scale * LOG2E).exp2_()
     found = _comparable_rows(values, values.sum(1), None, 1.0, problem)
     if found is None:
         return None
-    found[0].add_(reference.squeeze(1), alpha=problem.scale)
-    return found
+    argument, slope = found
+    argument = argument.add_(reference.squeeze(1), alpha=problem.scale)
+    return _invalid_to_nan(argument, largest), slope
+
+
+def _invalid_to_nan(argument: Tensor, largest: Tensor) -> Tensor:
+    """NaN for the rows whose largest score ``(N, 1)`` is NaN or +inf."""
+    return argument.masked_fill(~(largest.detach().squeeze(1) < torch.inf), torch.nan)
 
 
 def _tolerance(dtype: torch.dtype) -> float:
@@ -155,7 +163,7 @@ def _split_rows(others: Tensor, problem: Problem) -> tuple[Tensor, Slope]:
         rest = in_units_of_one(newton(scaled, k), factors_rest[0])
     start = totals(weight, rest)
     total = (start * tables[-1]).sum(1)
-    argument = (total[0] / total[1]).log() + threshold
+    argument = _invalid_to_nan((total[0] / total[1]).log() + threshold, top.values[:, :1])
     if not problem.with_slope:
         return argument, _slope(others)
     coefficients = None

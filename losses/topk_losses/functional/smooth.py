@@ -78,10 +78,9 @@ def smooth_topk_svm(
         margins = per_label(margin, labels, rows)
         if log_subsets(rows.shape[1] - 1, k) > LARGEST_EXPONENT:
             losses = _in_log_space(rows, labels, margins, k, tau)
-        else:
-            margins = margins.squeeze(1) if isinstance(margins, Tensor) else margins
-            losses = fused_losses(SmoothTopK(k, tau), rows, labels, margins).unsqueeze(1)
-        return invalid_rows_to_nan(losses, rows.detach().amax(1, keepdim=True))
+            return invalid_rows_to_nan(losses, rows.detach().amax(1, keepdim=True))
+        margins = margins.squeeze(1) if isinstance(margins, Tensor) else margins
+        return fused_losses(SmoothTopK(k, tau), rows, labels, margins).unsqueeze(1)
 
     return reduce_loss(
         kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction, soft=False

@@ -87,9 +87,15 @@ class Images:
         """Return the images with their batches on ``device``; the files stay where they are."""
         return replace(self, device=device)
 
-    def in_order(self) -> Iterator[Tensor]:
-        """Return the middles of all images, in batches of about 16 MiB."""
-        return self.stream(torch.split(torch.arange(len(self)), max(_SCORED // (3 * self.size**2), 1)))
+    def in_order(self, place: tuple[float, float] | None = None) -> Iterator[Tensor]:
+        """Return all images, in batches of about 16 MiB.
+
+        Args:
+            place: Where the squares are taken, as in :meth:`stream`.
+        """
+        rows = torch.split(torch.arange(len(self)), max(_SCORED // (3 * self.size**2), 1))
+        places = None if place is None else [torch.tensor(place).expand(len(part), 2) for part in rows]
+        return self.stream(rows, places)
 
     def stream(self, batches: Iterable[Tensor], places: Iterable[Tensor] | None = None) -> Iterator[Tensor]:
         """Return batches, uint8 ``(n, 3, size, size)`` on the device, some of them decoded ahead.

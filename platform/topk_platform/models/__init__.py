@@ -10,7 +10,7 @@ from topk_platform.models.convnet import convnet
 from topk_platform.models.densenet import densenet
 from topk_platform.models.linear import linear
 from topk_platform.models.mlp import mlp
-from topk_platform.models.vision import resnet18_small, torchvision_model
+from topk_platform.models.vision import densenet121_small, find_weights, resnet18_small, torchvision_model
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import Model
 
@@ -20,6 +20,7 @@ __all__ = [
     "check_model",
     "convnet",
     "densenet",
+    "densenet121_small",
     "linear",
     "mlp",
     "resnet18_small",
@@ -29,22 +30,26 @@ __all__ = [
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "convnet": convnet,
     "densenet": densenet,
+    "densenet121_small": densenet121_small,
     "linear": linear,
     "mlp": mlp,
     "resnet18_small": resnet18_small,
     "torchvision": torchvision_model,
 }
 
+_WEIGHTS = (("architecture", "resnet18"), ("weights", ""))
 _OURS = ("shape", "classes", "head")
 
 
 def check_model(model: Model) -> None:
-    """Raise ``UserError`` unless the model exists and takes the options given.
+    """Raise ``UserError`` unless the model exists and takes the options given, and its weights are there.
 
     A model's function takes ``shape``, ``classes`` and ``head``, then its options.
     """
     function = look_up("model", model.name, MODELS)
     check_arguments("model", model.name, function, dict.fromkeys(_OURS) | dict(model.options))
+    if model.name == "torchvision":
+        find_weights(*(str(model.options.get(name, default)) for name, default in _WEIGHTS))
 
 
 def build_model(model: Model, shape: tuple[int, ...], classes: int, head: str) -> nn.Module:

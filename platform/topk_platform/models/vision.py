@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import torch
 from torch import Tensor, nn
 
-from topk_platform.errors import unknown_name
+from topk_platform.errors import MissingDataError, unknown_name
 from topk_platform.models.heads import make_head
 
-__all__ = ["resnet18_small", "torchvision_model"]
+__all__ = ["densenet121_small", "find_weights", "resnet18_small", "torchvision_model"]
 
 
 def torchvision_model(
-    shape: tuple[int, ...], classes: int, head: str = "linear", architecture: str = "resnet18"
+    shape: tuple[int, ...],
+    classes: int,
+    head: str = "linear",
+    architecture: str = "resnet18",
+    weights: str = "",
 ) -> nn.Module:
-    """Return one of torchvision's classifiers, untrained, its last layer replaced by our head.
+    """Return one of torchvision's classifiers, its last layer replaced by our head, which is untrained always.
 
     Args:
         shape: ``(3, height, width)``; unused, for these networks pool to one place.
         classes: L.
         head: ``"linear"`` or ``"cosine"``.
         architecture: A name that ``torchvision.models.list_models`` knows.
+        weights: What torchvision calls the weights to start from, such as ``"IMAGENET1K_V1"``; empty for none.
 
     Raises:
-        UserError: if torchvision has no such classifier.
+        MissingDataError: if the weights are not on disk.
+        UserError: if torchvision has no such classifier, or no such weights of it.
 
     Example:
         >>> net = torchvision_model((3, 64, 64), 1000, architecture="resnet18")
@@ -32,12 +43,39 @@ def torchvision_model(
     del shape
     from torchvision import models  # noqa: PLC0415 - a second and 80 MB that only these networks need
 
+    net: nn.Module = models.get_model(architecture, weights=find_weights(architecture, weights))
+    _replace_last(net, classes, head)
+    return net
+
+
+def find_weights(architecture: str = "resnet18", weights: str = "") -> Any:
+    """Return torchvision's entry for weights that are on disk, or None if none are asked for.
+
+    They lie where torch keeps what it downloads: in ``hub/checkpoints`` of ``TORCH_HOME``, by default
+    ``~/.cache/torch``.
+
+    Raises:
+        MissingDataError: if they are not there; nothing is downloaded.
+        UserError: if torchvision has no such classifier, or no such weights of it.
+    """
+    from torchvision import models  # noqa: PLC0415 - as above
+
     names = models.list_models(module=models)
     if architecture not in names:
         raise unknown_name("torchvision model", architecture, names)
-    net: nn.Module = models.get_model(architecture, weights=None)
-    _replace_last(net, classes, head)
-    return net
+    if not weights:
+        return None
+    table = models.get_model_weights(architecture)
+    if weights not in table.__members__:
+        raise unknown_name(f"weights of torchvision model {architecture}", weights, table.__members__)
+    entry = table[weights]
+    place = Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(entry.url).path).name
+    if not place.is_file():
+        raise MissingDataError(
+            f"weights {weights} of torchvision model {architecture} are not on disk: get {entry.url} and put it at "
+            f"{place}, or name the folder that holds hub/checkpoints with TORCH_HOME"
+        )
+    return entry
 
 
 def _replace_last(net: nn.Module, classes: int, head: str) -> None:
@@ -87,3 +125,25 @@ def resnet18_small(shape: tuple[int, ...], classes: int, head: str = "linear") -
         layers += [_BasicBlock(channels, wider, stride), _BasicBlock(wider, wider, 1)]
         channels = wider
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), make_head(channels, classes, head))
+
+
+def densenet121_small(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    """Return DenseNet-121 for 32×32 images: a 3×3 first convolution of stride 1, and no pooling before the blocks.
+
+    Source:
+        G. Huang et al., Densely Connected Convolutional Networks, CVPR 2017, Table 1, in the usual form for CIFAR,
+        as sawada2020 trains it.
+
+    Example:
+        >>> sum(p.numel() for p in densenet121_small((3, 32, 32), 100).parameters())
+        7048548
+    """
+    from torchvision.models import densenet121  # noqa: PLC0415 - as above
+
+    net: nn.Module = densenet121(weights=None)
+    features = net.get_submodule("features")
+    features.conv0 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
+    for name in ("norm0", "relu0", "pool0"):
+        setattr(features, name, nn.Identity())
+    _replace_last(net, classes, head)
+    return net

@@ -73,10 +73,10 @@ def _check_arm(arm: Arm, dataset: Source) -> None:
             f"got inputs of shape {dataset.shape}"
         )
     in_files = isinstance(dataset, Dataset) and isinstance(dataset.train.inputs, Images)
-    if arm.recipe.augmentation.window and not in_files:
+    if (arm.recipe.augmentation.window or arm.recipe.test_crops) and not in_files:
         raise UserError(
-            f"arm {arm.name}: window is for images in files, which are larger than what the network sees of them; "
-            f"dataset {arm.regime.dataset} is in memory, use crop"
+            f"arm {arm.name}: window and test_crops are for images in files, which are larger than what the network "
+            f"sees of them; dataset {arm.regime.dataset} is in memory"
         )
     if arm.protocol.ensemble > 1 and in_files:
         raise UserError(

@@ -91,6 +91,9 @@ class Recipe:
         keep: Metrics. Of each, the weights of the epoch with the best validation are kept, and the test metric
             of the same name is theirs; all others are those of the arm's metric if that is among them, else of
             the first. Empty: the last epoch's weights.
+        test_crops: How images in files, which are larger than what networks see of them, are scored for the test:
+            ``""`` by their middle, ``"inclusion"`` by ten crops whose probabilities of a class being in the k best
+            are averaged (Berrada et al. 2018, appendix C), ``"softmax"`` by those whose softmax is.
         numerics: How the network computes.
     """
 
@@ -109,6 +112,7 @@ class Recipe:
     augmentation: Augmentation = field(default_factory=Augmentation)
     evaluate_every: int = 1
     keep: tuple[str, ...] = ()
+    test_crops: str = ""
     numerics: Numerics = field(default_factory=Numerics)
 
     def __post_init__(self) -> None:
@@ -124,6 +128,7 @@ class Recipe:
         for name, options in (
             ("optimizer", ("sgd", "adam")),
             ("schedule", ("cosine", "constant", "milestones")),
+            ("test_crops", ("", "inclusion", "softmax")),
         ):
             value = getattr(self, name)
             check(value in options, f"Recipe.{name} must be one of {list(options)}, got {value!r}")

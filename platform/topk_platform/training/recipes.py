@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from topk_platform.specs import Augmentation, Recipe
 
 __all__ = [
     "BERRADA2018_CIFAR100",
+    "BERRADA2018_IMAGENET",
+    "BERRADA2018_IMAGENET_SVM",
     "GARCIN2022_CIFAR100",
+    "GARCIN2022_IMAGENET",
+    "GARCIN2022_IMAGENET_LT",
+    "GARCIN2022_IMAGENET_NOISED",
+    "GARCIN2022_IMAGENET_SVM",
     "GARCIN2022_PLANTNET",
     "SAWADA2020_CIFAR100_CUTOUT",
     "SAWADA2020_CIFAR100_MIXUP",
@@ -14,6 +22,7 @@ __all__ = [
 ]
 
 _CROP_AND_FLIP = Augmentation(crop=4, flip=True)
+_WINDOW_AND_FLIP = Augmentation(window=True, flip=True)
 
 BERRADA2018_CIFAR100 = Recipe(
     epochs=300,
@@ -27,6 +36,22 @@ BERRADA2018_CIFAR100 = Recipe(
 )
 """berrada2018 5.1: DenseNet 40-40 with Huang et al. 2017's settings; the best validation top-5 is kept."""
 
+BERRADA2018_IMAGENET = Recipe(
+    epochs=120,
+    batch_size=256,
+    learning_rate=0.1,
+    weight_decay=1e-4,
+    schedule="milestones",
+    milestones=(30, 60, 90),
+    augmentation=_WINDOW_AND_FLIP,
+    keep=("top5",),
+    test_crops="inclusion",
+)
+"""berrada2018 5.2 for cross-entropy: ResNet-18; the best validation top-5 is kept, the test is by ten crops."""
+
+BERRADA2018_IMAGENET_SVM = replace(BERRADA2018_IMAGENET, learning_rate=1.0, weight_decay=2.5e-5)
+"""berrada2018 5.2 for the smooth top-K SVM, at τ = 0.1."""
+
 GARCIN2022_CIFAR100 = BERRADA2018_CIFAR100
 """garcin2022 4.4: the settings of berrada2018. (Their command line divides at 151 and 226, counted from 1.)"""
 
@@ -37,9 +62,34 @@ GARCIN2022_PLANTNET = Recipe(
     weight_decay=1e-4,
     schedule="milestones",
     milestones=(20, 25),
+    augmentation=Augmentation(window=True),
     keep=("macro_top5",),
 )
-"""garcin2022 4.5: pretrained ResNet-50; the best validation macro top-K is kept."""
+"""garcin2022 4.5: pretrained ResNet-50; the best validation macro top-K is kept. (Windows, and no mirroring, are
+what their program does; the paper does not say.)"""
+
+GARCIN2022_IMAGENET = replace(BERRADA2018_IMAGENET, keep=("top1", "top5"), test_crops="")
+"""garcin2022, final version, appendix D, for cross-entropy: berrada2018's settings, the best validation top-K for
+K = 1 and 5. The batch, which the paper leaves out, is berrada2018's; of ten crops it says nothing."""
+
+GARCIN2022_IMAGENET_SVM = replace(GARCIN2022_IMAGENET, learning_rate=1.0, weight_decay=2.5e-5)
+"""The same for the smooth top-K SVM, at τ = 0.1."""
+
+GARCIN2022_IMAGENET_NOISED = replace(GARCIN2022_IMAGENET, weight_decay=1.5e-4)
+"""The same for the noised top-K hinge, at ε = 0.5 and B = 10."""
+
+GARCIN2022_IMAGENET_LT = Recipe(
+    epochs=100,
+    batch_size=128,
+    learning_rate=0.1,
+    weight_decay=5e-4,
+    schedule="milestones",
+    milestones=(60, 80),
+    augmentation=_WINDOW_AND_FLIP,
+    keep=("macro_top1", "macro_top5"),
+)
+"""garcin2022, final version, 4.5.2: ResNet-34; learning rate, weight decay and augmentation are ours, for lack of
+the paper's, and so is the choice of what is kept."""
 
 SAWADA2020_CIFAR100_CUTOUT = Recipe(
     epochs=200,

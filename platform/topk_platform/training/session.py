@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from topk_platform.metrics import Scorer
 from topk_platform.specs import Recipe, Trial
 from topk_platform.training.batches import Batches, Normalisation, prepared
 from topk_platform.training.compiling import compiled
+from topk_platform.training.crops import score_crops
 from topk_platform.training.losses import BoundLoss
 from topk_platform.training.optim import learning_rate, make_optimizer
 from topk_platform.training.setup import (
@@ -131,10 +133,11 @@ class Session:
 
     def test(self, member: int, weights: dict[str, Tensor]) -> Tensor:
         """Return the measures of the test split for the network with these weights."""
-        return self._score(self.network(member, weights), self.dataset.test)
+        how = score_crops if self.recipe.test_crops else score
+        return self._score(self.network(member, weights), self.dataset.test, how)
 
-    def _score(self, model: nn.Module, split: Split) -> Tensor:
-        return score(model, split, self.normalisation, self.recipe, self.trial.device, self.scorer)
+    def _score(self, model: nn.Module, split: Split, how: Callable[..., Tensor] | None = None) -> Tensor:
+        return (how or score)(model, split, self.normalisation, self.recipe, self.trial.device, self.scorer)
 
     def weights(self, member: int = 0) -> dict[str, Tensor]:  # noqa: ARG002 - there is one member
         """Return a copy of the network's weights and buffers."""

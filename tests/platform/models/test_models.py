@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 
 from topk_losses import CosineHead
 from topk_platform import Model, UserError
+from topk_platform.errors import MissingDataError
 from topk_platform.models import MODELS, build_model, check_model
 
 SHAPES = {"linear": (2,), "mlp": (1, 8, 8), "torchvision": (3, 64, 64)}
@@ -27,7 +29,11 @@ def parameters(net: nn.Module) -> int:
         (Model("densenet", {"growth": 40}), 100, None),
         # torchvision's own count for ImageNet, and the CIFAR form's usual 11.2 M.
         (Model("torchvision", {"architecture": "resnet18"}), 1000, 11_689_512),
+        (Model("torchvision", {"architecture": "resnet34"}), 1000, 21_797_672),
+        (Model("torchvision", {"architecture": "resnet50"}), 1081, 23_508_032 + 2049 * 1081),
+        (Model("torchvision", {"architecture": "densenet121"}), 1000, 7_978_856),
         (Model("resnet18_small"), 100, 11_220_132),
+        (Model("densenet121_small"), 100, 7_048_548),
     ],
 )
 def test_parameter_counts(model: Model, classes: int, expected: int | None) -> None:
@@ -86,6 +92,42 @@ def test_the_linear_one_has_no_bias() -> None:
 def test_bad_models_are_refused(make: object, message: str) -> None:
     with pytest.raises((UserError, ValueError), match=message):
         make()  # type: ignore[operator]
+
+
+@pytest.fixture
+def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where torch looks for ResNet-18's weights, in a folder of its own."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
+    return tmp_path / "hub" / "checkpoints" / "resnet18-f37072fd.pth"
+
+
+PRETRAINED = Model("torchvision", {"architecture": "resnet18", "weights": "IMAGENET1K_V1"})
+
+
+@pytest.mark.parametrize("head", ["linear", "cosine"])
+def test_pretrained_weights_are_those_on_disk_but_for_the_head(weights: Path, head: str) -> None:
+    from torchvision.models import resnet18
+
+    torch.manual_seed(1)
+    stored = resnet18()
+    torch.save(stored.state_dict(), weights)
+    check_model(PRETRAINED)
+    net = build_model(PRETRAINED, (3, 64, 64), 7, head)
+    body = {name: value for name, value in net.state_dict().items() if not name.startswith("fc.")}
+    assert body.keys() == {name for name in stored.state_dict() if not name.startswith("fc.")}
+    assert all(torch.equal(value, stored.state_dict()[name]) for name, value in body.items())
+    assert net(torch.zeros(2, 3, 64, 64)).shape == (2, 7)
+
+
+def test_weights_that_are_not_there_are_not_downloaded(weights: Path) -> None:
+    for use in (check_model, lambda model: build_model(model, (3, 64, 64), 7, "linear")):
+        with pytest.raises(MissingDataError, match=f"not on disk: get https://.* and put it at {weights}"):
+            use(PRETRAINED)
+    wrong = Model("torchvision", {"architecture": "resnet18", "weights": "IMAGENET1K_V7"})
+    with pytest.raises(UserError, match=r"unknown weights of torchvision model resnet18.*IMAGENET1K_V1"):
+        check_model(wrong)
+    assert not list(weights.parent.iterdir())
 
 
 def test_torchvision_is_imported_where_it_is_used_only() -> None:

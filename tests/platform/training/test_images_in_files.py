@@ -173,7 +173,8 @@ def study(regime: Regime, recipe: Recipe, ensemble: int = 1) -> Study:
 def test_a_study_is_checked_before_it_starts(folder: Path) -> None:
     checked = check_study(study(REGIMES["plantnet300k"], recipe()))
     assert set(checked.fingerprints.values()) == {load(REGIMES["plantnet300k"]).fingerprint}
-    with pytest.raises(UserError, match="window is for images in files"):
-        check_study(study(Regime("r", "digits"), recipe()))
+    for changed in (recipe(), recipe(augmentation=Augmentation(), test_crops="inclusion")):
+        with pytest.raises(UserError, match="window and test_crops are for images in files"):
+            check_study(study(Regime("r", "digits"), changed))
     with pytest.raises(UserError, match="is in files and cannot train an ensemble"):
         check_study(study(REGIMES["plantnet300k"], recipe(augmentation=Augmentation()), ensemble=2))
