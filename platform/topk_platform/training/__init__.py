@@ -1,10 +1,16 @@
 """Training of trials, alone or many at once; knows neither Ray nor MLflow."""
 
-from topk_platform.training.ensemble import check_ensemble
-from topk_platform.training.losses import LOSSES, build_loss, check_loss
-from topk_platform.training.optim import SEARCHABLE, split_parameters
-from topk_platform.training.run import Keeper, Training, finish, run_trials
-from topk_platform.training.session import Session
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from topk_platform.training.ensemble import check_ensemble
+    from topk_platform.training.losses import LOSSES, build_loss, check_loss
+    from topk_platform.training.optim import SEARCHABLE, split_parameters
+    from topk_platform.training.run import Keeper, Training, finish, run_trials
+    from topk_platform.training.session import Session
 
 __all__ = [
     "LOSSES",
@@ -19,3 +25,24 @@ __all__ = [
     "run_trials",
     "split_parameters",
 ]
+
+_MODULES = {
+    "Keeper": "run",
+    "LOSSES": "losses",
+    "SEARCHABLE": "optim",
+    "Session": "session",
+    "Training": "run",
+    "build_loss": "losses",
+    "check_ensemble": "ensemble",
+    "check_loss": "losses",
+    "finish": "run",
+    "run_trials": "run",
+    "split_parameters": "optim",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Training imports torch; defining a study, with one of the named recipes beside it, should not.
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
