@@ -33,7 +33,7 @@ from topk_platform.specs import Trial
 from topk_platform.training import LOSSES, Session
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.member import Member
-from topk_platform.training.recipes import SAWADA2020_RING
+from topk_platform.recipes import SAWADA2020_RING
 from topk_platform.training.run import _Group, _resume, _save
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.thread_time}
