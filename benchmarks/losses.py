@@ -65,7 +65,7 @@ def build(case: Case, tau: float) -> Loss:
             s / 10, y, k, margins, generator=generator
         ),
         "focal": functional.focal,
-        "ldam": lambda s, y: functional.ldam(s, y, margins),
+        "ldam": lambda s, y: functional.ldam(s / 10, y, margins),  # on cosines, as it is meant
         "balanced_softmax": lambda s, y: functional.balanced_softmax(s, y, counts),
         "logit_adjusted": lambda s, y: functional.logit_adjusted(s, y, counts),
     }

@@ -28,12 +28,12 @@ from torchvision.transforms import v2
 
 from topk_platform import Arm, Augmentation, Loss, Model, Numerics, Recipe, Regime
 from topk_platform.data import Split, load
+from topk_platform.recipes import SAWADA2020_RING
 from topk_platform.records import Store, StoreKeeper
 from topk_platform.specs import Trial
 from topk_platform.training import LOSSES, Session
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.member import Member
-from topk_platform.training.recipes import SAWADA2020_RING
 from topk_platform.training.run import _Group, _resume, _save
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.thread_time}

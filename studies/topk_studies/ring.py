@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from topk_platform import Loss, Model, Protocol, Regime, Study, grid
-from topk_platform.training.recipes import SAWADA2020_RING
+from topk_platform.recipes import SAWADA2020_RING
 
 __all__ = ["ring_capacity", "ring_modes", "ring_overlap"]
 

@@ -17,7 +17,10 @@ parameter ``generator``, every seed trains on data drawn anew from a stream of i
     :func:`from_tensors`          for a function of one's own: inputs and labels, split by fractions or given
     ============================  =========================================================================
 
-What is read as it is needed is a split whose inputs are :class:`Images` rather than a tensor.
+What is read as it is needed is a split whose inputs are :class:`Images` rather than a tensor. A machine's environment
+says how: ``TOPK_DECODERS`` is the number of threads that decode in each process, by default one a core, and
+``TOPK_CACHE`` a folder, on a fast disk, where decoded and scaled images are kept; without it only lists of files are,
+in ``.topk`` in the data folder. Neither changes a result.
 
 The data folder is ``topk run --data DIR``, the environment's ``TOPK_DATA``, or ``data``: see :func:`data_folder`.
 """

@@ -75,6 +75,8 @@ class Recipe:
     Args:
         epochs: Passes over the training split.
         batch_size: Samples a step; at least as many as there are means full batches, in their own order.
+        accumulate: Parts that a batch is taken in, one after the other, so that it fits a smaller device: the mean of
+            their losses, by their samples, is what is differentiated. Batch normalisation sees each part alone.
         optimizer: ``"sgd"`` (with Nesterov momentum where momentum is not 0) or ``"adam"``.
         learning_rate: At its highest.
         momentum: Of ``"sgd"``.
@@ -99,6 +101,7 @@ class Recipe:
 
     epochs: int
     batch_size: int = 64
+    accumulate: int = 1
     optimizer: str = "sgd"
     learning_rate: float = 0.1
     momentum: float = 0.9
@@ -118,7 +121,7 @@ class Recipe:
     def __post_init__(self) -> None:
         object.__setattr__(self, "milestones", tuple(self.milestones))
         object.__setattr__(self, "keep", tuple(self.keep))
-        for name in ("epochs", "batch_size", "evaluate_every"):
+        for name in ("epochs", "batch_size", "accumulate", "evaluate_every"):
             value = getattr(self, name)
             check(value >= 1, f"Recipe.{name} must be at least 1, got {value!r}")
         self._check_choices()

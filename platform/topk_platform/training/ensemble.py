@@ -47,6 +47,8 @@ def check_ensemble(model: nn.Module, recipe: Recipe, searched: Sequence[str]) ->
         raise UserError("an ensemble's members must have one batch_size; it cannot be searched")
     if recipe.numerics.compiled or recipe.numerics.channels_last:
         raise UserError("an ensemble's network can be neither compiled nor channels_last")
+    if recipe.accumulate > 1:
+        raise UserError("an ensemble's batches cannot be taken in parts; accumulate must be 1")
 
 
 @dataclass

@@ -104,21 +104,32 @@ class Session:
     def _step(self, inputs: Tensor, target: Tensor) -> Tensor:
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(0, self.step)
-        with precision(self.trial.device, self.recipe.numerics.bfloat16):
-            scores = self.model(inputs)
-        scores = scores.float()
         self.step += 1
-        if self.step % len(self.batches) == 0 and scores.requires_grad:
-            scores.register_hook(self._note_density)
-        loss = self.loss(scores, target)
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        parts = self.recipe.accumulate
+        losses = [
+            self._backward(part, wanted, len(wanted) / len(target))
+            for part, wanted in zip(inputs.chunk(parts), target.chunk(parts), strict=True)
+        ]
         if self.recipe.clip_norm is not None:
             clip((p for group in self.optimizer.param_groups for p in group["params"]), self.recipe.clip_norm)
         self.optimizer.step()
+        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+
+    def _backward(self, inputs: Tensor, target: Tensor, share: float) -> Tensor:
+        """Add a part's gradient to that of its batch; return its part of the loss."""
+        with precision(self.trial.device, self.recipe.numerics.bfloat16):
+            scores = self.model(inputs)
+        scores = scores.float()
+        if self.step % len(self.batches) == 0 and scores.requires_grad:
+            scores.register_hook(self._note_density)
+        loss = self.loss(scores, target)
+        if share < 1:
+            loss = loss * share
+        loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
-    def _note_density(self, gradient: Tensor) -> None:
+    def _note_density(self, gradient: Tensor) -> None:  # of a batch in parts, the last one's
         self.density = density_of(gradient)
 
     def rate(self, member: int = 0, step: int | None = None) -> float:  # noqa: ARG002 - there is one member

@@ -91,7 +91,7 @@ def with_dropout(shape, classes, head):
     return with_dropout(shape, classes, head)
 """
 
-TIMES = {"train_seconds", "started", "ended", "seconds"}
+TIMES = {"train_seconds", "started", "ended", "seconds", "step_seconds"}
 
 
 @dataclass

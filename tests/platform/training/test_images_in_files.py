@@ -164,6 +164,19 @@ def test_an_unreadable_image_is_the_reason_of_a_failed_trial(
     assert "UnreadableImageError" in record.reason and ".JPEG cannot be read" in record.reason
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_batches_on_a_gpu_are_those_on_the_cpu(trial: Callable[..., Trial]) -> None:
+    here, there = (Session.prepare(trial(device=device)) for device in ("cpu", "cuda"))
+    rows = torch.split(torch.randperm(len(here.dataset.train)), 5)
+    streams = [session.dataset.train.inputs.stream(rows) for session in (here, there)]  # type: ignore[union-attr]
+    for one, other in zip(*streams, strict=True):
+        assert other.is_cuda and other.is_contiguous()
+        assert torch.equal(one, other.cpu())
+    (record,) = finish(run_trials([trial(device="cuda")]))
+    assert record.status == "completed", record.reason
+
+
 def study(regime: Regime, recipe: Recipe, ensemble: int = 1) -> Study:
     model = Model("linear") if ensemble > 1 else Model("convnet", {"width": 4})
     arm = Arm(regime, model, Loss("cross_entropy"), 2, recipe, protocol=Protocol(ensemble=ensemble))
