@@ -16,7 +16,20 @@ from torch import Tensor
 
 from topk_losses._checks import check_labels, check_per_class, check_reduction, check_scores
 
-__all__ = ["Kernel", "Reduction", "class_last", "computing", "full_precision", "per_label", "reduce_loss"]
+__all__ = [
+    "Kernel",
+    "Reduction",
+    "class_last",
+    "computing",
+    "full_precision",
+    "log_softmax",
+    "per_label",
+    "reduce_loss",
+    "softmax",
+]
+
+FEW_CLASSES = 16  # float32 values in the widest register
+MANY_ROWS = 128  # below, turning the rows around costs what it gains
 
 Kernel: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
@@ -43,6 +56,21 @@ def per_label(values: float | Tensor, labels: Tensor, scores: Tensor) -> float |
 def class_last(tensor: Tensor) -> Tensor:
     """``(N, L, ...)`` as rows ``(M, L)``."""
     return tensor if tensor.ndim == 2 else tensor.movedim(1, -1).reshape(-1, tensor.shape[1])
+
+
+def log_softmax(rows: Tensor) -> Tensor:
+    """``log softmax(s)`` of rows ``(M, L)``."""
+    return rows.t().contiguous().log_softmax(0).t() if _few_classes(rows) else rows.log_softmax(1)
+
+
+def softmax(rows: Tensor) -> Tensor:
+    """``softmax(s)`` of rows ``(M, L)``."""
+    return rows.t().contiguous().softmax(0).t() if _few_classes(rows) else rows.softmax(1)
+
+
+def _few_classes(rows: Tensor) -> bool:
+    """Whether turning the rows pays: few classes fill no vector register, many samples do, 3 to 6 times as fast."""
+    return rows.device.type == "cpu" and rows.shape[1] < FEW_CLASSES and rows.shape[0] >= MANY_ROWS
 
 
 def _masked_targets_cost_infinity(losses: Tensor, rows: Tensor, labels: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._fused import Margin, fused_losses
+from topk_losses._shapes import log_softmax, softmax
 
 __all__ = ["TopKUnion"]
 
@@ -36,7 +37,7 @@ class TopKUnion:
         return self._plain(scores, labels).squeeze(1)
 
     def _plain(self, rows: Tensor, labels: Tensor) -> Tensor:
-        log_q = rows.log_softmax(1)
+        log_q = log_softmax(rows)
         top = log_q.topk(self.k, dim=1)
         log_union = top.values.logsumexp(1, keepdim=True)
         grouped = torch.where(_among(top.indices, labels, rows), -log_union, -log_q.gather(1, labels))
@@ -54,7 +55,7 @@ class TopKUnion:
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, list[Tensor]]:
         """The losses; q, the K best classes with their q, and the numbers A, B and C ``(3, N)``."""
-        q = scores.softmax(1)
+        q = softmax(scores)
         best, places = scores.topk(self.k, dim=1)
         best_q = q.gather(1, places)
         # log q_y by way of the largest score, whose q never underflows.

@@ -14,7 +14,7 @@ from topk_losses._checks import (
     check_positive,
     check_scores,
 )
-from topk_losses._shapes import Kernel, per_label, reduce_loss
+from topk_losses._shapes import Kernel, log_softmax, per_label, reduce_loss
 from topk_losses.functional._ranks import among, invalid_rows_to_nan
 
 __all__ = ["balanced_softmax", "cross_entropy", "focal", "ldam", "logit_adjusted", "truncated_topk_entropy"]
@@ -52,7 +52,7 @@ def cross_entropy(
     """
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        return -rows.log_softmax(1).gather(1, labels)
+        return -log_softmax(rows).gather(1, labels)
 
     return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
 
@@ -97,7 +97,7 @@ def focal(
     check_not_negative("gamma", gamma)
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        entropy = -rows.log_softmax(1).gather(1, labels)
+        entropy = -log_softmax(rows).gather(1, labels)
         # 1 - p = u·g(u) with u = -log p and g(u) = (1 - exp(-u)) / u in (0, 1]: as a power of u the
         # derivative at u = 0 is 0, where that of (1 - p)^γ would be infinite for γ < 1 and give 0 · inf.
         small = entropy < 1e-4
@@ -281,7 +281,7 @@ def logit_adjusted(
 def _adjusted(class_counts: Tensor, tau: float) -> Kernel:
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
         frequencies = class_counts.to(rows.dtype).log().log_softmax(0)
-        return -(rows + tau * frequencies).log_softmax(1).gather(1, labels)
+        return -log_softmax(rows + tau * frequencies).gather(1, labels)
 
     return kernel
 
