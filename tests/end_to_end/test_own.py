@@ -50,7 +50,7 @@ study = Study(
          Model("lab_of_ones_own:two_layers", {"width": 12}),
          Loss("lab_of_ones_own:Squared", {"power": Float(1.5, 3)}, {"power": 2.0}), k=2, recipe=Recipe(epochs=15)),
      Arm(Regime("pictures", "image_folder", options={"folder": "pictures", "size": 8}), Model("lab_of_ones_own:pixels"),
-         Loss("lab_of_ones_own:Squared"), k=2, recipe=Recipe(epochs=15))],
+         Loss("lab_of_ones_own:Squared"), k=2, recipe=Recipe(epochs=15, learning_rate=0.01))],
     topk=(1, 2), trials=2, seeds=2, baseline="Squared",
 )
 '''
