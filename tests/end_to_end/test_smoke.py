@@ -48,8 +48,9 @@ def test_a_large_study_needs_nothing_but_seconds(
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "no-weights"))
     write_inaturalist(tmp_path / "data", classes=7)
     (lab / "large_lab.py").write_text(LAB)
-    arguments = ("large_lab:study", "--smoke", "--store", tmp_path / "runs")
-    done = topk("run", *arguments, "--data", tmp_path / "data")
+    done = topk(
+        "run", "large_lab:study", "--smoke", "--store", tmp_path / "runs", "--data", tmp_path / "data"
+    )
     notice = (
         "Smoke run: small stand-ins of cifar100, imagenet, imagenet_lt, plantnet300k in place of the data"
     )
@@ -62,6 +63,4 @@ def test_a_large_study_needs_nothing_but_seconds(
     assert len({row["arm"] for row in rows}) == 5
     # The user's images alone lie in the data folder.
     assert {path.name for path in (tmp_path / "data").iterdir()} == {"inaturalist", ".topk"}
-    table = topk("table", *arguments, "--format", "md").stdout
-    assert all(name in table for name in ("cifar", "subset", "tail", "plants", "mine"))
-    assert "Smoke run" not in table
+    assert all(name in done.stdout for name in ("cifar", "subset", "tail", "plants", "mine", "± "))
