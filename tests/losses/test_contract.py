@@ -158,6 +158,13 @@ class TestDetachedTopKTransition(LossContract):
     test_second_derivative = None
 
 
+class TestTopKEntropy(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.TopKEntropy(k=3, **shared)
+
+
 class TestTruncatedTopKEntropy(LossContract):
     soft_targets = True
 

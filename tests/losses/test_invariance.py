@@ -20,6 +20,7 @@ LOSSES = {
     ),
     "topk_grouping": lambda s, y, k: functional.topk_grouping(s, y, k, reduction="none"),
     "topk_transition": lambda s, y, k: functional.topk_transition(s, y, k, reduction="none"),
+    "topk_entropy": lambda s, y, k: functional.topk_entropy(s, y, k, reduction="none"),
     "truncated_topk_entropy": lambda s, y, k: functional.truncated_topk_entropy(s, y, k, reduction="none"),
 }
 every_loss = pytest.mark.parametrize("name", LOSSES)

@@ -55,6 +55,8 @@ def test_entropies_by_hand():
     assert oracles.cross_entropy(s, 1).item() == pytest.approx(math.log(4))
     assert oracles.focal(s, 1, 2.0).item() == pytest.approx(9 / 16 * math.log(4))
     assert oracles.truncated_topk_entropy(s, 1, 2).item() == pytest.approx(math.log(2))
+    # Of 1/2 and 1/4 each has half: log(1 + 2 sqrt(1/2 · 1/4) / (1/4)).
+    assert oracles.topk_entropy(s, 1, 2).item() == pytest.approx(math.log(1 + 2 * math.sqrt(2)))
     assert oracles.topk_grouping(s, 0, 2).item() == pytest.approx(math.log(4 / 3))
     assert oracles.topk_transition(s, 0, 1).item() == pytest.approx(math.log(2))
     assert oracles.balanced_softmax(s, 1, torch.tensor([1, 2, 4])).item() == pytest.approx(math.log(4))

@@ -12,6 +12,7 @@ from topk_losses.modules.grouping import TopKGrouping, TopKTransition
 from topk_losses.modules.hinge import CalibratedTopKHinge, ConvexTopKHinge, TopKHinge
 from topk_losses.modules.noised import NoisedImbalancedTopKHinge, NoisedTopKHinge
 from topk_losses.modules.smooth import SmoothTopKSVM
+from topk_losses.modules.topk_entropy import TopKEntropy
 
 __all__ = [
     "LDAM",
@@ -24,6 +25,7 @@ __all__ = [
     "NoisedImbalancedTopKHinge",
     "NoisedTopKHinge",
     "SmoothTopKSVM",
+    "TopKEntropy",
     "TopKGrouping",
     "TopKHinge",
     "TopKTransition",

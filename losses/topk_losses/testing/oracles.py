@@ -29,6 +29,7 @@ __all__ = [
     "noised_topk_hinge",
     "rowwise",
     "smooth_topk_svm",
+    "topk_entropy",
     "topk_grouping",
     "topk_hinge",
     "topk_transition",
@@ -173,6 +174,16 @@ def topk_transition(s: Tensor, y: int, k: int, detach_weight: bool = False) -> T
 def truncated_topk_entropy(s: Tensor, y: int, k: int) -> Tensor:
     """``log(1 + Σ exp(s_j - s_y))`` over the others without their K - 1 largest."""
     return torch.log(1 + (_others(s, y)[k - 1 :] - s[y]).exp().sum())
+
+
+def topk_entropy(s: Tensor, y: int, k: int) -> Tensor:
+    """``softplus(V - s_y)``, V the greatest of ``⟨z, s⟩ + H(z)`` over the allowed z with t = 0, 1, … capped entries."""
+    others, values = _others(s, y), []
+    for t in range(min(k, len(others) - 1) + 1):
+        z = torch.cat([torch.full_like(others[:t], 1 / k), (1 - t / k) * others[t:].softmax(0)])
+        if t < k and (z <= 1 / k + 1e-12).all():
+            values.append((z * (others - z.log())).sum())
+    return torch.nn.functional.softplus(torch.stack(values).max() - s[y])
 
 
 def expected_topk(s: Tensor, k: int, epsilon: float, nodes: int = 4001) -> Tensor:

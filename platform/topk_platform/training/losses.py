@@ -112,6 +112,10 @@ def _topk_transition(k: int, detach_weight: bool = False) -> nn.Module:
     return tl.TopKTransition(k, detach_weight=detach_weight)
 
 
+def _topk_entropy(k: int) -> nn.Module:
+    return tl.TopKEntropy(k)
+
+
 def _truncated_topk_entropy(k: int) -> nn.Module:
     return tl.TruncatedTopKEntropy(k)
 
@@ -127,6 +131,7 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "noised_imbalanced_topk_hinge": _noised_imbalanced,
     "noised_topk_hinge": _noised,
     "smooth_topk_svm": _smooth,
+    "topk_entropy": _topk_entropy,
     "topk_grouping": _topk_grouping,
     "topk_hinge": _topk_hinge,
     "topk_transition": _topk_transition,
