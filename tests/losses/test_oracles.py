@@ -63,6 +63,16 @@ def test_entropies_by_hand():
     assert oracles.ldam(s, 1, row(0, math.log(3), 0), 1.0).item() == pytest.approx(math.log(10))
 
 
+def test_laplacian_memberships_by_hand():
+    """The threshold of two classes is their middle; with 1 above and two below, ``e^b`` solves ``x² e^-2 = 2``."""
+    p = oracles.lapsum_topk(row(3, 1), 1, temperature=0.5)
+    assert p.tolist() == pytest.approx([1 - math.exp(-2) / 2, math.exp(-2) / 2])
+    b = 1 + math.log(2) / 2
+    p = oracles.lapsum_topk(row(2, 0, 0), 1)
+    assert p.tolist() == pytest.approx([1 - math.exp(b - 2) / 2, math.exp(-b) / 2, math.exp(-b) / 2])
+    assert oracles.lapsum_topk_loss(row(2, 0, 0), 2, 1).item() == pytest.approx(math.log(2) + b)
+
+
 def test_expected_maximum_of_two():
     """``E max`` of two normal variables of distance d is ``d Φ(d/√2) + √2 φ(d/√2)``."""
     d = 0.8
