@@ -62,7 +62,7 @@ def largest(fits: Callable[[int], bool], limit: int, start: int = 1) -> int:
 
     Example:
         >>> largest(lambda size: size <= 100, limit=50_000, start=32), largest(lambda size: True, limit=50)
-        (96, 50)
+        (100, 50)
     """
     fitting, failing, size = 0, limit + 1, min(start, limit)
     while failing - fitting > (1 if failing > limit else max(1, fitting // _PRECISE)):
