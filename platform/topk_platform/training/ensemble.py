@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from topk_platform.errors import UserError
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Augmentation, Recipe, Trial
 from topk_platform.training.batches import Batches, Normalisation, prepared
+from topk_platform.training.epoch import Epoch, never, order_states
 from topk_platform.training.losses import BoundLoss, takes_class_counts
 from topk_platform.training.optim import learning_rate, make_optimizer
 from topk_platform.training.session import EVALUATION_BATCH, score
@@ -74,6 +75,7 @@ class Ensemble:
     scorer: Scorer
     step: int = 0
     density: Tensor | None = None
+    epoch: Epoch | None = None
 
     @classmethod
     def prepare(cls, trials: Sequence[Trial]) -> Ensemble:
@@ -123,25 +125,37 @@ class Ensemble:
         return len(self.batches[0])
 
     def train_epoch(self) -> Tensor:
-        """Train for one epoch; return ``(members, 2)``: mean losses over the samples, gradient densities."""
+        """Train to the end of an epoch; return ``(members, 2)``: mean losses over the samples, gradient densities."""
+        return cast("Tensor", self.advance(never))
+
+    def advance(self, pause: Callable[[], bool]) -> Tensor | None:
+        """Train to the end of the epoch, or until ``pause`` says so after a step; return the same, or None."""
         if self.recipe.reweighting is not None and self.step >= self.recipe.reweighting * self.epoch_steps:
             for loss in self.losses:
                 loss.reweight()
-        total = torch.zeros(len(self.trials), dtype=torch.float64, device=self.trials[0].device)
-        for inputs, target in self._batches():
+        self.epoch = self.epoch or self._begun(0)
+        total = self.epoch.total
+        for inputs, target in self.epoch.batches:
             total += self._step(inputs, target) * target.shape[1]
+            if pause() and self.step % self.epoch_steps:
+                return None
+        self.epoch = None
         density = torch.zeros_like(total) if self.density is None else self.density
         return torch.stack([total / len(self.batches[0].split), density], 1)
 
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def _begun(self, done: int) -> Epoch:
+        total = torch.zeros(len(self.trials), dtype=torch.float64, device=self.trials[0].device)
+        return Epoch(self._batches(done), [batches.order.get_state() for batches in self.batches], total)
+
+    def _batches(self, done: int) -> Iterator[tuple[Tensor, Tensor]]:
         if self.plain is not None:
-            yield from self._plain_batches(*self.plain)
+            yield from self._plain_batches(*self.plain, done)
             return
-        for members in zip(*self.batches, strict=True):
+        for members in zip(*(batches.after(done) for batches in self.batches), strict=True):
             inputs, targets = zip(*members, strict=True)
             yield torch.stack(inputs), torch.stack(targets)
 
-    def _plain_batches(self, inputs: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    def _plain_batches(self, inputs: Tensor, labels: Tensor, done: int) -> Iterator[tuple[Tensor, Tensor]]:
         """What stacking the members' batches would give, where only an order has to be drawn."""
         if self.epoch_steps == 1:
             yield inputs.clone(), labels  # a copy, for a network whose first layer works in place
@@ -149,7 +163,7 @@ class Ensemble:
         orders = [torch.randperm(labels.shape[1], generator=batches.order) for batches in self.batches]
         order = torch.stack(orders).to(labels.device, non_blocking=True)
         member = torch.arange(len(self.trials), device=labels.device)[:, None]
-        for rows in torch.split(order, self.recipe.batch_size, dim=1):
+        for rows in torch.split(order, self.recipe.batch_size, dim=1)[done:]:
             yield inputs[member if len(inputs) > 1 else torch.zeros_like(member), rows], labels[member, rows]
 
     def _forward(self, inputs: Tensor, shared: bool = False) -> Tensor:
@@ -225,13 +239,14 @@ class Ensemble:
         return network
 
     def state(self) -> dict[str, object]:
-        """Return all that the next epoch depends on."""
+        """Return all that the next steps depend on."""
         return {
             "stacked": {name: value.detach().clone() for name, value in self.stacked.items()},
             "losses": [dict(loss.module.state_dict()) for loss in self.losses],
             "optimizer": optimizer_state(self.optimizer),
             "streams": [stream.get_state() for stream in self._streams()],
             "step": self.step,
+            **order_states(self.epoch, self.batches),
         }
 
     def load_state(self, state: dict[str, object]) -> None:
@@ -247,11 +262,16 @@ class Ensemble:
         self.optimizer.load_state_dict(parts["optimizer"])
         for stream, saved in zip(self._streams(), parts["streams"], strict=True):
             stream.set_state(saved)
+        for batches, order in zip(self.batches, parts["orders"], strict=True):
+            batches.order.set_state(order)
         self.step = parts["step"]
+        self.epoch = None
+        if parts["total"] is not None:
+            self.epoch = self._begun(self.step % self.epoch_steps)
+            self.epoch.total += parts["total"].to(self.trials[0].device)
 
     def _streams(self) -> list[torch.Generator]:
-        batches = [stream for batch in self.batches for stream in (batch.order, batch.changes)]
-        return batches + [loss.generator for loss in self.losses]
+        return [batches.changes for batches in self.batches] + [loss.generator for loss in self.losses]
 
 
 def _stack(networks: Sequence[nn.Module], device: str) -> dict[str, Tensor]:
