@@ -16,7 +16,7 @@ from topk_platform.specs import Augmentation, Recipe, Trial
 from topk_platform.training.batches import Batches, Normalisation, prepared
 from topk_platform.training.epoch import Epoch, never, order_states
 from topk_platform.training.losses import BoundLoss, takes_class_counts
-from topk_platform.training.optim import learning_rate, make_optimizer
+from topk_platform.training.optim import learning_rate
 from topk_platform.training.session import EVALUATION_BATCH, score
 from topk_platform.training.setup import (
     batches_of,
@@ -26,7 +26,7 @@ from topk_platform.training.setup import (
     recipe_of,
     scorer_of,
 )
-from topk_platform.training.stacking import Forward, stacked_forward
+from topk_platform.training.stacking import Forward, stack, stacked_forward, stacked_optimizer
 from topk_platform.training.stepping import clip, density_of, optimizer_state, precision
 
 __all__ = ["Ensemble", "check_ensemble"]
@@ -95,7 +95,7 @@ class Ensemble:
         losses = [loss_of(trial, dataset) for trial, dataset in zip(trials, datasets, strict=True)]
         if any(True for loss in losses for _ in loss.module.parameters()):
             raise UserError("an ensemble's loss must have no parameters of its own")
-        stacked = _stack(networks, device)
+        stacked = stack(networks, device)
         scorers = [scorer_of(trial, dataset) for trial, dataset in zip(trials, datasets, strict=True)]
         groups = tuple(torch.stack(masks) for masks in zip(*(s.groups for s in scorers), strict=True))
         normalisations = [Normalisation.of(dataset, device) for dataset in datasets]
@@ -115,7 +115,7 @@ class Ensemble:
             at_once=_at_once(trials, datasets, losses),
             views=any(recipe != recipes[0] for recipe in recipes),
             plain=_plain(recipes[0], datasets),
-            optimizer=_optimizer(recipes, stacked),
+            optimizer=stacked_optimizer(recipes, stacked),
             scorer=Scorer(trials[0].topk, trials[0].targets, groups),
         )
 
@@ -274,14 +274,6 @@ class Ensemble:
         return [batches.changes for batches in self.batches] + [loss.generator for loss in self.losses]
 
 
-def _stack(networks: Sequence[nn.Module], device: str) -> dict[str, Tensor]:
-    parameters = [dict(network.named_parameters()) for network in networks]
-    return {
-        name: torch.stack([p[name].detach() for p in parameters]).to(device).requires_grad_()
-        for name in parameters[0]
-    }
-
-
 def _at_once(trials: Sequence[Trial], datasets: Sequence[Dataset], losses: Sequence[BoundLoss]) -> bool:
     same = all(trial.parameters == trials[0].parameters for trial in trials)
     counts = not takes_class_counts(trials[0].arm.loss) or all(
@@ -299,25 +291,3 @@ def _plain(recipe: Recipe, datasets: Sequence[Dataset]) -> tuple[Tensor, Tensor]
     shared = not full and all(split.inputs is splits[0].inputs for split in splits)
     inputs = splits[0].tensor[None] if shared else torch.stack([split.tensor for split in splits])
     return inputs, torch.stack([split.labels for split in splits])
-
-
-def _optimizer(recipes: Sequence[Recipe], stacked: dict[str, Tensor]) -> torch.optim.Optimizer:
-    """One group over the stacks where all members train alike; else a group for each, over views of them."""
-    if all(recipe == recipes[0] for recipe in recipes):
-        return make_optimizer(recipes[0], stacked.values())
-    for weights in stacked.values():
-        weights.grad = torch.zeros_like(weights)
-    single = [
-        make_optimizer(recipe, [_view(weights, member) for weights in stacked.values()])
-        for member, recipe in enumerate(recipes)
-    ]
-    merged = single[0]
-    for optimizer in single[1:]:
-        merged.add_param_group(optimizer.param_groups[0])
-    return merged
-
-
-def _view(weights: Tensor, member: int) -> nn.Parameter:
-    parameter = nn.Parameter(weights.detach()[member])
-    parameter.grad = cast("Tensor", weights.grad)[member]
-    return parameter
