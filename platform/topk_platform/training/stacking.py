@@ -105,7 +105,7 @@ def stack(networks: Sequence[nn.Module], device: str) -> dict[str, Tensor]:
 
 
 def stacked_optimizer(recipes: Sequence[Recipe], stacked: dict[str, Tensor]) -> torch.optim.Optimizer:
-    """Return an optimiser: one group over the stacks where all members train alike, else one each over views of them."""
+    """Return an optimiser: one group over the stacks where all members train alike, else one each over views."""
     if all(recipe == recipes[0] for recipe in recipes):
         return make_optimizer(recipes[0], stacked.values())
     for weights in stacked.values():
