@@ -158,6 +158,20 @@ class TestDetachedTopKTransition(LossContract):
     test_second_derivative = None
 
 
+class TestLapSumTopKLoss(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.LapSumTopKLoss(k=3, temperature=0.5, **shared)
+
+
+class TestTopKEntropy(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.TopKEntropy(k=3, **shared)
+
+
 class TestTruncatedTopKEntropy(LossContract):
     soft_targets = True
 

@@ -21,6 +21,8 @@ __all__ = [
     "expected_topk",
     "focal",
     "inclusion_probabilities",
+    "lapsum_topk",
+    "lapsum_topk_loss",
     "ldam",
     "log_elementary_symmetric",
     "log_space_smooth_topk_svm",
@@ -29,6 +31,7 @@ __all__ = [
     "noised_topk_hinge",
     "rowwise",
     "smooth_topk_svm",
+    "topk_entropy",
     "topk_grouping",
     "topk_hinge",
     "topk_transition",
@@ -173,6 +176,36 @@ def topk_transition(s: Tensor, y: int, k: int, detach_weight: bool = False) -> T
 def truncated_topk_entropy(s: Tensor, y: int, k: int) -> Tensor:
     """``log(1 + Σ exp(s_j - s_y))`` over the others without their K - 1 largest."""
     return torch.log(1 + (_others(s, y)[k - 1 :] - s[y]).exp().sum())
+
+
+def lapsum_topk(s: Tensor, k: int, temperature: float = 1.0) -> Tensor:
+    """``F((s - b) / T)`` that sum to k < L; b by bisection, then one step of Newton's, which autograd follows."""
+    low, high = s.detach().min() - 50 * temperature, s.detach().max() + 50 * temperature
+    for _ in range(60):
+        b = (low + high) / 2
+        low, high = (b, high) if _laplace((s.detach() - b) / temperature).sum() > k else (low, b)
+    density = (-((s.detach() - b) / temperature).abs()).exp().sum() / (2 * temperature)
+    b = b + (_laplace((s - b) / temperature).sum() - k) / density
+    return _laplace((s - b) / temperature)
+
+
+def _laplace(x: Tensor) -> Tensor:
+    return torch.where(x > 0, 1 - (-x.abs()).exp() / 2, (-x.abs()).exp() / 2)
+
+
+def lapsum_topk_loss(s: Tensor, y: int, k: int, temperature: float = 1.0) -> Tensor:
+    """``-log p_y``."""
+    return -torch.log(lapsum_topk(s, k, temperature)[y])
+
+
+def topk_entropy(s: Tensor, y: int, k: int) -> Tensor:
+    """``softplus(V - s_y)``, V the greatest of ``⟨z, s⟩ + H(z)`` over the allowed z with t = 0, 1, … capped entries."""
+    others, values = _others(s, y), []
+    for t in range(min(k, len(others) - 1) + 1):
+        z = torch.cat([torch.full_like(others[:t], 1 / k), (1 - t / k) * others[t:].softmax(0)])
+        if t < k and (z <= 1 / k + 1e-12).all():
+            values.append((z * (others - z.log())).sum())
+    return torch.nn.functional.softplus(torch.stack(values).max() - s[y])
 
 
 def expected_topk(s: Tensor, k: int, epsilon: float, nodes: int = 4001) -> Tensor:

@@ -112,6 +112,14 @@ def _topk_transition(k: int, detach_weight: bool = False) -> nn.Module:
     return tl.TopKTransition(k, detach_weight=detach_weight)
 
 
+def _lapsum_topk_loss(k: int, temperature: float = 1.0) -> nn.Module:
+    return tl.LapSumTopKLoss(k, temperature=temperature)
+
+
+def _topk_entropy(k: int) -> nn.Module:
+    return tl.TopKEntropy(k)
+
+
 def _truncated_topk_entropy(k: int) -> nn.Module:
     return tl.TruncatedTopKEntropy(k)
 
@@ -122,11 +130,13 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "convex_topk_hinge": _convex_topk_hinge,
     "cross_entropy": TemperedCrossEntropy,
     "focal": _focal,
+    "lapsum_topk_loss": _lapsum_topk_loss,
     "ldam": _ldam,
     "logit_adjusted": _logit_adjusted,
     "noised_imbalanced_topk_hinge": _noised_imbalanced,
     "noised_topk_hinge": _noised,
     "smooth_topk_svm": _smooth,
+    "topk_entropy": _topk_entropy,
     "topk_grouping": _topk_grouping,
     "topk_hinge": _topk_hinge,
     "topk_transition": _topk_transition,
