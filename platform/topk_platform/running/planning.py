@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Seconds of training left; pruning only shortens it."""
+        """Seconds of training left; pruning and early stopping only shorten it."""
         return sum(arm.left * arm.trial_seconds for arm in self.arms)
 
 

@@ -68,7 +68,7 @@ class _Group:
 
     @property
     def running(self) -> list[Member]:
-        return [member for member in self.members if member.status is None]
+        return [member for member in self.members if member.running]
 
     @property
     def device(self) -> str:
@@ -181,13 +181,13 @@ def _end_epoch(group: _Group, learner: Learner, trained: Tensor) -> bool:
     if not learner.recipe.evaluates(group.epoch):
         if group.device == "cpu":  # where looking waits for nothing
             for member, (loss, _) in zip(group.members, trained.tolist(), strict=True):
-                if member.status is None:
+                if member.running:
                     member.note_loss(group.epoch, loss)
         return False
     rows = torch.cat([trained, learner.validate()], 1).tolist()  # the epoch's one wait for the device
     seconds, group.lap = group.elapsed - group.lap, group.elapsed
     for place, (member, row) in enumerate(zip(group.members, rows, strict=True)):
-        if member.status is None:
+        if member.running:
             lap = Lap(
                 group.epoch, row[0], row[1], learner.rate(place), seconds, watch.seconds / learner.epoch_steps
             )
@@ -211,7 +211,7 @@ def _complete(group: _Group, learner: Learner, place: int, member: Member) -> No
         group.test[trial.key] = pick({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
         if group.keeper is not None:
             group.keeper.save_model(trial, learner.network(place, weights[""]))
-    member.end("completed")
+    member.complete()
 
 
 def _resume(group: _Group, learner: Learner) -> None:
