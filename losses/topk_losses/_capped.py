@@ -32,6 +32,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from topk_losses._fused import Margin, fused_losses
+from topk_losses._places import others_of, places_among
 
 __all__ = ["TopKEntropy"]
 
@@ -61,7 +62,7 @@ class TopKEntropy:
         # What the label adds itself is at most 1, and exp(o_K) >= 1 is added where it was among the summands.
         rest = small.sum(1, keepdim=True) - small.gather(1, labels)
         leading = (top.values.double() - next_best).masked_fill(few, 0)
-        places = _places(ahead, labels, rows)
+        places = places_among(ahead, labels, rows)
         value = self._capped(leading, rest.double().masked_fill(few, 1), places)[0]
         own = rows.gather(1, labels).double() - next_best
         own = own.masked_fill(own == -torch.inf, torch.finfo(own.dtype).min)
@@ -82,7 +83,7 @@ class TopKEntropy:
         small = (scores - next_best).scatter_(1, ahead, -torch.inf).scatter_(1, labels, -torch.inf).exp_()
         leading = (top.values.double() - next_best).masked_fill_(few, 0)
         rest = small.sum(1, keepdim=True).double().masked_fill_(few, 1)
-        value, log_unit = self._capped(leading, rest, _places(ahead, labels, scores))
+        value, log_unit = self._capped(leading, rest, places_among(ahead, labels, scores))
         argument = scores.gather(1, labels).double() - next_best - value
         losses = _invalid_to_nan((-logsigmoid(argument)).to(scores.dtype).masked_fill(few, 0), top.values)
         chance = (-argument).sigmoid().masked_fill(few, 0)
@@ -113,8 +114,7 @@ class TopKEntropy:
             places: The label's among the K largest, else K, ``(M, C)``.
         """
         k = self.k
-        first = torch.arange(k - 1, device=leading.device) < places.unsqueeze(2)
-        others = torch.where(first, leading[:, None, : k - 1], leading[:, None, 1:k])  # o_1 … o_{K-1}
+        others = others_of(leading[:, :k], places)  # o_1 … o_{K-1}
         # The K-th best belongs to the others' rest unless the label is one of the K best: then all of them moved up.
         last = leading[:, k - 1 : k]
         log_rest = torch.where(
@@ -138,15 +138,6 @@ def _reference(top: Tensor) -> tuple[Tensor, Tensor]:
     first, last = top[:, :1].detach(), top[:, -1:].detach()
     few = last == -torch.inf
     return torch.where(few, first, last), few
-
-
-def _places(ahead: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
-    """The label's place among the K best, from 0, or K: ``(M, C)``. Places are compared, not scores."""
-    k = ahead.shape[1]
-    if labels.shape[1] == 1:
-        return ((ahead == labels).cumsum(1) == 0).sum(1, keepdim=True)
-    ranks = torch.arange(k, device=rows.device).expand_as(ahead)
-    return torch.full_like(rows, k, dtype=torch.int64).scatter(1, ahead, ranks).gather(1, labels)
 
 
 def _invalid_to_nan(losses: Tensor, top: Tensor) -> Tensor:

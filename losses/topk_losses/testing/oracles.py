@@ -7,8 +7,9 @@ gradients as well as values. They are definitions, not implementations: sums run
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ __all__ = [
     "noised_topk_hinge",
     "rowwise",
     "smooth_topk_svm",
+    "sorting_topk_cross_entropy",
     "topk_entropy",
     "topk_grouping",
     "topk_hinge",
@@ -196,6 +198,50 @@ def _laplace(x: Tensor) -> Tensor:
 def lapsum_topk_loss(s: Tensor, y: int, k: int, temperature: float = 1.0) -> Tensor:
     """``-log p_y``."""
     return -torch.log(lapsum_topk(s, k, temperature)[y])
+
+
+def sorting_topk_cross_entropy(
+    s: Tensor,
+    y: int,
+    k: int,
+    steepness: float = 2.0,
+    candidates: int = 16,
+    relaxation: str = "cauchy",
+    mixture: Sequence[float] | None = None,
+) -> Tensor:
+    """``-log Σ_j P_j · (the label's chance to be among the j best)``, from the whole matrix of classes by ranks."""
+    others = _others(s, y)[: candidates - 1]
+    wires: list[Any] = [s[y], *others.unbind(), *[None] * (candidates - 1 - len(others))]
+    sources = list(torch.eye(candidates, dtype=s.dtype))  # the mixture of classes on each wire
+    for upper, lower in _bitonic(candidates):
+        a, b = wires[upper], wires[lower]
+        if a is None or b is None:  # a missing class sinks
+            if a is None:
+                wires[upper], wires[lower] = b, a
+                sources[upper], sources[lower] = sources[lower], sources[upper]
+            continue
+        x = steepness * (a - b)
+        stay = 0.5 + x.atan() / math.pi if relaxation == "cauchy" else x.sigmoid()
+        for values in (wires, sources):
+            a, b = values[upper], values[lower]
+            values[upper], values[lower] = stay * a + (1 - stay) * b, (1 - stay) * a + stay * b
+    among = torch.stack(sources)[:, 0].cumsum(0)
+    first = s[y].exp() / (s[y].exp() + others.exp().sum())
+    shares = [0.0] * (k - 1) + [1.0] if mixture is None else mixture
+    return -torch.log(sum((p * (first if j == 0 else among[j]) for j, p in enumerate(shares)), first * 0))
+
+
+def _bitonic(size: int) -> Iterable[tuple[int, int]]:
+    """The comparators of Batcher's network as textbooks have it: every other block is sorted the other way."""
+    block = 2
+    while block <= size:
+        distance = block // 2
+        while distance:
+            for i in range(size):
+                if not i & distance:
+                    yield (i, i | distance) if not i & block else (i | distance, i)
+            distance //= 2
+        block *= 2
 
 
 def topk_entropy(s: Tensor, y: int, k: int) -> Tensor:
