@@ -140,6 +140,7 @@ class _Candidate:
             warmup=0.0,
             evaluate_every=1,
             keep=(),
+            patience=None,
             test_crops="",
         )
         return canonical_json((self.shape, self.classes, arm.model, arm.loss, arm.k, recipe))

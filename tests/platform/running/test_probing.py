@@ -105,7 +105,7 @@ def test_arms_that_need_the_same_memory_are_tried_once(device: Callable[..., lis
     arms = [
         arm("half", TrainFraction(0.5)),
         arm("clean"),
-        arm("noisy", LabelNoise(0.4), recipe=Recipe(epochs=9, batch_size=96, learning_rate=0.5)),
+        arm("noisy", LabelNoise(0.4), recipe=Recipe(epochs=9, batch_size=96, keep=("top1",), patience=3)),
         arm("linear", model="linear"),
         arm("adam", recipe=Recipe(epochs=9, optimizer="adam")),
     ]
