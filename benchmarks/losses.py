@@ -58,6 +58,11 @@ def build(case: Case, tau: float) -> Loss:
         "topk_hinge": lambda s, y: functional.topk_hinge(s, y, k),
         "convex_topk_hinge": lambda s, y: functional.convex_topk_hinge(s, y, k),
         "calibrated_topk_hinge": lambda s, y: functional.calibrated_topk_hinge(s, y, k),
+        "lapsum_topk_loss": lambda s, y: functional.lapsum_topk_loss(s, y, k),
+        "sorting_topk_cross_entropy": lambda s, y: functional.sorting_topk_cross_entropy(
+            s, y, k, candidates=max(16, 1 << k.bit_length())
+        ),
+        "topk_entropy": lambda s, y: functional.topk_entropy(s, y, k),
         "truncated_topk_entropy": lambda s, y: functional.truncated_topk_entropy(s, y, k),
         "noised_topk_hinge": lambda s, y: functional.noised_topk_hinge(s, y, k, generator=generator),
         "noised_topk_hinge_exact": lambda s, y: functional.noised_topk_hinge(s, y, k, samples=None),
@@ -79,6 +84,9 @@ ALL = (
     "topk_hinge",
     "convex_topk_hinge",
     "calibrated_topk_hinge",
+    "lapsum_topk_loss",
+    "sorting_topk_cross_entropy",
+    "topk_entropy",
     "truncated_topk_entropy",
     "noised_topk_hinge",
     "noised_topk_hinge_exact",

@@ -32,6 +32,7 @@ from topk_platform.recipes import SAWADA2020_RING
 from topk_platform.records import Store, StoreKeeper
 from topk_platform.specs import Trial
 from topk_platform.training import LOSSES, Session
+from topk_platform.training.clock import Stopwatch
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.member import Member
 from topk_platform.training.run import _Group, _resume, _save
@@ -235,7 +236,8 @@ def print_checkpoints(options: argparse.Namespace) -> None:
         steps(session, first)
         step = min(seconds(lambda: steps(session, first), options) for _ in range(2))  # noqa: B023
         with tempfile.TemporaryDirectory() as folder:
-            group = _Group([Member(trial)], StoreKeeper(Store.open(folder), 0.0), epoch=1)
+            keeper = StoreKeeper(Store.open(folder), 0.0)
+            group = _Group([Member(trial)], keeper, Stopwatch(options.device), epoch=1)
             saved = [seconds(lambda: _save(group, session), options) for _ in range(options.repetitions)]  # noqa: B023
             resumed = [
                 seconds(lambda: _resume(group, Session.prepare(trial)), options)  # noqa: B023

@@ -65,8 +65,9 @@ GARCIN2022_PLANTNET = Recipe(
     augmentation=Augmentation(window=True),
     keep=("macro_top5",),
 )
-"""garcin2022 4.5: pretrained ResNet-50; the best validation macro top-K is kept. (Windows, and no mirroring, are
-what their program does; the paper does not say.)"""
+"""garcin2022 4.5: pretrained ResNet-50; "early stopping based on the best macro-average top-K accuracy on the
+validation set", of which the paper gives no patience: all epochs are trained and the best one's weights kept. (Windows,
+and no mirroring, are what their program does; the paper does not say.)"""
 
 GARCIN2022_IMAGENET = replace(BERRADA2018_IMAGENET, keep=("top1", "top5"), test_crops="")
 """garcin2022, final version, appendix D, for cross-entropy: berrada2018's settings, the best validation top-K for

@@ -61,7 +61,7 @@ def test_a_trial_killed_in_its_middle_goes_on_from_its_checkpoint(
 ) -> None:
     topk("run", "my_lab:long", "--store", tmp_path / "calm")
     process = start("run", "my_lab:long", "--store", tmp_path / "killed", "--checkpoints", "0")
-    wait_for(lambda: any(epoch >= 50 for epoch in checkpoints(tmp_path / "killed")), process)
+    wait_for(lambda: any(step >= 345 for step in checkpoints(tmp_path / "killed")), process)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     killed = datetime.now(UTC)
@@ -100,7 +100,7 @@ def wait_for_trials(store: Path, enough: int, process: subprocess.Popen[bytes]) 
 
 
 def checkpoints(store: Path) -> list[int]:
-    """The epochs of which there are checkpoints."""
+    """The steps of which there are checkpoints; an epoch has 17."""
     return [int(path.stem) for path in (store / "small" / "checkpoints").glob("*/*.ckpt")]
 
 

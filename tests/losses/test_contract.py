@@ -158,6 +158,37 @@ class TestDetachedTopKTransition(LossContract):
     test_second_derivative = None
 
 
+class TestLapSumTopKLoss(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.LapSumTopKLoss(k=3, temperature=0.5, **shared)
+
+
+class TestSortingTopKCrossEntropy(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.SortingTopKCrossEntropy(k=3, candidates=4, mixture=(0.2, 0.0, 0.8), **shared)
+
+
+class TestLogisticSortingTopKCrossEntropy(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.SortingTopKCrossEntropy(k=3, candidates=8, relaxation="logistic", **shared)
+
+    # The other network's graph with a few more layers, and ten seconds of tracing.
+    test_compiles_to_one_graph = None
+
+
+class TestTopKEntropy(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.TopKEntropy(k=3, **shared)
+
+
 class TestTruncatedTopKEntropy(LossContract):
     soft_targets = True
 

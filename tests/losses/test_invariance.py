@@ -11,6 +11,13 @@ LOSSES = {
     "cross_entropy": lambda s, y, k: functional.cross_entropy(s, y, reduction="none"),
     "focal": lambda s, y, k: functional.focal(s, y, 0.5, reduction="none"),
     "ldam": lambda s, y, k: functional.ldam(s, y, torch.full((s.shape[1],), 0.5), 3.0, reduction="none"),
+    "lapsum_topk_loss": lambda s, y, k: functional.lapsum_topk_loss(s, y, k, 0.7, reduction="none"),
+    "sorting_topk_cross_entropy": lambda s, y, k: functional.sorting_topk_cross_entropy(
+        s, y, k, candidates=8, reduction="none"
+    ),
+    "logistic_sorting": lambda s, y, k: functional.sorting_topk_cross_entropy(
+        s, y, k, 1.0, candidates=16, relaxation="logistic", reduction="none"
+    ),
     "topk_hinge": lambda s, y, k: functional.topk_hinge(s, y, k, reduction="none"),
     "convex_topk_hinge": lambda s, y, k: functional.convex_topk_hinge(s, y, k, reduction="none"),
     "calibrated_topk_hinge": lambda s, y, k: functional.calibrated_topk_hinge(s, y, k, reduction="none"),
@@ -20,6 +27,7 @@ LOSSES = {
     ),
     "topk_grouping": lambda s, y, k: functional.topk_grouping(s, y, k, reduction="none"),
     "topk_transition": lambda s, y, k: functional.topk_transition(s, y, k, reduction="none"),
+    "topk_entropy": lambda s, y, k: functional.topk_entropy(s, y, k, reduction="none"),
     "truncated_topk_entropy": lambda s, y, k: functional.truncated_topk_entropy(s, y, k, reduction="none"),
 }
 every_loss = pytest.mark.parametrize("name", LOSSES)

@@ -26,6 +26,12 @@ MODULES = {
     ),
     "TopKGrouping": ("topk_grouping", {"k": 2}),
     "TopKTransition": ("topk_transition", {"k": 2, "detach_weight": True}),
+    "LapSumTopKLoss": ("lapsum_topk_loss", {"k": 2, "temperature": 0.5}),
+    "SortingTopKCrossEntropy": (
+        "sorting_topk_cross_entropy",
+        {"k": 2, "steepness": 1.5, "candidates": 4, "relaxation": "logistic", "mixture": (0.5, 0.5)},
+    ),
+    "TopKEntropy": ("topk_entropy", {"k": 2}),
     "TruncatedTopKEntropy": ("truncated_topk_entropy", {"k": 2}),
 }
 SHARED = {"weight": WEIGHT, "ignore_index": 4, "reduction": "sum"}
@@ -144,6 +150,15 @@ def test_from_counts():
         ("NoisedImbalancedTopKHinge", {"margins": 0.2}, "margins must be a tensor of real numbers"),
         ("TopKGrouping", {"k": -3}, "k must be at least 1, got -3"),
         ("TopKTransition", {"k": 1.5}, "k must be an int, got 1.5"),
+        ("LapSumTopKLoss", {"temperature": 0.0}, "temperature must be above 0, got 0.0"),
+        ("LapSumTopKLoss", {"k": True}, "k must be an int, got True"),
+        (
+            "SortingTopKCrossEntropy",
+            {"candidates": 6},
+            "candidates must be a power of two above k = 2, got 6",
+        ),
+        ("SortingTopKCrossEntropy", {"mixture": (1, 1)}, r"mixture must be k = 2 .* got \(1, 1\)"),
+        ("TopKEntropy", {"k": 0}, "k must be at least 1, got 0"),
         ("TruncatedTopKEntropy", {"k": 0}, "k must be at least 1, got 0"),
     ],
 )

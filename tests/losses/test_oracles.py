@@ -55,10 +55,22 @@ def test_entropies_by_hand():
     assert oracles.cross_entropy(s, 1).item() == pytest.approx(math.log(4))
     assert oracles.focal(s, 1, 2.0).item() == pytest.approx(9 / 16 * math.log(4))
     assert oracles.truncated_topk_entropy(s, 1, 2).item() == pytest.approx(math.log(2))
+    # Of 1/2 and 1/4 each has half: log(1 + 2 sqrt(1/2 · 1/4) / (1/4)).
+    assert oracles.topk_entropy(s, 1, 2).item() == pytest.approx(math.log(1 + 2 * math.sqrt(2)))
     assert oracles.topk_grouping(s, 0, 2).item() == pytest.approx(math.log(4 / 3))
     assert oracles.topk_transition(s, 0, 1).item() == pytest.approx(math.log(2))
     assert oracles.balanced_softmax(s, 1, torch.tensor([1, 2, 4])).item() == pytest.approx(math.log(4))
     assert oracles.ldam(s, 1, row(0, math.log(3), 0), 1.0).item() == pytest.approx(math.log(10))
+
+
+def test_laplacian_memberships_by_hand():
+    """The threshold of two classes is their middle; with 1 above and two below, ``e^b`` solves ``x² e^-2 = 2``."""
+    p = oracles.lapsum_topk(row(3, 1), 1, temperature=0.5)
+    assert p.tolist() == pytest.approx([1 - math.exp(-2) / 2, math.exp(-2) / 2])
+    b = 1 + math.log(2) / 2
+    p = oracles.lapsum_topk(row(2, 0, 0), 1)
+    assert p.tolist() == pytest.approx([1 - math.exp(b - 2) / 2, math.exp(-b) / 2, math.exp(-b) / 2])
+    assert oracles.lapsum_topk_loss(row(2, 0, 0), 2, 1).item() == pytest.approx(math.log(2) + b)
 
 
 def test_expected_maximum_of_two():

@@ -27,12 +27,16 @@ from topk_losses.functional.entropy import (
 )
 from topk_losses.functional.grouping import topk_grouping, topk_transition
 from topk_losses.functional.hinge import calibrated_topk_hinge, convex_topk_hinge, topk_hinge
+from topk_losses.functional.lapsum import lapsum_topk_loss
 from topk_losses.functional.noised import noised_imbalanced_topk_hinge, noised_topk_hinge
 from topk_losses.functional.smooth import smooth_topk_svm
+from topk_losses.functional.sorting import sorting_topk_cross_entropy
+from topk_losses.functional.topk_entropy import topk_entropy
 from topk_losses.margins import uneven_margins
 from topk_losses.operators import (
     expected_topk,
     inclusion_probabilities,
+    lapsum_topk,
     log_elementary_symmetric,
     noised_topk,
 )
@@ -45,6 +49,8 @@ __all__ = [
     "expected_topk",
     "focal",
     "inclusion_probabilities",
+    "lapsum_topk",
+    "lapsum_topk_loss",
     "ldam",
     "log_elementary_symmetric",
     "logit_adjusted",
@@ -52,6 +58,8 @@ __all__ = [
     "noised_topk",
     "noised_topk_hinge",
     "smooth_topk_svm",
+    "sorting_topk_cross_entropy",
+    "topk_entropy",
     "topk_grouping",
     "topk_hinge",
     "topk_transition",

@@ -10,8 +10,11 @@ from topk_losses.modules.entropy import (
 )
 from topk_losses.modules.grouping import TopKGrouping, TopKTransition
 from topk_losses.modules.hinge import CalibratedTopKHinge, ConvexTopKHinge, TopKHinge
+from topk_losses.modules.lapsum import LapSumTopKLoss
 from topk_losses.modules.noised import NoisedImbalancedTopKHinge, NoisedTopKHinge
 from topk_losses.modules.smooth import SmoothTopKSVM
+from topk_losses.modules.sorting import SortingTopKCrossEntropy
+from topk_losses.modules.topk_entropy import TopKEntropy
 
 __all__ = [
     "LDAM",
@@ -20,10 +23,13 @@ __all__ = [
     "ConvexTopKHinge",
     "CrossEntropy",
     "Focal",
+    "LapSumTopKLoss",
     "LogitAdjusted",
     "NoisedImbalancedTopKHinge",
     "NoisedTopKHinge",
     "SmoothTopKSVM",
+    "SortingTopKCrossEntropy",
+    "TopKEntropy",
     "TopKGrouping",
     "TopKHinge",
     "TopKTransition",

@@ -1,7 +1,14 @@
 """Smooth versions of "the k largest", of use beyond the losses."""
 
 from topk_losses.operators.expected import expected_topk
+from topk_losses.operators.lapsum import lapsum_topk
 from topk_losses.operators.noised import noised_topk
 from topk_losses.operators.symmetric import inclusion_probabilities, log_elementary_symmetric
 
-__all__ = ["expected_topk", "inclusion_probabilities", "log_elementary_symmetric", "noised_topk"]
+__all__ = [
+    "expected_topk",
+    "inclusion_probabilities",
+    "lapsum_topk",
+    "log_elementary_symmetric",
+    "noised_topk",
+]

@@ -7,8 +7,9 @@ gradients as well as values. They are definitions, not implementations: sums run
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,8 @@ __all__ = [
     "expected_topk",
     "focal",
     "inclusion_probabilities",
+    "lapsum_topk",
+    "lapsum_topk_loss",
     "ldam",
     "log_elementary_symmetric",
     "log_space_smooth_topk_svm",
@@ -29,6 +32,8 @@ __all__ = [
     "noised_topk_hinge",
     "rowwise",
     "smooth_topk_svm",
+    "sorting_topk_cross_entropy",
+    "topk_entropy",
     "topk_grouping",
     "topk_hinge",
     "topk_transition",
@@ -173,6 +178,80 @@ def topk_transition(s: Tensor, y: int, k: int, detach_weight: bool = False) -> T
 def truncated_topk_entropy(s: Tensor, y: int, k: int) -> Tensor:
     """``log(1 + Σ exp(s_j - s_y))`` over the others without their K - 1 largest."""
     return torch.log(1 + (_others(s, y)[k - 1 :] - s[y]).exp().sum())
+
+
+def lapsum_topk(s: Tensor, k: int, temperature: float = 1.0) -> Tensor:
+    """``F((s - b) / T)`` that sum to k < L; b by bisection, then one step of Newton's, which autograd follows."""
+    low, high = s.detach().min() - 50 * temperature, s.detach().max() + 50 * temperature
+    for _ in range(60):
+        b = (low + high) / 2
+        low, high = (b, high) if _laplace((s.detach() - b) / temperature).sum() > k else (low, b)
+    density = (-((s.detach() - b) / temperature).abs()).exp().sum() / (2 * temperature)
+    b = b + (_laplace((s - b) / temperature).sum() - k) / density
+    return _laplace((s - b) / temperature)
+
+
+def _laplace(x: Tensor) -> Tensor:
+    return torch.where(x > 0, 1 - (-x.abs()).exp() / 2, (-x.abs()).exp() / 2)
+
+
+def lapsum_topk_loss(s: Tensor, y: int, k: int, temperature: float = 1.0) -> Tensor:
+    """``-log p_y``."""
+    return -torch.log(lapsum_topk(s, k, temperature)[y])
+
+
+def sorting_topk_cross_entropy(
+    s: Tensor,
+    y: int,
+    k: int,
+    steepness: float = 2.0,
+    candidates: int = 16,
+    relaxation: str = "cauchy",
+    mixture: Sequence[float] | None = None,
+) -> Tensor:
+    """``-log Σ_j P_j · (the label's chance to be among the j best)``, from the whole matrix of classes by ranks."""
+    others = _others(s, y)[: candidates - 1]
+    wires: list[Any] = [s[y], *others.unbind(), *[None] * (candidates - 1 - len(others))]
+    sources = list(torch.eye(candidates, dtype=s.dtype))  # the mixture of classes on each wire
+    for upper, lower in _bitonic(candidates):
+        a, b = wires[upper], wires[lower]
+        if a is None or b is None:  # a missing class sinks
+            if a is None:
+                wires[upper], wires[lower] = b, a
+                sources[upper], sources[lower] = sources[lower], sources[upper]
+            continue
+        x = steepness * (a - b)
+        stay = 0.5 + x.atan() / math.pi if relaxation == "cauchy" else x.sigmoid()
+        for values in (wires, sources):
+            a, b = values[upper], values[lower]
+            values[upper], values[lower] = stay * a + (1 - stay) * b, (1 - stay) * a + stay * b
+    among = torch.stack(sources)[:, 0].cumsum(0)
+    first = s[y].exp() / (s[y].exp() + others.exp().sum())
+    shares = [0.0] * (k - 1) + [1.0] if mixture is None else mixture
+    return -torch.log(sum((p * (first if j == 0 else among[j]) for j, p in enumerate(shares)), first * 0))
+
+
+def _bitonic(size: int) -> Iterable[tuple[int, int]]:
+    """The comparators of Batcher's network as textbooks have it: every other block is sorted the other way."""
+    block = 2
+    while block <= size:
+        distance = block // 2
+        while distance:
+            for i in range(size):
+                if not i & distance:
+                    yield (i, i | distance) if not i & block else (i | distance, i)
+            distance //= 2
+        block *= 2
+
+
+def topk_entropy(s: Tensor, y: int, k: int) -> Tensor:
+    """``softplus(V - s_y)``, V the greatest of ``⟨z, s⟩ + H(z)`` over the allowed z with t = 0, 1, … capped entries."""
+    others, values = _others(s, y), []
+    for t in range(min(k, len(others) - 1) + 1):
+        z = torch.cat([torch.full_like(others[:t], 1 / k), (1 - t / k) * others[t:].softmax(0)])
+        if t < k and (z <= 1 / k + 1e-12).all():
+            values.append((z * (others - z.log())).sum())
+    return torch.nn.functional.softplus(torch.stack(values).max() - s[y])
 
 
 def expected_topk(s: Tensor, k: int, epsilon: float, nodes: int = 4001) -> Tensor:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from topk_platform.cli import inspecting
 from topk_platform.cli.inspecting import DataOption, StoreOption
-from topk_platform.cli.studies import known_studies, load_study
+from topk_platform.cli.studies import known_studies, load_study, smoke_notice, smoke_study
 from topk_platform.errors import UserError
 from topk_platform.specs import Study
 
@@ -36,13 +36,21 @@ DownloadOption = Annotated[
     bool, typer.Option("--download", help="Download into it the datasets that are not there.")
 ]
 SmokeOption = Annotated[
-    bool, typer.Option("--smoke", help="The study shrunk to seconds, under its own name.")
+    bool,
+    typer.Option(
+        "--smoke", help="The study shrunk to seconds, without large data, GPU or weights, under its own name."
+    ),
 ]
 
 
-def _study(name: str, smoke: bool) -> Study:
+def _study(name: str, smoke: bool, address: str | None = None, tell: Console | None = None) -> Study:
     study = load_study(name)
-    return study.smoke() if smoke else study
+    if not smoke:
+        return study
+    small = smoke_study(study, here=address is None)
+    if tell is not None and (notice := smoke_notice(study, small)):
+        tell.print(notice, markup=False, highlight=False)
+    return small
 
 
 @app.command("list")
@@ -89,7 +97,7 @@ def run(
     from topk_platform.cli.progress import ProgressDisplay  # noqa: PLC0415
 
     console = Console()
-    wanted = _study(study, smoke)
+    wanted = _study(study, smoke, address, console)
     with _interrupts_told(), ProgressDisplay(console) as progress:
         summary = running.run(
             wanted,
@@ -122,11 +130,37 @@ def plan(
     """Show a study's arms, what is done, and about how long the rest takes."""
     from topk_platform import running  # noqa: PLC0415
 
-    wanted = _study(study, smoke)
+    console = Console()
+    wanted = _study(study, smoke, tell=console)
     found = running.plan(
         wanted, store=store, trials=trials, seeds=seeds, only=only, data=data, download=download
     )
-    inspecting.print_plan(Console(), found)
+    inspecting.print_plan(console, found)
+
+
+@app.command()
+def probe(
+    study: StudyName,
+    only: OnlyOption = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GIB", help="Memory of a trial; by default what is free, shared by trials at once."
+        ),
+    ] = None,
+    data: DataOption = None,
+    smoke: SmokeOption = False,
+) -> None:
+    """Find the largest batch of each arm that fits into this machine's memory, by training steps."""
+    from topk_platform import running  # noqa: PLC0415
+
+    console = Console()
+    wanted = _study(study, smoke, tell=console)
+    with console.status("reading data") as shown:
+        found = running.probe(
+            wanted, only=only, memory=memory, data=data, tell=lambda arm: shown.update(f"trying {arm.name}")
+        )
+    raise typer.Exit(inspecting.print_probe(console, found))
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import sys
@@ -9,9 +10,9 @@ from collections.abc import Callable, Mapping
 
 from topk_platform.errors import UserError
 from topk_platform.references import import_reference, is_reference, look_up
-from topk_platform.specs import Study
+from topk_platform.specs import STANDINS, Arm, Study
 
-__all__ = ["known_studies", "load_study"]
+__all__ = ["known_studies", "load_study", "smoke_notice", "smoke_study"]
 
 
 def known_studies() -> Mapping[str, Callable[[], Study]]:
@@ -39,3 +40,33 @@ def load_study(name: str) -> Study:
             f"{name!r} must name a Study or a function that returns one, got {type(study).__name__}"
         )
     return study
+
+
+def smoke_study(study: Study, here: bool) -> Study:
+    """Return the study shrunk to seconds, on the CPU where a GPU is wanted and there is none.
+
+    Args:
+        study: The study.
+        here: Whether it is to run on this machine.
+    """
+    small = study.smoke()
+    if study.device == "cpu" or not here:
+        return small
+    import torch  # noqa: PLC0415 - a second that studies for the CPU need not wait for
+
+    if torch.cuda.is_available():
+        return small
+    return dataclasses.replace(small, device="cpu", arms=tuple(map(_uncompiled, small.arms)))
+
+
+def _uncompiled(arm: Arm) -> Arm:
+    numerics = dataclasses.replace(arm.recipe.numerics, compiled=False)  # minutes, on the CPU
+    return dataclasses.replace(arm, recipe=dataclasses.replace(arm.recipe, numerics=numerics))
+
+
+def smoke_notice(study: Study, small: Study) -> str:
+    """Return the line that says what a smoke run does without, or nothing if it does without nothing."""
+    names = dict.fromkeys(arm.regime.dataset for arm in study.arms if arm.regime.dataset in STANDINS)
+    parts = [f"small stand-ins of {', '.join(names)} in place of the data"] if names else []
+    parts += ["the CPU in place of a GPU"] if small.device != study.device else []
+    return f"Smoke run: {', and '.join(parts)}." if parts else ""

@@ -53,20 +53,18 @@ class StoreKeeper:
                 )
         return None
 
-    def save(self, trials: Sequence[Trial], epoch: int, state: dict[str, Any]) -> None:
-        """Write a checkpoint and delete those that are no longer needed.
+    def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
+        """Write the checkpoint of a step and delete those that are no longer needed.
 
         A store that cannot be written stops no trial: it is warned of.
         """
         folder = _folder(trials)
         try:
-            self.store.write(f"{folder}/{epoch:08d}{_SUFFIX}", _pack(state))
+            self.store.write(f"{folder}/{step:012d}{_SUFFIX}", _pack(state))
             for name in self.store.names(folder, _SUFFIX)[:-_KEPT]:
                 self.store.delete(f"{folder}/{name}")
         except (StoreError, OSError) as error:
-            warnings.warn(
-                f"no checkpoint of trial {trials[0].key} after epoch {epoch}: {error}", stacklevel=2
-            )
+            warnings.warn(f"no checkpoint of trial {trials[0].key} after step {step}: {error}", stacklevel=2)
 
     def save_model(self, trial: Trial, model: nn.Module) -> None:
         """Write a network as safetensors."""

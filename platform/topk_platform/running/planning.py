@@ -16,10 +16,12 @@ from topk_platform.running.study import make_board
 from topk_platform.search import ArmBoard
 from topk_platform.specs import Arm, Study
 from topk_platform.training import Session
+from topk_platform.training.clock import Stopwatch
 
 __all__ = ["ArmPlan", "Plan", "plan"]
 
 _MEASURING_SECONDS = 20.0
+_EPOCH_SECONDS = 10.0  # of an epoch that takes longer, so many are timed
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Seconds of training left; pruning only shortens it."""
+        """Seconds of training left; pruning and early stopping only shorten it."""
         return sum(arm.left * arm.trial_seconds for arm in self.arms)
 
 
@@ -73,8 +75,8 @@ def plan(
 ) -> Plan:
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
-    Arms without an ended trial are timed here by an epoch of their first, for some seconds in all; the rest take
-    the mean of those.
+    Arms without an ended trial are timed here by an epoch of their first, or by the start of a long one, for some
+    seconds in all; the rest take the mean of those.
 
     Args:
         study: The study.
@@ -131,12 +133,20 @@ def _measure(boards: Sequence[ArmBoard]) -> dict[str, float]:
 
 def _guess(session: Session) -> float:
     recipe = session.recipe
-    epoch = _seconds(session.train_epoch)
+    epoch = _epoch_seconds(session, _EPOCH_SECONDS)
     validation = _seconds(session.validate)
     if epoch < 1:  # what is done once, such as memory's first use, would be most of it
         epoch, validation = _seconds(session.train_epoch), _seconds(session.validate)
     validations = sum(recipe.evaluates(number) for number in range(1, recipe.epochs + 1))
     return recipe.epochs * epoch + validations * validation
+
+
+def _epoch_seconds(session: Session, enough: float) -> float:
+    """Return about how long an epoch takes, from as many of its steps as are made in ``enough`` seconds."""
+    until = time.perf_counter() + enough
+    with Stopwatch(session.trial.device) as watch:
+        session.advance(lambda: time.perf_counter() >= until)
+    return watch.seconds * session.epoch_steps / session.step
 
 
 def _seconds(work: Callable[[], Tensor]) -> float:

@@ -19,7 +19,8 @@ def stopping_values(
     """Return pairs (epoch, value): a trial is stopped after that epoch when its metric is below that value.
 
     The value is the quantile of what the trials of ``history`` had at the rung; rungs that fewer than
-    ``pruning.startup`` of them reached stop nothing.
+    ``pruning.startup`` of them reached stop nothing. A trial that was completed before it (``Recipe.patience``) has
+    there what it had last, for its result is compared with those of trials that go on.
 
     Args:
         pruning: The rule, or None for no stopping.
@@ -34,12 +35,20 @@ def stopping_values(
     if pruning is None:
         return ()
     epochs = sorted({_validated(rung, recipe) for rung in pruning.rungs} - {recipe.epochs})
-    reached = {epoch: [e.curve[epoch] for e in history if epoch in e.curve] for epoch in epochs}
+    reached = {
+        epoch: [value for ended in history if (value := _value(ended, epoch)) is not None] for epoch in epochs
+    }
     return tuple(
         (epoch, round(float(np.quantile(values, pruning.quantile)), 12))
         for epoch, values in reached.items()
         if len(values) >= pruning.startup
     )
+
+
+def _value(ended: Ended, epoch: int) -> float | None:
+    last = max(ended.curve, default=0)
+    early = ended.status == "completed" and last < epoch
+    return ended.curve.get(last if early else epoch)
 
 
 def _validated(rung: float, recipe: Recipe) -> int:

@@ -6,12 +6,14 @@ from topk_platform.specs.codec import canonical_json, digest
 from topk_platform.specs.metrics import GROUPS, accuracy_names, candidate_names
 from topk_platform.specs.recipe import Augmentation, Numerics, Recipe
 from topk_platform.specs.regime import Condition, LabelNoise, LongTail, PerClass, Regime, TrainFraction
+from topk_platform.specs.smoke import STANDINS, smoke_arm
 from topk_platform.specs.space import Choice, Dimension, Float, Int, Scalar
 from topk_platform.specs.study import Study
 from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRecord
 
 __all__ = [
     "GROUPS",
+    "STANDINS",
     "Arm",
     "Augmentation",
     "Choice",
@@ -43,4 +45,5 @@ __all__ = [
     "check_name",
     "digest",
     "grid",
+    "smoke_arm",
 ]

@@ -93,6 +93,8 @@ class Recipe:
         keep: Metrics. Of each, the weights of the epoch with the best validation are kept, and the test metric
             of the same name is theirs; all others are those of the arm's metric if that is among them, else of
             the first. Empty: the last epoch's weights.
+        patience: Validations in a row by which none of the metrics of ``keep`` got better, after which training ends
+            early, as completed; the schedule stays that of all ``epochs``. None: all epochs are trained.
         test_crops: How images in files, which are larger than what networks see of them, are scored for the test:
             ``""`` by their middle, ``"inclusion"`` by ten crops whose probabilities of a class being in the k best
             are averaged (Berrada et al. 2018, appendix C), ``"softmax"`` by those whose softmax is.
@@ -115,6 +117,7 @@ class Recipe:
     augmentation: Augmentation = field(default_factory=Augmentation)
     evaluate_every: int = 1
     keep: tuple[str, ...] = ()
+    patience: int | None = None
     test_crops: str = ""
     numerics: Numerics = field(default_factory=Numerics)
 
@@ -126,6 +129,7 @@ class Recipe:
             check(value >= 1, f"Recipe.{name} must be at least 1, got {value!r}")
         self._check_choices()
         self._check_schedule()
+        self._check_patience()
 
     def _check_choices(self) -> None:
         for name, options in (
@@ -154,6 +158,16 @@ class Recipe:
         check(
             self.reweighting is None or self.reweighting >= 0,
             f"Recipe.reweighting must be at least 0 or None, got {self.reweighting!r}",
+        )
+
+    def _check_patience(self) -> None:
+        check(
+            self.patience is None or self.patience >= 1,
+            f"Recipe.patience must be at least 1 or None, got {self.patience!r}",
+        )
+        check(
+            self.patience is None or bool(self.keep),
+            f"Recipe.patience waits for metrics of keep to get better, got {self.patience!r} with keep {self.keep!r}",
         )
 
     def evaluates(self, epoch: int) -> bool:

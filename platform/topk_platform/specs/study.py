@@ -13,8 +13,11 @@ from topk_platform.specs.arm import Arm
 from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.codec import digest
 from topk_platform.specs.metrics import accuracy_names, candidate_names
+from topk_platform.specs.smoke import smoke_arm
 
 __all__ = ["Study"]
+
+_SMOKE_CLASSES = 8
 
 
 @dataclass(frozen=True)
@@ -125,9 +128,10 @@ class Study:
         return dataclasses.replace(self, arms=arms)
 
     def smoke(self) -> Study:
-        """Return the study shrunk to seconds: 2 trials, 2 seeds and 2 epochs an arm, under a name of its own."""
-        arms = tuple(
-            dataclasses.replace(arm, recipe=dataclasses.replace(arm.recipe, epochs=min(2, arm.recipe.epochs)))
-            for arm in self.arms
-        )
+        """Return the study shrunk to seconds: 2 trials, 2 seeds and 2 epochs an arm, under a name of its own.
+
+        Small stand-ins, which need no download, take the place of the large datasets; see :func:`smoke_arm`.
+        """
+        classes = max(_SMOKE_CLASSES, 2 + max(*self.topk, *(arm.k for arm in self.arms)))
+        arms = tuple(smoke_arm(arm, classes) for arm in self.arms)
         return dataclasses.replace(self, name=f"{self.name}-smoke", arms=arms, trials=2, seeds=2)

@@ -86,12 +86,21 @@ class Batches:
         return math.ceil(len(self.split) / self.size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for inputs, labels in self._plain():
+        return self.after(0)
+
+    def after(self, done: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield an epoch's batches but the first ``done``, which are neither picked nor decoded.
+
+        What an epoch takes from the stream of orders it takes at its first batch, what a batch takes from the
+        stream of augmentation when that batch is taken: after n batches the latter stands as n batches leave it,
+        however many images are decoded ahead.
+        """
+        for inputs, labels in self._plain(done):
             yield self._augmented(inputs, labels)
 
-    def _plain(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def _plain(self, done: int) -> Iterator[tuple[Tensor, Tensor]]:
         if isinstance(self.split.inputs, Images):
-            yield from self._streamed(self.split.inputs)
+            yield from self._streamed(self.split.inputs, done)
             return
         if len(self) == 1:
             # A copy, for a network whose first layer works in place would change the data of later epochs.
@@ -99,18 +108,18 @@ class Batches:
             return
         order = torch.randperm(len(self.split), generator=self.order)
         order = order.to(self.split.labels.device, non_blocking=True)
-        for rows in torch.split(order, self.size):
+        for rows in torch.split(order, self.size)[done:]:
             yield self.split.inputs[rows], self.split.labels[rows]
 
-    def _streamed(self, images: Images) -> Iterator[tuple[Tensor, Tensor]]:
+    def _streamed(self, images: Images, done: int) -> Iterator[tuple[Tensor, Tensor]]:
         count = len(images)
         order = torch.arange(count) if len(self) == 1 else torch.randperm(count, generator=self.order)
         places = None
         if self.augmentation.window:  # all at once, so that how far ahead images are decoded changes nothing
-            places = torch.split(torch.rand((count, 2), generator=self.order), self.size)
+            places = torch.split(torch.rand((count, 2), generator=self.order), self.size)[done:]
         labels = self.split.labels[order.to(self.split.labels.device)]
-        batches = images.stream(torch.split(order, self.size), places)
-        yield from zip(batches, torch.split(labels, self.size), strict=True)
+        batches = images.stream(torch.split(order, self.size)[done:], places)
+        yield from zip(batches, torch.split(labels, self.size)[done:], strict=True)
 
     def _augmented(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         how = self.augmentation

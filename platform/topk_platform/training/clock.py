@@ -15,34 +15,40 @@ def _events() -> list[torch.cuda.Event]:
 
 
 class Stopwatch:
-    """A context that takes the time of what runs in it.
+    """A context that takes the time of what runs in it, every time that it is entered, together.
 
     Args:
         device: ``"cpu"`` or ``"cuda"``, where events on the stream are timed and read afterwards.
+        seconds: Taken before.
     """
 
-    def __init__(self, device: str) -> None:
-        self._events = _events() if device == "cuda" else None
-        self._times = [0.0, 0.0]
+    def __init__(self, device: str, seconds: float = 0.0) -> None:
+        self._on_gpu = device == "cuda"
+        self._seconds = seconds
+        self._start = 0.0
+        self._pairs: list[list[torch.cuda.Event]] = []
 
     def __enter__(self) -> Stopwatch:
-        self._mark(0)
+        if self._on_gpu:
+            self._pairs.append(_events())
+            self._pairs[-1][0].record()
+        else:
+            self._start = time.perf_counter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._mark(1)
-
-    def _mark(self, place: int) -> None:
-        if self._events is None:
-            self._times[place] = time.perf_counter()
+        if self._on_gpu:
+            self._pairs[-1][1].record()
         else:
-            self._events[place].record()
+            self._seconds += time.perf_counter() - self._start
 
     @property
     def seconds(self) -> float:
-        """The time; on a GPU, to be read once the device has been waited for."""
-        if self._events is None:
-            return self._times[1] - self._times[0]
-        return float(self._events[0].elapsed_time(self._events[1])) / 1e3
+        """The time; on a GPU, which is waited for up to where it was left last."""
+        for start, end in self._pairs:
+            end.synchronize()
+            self._seconds += float(start.elapsed_time(end)) / 1e3
+        self._pairs.clear()
+        return self._seconds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,8 +14,9 @@ from topk_platform.errors import UserError
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Augmentation, Recipe, Trial
 from topk_platform.training.batches import Batches, Normalisation, prepared
+from topk_platform.training.epoch import Epoch, never, order_states
 from topk_platform.training.losses import BoundLoss, takes_class_counts
-from topk_platform.training.optim import learning_rate, make_optimizer
+from topk_platform.training.optim import learning_rate
 from topk_platform.training.session import EVALUATION_BATCH, score
 from topk_platform.training.setup import (
     batches_of,
@@ -25,7 +26,7 @@ from topk_platform.training.setup import (
     recipe_of,
     scorer_of,
 )
-from topk_platform.training.stacking import Forward, stacked_forward
+from topk_platform.training.stacking import Forward, stack, stacked_forward, stacked_optimizer
 from topk_platform.training.stepping import clip, density_of, optimizer_state, precision
 
 __all__ = ["Ensemble", "check_ensemble"]
@@ -74,6 +75,7 @@ class Ensemble:
     scorer: Scorer
     step: int = 0
     density: Tensor | None = None
+    epoch: Epoch | None = None
 
     @classmethod
     def prepare(cls, trials: Sequence[Trial]) -> Ensemble:
@@ -93,7 +95,7 @@ class Ensemble:
         losses = [loss_of(trial, dataset) for trial, dataset in zip(trials, datasets, strict=True)]
         if any(True for loss in losses for _ in loss.module.parameters()):
             raise UserError("an ensemble's loss must have no parameters of its own")
-        stacked = _stack(networks, device)
+        stacked = stack(networks, device)
         scorers = [scorer_of(trial, dataset) for trial, dataset in zip(trials, datasets, strict=True)]
         groups = tuple(torch.stack(masks) for masks in zip(*(s.groups for s in scorers), strict=True))
         normalisations = [Normalisation.of(dataset, device) for dataset in datasets]
@@ -113,7 +115,7 @@ class Ensemble:
             at_once=_at_once(trials, datasets, losses),
             views=any(recipe != recipes[0] for recipe in recipes),
             plain=_plain(recipes[0], datasets),
-            optimizer=_optimizer(recipes, stacked),
+            optimizer=stacked_optimizer(recipes, stacked),
             scorer=Scorer(trials[0].topk, trials[0].targets, groups),
         )
 
@@ -123,25 +125,37 @@ class Ensemble:
         return len(self.batches[0])
 
     def train_epoch(self) -> Tensor:
-        """Train for one epoch; return ``(members, 2)``: mean losses over the samples, gradient densities."""
+        """Train to the end of an epoch; return ``(members, 2)``: mean losses over the samples, gradient densities."""
+        return cast("Tensor", self.advance(never))
+
+    def advance(self, pause: Callable[[], bool]) -> Tensor | None:
+        """Train to the end of the epoch, or until ``pause`` says so after a step; return the same, or None."""
         if self.recipe.reweighting is not None and self.step >= self.recipe.reweighting * self.epoch_steps:
             for loss in self.losses:
                 loss.reweight()
-        total = torch.zeros(len(self.trials), dtype=torch.float64, device=self.trials[0].device)
-        for inputs, target in self._batches():
+        self.epoch = self.epoch or self._begun(0)
+        total = self.epoch.total
+        for inputs, target in self.epoch.batches:
             total += self._step(inputs, target) * target.shape[1]
+            if pause() and self.step % self.epoch_steps:
+                return None
+        self.epoch = None
         density = torch.zeros_like(total) if self.density is None else self.density
         return torch.stack([total / len(self.batches[0].split), density], 1)
 
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def _begun(self, done: int) -> Epoch:
+        total = torch.zeros(len(self.trials), dtype=torch.float64, device=self.trials[0].device)
+        return Epoch(self._batches(done), [batches.order.get_state() for batches in self.batches], total)
+
+    def _batches(self, done: int) -> Iterator[tuple[Tensor, Tensor]]:
         if self.plain is not None:
-            yield from self._plain_batches(*self.plain)
+            yield from self._plain_batches(*self.plain, done)
             return
-        for members in zip(*self.batches, strict=True):
+        for members in zip(*(batches.after(done) for batches in self.batches), strict=True):
             inputs, targets = zip(*members, strict=True)
             yield torch.stack(inputs), torch.stack(targets)
 
-    def _plain_batches(self, inputs: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    def _plain_batches(self, inputs: Tensor, labels: Tensor, done: int) -> Iterator[tuple[Tensor, Tensor]]:
         """What stacking the members' batches would give, where only an order has to be drawn."""
         if self.epoch_steps == 1:
             yield inputs.clone(), labels  # a copy, for a network whose first layer works in place
@@ -149,7 +163,7 @@ class Ensemble:
         orders = [torch.randperm(labels.shape[1], generator=batches.order) for batches in self.batches]
         order = torch.stack(orders).to(labels.device, non_blocking=True)
         member = torch.arange(len(self.trials), device=labels.device)[:, None]
-        for rows in torch.split(order, self.recipe.batch_size, dim=1):
+        for rows in torch.split(order, self.recipe.batch_size, dim=1)[done:]:
             yield inputs[member if len(inputs) > 1 else torch.zeros_like(member), rows], labels[member, rows]
 
     def _forward(self, inputs: Tensor, shared: bool = False) -> Tensor:
@@ -225,13 +239,14 @@ class Ensemble:
         return network
 
     def state(self) -> dict[str, object]:
-        """Return all that the next epoch depends on."""
+        """Return all that the next steps depend on."""
         return {
             "stacked": {name: value.detach().clone() for name, value in self.stacked.items()},
             "losses": [dict(loss.module.state_dict()) for loss in self.losses],
             "optimizer": optimizer_state(self.optimizer),
             "streams": [stream.get_state() for stream in self._streams()],
             "step": self.step,
+            **order_states(self.epoch, self.batches),
         }
 
     def load_state(self, state: dict[str, object]) -> None:
@@ -247,19 +262,16 @@ class Ensemble:
         self.optimizer.load_state_dict(parts["optimizer"])
         for stream, saved in zip(self._streams(), parts["streams"], strict=True):
             stream.set_state(saved)
+        for batches, order in zip(self.batches, parts["orders"], strict=True):
+            batches.order.set_state(order)
         self.step = parts["step"]
+        self.epoch = None
+        if parts["total"] is not None:
+            self.epoch = self._begun(self.step % self.epoch_steps)
+            self.epoch.total += parts["total"].to(self.trials[0].device)
 
     def _streams(self) -> list[torch.Generator]:
-        batches = [stream for batch in self.batches for stream in (batch.order, batch.changes)]
-        return batches + [loss.generator for loss in self.losses]
-
-
-def _stack(networks: Sequence[nn.Module], device: str) -> dict[str, Tensor]:
-    parameters = [dict(network.named_parameters()) for network in networks]
-    return {
-        name: torch.stack([p[name].detach() for p in parameters]).to(device).requires_grad_()
-        for name in parameters[0]
-    }
+        return [batches.changes for batches in self.batches] + [loss.generator for loss in self.losses]
 
 
 def _at_once(trials: Sequence[Trial], datasets: Sequence[Dataset], losses: Sequence[BoundLoss]) -> bool:
@@ -279,25 +291,3 @@ def _plain(recipe: Recipe, datasets: Sequence[Dataset]) -> tuple[Tensor, Tensor]
     shared = not full and all(split.inputs is splits[0].inputs for split in splits)
     inputs = splits[0].tensor[None] if shared else torch.stack([split.tensor for split in splits])
     return inputs, torch.stack([split.labels for split in splits])
-
-
-def _optimizer(recipes: Sequence[Recipe], stacked: dict[str, Tensor]) -> torch.optim.Optimizer:
-    """One group over the stacks where all members train alike; else a group for each, over views of them."""
-    if all(recipe == recipes[0] for recipe in recipes):
-        return make_optimizer(recipes[0], stacked.values())
-    for weights in stacked.values():
-        weights.grad = torch.zeros_like(weights)
-    single = [
-        make_optimizer(recipe, [_view(weights, member) for weights in stacked.values()])
-        for member, recipe in enumerate(recipes)
-    ]
-    merged = single[0]
-    for optimizer in single[1:]:
-        merged.add_param_group(optimizer.param_groups[0])
-    return merged
-
-
-def _view(weights: Tensor, member: int) -> nn.Parameter:
-    parameter = nn.Parameter(weights.detach()[member])
-    parameter.grad = cast("Tensor", weights.grad)[member]
-    return parameter

@@ -112,6 +112,22 @@ def _topk_transition(k: int, detach_weight: bool = False) -> nn.Module:
     return tl.TopKTransition(k, detach_weight=detach_weight)
 
 
+def _lapsum_topk_loss(k: int, temperature: float = 1.0) -> nn.Module:
+    return tl.LapSumTopKLoss(k, temperature=temperature)
+
+
+def _sorting_topk_cross_entropy(
+    k: int, steepness: float = 2.0, candidates: int = 16, relaxation: str = "cauchy", top1: float = 0.0
+) -> nn.Module:
+    """``top1`` is the weight of the top-1 component beside that of top-K."""
+    mixture = [top1] + [0.0] * (k - 2) + [1 - top1] if k > 1 and top1 else None
+    return tl.SortingTopKCrossEntropy(k, steepness, candidates, relaxation, mixture)
+
+
+def _topk_entropy(k: int) -> nn.Module:
+    return tl.TopKEntropy(k)
+
+
 def _truncated_topk_entropy(k: int) -> nn.Module:
     return tl.TruncatedTopKEntropy(k)
 
@@ -122,11 +138,14 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "convex_topk_hinge": _convex_topk_hinge,
     "cross_entropy": TemperedCrossEntropy,
     "focal": _focal,
+    "lapsum_topk_loss": _lapsum_topk_loss,
     "ldam": _ldam,
     "logit_adjusted": _logit_adjusted,
     "noised_imbalanced_topk_hinge": _noised_imbalanced,
     "noised_topk_hinge": _noised,
     "smooth_topk_svm": _smooth,
+    "sorting_topk_cross_entropy": _sorting_topk_cross_entropy,
+    "topk_entropy": _topk_entropy,
     "topk_grouping": _topk_grouping,
     "topk_hinge": _topk_hinge,
     "topk_transition": _topk_transition,

@@ -48,6 +48,27 @@ class Member:
     status: Status | None = None
     reason: str = ""
 
+    @property
+    def stopped(self) -> bool:
+        """Whether none of the metrics to keep got better for as many validations as the recipe has patience."""
+        patience = self.trial.arm.recipe.patience
+        if patience is None or not self.kept:
+            return False
+        best = max(kept.epoch for kept in self.kept.values())
+        return sum(epoch.epoch > best for epoch in self.epochs) >= patience
+
+    @property
+    def running(self) -> bool:
+        """Whether it trains on."""
+        return self.status is None and not self.stopped
+
+    def complete(self) -> None:
+        """Take note of the end, and of one before the last epoch say why."""
+        recipe = self.trial.arm.recipe
+        early = self.stopped and self.epochs[-1].epoch < recipe.epochs
+        why = f"{' and '.join(recipe.keep)} got no better in {recipe.patience} validations"
+        self.end("completed", f"stopped after epoch {self.epochs[-1].epoch}: {why}" if early else "")
+
     def end(self, status: Status, reason: str = "") -> None:
         """Take note of the end."""
         self.status, self.reason = status, reason

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training.clock import Stopwatch
 from topk_platform.training.ensemble import Ensemble
+from topk_platform.training.epoch import never
 from topk_platform.training.member import Lap, Member, pick
 from topk_platform.training.process import lent_process, process_state, restore_process
 from topk_platform.training.session import Session
@@ -37,8 +39,8 @@ class Keeper(Protocol):
         """Return the last checkpoint of these trials, or None."""
         ...
 
-    def save(self, trials: Sequence[Trial], epoch: int, state: dict[str, Any]) -> None:
-        """Keep a checkpoint: tensors and plain data."""
+    def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
+        """Keep the checkpoint of a step, which rises from one to the next: tensors and plain data."""
         ...
 
     def save_model(self, trial: Trial, model: nn.Module) -> None:
@@ -52,7 +54,8 @@ class _Group:
 
     members: list[Member]
     keeper: Keeper | None
-    epoch: int = 0
+    watch: Stopwatch
+    epoch: int = 0  # those that have ended
     test: dict[str, dict[str, float]] = field(default_factory=dict)
     started: float = field(default_factory=time.time)
     clock: float = field(default_factory=time.perf_counter)
@@ -65,11 +68,20 @@ class _Group:
 
     @property
     def running(self) -> list[Member]:
-        return [member for member in self.members if member.status is None]
+        return [member for member in self.members if member.running]
+
+    @property
+    def device(self) -> str:
+        return self.trials[0].device
 
     @property
     def elapsed(self) -> float:
         return time.perf_counter() - self.clock
+
+    @property
+    def due(self) -> float:
+        """When the next checkpoint is, by the clock that ``time.perf_counter`` reads."""
+        return math.inf if self.keeper is None else self.clock + self.saved + self.keeper.seconds
 
     def record(self, member: Member) -> TrialRecord:
         trial = member.trial
@@ -95,7 +107,7 @@ def _versions(device: str) -> dict[str, str]:
 
 
 def run_trials(trials: Sequence[Trial], keeper: Keeper | None = None) -> Training:
-    """Train a trial, or several as an ensemble; yield each epoch that was validated, return the records.
+    """Train a trial, or several as an ensemble; yield now and then, return the records.
 
     Whatever the trials' own code does wrong ends in their records: NaN and Inf as ``diverged``, an exception as
     ``failed`` with its reason. Only the process's death is left to the caller; with a keeper the same call then
@@ -106,9 +118,10 @@ def run_trials(trials: Sequence[Trial], keeper: Keeper | None = None) -> Trainin
         keeper: Keeps checkpoints and the networks of completed confirmations.
 
     Returns:
-        A generator; ``records = yield from run_trials(trials)``.
+        A generator; ``records = yield from run_trials(trials)``. It yields how many epochs have ended, at each that
+        was validated and at checkpoints within one.
     """
-    group = _Group([Member(trial) for trial in trials], keeper)
+    group = _Group([Member(trial) for trial in trials], keeper, Stopwatch(trials[0].device))
     try:
         with lent_process(trials[0]):
             yield from _run(group)
@@ -133,7 +146,8 @@ def _reason(error: Exception, trial: Trial) -> str:
     where = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno} in {frame.name})"
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error):
         size = trial.parameters.get("batch_size", trial.arm.recipe.batch_size)
-        return f"out of memory at batch size {size}: {where}"
+        hint = "" if trial.together else ", `topk probe` names the largest that fits"
+        return f"out of memory at batch size {size}{hint}: {where}"
     return where
 
 
@@ -143,30 +157,38 @@ def _run(group: _Group) -> Generator[int, None, None]:
     )
     _resume(group, learner)
     while group.running and group.epoch < learner.recipe.epochs:
-        if _epoch(group, learner):
-            yield group.epoch
+        with group.watch:
+            trained = learner.advance(_pause(group))
+        told = trained is None or _end_epoch(group, learner, trained)
         _save(group, learner)
+        if told:
+            yield group.epoch
     for place, member in enumerate(group.members):
         if member.status is None:
             _complete(group, learner, place, member)
 
 
-def _epoch(group: _Group, learner: Learner) -> bool:
-    """Train for an epoch; return whether it was validated."""
+def _pause(group: _Group) -> Callable[[], bool]:
+    if group.keeper is None:
+        return never
+    now, due = time.perf_counter, group.due  # looked up once, for steps may be short
+    return lambda: now() >= due
+
+
+def _end_epoch(group: _Group, learner: Learner, trained: Tensor) -> bool:
+    """Take note of an epoch's end; return whether it was validated."""
     group.epoch += 1
-    device = group.trials[0].device
-    with Stopwatch(device) as watch:
-        trained = learner.train_epoch()
+    watch, group.watch = group.watch, Stopwatch(group.device)
     if not learner.recipe.evaluates(group.epoch):
-        if device == "cpu":  # where looking waits for nothing
+        if group.device == "cpu":  # where looking waits for nothing
             for member, (loss, _) in zip(group.members, trained.tolist(), strict=True):
-                if member.status is None:
+                if member.running:
                     member.note_loss(group.epoch, loss)
         return False
     rows = torch.cat([trained, learner.validate()], 1).tolist()  # the epoch's one wait for the device
     seconds, group.lap = group.elapsed - group.lap, group.elapsed
     for place, (member, row) in enumerate(zip(group.members, rows, strict=True)):
-        if member.status is None:
+        if member.running:
             lap = Lap(
                 group.epoch, row[0], row[1], learner.rate(place), seconds, watch.seconds / learner.epoch_steps
             )
@@ -190,7 +212,7 @@ def _complete(group: _Group, learner: Learner, place: int, member: Member) -> No
         group.test[trial.key] = pick({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
         if group.keeper is not None:
             group.keeper.save_model(trial, learner.network(place, weights[""]))
-    member.end("completed")
+    member.complete()
 
 
 def _resume(group: _Group, learner: Learner) -> None:
@@ -201,21 +223,26 @@ def _resume(group: _Group, learner: Learner) -> None:
             member.load_state(saved)
         group.epoch, group.started = state["epoch"], state["started"]
         group.clock -= state["elapsed"]
+        group.watch = Stopwatch(group.device, state["step_seconds"])
         restore_process(state["process"])
-    group.lap = group.saved = group.elapsed
+    group.saved = group.elapsed
+    group.lap = group.saved - (state["since_lap"] if state is not None else 0.0)
 
 
 def _save(group: _Group, learner: Learner) -> None:
-    due = group.keeper is not None and group.elapsed - group.saved >= group.keeper.seconds
-    if group.keeper is None or not due or not group.running or group.epoch == learner.recipe.epochs:
+    ended = not group.running or group.epoch == learner.recipe.epochs
+    if group.keeper is None or ended or time.perf_counter() < group.due:
         return
+    elapsed = group.elapsed
     state = {
         "epoch": group.epoch,
         "started": group.started,
-        "elapsed": group.elapsed,
-        "process": process_state(group.trials[0].device),
+        "elapsed": elapsed,
+        "since_lap": elapsed - group.lap,
+        "step_seconds": group.watch.seconds,
+        "process": process_state(group.device),
         "members": [member.state() for member in group.members],
         "learner": learner.state(),
     }
-    group.keeper.save(group.trials, group.epoch, state)
+    group.keeper.save(group.trials, learner.step, state)
     group.saved = group.elapsed

@@ -16,6 +16,7 @@ from topk_platform.specs import Recipe, Trial
 from topk_platform.training.batches import Batches, Normalisation, prepared
 from topk_platform.training.compiling import compiled
 from topk_platform.training.crops import score_crops
+from topk_platform.training.epoch import Epoch, never, order_states
 from topk_platform.training.losses import BoundLoss
 from topk_platform.training.optim import learning_rate, make_optimizer
 from topk_platform.training.setup import (
@@ -49,6 +50,7 @@ class Session:
     scorer: Scorer
     step: int = 0
     density: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
+    epoch: Epoch | None = None
 
     @classmethod
     def prepare(cls, trial: Trial) -> Session:
@@ -85,7 +87,11 @@ class Session:
         return len(self.batches)
 
     def train_epoch(self) -> Tensor:
-        """Train for one epoch; return ``(1, 2)``: mean loss over the samples, gradient density.
+        """Train to the end of an epoch; return ``(1, 2)``: mean loss over the samples, gradient density."""
+        return cast("Tensor", self.advance(never))
+
+    def advance(self, pause: Callable[[], bool]) -> Tensor | None:
+        """Train to the end of the epoch, or until ``pause`` says so after a step; return the same, or None.
 
         On the CPU a loss that is not finite ends the epoch at once; on a GPU, where looking at it would wait for
         the device at every step, it shows at the epoch's end.
@@ -93,13 +99,21 @@ class Session:
         self.model.train()
         if self.recipe.reweighting is not None and self.step >= self.recipe.reweighting * len(self.batches):
             self.loss.reweight()
-        total = torch.zeros((), dtype=torch.float64, device=self.trial.device)
-        for inputs, target in self.batches:
+        self.epoch = self.epoch or self._begun(0)
+        total = self.epoch.total
+        for inputs, target in self.epoch.batches:
             loss = self._step(inputs, target)
             total += loss * len(target)
             if self.trial.device == "cpu" and not math.isfinite(loss.item()):
                 break
+            if pause() and self.step % self.epoch_steps:
+                return None
+        self.epoch = None
         return torch.stack([total / len(self.batches.split), self.density.to(total.device)])[None]
+
+    def _begun(self, done: int) -> Epoch:
+        total = torch.zeros((), dtype=torch.float64, device=self.trial.device)
+        return Epoch(self.batches.after(done), [self.batches.order.get_state()], total)
 
     def _step(self, inputs: Tensor, target: Tensor) -> Tensor:
         for group in self.optimizer.param_groups:
@@ -160,13 +174,14 @@ class Session:
         return self.model
 
     def state(self) -> dict[str, object]:
-        """Return all that the next epoch depends on."""
+        """Return all that the next steps depend on."""
         return {
             "model": self.weights(),
             "loss": {name: value.clone() for name, value in self.loss.module.state_dict().items()},
             "optimizer": optimizer_state(self.optimizer),
             "streams": {name: stream.get_state() for name, stream in self._streams().items()},
             "step": self.step,
+            **order_states(self.epoch, [self.batches]),
         }
 
     def load_state(self, state: dict[str, object]) -> None:
@@ -180,10 +195,15 @@ class Session:
         self.optimizer.load_state_dict(parts["optimizer"])
         for name, stream in self._streams().items():
             stream.set_state(parts["streams"][name])
+        self.batches.order.set_state(parts["orders"][0])
         self.step = parts["step"]
+        self.epoch = None
+        if parts["total"] is not None:
+            self.epoch = self._begun(self.step % self.epoch_steps)
+            self.epoch.total += parts["total"].to(self.trial.device)
 
     def _streams(self) -> dict[str, torch.Generator]:
-        return {"order": self.batches.order, "changes": self.batches.changes, "loss": self.loss.generator}
+        return {"changes": self.batches.changes, "loss": self.loss.generator}
 
 
 @torch.no_grad()

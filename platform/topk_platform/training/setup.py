@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -36,12 +37,24 @@ class Learner(Protocol):
     scorer: Scorer
 
     @property
+    def step(self) -> int:
+        """Steps made so far."""
+        ...
+
+    @property
     def epoch_steps(self) -> int:
         """Steps of an epoch."""
         ...
 
-    def train_epoch(self) -> Tensor:
-        """Train for one epoch; return ``(members, 2)``: mean loss over the samples, gradient density."""
+    def advance(self, pause: Callable[[], bool]) -> Tensor | None:
+        """Train to the end of the epoch that is under way, or of a new one.
+
+        Args:
+            pause: Asked after every step but an epoch's last; where it says so, training is left there.
+
+        Returns:
+            ``(members, 2)``: mean loss over the epoch's samples, gradient density; None where it was left.
+        """
         ...
 
     def validate(self) -> Tensor:
@@ -65,7 +78,7 @@ class Learner(Protocol):
         ...
 
     def state(self) -> dict[str, object]:
-        """Return all that the next epoch depends on."""
+        """Return all that the next steps depend on."""
         ...
 
     def load_state(self, state: dict[str, object]) -> None:

@@ -1,15 +1,19 @@
-"""The forward pass of a stack of networks of one shape."""
+"""A stack of networks of one shape: its weights, its forward pass and its optimiser."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-__all__ = ["Forward", "stacked_forward"]
+from topk_platform.specs import Recipe
+from topk_platform.training.optim import make_optimizer
+
+__all__ = ["Forward", "stack", "stacked_forward", "stacked_optimizer"]
 
 _ELEMENTWISE = (
     nn.ReLU,
@@ -89,3 +93,34 @@ def _mapped(network: nn.Module, stacked: Mapping[str, Tensor]) -> Forward:
         return scores
 
     return forward
+
+
+def stack(networks: Sequence[nn.Module], device: str) -> dict[str, Tensor]:
+    """Return the networks' parameters by name, ``(members, ...)``, on the device."""
+    parameters = [dict(network.named_parameters()) for network in networks]
+    return {
+        name: torch.stack([p[name].detach() for p in parameters]).to(device).requires_grad_()
+        for name in parameters[0]
+    }
+
+
+def stacked_optimizer(recipes: Sequence[Recipe], stacked: dict[str, Tensor]) -> torch.optim.Optimizer:
+    """Return an optimiser: one group over the stacks where all members train alike, else one each over views."""
+    if all(recipe == recipes[0] for recipe in recipes):
+        return make_optimizer(recipes[0], stacked.values())
+    for weights in stacked.values():
+        weights.grad = torch.zeros_like(weights)
+    single = [
+        make_optimizer(recipe, [_view(weights, member) for weights in stacked.values()])
+        for member, recipe in enumerate(recipes)
+    ]
+    merged = single[0]
+    for optimizer in single[1:]:
+        merged.add_param_group(optimizer.param_groups[0])
+    return merged
+
+
+def _view(weights: Tensor, member: int) -> nn.Parameter:
+    parameter = nn.Parameter(weights.detach()[member])
+    parameter.grad = cast("Tensor", weights.grad)[member]
+    return parameter

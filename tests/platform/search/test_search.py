@@ -222,3 +222,14 @@ def test_thresholds_are_the_quantile_of_those_that_reached_the_rung() -> None:
     assert stopping_values(pruning, Recipe(epochs=4), history) == ((1, 0.1),)
     assert stopping_values(None, Recipe(epochs=4), history) == ()
     assert stopping_values(pruning, Recipe(epochs=1), history) == ()
+
+
+def test_at_later_rungs_a_trial_that_stopped_early_has_what_it_had_last() -> None:
+    """Those that were pruned or diverged have nothing there."""
+    history = [Ended(n, {}, "completed", {1: 0.9, 2: n / 10}, selected=0.9) for n in range(4)]
+    history.append(Ended(4, {}, "pruned", {1: 0.5, 2: 0.0}))
+    history += [Ended(5, {}, "completed", {1: 0.5, 2: 0.6, 6: 1.0}), Ended(6, {}, "diverged", {})]
+    pruning = Pruning(rungs=(0.25, 0.75), quantile=0.5, startup=5)
+    assert stopping_values(pruning, Recipe(epochs=8), history) == ((2, 0.15), (6, 0.2))
+    late = Pruning(rungs=(0.75,), quantile=0.5, startup=6)
+    assert stopping_values(late, Recipe(epochs=8), history) == ()

@@ -16,7 +16,7 @@ from topk_platform.specs import Trial
 
 
 class Memory:
-    """Keeps what trials want kept; with ``cut``, the process dies after that epoch's checkpoint."""
+    """Keeps what trials want kept; with ``cut``, the process dies after the checkpoint of that step."""
 
     seconds = 0.0
 
@@ -28,9 +28,9 @@ class Memory:
     def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
         return self.states[-1] if self.states else None
 
-    def save(self, trials: Sequence[Trial], epoch: int, state: dict[str, Any]) -> None:
+    def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
         self.states.append(copy.deepcopy(state))
-        if epoch == self.cut:
+        if step == self.cut:
             self.cut = 0
             raise KeyboardInterrupt  # which no trial catches
 

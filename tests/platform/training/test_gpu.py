@@ -58,9 +58,12 @@ def test_an_epoch_waits_for_the_device_once(make_trial: MakeTrial) -> None:
         torch.cuda.set_sync_debug_mode("default")
 
 
-def test_a_deterministic_trial_repeats_and_resumes_bit_for_bit(make_trial: MakeTrial, memory: Any) -> None:
+@pytest.mark.parametrize("cut", [1, 34, 41])
+def test_a_deterministic_trial_repeats_and_resumes_bit_for_bit(
+    cut: int, make_trial: MakeTrial, memory: Any
+) -> None:
     trial = make_trial(recipe=Recipe(4, numerics=Numerics(deterministic=True)), device="cuda")
-    whole, cutting = memory(), memory(2)
+    whole, cutting = memory(), memory(cut)
     (expected,) = finish(run_trials([trial], whole))
     assert expected.status == "completed", expected.reason
     with pytest.raises(KeyboardInterrupt):

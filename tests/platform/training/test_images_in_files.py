@@ -12,6 +12,7 @@ import torch
 
 from topk_platform import Arm, Augmentation, Loss, Model, PerClass, Protocol, Recipe, Regime, Study, UserError
 from topk_platform.data import load
+from topk_platform.data.decoding import scaled
 from topk_platform.running.checks import check_study
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing.standins import (
@@ -75,19 +76,73 @@ def test_each_regime_is_learnt(trial: Callable[..., Trial], regime: str) -> None
     assert record.epochs[-1].train_loss < record.epochs[0].train_loss
 
 
+@pytest.mark.parametrize("cut", [1, 4, 5, 13])
+@pytest.mark.parametrize("mix", ["", "mixup"])
 def test_a_resumed_trial_goes_on_as_if_nothing_had_happened(
-    trial: Callable[..., Trial], memory: Any, monkeypatch: pytest.MonkeyPatch
+    mix: str, cut: int, trial: Callable[..., Trial], memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed after the second epoch, and gone on with in another number of threads: bit for bit the same."""
-    whole, broken = memory(), memory(cut=2)
-    (expected,) = finish(run_trials([trial()], whole))
+    """Killed after that step, of five an epoch, and gone on with in another number of threads: bit for bit the same."""
+    augmentation = Augmentation(window=True, crop=1, flip=True, mix=mix)
+    wanted = trial(recipe=recipe(epochs=3, batch_size=5, augmentation=augmentation))
+    whole, broken = memory(), memory(cut)
+    (expected,) = finish(run_trials([wanted], whole))
+    assert expected.status == "completed", expected.reason
     with pytest.raises(KeyboardInterrupt):
-        finish(run_trials([trial()], broken))
+        finish(run_trials([wanted], broken))
     monkeypatch.setenv("TOPK_DECODERS", "3")
-    (resumed,) = finish(run_trials([trial()], broken))
+    (resumed,) = finish(run_trials([wanted], broken))
     assert same(expected, resumed)
-    one, other = whole.models[trial().key], broken.models[trial().key]
+    one, other = whole.models[wanted.key], broken.models[wanted.key]
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files that are decoded from now on."""
+    paths: list[Path] = []
+
+    def noted(path: Path, resize: int) -> Any:
+        paths.append(path)
+        return scaled(path, resize)
+
+    monkeypatch.setattr("topk_platform.data.images.scaled", noted)
+    return paths
+
+
+def test_going_on_after_a_pause_decodes_nothing_again(
+    trial: Callable[..., Trial], decoded: list[Path], memory: Any
+) -> None:
+    finish(run_trials([trial(recipe=recipe(batch_size=5))]))
+    expected = sorted(decoded)
+    decoded.clear()
+    keeper = memory()
+    finish(run_trials([trial(recipe=recipe(batch_size=5))], keeper))
+    assert len(keeper.states) == 4 * 5 - 1
+    assert sorted(decoded) == expected
+
+
+@pytest.mark.parametrize("decoders", ["1", "4"])
+def test_what_is_decoded_ahead_moves_no_stream(
+    trial: Callable[..., Trial],
+    decoded: list[Path],
+    decoders: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After some batches the stream of augmentation stands where they left it, and the others follow from there."""
+    monkeypatch.setenv("TOPK_DECODERS", decoders)
+    wanted = trial(recipe=recipe(batch_size=5, augmentation=AUGMENTED))
+    for done in range(1, 5):
+        one, other = Session.prepare(wanted).batches, Session.prepare(wanted).batches
+        source = iter(one)
+        for _ in range(done):
+            next(source)
+        other.changes.set_state(one.changes.get_state())
+        rest = list(source)
+        decoded.clear()
+        found = list(other.after(done))
+        assert len(decoded) == len(one.split) - 5 * done
+        for pair, again in zip(rest, found, strict=True):
+            assert all(map(torch.equal, pair, again))
 
 
 def test_kept_pixels_change_nothing(

@@ -13,6 +13,7 @@ from topk_platform import Augmentation, Model, Recipe, Regime
 from topk_platform.records import Store, StoreKeeper, forget
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import finish, run_trials
+from topk_platform.training.clock import Stopwatch
 
 MakeTrial = Callable[..., Trial]
 
@@ -30,6 +31,16 @@ RECIPES = {
         epochs=5, schedule="milestones", milestones=(2, 4), evaluate_every=2
     ),
     "reweighted": Recipe(epochs=5, reweighting=2),
+    "in parts": Recipe(epochs=5, accumulate=3),
+}
+STEPS = 17
+"""Of an epoch: 1,077 samples in batches of 64."""
+CUTS = {
+    "after the first step": 1,
+    "before an epoch's last step": 16,
+    "at an epoch's end": 17,
+    "in the middle": 45,
+    "before the last step": 84,
 }
 
 
@@ -68,6 +79,16 @@ def cut_and_resumed(trials: list[Trial], keeper: Any) -> list[TrialRecord]:
     return finish(run_trials(trials, keeper))
 
 
+def listened(trials: list[Trial], keeper: Any, told: list[int]) -> list[TrialRecord]:
+    training = run_trials(trials, keeper)
+    try:
+        while True:
+            told.append(next(training))
+    except StopIteration as end:
+        records: list[TrialRecord] = end.value
+        return records
+
+
 def same_weights(one: dict[str, dict[str, Tensor]], other: dict[str, dict[str, Tensor]]) -> bool:
     return one.keys() == other.keys() and all(
         torch.equal(value, other[key][name])
@@ -76,7 +97,7 @@ def same_weights(one: dict[str, dict[str, Tensor]], other: dict[str, dict[str, T
     )
 
 
-@pytest.mark.parametrize("cut", [1, 3])
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_trial_cut_off_ends_bitwise_as_one_that_was_not(
     name: str, cut: int, make_trial: MakeTrial, memory: Any
@@ -89,31 +110,103 @@ def test_a_trial_cut_off_ends_bitwise_as_one_that_was_not(
     assert same_weights(whole.models, cutting.models)
 
 
-def test_buffers_and_global_streams_come_back(make_trial: MakeTrial, memory: Any) -> None:
+def test_a_trial_whose_process_dies_after_every_step_ends_as_any_other(
+    make_trial: MakeTrial, memory: Any
+) -> None:
+    recipe = Recipe(3, batch_size=300, reweighting=1, warmup=1.5, accumulate=2, keep=("top1",))
+    trial = make_trial("noised_topk_hinge", recipe=recipe, model=Model(f"{__name__}:with_dropout"))
+    whole, dying = memory(), memory()
+    expected = finish(run_trials([trial], whole))
+    assert expected[0].status == "completed", expected[0].reason
+    for step in range(1, 3 * 4):
+        dying.cut = step
+        with pytest.raises(KeyboardInterrupt):
+            finish(run_trials([trial], dying))
+        assert len(dying.states) == step
+    assert bits(finish(run_trials([trial], dying))) == bits(expected)
+    assert same_weights(whole.models, dying.models)
+
+
+@pytest.mark.parametrize("cut", [5, 34])
+def test_buffers_and_global_streams_come_back(cut: int, make_trial: MakeTrial, memory: Any) -> None:
     trial = make_trial(model=Model(f"{__name__}:with_dropout"))
-    whole, cutting = memory(), memory(2)
+    whole, cutting = memory(), memory(cut)
     expected = finish(run_trials([trial], whole))
     assert expected[0].status == "completed", expected[0].reason
     assert bits(cut_and_resumed([trial], cutting)) == bits(expected)
     assert same_weights(whole.models, cutting.models)
 
 
-def test_augmented_images_come_back(make_trial: MakeTrial, memory: Any) -> None:
-    augmentation = Augmentation(crop=4, flip=True, cutout=8, mix="cutmix")
-    trial = make_trial(regime=IMAGES, model=Model("convnet"), recipe=Recipe(4, augmentation=augmentation))
+@pytest.mark.parametrize("cut", [1, 2, 6, 8])
+@pytest.mark.parametrize("mix", ["", "mixup", "cutmix"])
+def test_augmented_images_come_back(mix: str, cut: int, make_trial: MakeTrial, memory: Any) -> None:
+    """160 images: an epoch has 3 steps."""
+    augmentation = Augmentation(crop=4, flip=True, cutout=8, mix=mix)
+    model = Model("convnet", {"width": 4})
+    trial = make_trial(regime=IMAGES, model=model, recipe=Recipe(4, augmentation=augmentation))
     expected = finish(run_trials([trial]))
     assert expected[0].status == "completed", expected[0].reason
-    assert bits(cut_and_resumed([trial], memory(2))) == bits(expected)
+    assert bits(cut_and_resumed([trial], memory(cut))) == bits(expected)
 
 
-def test_an_ensemble_comes_back(make_trial: MakeTrial, memory: Any) -> None:
+@pytest.mark.parametrize("cut", [1, 17, 45])
+@pytest.mark.parametrize("loss", ["noised_topk_hinge", "ldam"])
+def test_an_ensemble_comes_back(loss: str, cut: int, make_trial: MakeTrial, memory: Any) -> None:
     trials = [
-        make_trial("noised_topk_hinge", seed=seed, together=(1, 2, 3), values={"learning_rate": 0.1 * seed})
+        make_trial(
+            loss,
+            seed=seed,
+            together=(1, 2, 3),
+            values={"learning_rate": 0.1 * seed},
+            recipe=Recipe(3, reweighting=1),
+        )
         for seed in (1, 2, 3)
     ]
     expected = finish(run_trials(trials))
     assert {record.status for record in expected} == {"completed"}
-    assert bits(cut_and_resumed(trials, memory(2))) == bits(expected)
+    assert bits(cut_and_resumed(trials, memory(cut))) == bits(expected)
+
+
+@pytest.mark.parametrize("cut", [2, 3, 5])
+def test_an_ensemble_on_augmented_images_comes_back(cut: int, make_trial: MakeTrial, memory: Any) -> None:
+    recipe = Recipe(3, augmentation=Augmentation(crop=2, flip=True))
+    trials = [
+        make_trial(regime=IMAGES, model=Model("linear"), recipe=recipe, seed=seed, together=(1, 2))
+        for seed in (1, 2)
+    ]
+    expected = finish(run_trials(trials))
+    assert {record.status for record in expected} == {"completed"}, expected[0].reason
+    assert bits(cut_and_resumed(trials, memory(cut))) == bits(expected)
+
+
+def test_a_pause_changes_nothing(make_trial: MakeTrial, memory: Any) -> None:
+    """Left and gone on with in one process after every step; each pause is told of, as is each epoch."""
+    trial = make_trial("noised_topk_hinge", recipe=Recipe(3))
+    told: list[int] = []
+    assert bits(listened([trial], memory(), told)) == bits(finish(run_trials([trial])))
+    assert told == [step // STEPS for step in range(1, 3 * STEPS + 1)]
+
+
+def test_an_epochs_times_are_those_of_all_its_processes(make_trial: MakeTrial, memory: Any) -> None:
+    trial, keeper = make_trial(recipe=Recipe(2)), memory(5)
+    with pytest.raises(KeyboardInterrupt):
+        finish(run_trials([trial], keeper))
+    keeper.states[-1]["since_lap"] += 1000.0
+    keeper.states[-1]["step_seconds"] += 100.0 * STEPS
+    first, second = finish(run_trials([trial], keeper))[0].epochs
+    assert 1000 < first.seconds < 2000 and second.seconds < 1000
+    assert first.step_seconds is not None and second.step_seconds is not None
+    assert 100 < first.step_seconds < 200 and second.step_seconds < 100
+
+
+def test_a_stopwatch_takes_the_time_of_what_runs_in_it_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([1.0, 3.0, 10.0, 10.5])
+    monkeypatch.setattr("time.perf_counter", lambda: next(times))
+    watch = Stopwatch("cpu", seconds=4.0)
+    for _ in range(2):
+        with watch:
+            pass
+    assert watch.seconds == watch.seconds == 6.5
 
 
 @pytest.fixture
@@ -131,33 +224,34 @@ def test_checkpoints_lie_in_the_store_until_the_trial_is_recorded(
     trial = make_trial(recipe=Recipe(epochs=6))
     expected = finish(run_trials([trial]))
     training = run_trials([trial], keeper)
-    for _ in range(4):
+    for _ in range(2 * STEPS + 4):
         next(training)
     training.close()
-    assert [path.name for path in files(keeper, trial)] == ["00000002.ckpt", "00000003.ckpt"]
+    assert [path.name for path in files(keeper, trial)] == ["000000000037.ckpt", "000000000038.ckpt"]
     assert bits(finish(run_trials([trial], keeper))) == bits(expected)
     forget(keeper.store, [trial.key])
     assert not files(keeper, trial)
 
 
+@pytest.mark.parametrize("left", [2 * STEPS, 2 * STEPS + 1, 2 * STEPS + 4])
 @pytest.mark.parametrize("damage", ["truncated", "corrupted", "empty"])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_it(
-    damage: str, keeper: StoreKeeper, make_trial: MakeTrial
+    damage: str, left: int, keeper: StoreKeeper, make_trial: MakeTrial
 ) -> None:
     trial = make_trial(recipe=Recipe(epochs=6))
     expected = finish(run_trials([trial]))
     training = run_trials([trial], keeper)
-    for _ in range(4):
+    for _ in range(left):
         next(training)
     training.close()
     newest = files(keeper, trial)[-1]
     data = bytearray(newest.read_bytes())
     data[len(data) // 2] ^= 1
     newest.write_bytes({"truncated": bytes(data[:-100]), "corrupted": bytes(data), "empty": b""}[damage])
-    with pytest.warns(UserWarning, match=r"00000003\.ckpt .* passed over"):
+    with pytest.warns(UserWarning, match=rf"{left:012d}\.ckpt .* passed over"):
         state = keeper.load([trial])
     assert state is not None
-    assert state["epoch"] == 2
+    assert (state["learner"]["step"], state["epoch"]) == (left - 1, (left - 1) // STEPS)
     with pytest.warns(UserWarning, match="passed over"):
         assert bits(finish(run_trials([trial], keeper))) == bits(expected)
 

@@ -64,7 +64,7 @@ class Memory:
     def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
         return self.states[-1] if self.states else None
 
-    def save(self, trials: Sequence[Trial], epoch: int, state: dict[str, Any]) -> None:
+    def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
         self.states.append(state)
 
     def save_model(self, trial: Trial, model: nn.Module) -> None:

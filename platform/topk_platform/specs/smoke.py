@@ -1,0 +1,117 @@
+"""What a smoke run makes of an arm: few epochs, and a small stand-in where its dataset is large."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from topk_platform.specs.arm import Arm, Loss, Model
+from topk_platform.specs.metrics import GROUPS
+from topk_platform.specs.recipe import Recipe
+from topk_platform.specs.regime import Regime
+from topk_platform.specs.space import Choice, Scalar
+
+__all__ = ["STANDINS", "StandIn", "smoke_arm"]
+
+_MODULE = "topk_platform.testing.smoke"
+_EPOCHS = 2
+_BATCH = 16  # of some 50 images
+_PARTS = 4
+_WHOLE_SIZE = ("alexnet", "inception", "maxvit", "vit")  # torchvision's that take no small images
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """What stands in for a dataset, as a function of the same name in ``topk_platform.testing.smoke``.
+
+    Args:
+        classes: How many the dataset itself has.
+        options: Those of the dataset that are set to something smaller.
+        sized: Whether it has the options ``size`` and ``resize`` besides.
+    """
+
+    classes: int
+    options: Mapping[str, Scalar]
+    sized: bool = True
+
+
+STANDINS: dict[str, StandIn] = {
+    "cifar100": StandIn(100, {}, sized=False),
+    "imagenet": StandIn(1000, {"validation": 2}),
+    "imagenet_lt": StandIn(1000, {}),
+    "plantnet300k": StandIn(1081, {}),
+}
+"""The datasets that a smoke run does without."""
+
+# Twice what the last feature maps shrink to one pixel at, where batch normalisation refuses a batch of one.
+_SIZES: dict[str, Scalar] = {"size": 64, "resize": 72}
+
+
+def smoke_arm(arm: Arm, classes: int) -> Arm:
+    """Return an arm that takes seconds: two epochs, untrained weights, and a stand-in for a large dataset.
+
+    Where there is a stand-in, batches have at most 16 samples, and an accuracy over the many-, medium- or few-shot
+    classes, which it may lack, selects as one over all classes.
+
+    Args:
+        arm: The arm.
+        classes: Of the stand-in, but never more than the dataset has.
+
+    Example:
+        >>> arm = Arm(Regime("r", "imagenet"), Model("torchvision"), Loss("ldam"), 5, Recipe(90, batch_size=256))
+        >>> small = smoke_arm(arm, 8)
+        >>> small.regime.dataset, small.regime.options["classes"], small.recipe.epochs, small.recipe.batch_size
+        ('topk_platform.testing.smoke:imagenet', 8, 2, 16)
+    """
+    recipe = replace(arm.recipe, epochs=min(_EPOCHS, arm.recipe.epochs))
+    small = replace(arm, model=_untrained(arm.model), recipe=recipe)
+    if arm.regime.dataset not in STANDINS:
+        return small
+    return replace(
+        small,
+        regime=_stood_in(arm.regime, arm.model, classes),
+        loss=_of_small_batches(arm.loss),
+        recipe=_in_small_batches(recipe),
+        metric=_over_all(arm.metric),
+    )
+
+
+def _untrained(model: Model) -> Model:
+    if model.name != "torchvision":
+        return model
+    return replace(model, options={name: value for name, value in model.options.items() if name != "weights"})
+
+
+def _stood_in(regime: Regime, model: Model, classes: int) -> Regime:
+    standin = STANDINS[regime.dataset]
+    small = {**standin.options, "classes": min(classes, standin.classes)}
+    architecture = str(model.options.get("architecture", ""))
+    if standin.sized and not (model.name == "torchvision" and architecture.startswith(_WHOLE_SIZE)):
+        small |= _SIZES
+    return replace(regime, dataset=f"{_MODULE}:{regime.dataset}", options={**regime.options, **small})
+
+
+def _in_small_batches(recipe: Recipe) -> Recipe:
+    return replace(
+        recipe,
+        batch_size=min(recipe.batch_size, _BATCH),
+        accumulate=min(recipe.accumulate, _PARTS),
+        keep=tuple(dict.fromkeys(map(_over_all, recipe.keep))),
+    )
+
+
+def _of_small_batches(loss: Loss) -> Loss:
+    if "batch_size" in loss.fixed:
+        size = loss.fixed["batch_size"]
+        return replace(
+            loss, fixed={**loss.fixed, "batch_size": min(size, _BATCH) if isinstance(size, int) else size}
+        )
+    if "batch_size" in loss.space:
+        space = {**loss.space, "batch_size": Choice((_BATCH // 2, _BATCH))}
+        return replace(loss, space=space, first={**loss.first, "batch_size": _BATCH})
+    return loss
+
+
+def _over_all(metric: str) -> str:
+    group, _, accuracy = metric.partition("_")
+    return f"macro_{accuracy}" if group in GROUPS else metric

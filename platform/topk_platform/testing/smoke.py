@@ -1,0 +1,102 @@
+"""What ``--smoke`` trains on in place of the large datasets: their stand-ins, read by the datasets' own readers.
+
+Each function takes the options of the dataset of its name and the number of classes, and needs nothing on disk: files
+that are read as they are needed are written once on a machine, in ``TOPK_CACHE`` or else ``~/.cache/topk``, in a
+folder that may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from topk_platform import data
+from topk_platform.testing import standins
+
+__all__ = ["cifar100", "imagenet", "imagenet_lt", "plantnet300k", "written"]
+
+_CHANGING = ("numpy", "pillow")  # what an image's bytes depend on besides the module that draws it
+_TRAIN = 8  # images of each class; of a long tail's first class, three times as many
+_HELD_OUT = 2
+
+
+def cifar100(classes: int = 100) -> data.Dataset:
+    """Return the stand-in of CIFAR-100, with four images of each class for training."""
+    with TemporaryDirectory() as folder:
+        small = standins.write_cifar100(Path(folder), classes, train=5, test=1)
+        return data.read_cifar100(small.folder, small.reader)
+
+
+def imagenet(
+    size: int = 224, resize: int = 256, validation: int = 50, classes: int = 1000, unreadable: str = "fatal"
+) -> data.Dataset:
+    """Return the stand-in of ImageNet, with eight images of each class for training."""
+    folder = written(standins.write_imagenet, classes=classes, train=_TRAIN + validation)
+    with data.data_at(folder):
+        return data.imagenet(size, resize, validation, classes, unreadable)
+
+
+def imagenet_lt(
+    size: int = 224, resize: int = 256, classes: int = 1000, unreadable: str = "fatal"
+) -> data.Dataset:
+    """Return the stand-in of ImageNet-LT, with 24 images to one of a class for training."""
+    folder = written(standins.write_imagenet_lt, classes=classes, train=3 * _TRAIN, validation=_HELD_OUT)
+    with data.data_at(folder):
+        return data.imagenet_lt(size, resize, classes, unreadable)
+
+
+def plantnet300k(
+    size: int = 224, resize: int = 256, classes: int = 1081, unreadable: str = "fatal"
+) -> data.Dataset:
+    """Return the stand-in of Pl@ntNet-300K, with 24 images to one of a species for training."""
+    folder = written(standins.write_plantnet300k, species=classes, train=3 * _TRAIN, validation=_HELD_OUT)
+    with data.data_at(folder):
+        return data.plantnet300k(size, resize, unreadable)
+
+
+def written(write: Callable[..., Path], **options: int) -> Path:
+    """Return the data folder that holds what a writer makes, written by whichever process is the first to want it.
+
+    The folder is named by all that its content depends on and appears whole or not at all.
+
+    Args:
+        write: One of :mod:`topk_platform.testing.standins`, called with a data folder and the options.
+        options: Its options.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    place = _root() / "standins" / _name(write, options)
+    if place.is_dir():
+        return place
+    part = place.with_name(f"{place.name}.{uuid.uuid4().hex}")
+    try:
+        write(part, **options)
+        part.rename(place)
+    except OSError:
+        if not place.is_dir():  # else another process was faster
+            raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return place
+
+
+def _root() -> Path:
+    # Not in the data folder, which a cluster's nodes may lack, and which may belong to somebody else.
+    named = os.environ.get("TOPK_CACHE")
+    if named:
+        return Path(named).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "topk"
+
+
+def _name(write: Callable[..., Path], options: dict[str, int]) -> str:
+    state = hashlib.sha256(Path(standins.__file__).read_bytes())
+    versions = [importlib.metadata.version(package) for package in _CHANGING]
+    state.update(repr((write.__name__, sorted(options.items()), versions)).encode())
+    return state.hexdigest()[:20]

@@ -1,0 +1,178 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topk_losses import functional
+from topk_losses.functional import sorting_topk_cross_entropy
+from topk_losses.testing import oracles
+
+CASES = {
+    "k2": {"k": 2, "candidates": 4},
+    "k3-logistic": {"k": 3, "candidates": 8, "relaxation": "logistic", "steepness": 0.7},
+    "more-wires-than-classes": {"k": 5, "candidates": 16, "steepness": 1.0},
+    "logistic-more-wires": {"k": 4, "candidates": 16, "relaxation": "logistic"},
+    "mixture": {"k": 3, "candidates": 8, "mixture": [0.25, 0.0, 0.75]},
+    "all": {"k": 5, "candidates": 8, "mixture": [0.2] * 5, "relaxation": "logistic"},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_loss_and_gradient_are_those_of_the_definition(case, assert_matches_oracle):
+    assert_matches_oracle("sorting_topk_cross_entropy", classes=9, parameters=CASES[case], rows=3)
+
+
+@pytest.mark.parametrize("candidates", [32, 64])
+def test_large_networks(candidates, sample):
+    scores, target = sample(2, 50, 3.0)
+    parameters = {"k": 7, "candidates": candidates}
+    torch.testing.assert_close(
+        sorting_topk_cross_entropy(scores, target, **parameters, reduction="none"),
+        oracles.rowwise(oracles.sorting_topk_cross_entropy, scores, target, **parameters),
+    )
+
+
+@pytest.mark.parametrize("relaxation", ["cauchy", "logistic"])
+@pytest.mark.parametrize("classes", [5, 20])
+def test_derivatives(relaxation, classes, sample):
+    scores, target = sample(2, classes, 1.0)
+    scores.requires_grad_()
+
+    def loss(s):
+        return sorting_topk_cross_entropy(
+            s, target, 3, candidates=8, relaxation=relaxation, mixture=[0.3, 0, 0.7], reduction="none"
+        )
+
+    assert torch.autograd.gradcheck(loss, scores)
+    assert torch.autograd.gradgradcheck(loss, scores)
+
+
+@pytest.mark.parametrize("relaxation", ["cauchy", "logistic"])
+def test_steep_networks_sort(relaxation, sample):
+    """The loss tends to 0 for targets among the K best, and to infinity for all others."""
+    scores, target = sample(200, 40, 10.0)
+    place = (scores > scores.gather(1, target[:, None])).sum(1)
+    assert len(place.unique()) > 30
+    for k in (2, 3, 8):
+        losses = sorting_topk_cross_entropy(
+            scores, target, k, steepness=1e6, relaxation=relaxation, reduction="none"
+        )
+        assert torch.equal(losses < 0.01, place < k)
+
+
+@pytest.mark.parametrize("relaxation", ["cauchy", "logistic"])
+@pytest.mark.parametrize("k", [2, 3, 7])
+def test_equal_scores_make_every_rank_equally_likely(relaxation, k):
+    for candidates in (8, 16):
+        loss = sorting_topk_cross_entropy(
+            torch.full((1, 30), 4.0), torch.tensor([3]), k, candidates=candidates, relaxation=relaxation
+        )
+        assert loss.item() == pytest.approx(math.log(candidates / k))
+
+
+def test_three_wires_by_hand():
+    """The scores 1/2 (the target), 1/2 and 0, and nothing on the fourth wire; β = 2."""
+    scores = torch.tensor([[0.5, 0.5, 0.0]], dtype=torch.float64)
+    # First 1/2 meets 1/2 (the target is on each with 1/2), 0 meets nothing; then the second wire meets 0 and the first
+    # nothing. The target is still on the first with 1/2, and on the second if it was there and stayed.
+    stay = 0.5 + math.atan(2 * 0.5) / math.pi
+    loss = sorting_topk_cross_entropy(scores, torch.tensor([0]), 2, candidates=4)
+    assert loss.item() == pytest.approx(-math.log(0.5 + 0.5 * stay))
+
+
+def test_two_classes_are_always_among_the_two_best():
+    scores = torch.tensor([[0.3, 1.0, -torch.inf, -torch.inf]])
+    assert sorting_topk_cross_entropy(scores, torch.tensor([0]), 2, candidates=4) == 0
+
+
+def test_at_1_it_is_cross_entropy_among_the_candidates(sample):
+    scores, target = sample(20, 12, 3.0)
+    for candidates in (16, 64):
+        torch.testing.assert_close(
+            sorting_topk_cross_entropy(scores, target, 1, candidates=candidates, reduction="none"),
+            functional.cross_entropy(scores, target, reduction="none"),
+        )
+    others = scores.scatter(1, target[:, None], -torch.inf).topk(3).values
+    few = torch.cat([scores.gather(1, target[:, None]), others], 1)
+    torch.testing.assert_close(
+        sorting_topk_cross_entropy(scores, target, 1, candidates=4, reduction="none"),
+        functional.cross_entropy(few, torch.zeros(20, dtype=torch.int64), reduction="none"),
+    )
+
+
+def test_a_mixture_is_the_mean_of_the_chances(sample):
+    scores, target = sample(20, 12, 3.0)
+    chances = [
+        torch.exp(-sorting_topk_cross_entropy(scores, target, k, reduction="none")) for k in range(1, 5)
+    ]
+    mixture = [0.1, 0.2, 0.3, 0.4]
+    expected = -torch.log(sum(p * chance for p, chance in zip(mixture, chances, strict=True)))
+    found = sorting_topk_cross_entropy(scores, target, 4, mixture=mixture, reduction="none")
+    torch.testing.assert_close(found, expected)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    classes=st.integers(3, 24),
+    seed=st.integers(0, 10_000),
+    spread=st.sampled_from([0.1, 2.0, 30.0]),
+    relaxation=st.sampled_from(["cauchy", "logistic"]),
+    data=st.data(),
+)
+def test_larger_k_never_costs_more(classes, seed, spread, relaxation, data):
+    """And a class behind the candidates has no part."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = spread * torch.randn(4, classes, generator=generator, dtype=torch.float64)
+    target = torch.randint(classes, (4,), generator=generator)
+    k = data.draw(st.integers(2, min(classes - 1, 7)))
+
+    def loss(s, k):
+        return sorting_topk_cross_entropy(s, target, k, candidates=8, relaxation=relaxation, reduction="none")
+
+    losses = loss(scores, k)
+    if k > 2:
+        assert (losses <= loss(scores, k - 1) + 1e-9).all()
+    last = torch.full((4, 3), scores.min().item() - 1, dtype=torch.float64)
+    if classes >= 8:
+        torch.testing.assert_close(loss(torch.cat([scores, last], 1), k), losses)
+
+
+@pytest.mark.parametrize("relaxation", ["cauchy", "logistic"])
+@pytest.mark.parametrize("spread", [0.1, 3.0, 1000.0])
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_float32_is_the_float64_loss(relaxation, spread, offset, sample):
+    scores, target = sample(40, 30, spread)
+    scores = (scores + offset).float()
+    soft = torch.nn.functional.one_hot(target, 30).float()
+    leaf = scores.double().requires_grad_()
+    exact = sorting_topk_cross_entropy(leaf, target, 5, relaxation=relaxation, reduction="none")
+    (slope,) = torch.autograd.grad(exact.sum(), leaf)
+    assert exact.isfinite().all()
+    for labels in (target, soft):
+        leaf = scores.clone().requires_grad_()
+        losses = sorting_topk_cross_entropy(leaf, labels, 5, relaxation=relaxation, reduction="none")
+        (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+        torch.testing.assert_close(losses.double(), exact, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(gradient.double(), slope, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": 6}, r"k must be in \[1, 5\].* got 6"),
+        ({"steepness": 0.0}, "steepness must be above 0, got 0.0"),
+        ({"candidates": 12}, "candidates must be a power of two above k = 2, got 12"),
+        ({"candidates": 2}, "candidates must be a power of two above k = 2, got 2"),
+        ({"candidates": 8.0}, "candidates must be a power of two above k = 2, got 8.0"),
+        ({"relaxation": "gauss"}, "relaxation must be one of cauchy, logistic, got 'gauss'"),
+        ({"mixture": [1.0]}, r"mixture must be k = 2 numbers .* got \[1.0\]"),
+        ({"mixture": [0.5, 0.6]}, r"mixture must be .* sum to 1, got \[0.5, 0.6\]"),
+        ({"mixture": [1.5, -0.5]}, r"mixture must be .* at least 0 .* got \[1.5, -0.5\]"),
+        ({"mixture": [math.nan, 1.0]}, "mixture must be .* got"),
+    ],
+)
+def test_bad_arguments_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        sorting_topk_cross_entropy(torch.zeros(2, 6), torch.tensor([0, 1]), **{"k": 2, **change})

@@ -1,0 +1,28 @@
+"""What a plan extrapolates from."""
+
+from __future__ import annotations
+
+import pytest
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform.data import load
+from topk_platform.running import planning
+from topk_platform.search import ArmBoard
+from topk_platform.training import Session
+
+
+@pytest.mark.parametrize(("enough", "steps"), [(0.0, 1), (1e9, 17)])
+def test_of_a_long_epoch_the_start_is_timed(
+    enough: float, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that each look at moves on by a second: as many of 17 steps as there is time for, then all of them."""
+    regime = Regime("r", "digits")
+    study = Study("s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(2))], topk=(1, 3))
+
+    board = ArmBoard(study, study.arms[0], load(regime).fingerprint, "c")
+    session = Session.prepare(board.trial(next(iter(board.ready()))))
+    seconds = iter(range(1000))
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
+    # The watch looks at the clock when it starts and stops, and the steps' end is looked for after each of them.
+    assert planning._epoch_seconds(session, enough) == (1 + steps) * 17 / steps
+    assert session.step == steps

@@ -1,0 +1,115 @@
+"""The stand-ins of smoke runs: written once, read by the datasets' own readers, and regimes like any other."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from topk_platform import LabelNoise, LongTail, Model, Recipe, Regime, TrainFraction
+from topk_platform.data import DATASETS, load, read
+from topk_platform.specs import STANDINS, Arm, Loss, smoke_arm
+from topk_platform.testing import RegimeContract, smoke
+from topk_platform.testing.smoke import written
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOPK_DATA", str(tmp_path / "no-data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("TOPK_CACHE", raising=False)
+    return tmp_path
+
+
+def regime(dataset: str, classes: int = 8) -> Regime:
+    arm = Arm(Regime("r", dataset), Model("convnet"), Loss("cross_entropy"), 5, Recipe(epochs=1))
+    return smoke_arm(arm, classes).regime
+
+
+@pytest.mark.parametrize("dataset", list(STANDINS))
+def test_a_standin_takes_its_datasets_options(dataset: str) -> None:
+    function, original = getattr(smoke, dataset), DATASETS[dataset]
+    takes, wanted = (inspect.signature(f).parameters for f in (function, original))
+    assert set(takes) == set(wanted) | {"classes"}
+    assert all(takes[name].default == wanted[name].default for name in wanted)
+    assert takes["classes"].default == STANDINS[dataset].classes
+
+
+@pytest.mark.parametrize("dataset", list(STANDINS))
+def test_a_standin_needs_no_data_and_has_its_classes(dataset: str, folder: Path) -> None:
+    for classes in (8, 12):
+        found = load(regime(dataset, classes))
+        assert found.classes == classes
+        assert len(found.train) < 12 * classes  # type: ignore[union-attr]
+    assert not (folder / "no-data").exists()
+
+
+def test_an_option_that_the_dataset_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="did you mean 'size'"):
+        read(Regime("r", "topk_platform.testing.smoke:imagenet", options={"sise": 3}))
+
+
+def test_files_are_written_once(folder: Path) -> None:
+    def write(place: Path, train: int) -> Path:
+        calls.append(train)
+        place.mkdir()
+        (place / "file").write_text(str(train))
+        return place
+
+    calls: list[int] = []
+    (folder / "cache" / "topk" / "standins").mkdir(parents=True)
+    places = [written(write, train=number) for number in (1, 2, 1)]
+    assert places[0] == places[2] != places[1]
+    assert calls == [1, 2]
+    assert [place.parent for place in places[:2]] == [folder / "cache" / "topk" / "standins"] * 2
+
+
+def test_what_was_broken_off_leaves_nothing(folder: Path) -> None:
+    def write(place: Path) -> Path:
+        (place / "half").mkdir(parents=True)
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        written(write)
+    assert list((folder / "cache" / "topk" / "standins").iterdir()) == []
+
+
+def test_of_several_processes_at_once_the_first_wins(folder: Path) -> None:
+    """The second begins, and ends, while the first still writes."""
+
+    def write(place: Path) -> Path:
+        calls.append(place)
+        place.mkdir(parents=True)
+        (place / "file").write_text(f"by {len(calls)}")
+        if len(calls) == 1:
+            inner.append(written(write))
+        return place
+
+    calls: list[Path] = []
+    inner: list[Path] = []
+    place = written(write)
+    assert len(set(calls)) == 2 and inner == [place]
+    assert (place / "file").read_text() == "by 2"
+    assert list(place.parent.iterdir()) == [place]
+
+
+class _Smoke(RegimeContract):
+    model: ClassVar[Model] = Model("convnet", {"width": 4})
+
+
+class TestCifar(_Smoke):
+    regime = Regime("r", regime("cifar100").dataset, (LabelNoise(0.4),), regime("cifar100").options)
+
+
+class TestImageNet(_Smoke):
+    regime = Regime("r", regime("imagenet").dataset, (TrainFraction(0.5),), regime("imagenet").options)
+
+
+class TestImageNetLT(_Smoke):
+    regime = regime("imagenet_lt")
+
+
+class TestPlantNet(_Smoke):
+    regime = Regime("r", regime("plantnet300k").dataset, (LongTail(2),), regime("plantnet300k").options)

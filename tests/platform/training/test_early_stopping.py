@@ -1,0 +1,140 @@
+"""Training that ends once none of the metrics to keep gets better."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from topk_platform import Recipe, UserError
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.training import Session, finish, run_trials
+
+MakeTrial = Callable[..., Trial]
+STEPS = 17
+UNSTEADY = Recipe(30, learning_rate=0.6, schedule="constant", keep=("top1", "top3"))
+"""At a rate so high that epochs go up and down: of 20 seeds, the longest with a patience of 3 stops after 17."""
+
+
+def train(trial: Trial, keeper: Any = None) -> TrialRecord:
+    (record,) = finish(run_trials([trial], keeper))
+    assert record.status == "completed", record.reason
+    return record
+
+
+def bits(record: TrialRecord) -> str:
+    """Everything but times and the recipe."""
+    epochs = [dataclasses.replace(epoch, seconds=0, step_seconds=0) for epoch in record.epochs]
+    told = [[vars(epoch) | {"validation": dict(epoch.validation)} for epoch in epochs], record.status]
+    return json.dumps([*told, record.reason, dict(record.validation), dict(record.test or {})])
+
+
+def last_epoch(curves: list[dict[str, float]], recipe: Recipe, patience: int) -> int:
+    """By the definition: the first of the validations (counted from 1) of which as many as that bring nothing new."""
+    for n in range(1, len(curves) + 1):
+        fresh = [
+            any(all(curves[i][m] > earlier[m] for earlier in curves[:i]) for m in recipe.keep)
+            for i in range(n)
+        ]
+        if n > patience and not any(fresh[n - patience :]):
+            return n
+    return len(curves)
+
+
+@pytest.mark.parametrize("patience", [1, 2, 3])
+def test_training_ends_when_nothing_kept_got_better(patience: int, make_trial: MakeTrial) -> None:
+    """Three seeds; what the epochs before the end show is what they show without patience."""
+    lengths = set()
+    for seed in (1, 2, 3):
+        whole = train(make_trial(recipe=UNSTEADY, seed=seed))
+        short = train(make_trial(recipe=dataclasses.replace(UNSTEADY, patience=patience), seed=seed))
+        curves = [dict(epoch.validation) for epoch in whole.epochs]
+        expected = last_epoch(curves, UNSTEADY, patience)
+        assert [epoch.epoch for epoch in short.epochs] == list(range(1, expected + 1))
+        assert [epoch.validation for epoch in short.epochs] == curves[:expected]
+        assert short.validation["top1"] == max(curve["top1"] for curve in curves[:expected])
+        early = f"stopped after epoch {expected}: top1 and top3 got no better in {patience} validations"
+        assert short.reason == (early if expected < 30 else "") and whole.reason == ""
+        lengths.add(expected)
+    assert min(lengths) < 30
+
+
+def test_the_test_is_of_the_weights_that_were_kept(make_trial: MakeTrial) -> None:
+    trial = make_trial(recipe=dataclasses.replace(UNSTEADY, keep=("top1",), patience=2))
+    record = train(trial)
+    best = max(record.epochs, key=lambda epoch: (epoch.validation["top1"], -epoch.epoch))
+    assert record.epochs[-1].epoch == best.epoch + 2 < 30
+    session = Session.prepare(trial)
+    for _ in range(best.epoch):
+        session.train_epoch()
+    assert record.test == session.scorer.named(session.test(0, session.weights())[1:].tolist())
+
+
+def test_validations_are_counted_and_not_epochs(make_trial: MakeTrial) -> None:
+    recipe = Recipe(12, schedule="constant", evaluate_every=2, keep=("top1",), patience=2)
+    record = train(make_trial(recipe=recipe, values={"learning_rate": 1e-12}))
+    assert [epoch.epoch for epoch in record.epochs] == [2, 4, 6]
+    assert record.reason == "stopped after epoch 6: top1 got no better in 2 validations"
+
+
+def test_what_runs_out_at_the_last_epoch_is_not_early(make_trial: MakeTrial) -> None:
+    recipe = Recipe(3, schedule="constant", keep=("top1",), patience=2)
+    record = train(make_trial(recipe=recipe, values={"learning_rate": 1e-12}))
+    assert len(record.epochs) == 3 and record.reason == ""
+
+
+@pytest.mark.parametrize("before", [1, STEPS, STEPS + 1, 2 * STEPS])
+def test_the_count_outlives_the_process(before: int, make_trial: MakeTrial, memory: Any) -> None:
+    """Cut off at places within the patience, up to the last step but one that the checkpoint can be of."""
+    trial = make_trial(recipe=dataclasses.replace(UNSTEADY, patience=2))
+    expected = train(trial)
+    assert expected.reason
+    cutting = memory(expected.epochs[-1].epoch * STEPS - before)
+    with pytest.raises(KeyboardInterrupt):
+        finish(run_trials([trial], cutting))
+    assert bits(train(trial, cutting)) == bits(expected)
+
+
+def test_a_member_that_has_stopped_lets_the_others_go_on(make_trial: MakeTrial, memory: Any) -> None:
+    """One of three stands still and stops after three epochs; its record is that of the trial alone."""
+    recipe = Recipe(8, batch_size=300, schedule="constant", keep=("top1",), patience=2)
+    rates = (0.02, 1e-12, 0.03)
+    trials = [
+        make_trial(
+            recipe=recipe,
+            seed=n + 1,
+            together=(1, 2, 3),
+            values={"learning_rate": rates[n]},
+            stop_below=((4, 2.0),) if n == 1 else (),  # after its end
+        )
+        for n in range(3)
+    ]
+    keeper = memory()
+    records = finish(run_trials(trials, keeper))
+    assert {record.status for record in records} == {"completed"}
+    assert len(records[1].epochs) == 3 and len(records[0].epochs) > 4
+    assert records[1].reason == "stopped after epoch 3: top1 got no better in 2 validations"
+    alone = train(trials[1])
+    assert [e.epoch for e in alone.epochs] == [e.epoch for e in records[1].epochs]
+    assert records[1].validation == pytest.approx(alone.validation, abs=1e-6)
+    assert records[1].test == pytest.approx(alone.test, abs=1e-6)
+    for cut in (9, 4 * 4, 4 * 4 + 2):  # before it stops, and after
+        cutting = memory(cut)
+        with pytest.raises(KeyboardInterrupt):
+            finish(run_trials(trials, cutting))
+        assert list(map(bits, finish(run_trials(trials, cutting)))) == list(map(bits, records))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"patience": 0, "keep": ("top1",)}, "Recipe.patience must be at least 1 or None, got 0"),
+        ({"patience": 3}, r"Recipe.patience waits for metrics of keep to get better, got 3 with keep \(\)"),
+    ],
+)
+def test_patience_wants_a_number_and_metrics(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Recipe(5, **fields)
