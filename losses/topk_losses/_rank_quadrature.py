@@ -21,12 +21,12 @@ outermost ones between which F leaves ``[δ, 1 - δ]``. For that the 4 k best cl
 larger, by at most the chance that another one exceeds t. In a crowd one class stands for eight; if that was misleading,
 F at the window's ends tells, and the certain window takes its place.
 
-*Nodes.* On the window stand 28 to 32 nodes for float32 scores, or 64 for float64, with δ = 1e-8 and 1e-12. With a step h the
-trapezoid rule errs by about ``q = exp(-2 (πσ/h)²)`` on a rise of width σ, and by its fourth root with every other node.
-So where the two means differ by D, and this comes from a part of the rise with weight w, the error is ``w q = D q^¾``.
-The steepest part of F for up to 64 classes has a width of about 0.2, where h, at most 0.4, leaves ``q^¾ < 0.03``: the
-bound D < 1e-4 is one of 3e-6 at the worst, and of far less at the usual h of 0.3. For float64, and for more classes, D
-is asked to be below the error allowed. Where it is not, the nodes are doubled.
+*Nodes.* On the window stand 28 to 32 nodes for float32 scores, or 64 for float64, with δ = 1e-8 and 1e-12. With a
+step h the trapezoid rule errs by about ``q = exp(-2 (πσ/h)²)`` on a rise of width σ, and by its fourth root with
+every other node. So where the two means differ by D, and this comes from a part of the rise with weight w, the error
+is ``w q = D q^¾``. The steepest part of F for up to 64 classes has a width of about 0.2, where h, at most 0.4, leaves
+``q^¾ < 0.03``: the bound D < 1e-4 is one of 3e-6 at the worst, and of far less at the usual h of 0.3. For float64,
+and for more classes, D is asked to be below the error allowed. Where it is not, the nodes are doubled.
 
 *Rounding.* For float32 scores and up to 64 classes the sweeps are in float32, the differences ``t - x_i`` and the
 integral in float64: 1e-6 ε at the worst, seen over random rows, in the value, and 4e-7 in the probabilities.
@@ -169,7 +169,7 @@ class Grid:
         numbers = (reached[self.swept :].unsqueeze(1) > torch.arange(count)).sum(0).tolist()
         self.crowd = Crowd(x[self.swept :], self.nodes, numbers, weight, rule.tails)
         levels = (reached[: self.swept] + LEVEL - 1).div_(LEVEL, rounding_mode="floor").mul_(LEVEL)
-        sizes, members = levels.clamp_(max=count).unique_consecutive(return_counts=True)
+        sizes, members = torch.unique_consecutive(levels.clamp_(max=count), return_counts=True)
         self.levels = [
             (size, number) for size, number in zip(sizes.tolist(), members.tolist(), strict=True) if size
         ]
