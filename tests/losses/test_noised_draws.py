@@ -76,6 +76,8 @@ def test_classes_and_values_are_those_of_the_full_draw(kind, k):
         {"DEPTH": 0.0, "GAP": 1.0},  # and many points
         {"GAP": 1.0},
         {"HIGHEST": 0},  # no table
+        {"NEAR": 10.0},  # all leading classes drawn outright
+        {"NEAR": 0.2, "DEPTH": 1.0},  # hardly one, and many points
         {"COLUMNS": 1},  # draw by draw
     ],
 )
@@ -152,7 +154,8 @@ def test_equal_values_name_one_class():
         scores=torch.zeros(2, 3),
         centre=torch.zeros(2),
         threshold=_noised_threshold.Threshold(torch.zeros(2), 1.0, torch.zeros(2)),
-        leading=above(grouped(torch.zeros(2, 3), 1), torch.zeros(2)),
+        near=above(grouped(torch.zeros(2, 3), 1), torch.zeros(2)),
+        far=above(grouped(torch.zeros(2, 3), 1), torch.ones(2)),
         table=torch.tensor([[2, 1], [0, 2]]),
         table_x=torch.zeros(2, 2),
         k=1,
