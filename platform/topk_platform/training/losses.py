@@ -116,6 +116,10 @@ def _lapsum_topk_loss(k: int, temperature: float = 1.0) -> nn.Module:
     return tl.LapSumTopKLoss(k, temperature=temperature)
 
 
+def _smooth_topk_hinge(k: int, gamma: float = 1.0, margin: float = 1.0) -> nn.Module:
+    return tl.SmoothTopKHinge(k, gamma=gamma, margin=margin)
+
+
 def _sorting_topk_cross_entropy(
     k: int, steepness: float = 2.0, candidates: int = 16, relaxation: str = "cauchy", top1: float = 0.0
 ) -> nn.Module:
@@ -143,6 +147,7 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "logit_adjusted": _logit_adjusted,
     "noised_imbalanced_topk_hinge": _noised_imbalanced,
     "noised_topk_hinge": _noised,
+    "smooth_topk_hinge": _smooth_topk_hinge,
     "smooth_topk_svm": _smooth,
     "sorting_topk_cross_entropy": _sorting_topk_cross_entropy,
     "topk_entropy": _topk_entropy,
