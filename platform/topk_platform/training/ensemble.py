@@ -191,7 +191,8 @@ class Ensemble:
 
     def _losses(self, scores: Tensor, target: Tensor) -> Tensor:
         if self.at_once:
-            flat = self.losses[0].per_sample(scores.flatten(0, 1), target.flatten(0, 1))
+            generators = [loss.generator for loss in self.losses]
+            flat = self.losses[0].per_sample(scores.flatten(0, 1), target.flatten(0, 1), generators)
             return flat.view(scores.shape[:2]).mean(1)
         return torch.stack([loss(*pair) for loss, *pair in zip(self.losses, scores, target, strict=True)])
 
