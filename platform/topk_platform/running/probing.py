@@ -38,7 +38,7 @@ class ArmProbe:
         batch: The recipe's, or the largest that is searched; never more than there are samples.
         largest: The largest that fits in one part, to one part in 16.
         accumulate: The least number of parts in which ``batch`` fits, or None.
-        problem: Why nothing was found, if nothing was.
+        problem: Why nothing was found, or what does not fit whatever the batch.
     """
 
     arm: Arm
@@ -197,7 +197,7 @@ def _attempts(trial: Trial, memory: int | None) -> CpuAttempts | CudaAttempts:
 
 
 def _most(attempts: Attempts, candidate: _Candidate) -> tuple[int, str]:
-    """Return the largest batch that fits, or 0 and why there is none."""
+    """Return the largest batch that fits, 0 if none does, and what is wrong, if anything is."""
     size = 0
 
     def fits(wanted: int) -> bool:
@@ -210,7 +210,14 @@ def _most(attempts: Attempts, candidate: _Candidate) -> tuple[int, str]:
     except StepError as error:
         more = "two do not fit, and " if size == 1 and candidate.batch > 1 else ""
         return 0, f"{more}a training step of batch size {size} fails: {error}"
-    return most, "" if most else "not even a batch of one sample fits"
+    return most, _scoring_problem(attempts) if most else "not even a batch of one sample fits"
+
+
+def _scoring_problem(attempts: Attempts) -> str:
+    try:
+        return "" if attempts.scores_fit() else "batches fit, but not as many samples as are scored at once"
+    except StepError as error:
+        return f"scoring the validation split fails: {error}"
 
 
 def _parts(attempts: Attempts, batch: int, most: int) -> int | None:

@@ -21,9 +21,18 @@ from topk_platform.data import Images, Split
 from topk_platform.errors import UserError
 from topk_platform.specs import Recipe, Trial
 from topk_platform.training.process import lent_process
-from topk_platform.training.session import Session
+from topk_platform.training.session import EVALUATION_BATCH, Session
 
-__all__ = ["Attempts", "CpuAttempts", "CudaAttempts", "StepError", "largest", "least_parts", "take_step"]
+__all__ = [
+    "Attempts",
+    "CpuAttempts",
+    "CudaAttempts",
+    "StepError",
+    "largest",
+    "least_parts",
+    "take_scores",
+    "take_step",
+]
 
 _SMALL = 2  # samples a part of the first step, after which the optimiser's state is there
 _PRECISE = 16  # the answer is exact to one part in so many
@@ -48,6 +57,14 @@ class Attempts(Protocol):
 
         Raises:
             StepError: if it fails for another reason.
+        """
+        ...
+
+    def scores_fit(self) -> bool:
+        """Return whether as many samples of the validation split fit as are scored at once.
+
+        Raises:
+            StepError: likewise.
         """
         ...
 
@@ -102,14 +119,34 @@ def take_step(trial: Trial, size: int, parts: int = 1) -> None:
         parts: That a batch is taken in.
     """
     with lent_process(trial):
-        session = Session.prepare(_unmixed(trial, parts))
+        session = Session.prepare(_in_parts(trial, parts))
         for samples in (min(_SMALL * parts, size), size):
-            split = _excerpt(session.dataset.train, samples, trial.device)
-            session.batches = replace(session.batches, split=split, size=samples)
-            session.train_epoch().tolist()
+            _train(session, samples)
 
 
-def _unmixed(trial: Trial, parts: int) -> Trial:
+def take_scores(trial: Trial) -> None:
+    """Score as many samples of the validation split as are scored at once, with the optimiser's state there.
+
+    Args:
+        trial: The trial.
+    """
+    with lent_process(trial):
+        session = Session.prepare(trial)
+        _train(session, min(_SMALL, len(session.dataset.train)))
+        split = session.dataset.validation
+        part = next(split.in_order(EVALUATION_BATCH))
+        few = Split(part, split.labels[: len(part)])
+        session.dataset = replace(session.dataset, validation=few)
+        session.validate().tolist()
+
+
+def _train(session: Session, samples: int) -> None:
+    split = _excerpt(session.dataset.train, samples, session.trial.device)
+    session.batches = replace(session.batches, split=split, size=samples)
+    session.train_epoch().tolist()
+
+
+def _in_parts(trial: Trial, parts: int) -> Trial:
     recipe: Recipe = replace(trial.arm.recipe, accumulate=parts)
     return replace(trial, arm=replace(trial.arm, recipe=recipe))
 
@@ -122,16 +159,19 @@ def _excerpt(split: Split, size: int, device: str) -> Split:
     return Split(inputs, split.labels[rows])
 
 
-def _attempt(trial: Trial, size: int, parts: int) -> tuple[Outcome, str]:
-    """Take the step; nothing of it is alive afterwards."""
-    found = _tried(trial, size, parts)
+_WORK: dict[str, Callable[..., None]] = {"step": take_step, "scores": take_scores}
+
+
+def _attempt(trial: Trial, work: str, numbers: tuple[int, ...]) -> tuple[Outcome, str]:
+    """Do the work; nothing of it is alive afterwards."""
+    found = _tried(trial, work, numbers)
     gc.collect()
     return found
 
 
-def _tried(trial: Trial, size: int, parts: int) -> tuple[Outcome, str]:
+def _tried(trial: Trial, work: str, numbers: tuple[int, ...]) -> tuple[Outcome, str]:
     try:
-        take_step(trial, size, parts)
+        _WORK[work](trial, *numbers)
     except (torch.OutOfMemoryError, MemoryError):
         return "memory", ""
     except Exception as error:  # noqa: BLE001 - whatever a user's code raises is told with its text
@@ -172,7 +212,14 @@ class CudaAttempts:
 
     def fits(self, size: int, parts: int = 1) -> bool:
         """Return whether a step fits."""
-        found = _attempt(self.trial, size, parts)
+        return self._fits("step", size, parts)
+
+    def scores_fit(self) -> bool:
+        """Return whether scoring does."""
+        return self._fits("scores")
+
+    def _fits(self, work: str, *numbers: int) -> bool:
+        found = _attempt(self.trial, work, numbers)
         torch.cuda.empty_cache()
         return _judged(*found)
 
@@ -210,10 +257,17 @@ class CpuAttempts:
 
     def fits(self, size: int, parts: int = 1) -> bool:
         """Return whether a step fits."""
+        return self._fits("step", size, parts)
+
+    def scores_fit(self) -> bool:
+        """Return whether scoring does."""
+        return self._fits("scores")
+
+    def _fits(self, work: str, *numbers: int) -> bool:
         if self._process is None:
             self._start()
         try:
-            self._connection.send((size, parts))
+            self._connection.send((work, numbers))
             outcome, text = self._connection.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):  # it died
             outcome, text = "memory", ""
@@ -226,6 +280,11 @@ class CpuAttempts:
         self._process = self._context.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         other.close()
+        try:
+            self._connection.recv()
+        except EOFError:
+            self._end()
+            raise StepError("the process that was to take it ended before it could") from None
 
     def _end(self) -> None:
         if self._process is not None:
@@ -241,13 +300,16 @@ def _serve(connection: Connection, text: str, memory: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's, who ends this process
     trial = Trial.from_json(text)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (memory + _untouched(), hard))
+    wanted = memory + _untouched()
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    connection.send("ready")
     while True:
         try:
-            size, parts = connection.recv()
+            work, numbers = connection.recv()
         except EOFError:
             return
-        connection.send(_attempt(trial, size, parts))
+        connection.send(_attempt(trial, work, numbers))
 
 
 def _untouched() -> int:

@@ -34,8 +34,11 @@ RECIPE = Recipe(epochs=30, batch_size=256)
 class Fake:
     """A device that holds so many samples of a part, with that of an eighth for each of the whole batch."""
 
-    def __init__(self, trial: Trial, memory: int | None, samples: float, normalised: bool = False) -> None:
-        self.trial, self.memory, self.samples, self.normalised = trial, memory, samples, normalised
+    def __init__(
+        self, trial: Trial, memory: int | None, samples: float, normalised: bool = False, scores: bool = True
+    ) -> None:
+        self.trial, self.memory, self.samples = trial, memory, samples
+        self.normalised, self.scores = normalised, scores
         self.tried: list[tuple[int, int]] = []
 
     def __enter__(self) -> Self:
@@ -49,6 +52,9 @@ class Fake:
         if self.normalised and size == 1:
             raise StepError("ValueError: Expected more than 1 value per channel when training")
         return math.ceil(size / parts) + size / 8 <= self.samples
+
+    def scores_fit(self) -> bool:
+        return self.scores
 
 
 @pytest.fixture
@@ -151,6 +157,13 @@ def test_nothing_found_says_why(device: Callable[..., list[Fake]]) -> None:
     assert one.problem.startswith(
         "two do not fit, and a training step of batch size 1 fails: ValueError: Exp"
     )
+
+
+def test_scoring_has_to_fit_as_well(device: Callable[..., list[Fake]]) -> None:
+    device(scores=False)
+    (found,) = probed(arm())
+    assert (found.largest, found.accumulate) == (64, 7)
+    assert found.problem == "batches fit, but not as many samples as are scored at once"
 
 
 def test_ensembles_are_not_tried(device: Callable[..., list[Fake]]) -> None:

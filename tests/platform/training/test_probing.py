@@ -56,6 +56,18 @@ class Fatal(nn.Linear):
         return super().forward(inputs)
 
 
+class Greedy(nn.Linear):
+    '''Takes a MiB a sample where nothing is learnt.'''
+
+    def __init__(self, shape, classes, head):
+        super().__init__(shape[0], classes)
+
+    def forward(self, inputs):
+        if not self.training:
+            torch.empty(len(inputs), 2**18)
+        return super().forward(inputs)
+
+
 class Picky(nn.Linear):
     def __init__(self, shape, classes, head):
         super().__init__(shape[0], classes)
@@ -129,6 +141,29 @@ def test_a_process_that_dies_did_not_fit(rings: Callable[..., Trial]) -> None:
         assert [attempts.fits(size) for size in (8, 9, 8)] == [True, False, True]
         process = attempts._process
     assert not process.is_alive()
+
+
+def test_scores_are_taken_of_as_many_as_at_once(rings: Callable[..., Trial]) -> None:
+    """Of the ring's 1,800 samples for validation, 1.8 GiB of activations."""
+    for model, memory, fits in (
+        ("Greedy", 2**30, False),
+        ("Greedy", 3 * 2**30, True),
+        ("Fatal", 2**30, False),
+    ):
+        with CpuAttempts(rings(model), memory) as attempts:
+            assert attempts.fits(8)
+            assert attempts.scores_fit() == fits
+
+
+def test_a_process_that_cannot_begin_is_no_want_of_memory(
+    rings: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trial, "to_json", lambda _: "{}")
+    with (
+        CpuAttempts(rings("Wide"), 2**31) as attempts,
+        pytest.raises(StepError, match="ended before it could"),
+    ):
+        attempts.fits(8)
 
 
 def test_another_error_is_told(rings: Callable[..., Trial]) -> None:
