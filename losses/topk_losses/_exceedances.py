@@ -4,13 +4,15 @@ Let ``X_i = x_i + Z_i`` with independent standard normal Z_i, Φ their distribut
 k-th largest of the X_i, and its class, depend on those that exceed u alone if these are at least k. Three steps draw
 the set ``{(i, X_i) : X_i > u}``, each without changing its distribution:
 
-*Outright.* Classes with ``x_i >= u - d``, the leading ones, get their noise, and are kept if ``X_i > u``.
+*Outright.* Classes with ``x_i >= u - c`` get their noise, and are kept if ``X_i > u``.
 
-*Thinning.* Any other class exceeds u only if ``Z_i > d``. These cells (class and draw) are a Bernoulli process with
-probability ``p = 1 - Φ(d)``. Between one and the next lies a geometric number of cells, ``⌊E/ν⌋`` with E exponential
-and ``ν = -log Φ(d)``; ``ω = E - ν ⌊E/ν⌋`` does not depend on that number, since E has no memory, and ``exp(-ω)`` is
-uniform on ``(Φ(d), 1)``, so that ``Z = Φ⁻¹(exp(-ω))`` is the noise of a cell that is known to exceed d. One random
-number gives a place and its noise. Those of leading classes, and those with ``x_i + Z <= u``, are thrown away.
+*Thinning.* A class with ``x_i < u - d`` exceeds u only if ``Z_i > d``. These cells (class and draw) are a Bernoulli
+process with probability ``p = 1 - Φ(d)``. Between one and the next lies a geometric number of cells, ``⌊E/ν⌋`` with E
+exponential and ``ν = -log Φ(d)``; ``ω = E - ν ⌊E/ν⌋`` does not depend on that number, since E has no memory, and
+``exp(-ω)`` is uniform on ``(Φ(d), 1)``, so that ``Z = Φ⁻¹(exp(-ω))`` is the noise of a cell that is known to exceed d.
+One random number gives a place and its noise; those with ``x_i + Z <= u`` are thrown away. The classes from ``u - d``
+to ``u - c``, which are few and known, are thinned by themselves with c in place of d. All others are thinned with d in
+one go over the cells of all classes, of which those of classes above ``u - d`` are thrown away.
 
 *Completion.* In a draw in which fewer than k classes exceed u, the others are, given this, independent normals cut
 off at u, and are drawn as such: ``Φ(X_i - x_i) = U Φ(u - x_i)`` with U uniform on (0, 1). Which draws these are
@@ -20,8 +22,8 @@ Hence the k-th largest and its class have jointly the distribution of the full d
 about the work alone. What arithmetic with 53 bits adds: U and Φ have steps of 2^-53. Exact numbers can be drawn along
 with those of the machine so that the two lead to the same cells, and to noise that differs by rounding, but where U
 lies within 2^-53 of a place at which a decision turns: for the gap before a cell, its threshold and the end of the
-tail. That makes at most ``3 · 2^-53`` per cell, and ``3 L 2^-53`` in total variation for a draw over L classes, less
-than 1e-6 up to 10^9 classes. Adding the noise to a score rounds as it does in the full draw.
+tail, in either thinning. That makes at most ``6 · 2^-53`` per cell, and ``6 L 2^-53`` in total variation for a draw
+over L classes, less than 1e-6 up to 10^9 classes. Adding the noise to a score rounds as it does in the full draw.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The k-th largest of ``s + εZ`` in many draws at once, from what exceeds a threshold.
 
-A draw of a row is a column: the leading classes' noisy scores stand first, then whatever of the other classes exceeds
-the threshold. Scores are in units of ε, relative to the row's centre. ``_exceedances.py`` has the proof.
+A draw of a row is a column: the noisy scores of the classes drawn outright stand first, then whatever of the others
+exceeds the threshold. Scores are in units of ε, relative to the row's centre. ``_exceedances.py`` has the proof.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ __all__ = ["Columns"]
 
 COMPLETED = 2**18  # numbers at once of the draws that fall short
 MANY = 0.1  # cells per score whose noise exceeds the gap; from here on every score's distance is computed
+NEAR = 1.5  # down to so far below the threshold classes are drawn outright
 HIGHEST = 48  # leading classes per row that stand in the table; where there are more, those that exceed are points too
 
 
@@ -46,8 +47,10 @@ class Columns:
     centre: Tensor
     """``(N,)``."""
     threshold: Threshold
-    leading: Candidates
+    near: Candidates
     """The classes drawn outright."""
+    far: Candidates
+    """Those below them that are thinned for themselves."""
     table: Tensor
     """Those that stand in the table ``(M, N)``; where a row has fewer, any class."""
     table_x: Tensor
@@ -69,6 +72,9 @@ class Columns:
         """The columns of rows with these thresholds."""
         rows, classes, values = above(groups, threshold.level)
         x = (values - groups.centre.index_select(0, rows)).div_(epsilon)
+        outright = x >= (threshold.height - min(NEAR, threshold.gap)).index_select(0, rows)
+        near, far = _split(Candidates(rows, classes, x), outright)
+        rows, classes, x = near
         counts = torch.bincount(rows, minlength=len(scores))
         highest = int(counts.max())
         shape = (highest if highest <= HIGHEST else 0, len(scores))
@@ -78,8 +84,7 @@ class Columns:
             cell = slots(rows, counts).mul_(len(scores)).add_(rows)
             table_x.view(-1).scatter_(0, cell, x)
             table.view(-1).scatter_(0, cell, classes)
-        leading = Candidates(rows, classes, x)
-        return cls(scores, groups.centre, threshold, leading, table, table_x, k, epsilon, generator)
+        return cls(scores, groups.centre, threshold, near, far, table, table_x, k, epsilon, generator)
 
     def draw(self, samples: int) -> tuple[Tensor, Tensor]:
         """The k-th largest of some draws of each row and its class, ``(B, N)``."""
@@ -95,11 +100,28 @@ class Columns:
         return height.view(samples, -1), classes.view(samples, -1)
 
     def _points(self, samples: int) -> list[Points]:
-        return [*([] if len(self.table) else [self._leading_points(samples)]), *self._other_points(samples)]
+        near = () if len(self.table) else (self._near_points(samples),)
+        return [*near, *self._far_points(samples), *self._other_points(samples)]
 
-    def _leading_points(self, samples: int) -> Points:
-        """The leading classes that exceed the threshold."""
-        rows, classes, x = self.leading
+    def _far_points(self, samples: int) -> Iterator[Points]:
+        """Leading classes too far below the threshold to be drawn outright, thinned."""
+        rows, classes, x = self.far
+        distance = x - self.threshold.height.index_select(0, rows)
+        gap = min(NEAR, self.threshold.gap)
+        for places, noise in exceedances(samples * len(x), gap, self.generator) if len(x) else ():
+            cell = places.to(torch.int64)
+            entry = cell % len(x)
+            excess = distance.index_select(0, entry).add_(noise.to(x.dtype))
+            kept = (excess > 0).nonzero().squeeze(1)
+            entry = entry.index_select(0, kept)
+            row = rows.index_select(0, entry)
+            draw = torch.div(cell.index_select(0, kept), len(x), rounding_mode="floor")
+            values = excess.index_select(0, kept).add_(self.threshold.height.index_select(0, row))
+            yield Points(draw.mul_(len(self.scores)).add_(row), classes.index_select(0, entry), values)
+
+    def _near_points(self, samples: int) -> Points:
+        """The classes drawn outright that exceed the threshold."""
+        rows, classes, x = self.near
         values = torch.randn((samples, len(x)), generator=self.generator, dtype=x.dtype).add_(x)
         kept = (values > self.threshold.height.index_select(0, rows)).flatten().nonzero().squeeze(1)
         draw = torch.div(kept, len(x), rounding_mode="floor")
@@ -113,6 +135,8 @@ class Columns:
         scores_type = self.scores.dtype
         distance = self._distances(samples)
         for places, noise in exceedances(samples * rows * classes, self.threshold.gap, self.generator):
+            if not len(places):
+                break
             cell = places.sub(places.div(rows * classes).floor_(), alpha=rows * classes).to(torch.int64)
             excess = distance(cell).add_(noise.to(scores_type))
             kept = (excess > 0).nonzero().squeeze(1)
@@ -139,7 +163,8 @@ class Columns:
         every = (self.scores - self.centre.unsqueeze(1)).div_(self.epsilon)
         every.sub_(self.threshold.height.unsqueeze(1))
         flat = every.flatten()
-        flat.index_fill_(0, self.leading.rows.mul(classes).add_(self.leading.classes), -torch.inf)
+        for part in (self.near, self.far):
+            flat.index_fill_(0, part.rows.mul(classes).add_(part.classes), -torch.inf)
         return lambda cell: flat.index_select(0, cell)
 
     def _values(self, samples: int, points: list[Points]) -> Tensor:
@@ -191,3 +216,10 @@ class Columns:
             full[line[line >= 0], part.classes[line >= 0]] = part.values[line >= 0]
         best, classes = full.topk(self.k)
         return best[:, -1], classes[:, -1]
+
+
+def _split(candidates: Candidates, first: Tensor) -> tuple[Candidates, Candidates]:
+    """Those of the candidates where ``first`` says so, and the others."""
+    parts = (first.nonzero().squeeze(1), first.logical_not().nonzero().squeeze(1))
+    one, other = (Candidates(*(values.index_select(0, part) for values in candidates)) for part in parts)
+    return one, other

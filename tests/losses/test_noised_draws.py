@@ -76,6 +76,8 @@ def test_classes_and_values_are_those_of_the_full_draw(kind, k):
         {"DEPTH": 0.0, "GAP": 1.0},  # and many points
         {"GAP": 1.0},
         {"HIGHEST": 0},  # no table
+        {"NEAR": 10.0},  # all leading classes drawn outright
+        {"NEAR": 0.2, "DEPTH": 1.0},  # hardly one, and many points
         {"COLUMNS": 1},  # draw by draw
     ],
 )
@@ -152,7 +154,8 @@ def test_equal_values_name_one_class():
         scores=torch.zeros(2, 3),
         centre=torch.zeros(2),
         threshold=_noised_threshold.Threshold(torch.zeros(2), 1.0, torch.zeros(2)),
-        leading=above(grouped(torch.zeros(2, 3), 1), torch.zeros(2)),
+        near=above(grouped(torch.zeros(2, 3), 1), torch.zeros(2)),
+        far=above(grouped(torch.zeros(2, 3), 1), torch.ones(2)),
         table=torch.tensor([[2, 1], [0, 2]]),
         table_x=torch.zeros(2, 2),
         k=1,
@@ -215,3 +218,18 @@ def test_truncated_normals_end_at_their_bound():
     assert (values <= upper).all()
     for column, bound in zip(values.unbind(1), (-3.0, 0.0, 2.0), strict=True):
         assert stats.kstest(column.numpy(), stats.truncnorm(-math.inf, bound).cdf).pvalue > ALPHA
+
+
+@pytest.mark.parametrize(("classes", "k"), [(2, 1), (6, 3), (10, 10), (40, 6)])
+def test_few_classes_side_by_side_are_those_sorted(classes, k, monkeypatch):
+    """The same draws, ordered both ways, rows with NaN, infinities and masked classes among them."""
+    scores = torch.randn(600, classes, generator=torch.Generator().manual_seed(0))
+    scores[0, 1], scores[1, 0], scores[2, 1] = torch.nan, torch.inf, -torch.inf
+    found = {}
+    for few in (0, 48):
+        monkeypatch.setattr(_noised_draws, "FEW", few)
+        leaf = scores.clone().requires_grad_()
+        value = noised_topk(leaf, k, 0.5, 8, generator=torch.Generator().manual_seed(1))
+        found[few] = value.detach(), torch.autograd.grad(value[2:].sum(), leaf)[0]
+    for one, other in zip(found[0], found[48], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import integrate, special, stats
 
+from topk_losses import _rank_quadrature
 from topk_losses.functional import expected_topk, noised_topk_hinge
 from topk_losses.testing import oracles
 
@@ -93,6 +94,35 @@ def test_crowds_that_are_reached_rarely(gap, below):
         value, gradient = value_and_gradient(row.to(dtype), 20 + below, 1.0)
         torch.testing.assert_close(value.double(), expected.detach(), rtol=0, atol=tolerance)
         torch.testing.assert_close(gradient.double(), leaf.grad, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("k", [1, 2, 16])
+@pytest.mark.parametrize("near", [1, 3])
+def test_crowds_that_a_sample_misjudges(k, near):
+    """Of every eight classes one stands for all in the search for the window: here far too high."""
+    row = torch.full((400,), -7.0, dtype=torch.float64)
+    row[: 4 * k] = -torch.linspace(0, 2, 4 * k)
+    row[4 * k : 4 * k + near] = -2.0
+    leaf = row.clone().requires_grad_()
+    expected = oracles.expected_topk(leaf, k, 1.0, nodes=2001)
+    expected.backward()
+    for dtype, tolerance in ((torch.float64, 1e-8), (torch.float32, 1e-6)):
+        value, gradient = value_and_gradient(row.to(dtype), k, 1.0)
+        torch.testing.assert_close(value.double(), expected.detach(), rtol=0, atol=tolerance)
+        torch.testing.assert_close(gradient.double(), leaf.grad, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("k", [1, 6, 16])
+@pytest.mark.parametrize("spread", [0.0, 0.3, 3.0])
+def test_crowds_by_power_sums_are_those_swept(k, spread, monkeypatch):
+    rows = torch.stack([some_row(spread, 300), some_row(0.5 * spread, 300)])
+    for dtype, tolerance in ((torch.float64, 2e-9), (torch.float32, 1e-6)):
+        value, gradient = value_and_gradient(rows.to(dtype), k, 1.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(_rank_quadrature, "LARGEST_RANK", 0)
+            swept, slope = value_and_gradient(rows.to(dtype), k, 1.0)
+        torch.testing.assert_close(value, swept, rtol=1e-7, atol=tolerance)
+        torch.testing.assert_close(gradient, slope, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.1, 3.0])

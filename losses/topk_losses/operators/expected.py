@@ -38,7 +38,8 @@ def expected_topk(scores: Tensor, k: int, epsilon: float) -> Tensor:
 
     Rows of 64 classes and more, for k up to an eighth of them, in eager mode on the CPU and outside ``torch.func``,
     skip the classes that cannot be the k-th largest (with a probability of 1e-12, for float32 scores 1e-8), and take
-    nodes until the means by every other one agree to 1e-9 ε, or 1e-6 ε; ``_rank_quadrature.py`` has the rules.
+    nodes until the means by every other one say that the error is below 1e-9 ε, or about 1e-6 ε for float32, where the
+    sweeps are in float32 too; ``_rank_quadrature.py`` has the rules.
 
     The gradient is the probability that each class is the k-th largest, it sums to 1; the second derivative
     exists as well. Memory is bounded by treating the rows and the nodes in pieces.

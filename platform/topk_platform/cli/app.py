@@ -139,6 +139,31 @@ def plan(
 
 
 @app.command()
+def probe(
+    study: StudyName,
+    only: OnlyOption = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GIB", help="Memory of a trial; by default what is free, shared by trials at once."
+        ),
+    ] = None,
+    data: DataOption = None,
+    smoke: SmokeOption = False,
+) -> None:
+    """Find the largest batch of each arm that fits into this machine's memory, by training steps."""
+    from topk_platform import running  # noqa: PLC0415
+
+    console = Console()
+    wanted = _study(study, smoke, tell=console)
+    with console.status("reading data") as shown:
+        found = running.probe(
+            wanted, only=only, memory=memory, data=data, tell=lambda arm: shown.update(f"trying {arm.name}")
+        )
+    raise typer.Exit(inspecting.print_probe(console, found))
+
+
+@app.command()
 def table(
     study: StudyName,
     store: StoreOption = "runs",

@@ -19,9 +19,9 @@ from topk_platform.errors import StoreError, UserError
 
 if TYPE_CHECKING:
     from topk_platform.records import Ledger
-    from topk_platform.running import Found, Plan, Summary
+    from topk_platform.running import Found, Plan, Probe, Summary
 
-__all__ = ["DataOption", "StoreOption", "add_to", "print_plan", "print_summary"]
+__all__ = ["DataOption", "StoreOption", "add_to", "print_plan", "print_probe", "print_summary"]
 
 StoreOption = Annotated[str, typer.Option("--store", help="Folder or URI of the results.")]
 DataOption = Annotated[
@@ -151,6 +151,25 @@ def print_plan(console: Console, plan: Plan) -> None:
     console.print(
         f"{plan.left} trials left, about {_duration(plan.seconds)} of training on one worker at most"
     )
+
+
+def print_probe(console: Console, found: Probe) -> int:
+    """Print what a probe found and return the command's exit code."""
+    memory = "all free memory" if found.memory is None else f"{found.memory / 2**30:.2f} GiB"
+    title = f"{found.study.name} on {found.study.device}, {memory} a trial"
+    table = Table("arm", "largest batch", "recipe's batch", "accumulate", title=title, title_justify="left")
+    for arm in found.arms:
+        numbers = arm.largest or "–", arm.batch, arm.accumulate or "–"
+        table.add_row(arm.arm.name, *map(str, numbers))
+    console.print(table)
+    console.print(
+        "largest batch: in one part, to one in 16, never more than the training split; accumulate: the least with "
+        "which the recipe's batch fits"
+    )
+    problems = {arm.arm.name: arm.problem for arm in found.arms if arm.problem}
+    for name, problem in problems.items():
+        console.print(f"{name}: {problem}", markup=False, style="red")
+    return 1 if problems else 0
 
 
 def _duration(seconds: float) -> str:

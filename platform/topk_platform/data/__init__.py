@@ -13,6 +13,7 @@ parameter ``generator``, every seed trains on data drawn anew from a stream of i
     :func:`image_files`           the same, of any size and number, read as they are needed: iNaturalist and the like
     :func:`imagenet`              from the data folder, read as it is needed
     :func:`imagenet_lt`           its long-tailed part by the public lists
+    :func:`inaturalist`           2017 to 2019 by their public lists, from the data folder, read as it is needed
     :func:`plantnet300k`          from the data folder, read as it is needed
     :func:`from_tensors`          for a function of one's own: inputs and labels, split by fractions or given
     ============================  =========================================================================
@@ -34,6 +35,7 @@ from topk_platform.data.folder import cache_folder, data_at, data_folder, use_da
 from topk_platform.data.groups import shots
 from topk_platform.data.imagenet import imagenet, imagenet_lt
 from topk_platform.data.images import Images
+from topk_platform.data.inaturalist import inaturalist
 from topk_platform.data.loading import DATASETS, download, load, read
 from topk_platform.data.own import from_tensors, image_folder
 from topk_platform.data.plantnet import plantnet300k
@@ -60,6 +62,7 @@ __all__ = [
     "image_folder",
     "imagenet",
     "imagenet_lt",
+    "inaturalist",
     "load",
     "long_tail_counts",
     "noisy_labels",

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from topk_platform.errors import UserError
 
-__all__ = ["by_class", "held_out", "stratified"]
+__all__ = ["by_class", "held_out", "spared", "stratified"]
 
 
 def by_class(labels: Tensor, order: Tensor, classes: int) -> list[Tensor]:
@@ -77,6 +77,31 @@ def held_out(labels: Tensor, count: int, generator: Generator) -> list[Tensor]:
     if count < 1:
         raise UserError(f"the number of samples of each class to hold out must be at least 1, got {count}")
     return _parted(labels, lambda _: [count], generator)
+
+
+def spared(labels: Tensor, fraction: float, generator: Generator) -> list[Tensor]:
+    """Return the indices of what is left for training, then those of a random fraction of each class.
+
+    Of each class's n samples ``fraction · n`` are taken, rounded, at least one and at most n - 1: the only sample of
+    a class stays in training.
+
+    Args:
+        labels: int64 ``(n,)``.
+        fraction: Of each class.
+        generator: The source of randomness.
+
+    Raises:
+        UserError: if the fraction is not in ``(0, 1)``.
+
+    Example:
+        >>> labels = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1, 2])
+        >>> train, validation = spared(labels, 0.3, Generator().manual_seed(0))
+        >>> sorted(labels[train].tolist()), sorted(labels[validation].tolist())
+        ([0, 0, 0, 0, 1, 2], [0, 0, 1])
+    """
+    if not 0 < fraction < 1:
+        raise UserError(f"the fraction of validation must be above 0 and below 1, got {fraction}")
+    return _parted(labels, lambda count: [min(max(1, round(fraction * count)), count - 1)], generator)
 
 
 def _parted(labels: Tensor, sizes_of: Callable[[int], list[int]], generator: Generator) -> list[Tensor]:

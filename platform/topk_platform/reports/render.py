@@ -15,6 +15,7 @@ from rich.text import Text
 
 from topk_platform.reports.statistics import Estimate
 from topk_platform.reports.table import Cell, Choice, Table
+from topk_platform.specs import Published
 
 __all__ = ["to_arrow", "to_csv", "to_markdown", "to_parquet", "to_rich"]
 
@@ -37,8 +38,19 @@ def _number(found: Estimate, signed: bool = False) -> str:
     return mean if math.isnan(found.half_width) else f"{mean} ± {100 * found.half_width:.1f}"
 
 
-def _value(cell: Cell) -> str:
-    return f"{_number(cell.value)} (n = {cell.value.n})"
+def _value(value: Estimate) -> str:
+    return f"{_number(value)} (n = {value.n})"
+
+
+def _published(number: Published) -> str:
+    """Return a paper's number, its standard deviation named, so that nobody takes it for an interval."""
+    told = [
+        number.split if number.split != "test" else "",
+        "" if number.spread is None else f"sd {number.spread:.1f}",
+        "" if number.runs is None else f"n = {number.runs}",
+    ]
+    details = ", ".join(filter(None, told))
+    return f"published {number.value:.1f}" + (f" ({details})" if details else "")
 
 
 def _difference(cell: Cell) -> str:
@@ -61,6 +73,14 @@ def _legend(table: Table) -> str:
     )
 
 
+def _sources(table: Table) -> str:
+    """Return the line that says where the published numbers stand, or nothing if there are none."""
+    sources = dict.fromkeys(number.source for number in table.study.published)
+    if not sources:
+        return ""
+    return f"Published: {'; '.join(sources)}; there, sd is a standard deviation over n runs and no interval."
+
+
 def _settings(choice: Choice) -> str:
     return ", ".join(
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
@@ -75,7 +95,7 @@ def _markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str
 
 def to_markdown(table: Table) -> str:
     """Return the table as Markdown: per metric a row per loss, a column per regime (or model), and what was chosen."""
-    parts = [f"# {table.study.name}", _legend(table)]
+    parts = [f"# {table.study.name}", *filter(None, (_legend(table), _sources(table)))]
     for metric in table.study.show:
         body = [[row, *(_markdown_cell(table, row, c, metric) for c in table.columns)] for row in table.rows]
         parts += [f"## {metric_title(metric)}", _markdown_table(["loss", *table.columns], body)]
@@ -105,8 +125,12 @@ def _markdown_cell(table: Table, row: str, column: str, metric: str) -> str:
     cell = table.cells.get((row, column, metric))
     if cell is None:
         return ""
-    value = f"**{_value(cell)}**" if cell.best else _value(cell)
-    return f"{value}<br>{_difference(cell)}" if cell.difference else value
+    lines = []
+    if cell.value is not None:
+        value = _value(cell.value)
+        lines += [f"**{value}**" if cell.best else value, _difference(cell)]
+    lines += [_published(cell.published)] if cell.published else []
+    return "<br>".join(filter(None, lines))
 
 
 _COLUMNS = (
@@ -120,6 +144,11 @@ _COLUMNS = (
     ("difference", pa.float64()),
     ("difference_half_width", pa.float64()),
     ("difference_n", pa.int64()),
+    ("published", pa.float64()),
+    ("published_sd", pa.float64()),
+    ("published_n", pa.int64()),
+    ("published_split", pa.string()),
+    ("published_source", pa.string()),
 )
 
 
@@ -129,7 +158,7 @@ def to_arrow(table: Table) -> pa.Table:
     The column ``regime`` is called ``model`` where the table's columns are models.
     """
     rows = [
-        (*place, cell.value.mean, cell.value.half_width, cell.value.n, cell.best, *_difference_values(cell))
+        (*place, *_estimated(cell.value), cell.best, *_estimated(cell.difference), *_published_values(cell))
         for place, cell in table.cells.items()
     ]
     columns = [pa.array([row[i] for row in rows], kind) for i, (_, kind) in enumerate(_COLUMNS)]
@@ -137,9 +166,16 @@ def to_arrow(table: Table) -> pa.Table:
     return pa.Table.from_arrays(columns, names=names)
 
 
-def _difference_values(cell: Cell) -> tuple[float | None, float | None, int | None]:
-    found = cell.difference
+def _estimated(found: Estimate | None) -> tuple[float | None, float | None, int | None]:
     return (None, None, None) if found is None else (found.mean, found.half_width, found.n)
+
+
+def _published_values(cell: Cell) -> tuple[float | str | None, ...]:
+    found = cell.published
+    if found is None:
+        return (None,) * 5
+    spread = None if found.spread is None else found.spread / 100
+    return found.value / 100, spread, found.runs, found.split, found.source
 
 
 def to_parquet(table: Table) -> bytes:
@@ -161,11 +197,13 @@ def to_csv(table: Table) -> str:
 
 def to_rich(table: Table) -> Group:
     """Return the table for a terminal: a block per metric, differences under the values."""
-    return Group(*(_block(table, metric) for metric in table.study.show), Text(_legend(table), style="dim"))
+    below = [Text(line, style="dim") for line in (_legend(table), _sources(table)) if line]
+    return Group(*(_block(table, metric) for metric in table.study.show), *below)
 
 
 def _block(table: Table, metric: str) -> RichTable:
-    numbers = {cell.value.n for place, cell in table.cells.items() if place[2] == metric}
+    values = [cell.value for place, cell in table.cells.items() if place[2] == metric]
+    numbers = {value.n for value in values if value is not None}
     common = numbers.pop() if len(numbers) == 1 else None
     title = metric_title(metric) + (f" (n = {common})" if common else "")
     block = RichTable(title=title, title_justify="left", show_lines=True)
@@ -181,13 +219,18 @@ def _block(table: Table, metric: str) -> RichTable:
 def _rich_cell(cell: Cell | None, common: int | None) -> Text:
     if cell is None:
         return Text("–", style="dim")
-    value = _number(cell.value) if common else _value(cell)
-    text = Text(_unbroken(value + (" *" if cell.best else "")), style="bold" if cell.best else "")
-    return (
-        text
-        if cell.difference is None
-        else text.append(f"\n{_unbroken(_difference(cell))}", style="not bold")
-    )
+    text = Text()
+    if cell.value is not None:
+        value = _number(cell.value) if common else _value(cell.value)
+        text.append(_unbroken(value + (" *" if cell.best else "")), style="bold" if cell.best else "")
+    if cell.difference is not None:
+        text.append(f"\n{_unbroken(_difference(cell))}")
+    if cell.published is not None:
+        lines = _published(cell.published).replace(
+            " (", "\n("
+        )  # side by side they would be the widest of all
+        text.append(("\n" if text else "") + _unbroken(lines), style="dim")
+    return text
 
 
 def _unbroken(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from topk_platform.records import ArmHistory, Row
 from topk_platform.reports.statistics import Estimate, estimate, paired_difference
-from topk_platform.specs import Arm, Scalar, Study
+from topk_platform.specs import Arm, Published, Scalar, Study
 
 __all__ = ["Cell", "Choice", "Table", "build_table"]
 
@@ -17,14 +17,16 @@ class Cell:
     """One row in one column by one metric.
 
     Args:
-        value: Mean test metric over the confirmed seeds.
+        value: Mean test metric over the confirmed seeds; None where nothing is confirmed yet.
         difference: To the baseline, paired by seed; None for the baseline itself.
         best: Whether no row has a higher mean in this column.
+        published: What a paper printed for it, in percent.
     """
 
-    value: Estimate
-    difference: Estimate | None
-    best: bool
+    value: Estimate | None
+    difference: Estimate | None = None
+    best: bool = False
+    published: Published | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Table:
         study: The study.
         rows: Row names: losses, or model and loss where the study has several regimes and several models.
         columns: Column names: regimes, or models where the study has several models in a single regime.
-        cells: By row, column and metric; what is not confirmed yet is missing.
+        cells: By row, column and metric; what is neither confirmed yet nor published is missing.
         choices: By row and column.
         failures: Keys, arms and reasons of failed trials.
         outdated: How many recorded trials of these arms do not count: other code or other data made them.
@@ -84,17 +86,20 @@ def build_table(study: Study, histories: Mapping[str, ArmHistory]) -> Table:
     arms = [(*_row_and_column(study, across, history.arm), history) for history in histories.values()]
     values: dict[Place, dict[int, float]] = {}
     against: dict[Place, dict[int, float]] = {}
+    published: dict[Place, Published] = {}
     for row, column, history in arms:
         rows, baseline = history.confirmed(study.trials, study.seeds), _baseline(study, histories, history)
         theirs = {} if baseline is None else baseline.confirmed(study.trials, study.seeds)
         for metric in study.accuracies:
             values[row, column, metric] = _by_seed(rows, metric)
             against[row, column, metric] = _by_seed(theirs, metric)
+            if (number := study.published_of(history.arm, metric)) is not None:
+                published[row, column, metric] = number
     return Table(
         study=study,
         rows=tuple(dict.fromkeys(row for row, _, _ in arms)),
         columns=tuple(dict.fromkeys(column for _, column, _ in arms)),
-        cells=_cells(values, against),
+        cells=_cells(values, against, published),
         choices={(row, column): found for row, column, h in arms if (found := _choice(h, study.trials))},
         failures=tuple(_failures(histories)),
         outdated=sum(history.outdated for history in histories.values()),
@@ -117,16 +122,19 @@ def _baseline(study: Study, histories: Mapping[str, ArmHistory], history: ArmHis
 
 
 def _cells(
-    values: Mapping[Place, Mapping[int, float]], against: Mapping[Place, Mapping[int, float]]
+    values: Mapping[Place, Mapping[int, float]],
+    against: Mapping[Place, Mapping[int, float]],
+    published: Mapping[Place, Published],
 ) -> dict[Place, Cell]:
     means = {place: found for place, by_seed in values.items() if (found := estimate(list(by_seed.values())))}
     top: dict[tuple[str, str], float] = {}
     for (_, column, metric), mean in means.items():
         top[column, metric] = max(mean.mean, top.get((column, metric), mean.mean))
-    return {
-        place: Cell(mean, paired_difference(values[place], against[place]), mean.mean == top[place[1:]])
-        for place, mean in means.items()
-    }
+    cells = {place: Cell(None, published=number) for place, number in published.items()}
+    for place, mean in means.items():
+        difference = paired_difference(values[place], against[place])
+        cells[place] = Cell(mean, difference, mean.mean == top[place[1:]], published.get(place))
+    return {place: cells[place] for place in values if place in cells}
 
 
 def _across(study: Study) -> str:

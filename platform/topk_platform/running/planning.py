@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from topk_platform.data import data_at
@@ -134,9 +135,9 @@ def _measure(boards: Sequence[ArmBoard]) -> dict[str, float]:
 def _guess(session: Session) -> float:
     recipe = session.recipe
     epoch = _epoch_seconds(session, _EPOCH_SECONDS)
-    validation = _seconds(session.validate)
+    validation = _validation_seconds(session)
     if epoch < 1:  # what is done once, such as memory's first use, would be most of it
-        epoch, validation = _seconds(session.train_epoch), _seconds(session.validate)
+        epoch, validation = _seconds(session.train_epoch), _validation_seconds(session)
     validations = sum(recipe.evaluates(number) for number in range(1, recipe.epochs + 1))
     return recipe.epochs * epoch + validations * validation
 
@@ -147,6 +148,18 @@ def _epoch_seconds(session: Session, enough: float) -> float:
     with Stopwatch(session.trial.device) as watch:
         session.advance(lambda: time.perf_counter() >= until)
     return watch.seconds * session.epoch_steps / session.step
+
+
+def _validation_seconds(session: Session) -> float:
+    """Return about how long a validation takes, from no more samples than were trained on so far."""
+    whole = session.dataset.validation
+    part = whole.take(
+        torch.arange(min(len(whole), session.step * session.batches.size), device=whole.labels.device)
+    )
+    session.dataset = replace(session.dataset, validation=part)
+    seconds = _seconds(session.validate)
+    session.dataset = replace(session.dataset, validation=whole)
+    return seconds * len(whole) / len(part)
 
 
 def _seconds(work: Callable[[], Tensor]) -> float:

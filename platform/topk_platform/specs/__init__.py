@@ -4,6 +4,7 @@ from topk_platform.specs.arm import Arm, Loss, Model, Protocol, Pruning, grid
 from topk_platform.specs.checks import check_name
 from topk_platform.specs.codec import canonical_json, digest
 from topk_platform.specs.metrics import GROUPS, accuracy_names, candidate_names
+from topk_platform.specs.published import Published
 from topk_platform.specs.recipe import Augmentation, Numerics, Recipe
 from topk_platform.specs.regime import Condition, LabelNoise, LongTail, PerClass, Regime, TrainFraction
 from topk_platform.specs.smoke import STANDINS, smoke_arm
@@ -31,6 +32,7 @@ __all__ = [
     "Phase",
     "Protocol",
     "Pruning",
+    "Published",
     "Recipe",
     "Regime",
     "Scalar",

@@ -39,6 +39,7 @@ STANDINS: dict[str, StandIn] = {
     "cifar100": StandIn(100, {}, sized=False),
     "imagenet": StandIn(1000, {"validation": 2}),
     "imagenet_lt": StandIn(1000, {}),
+    "inaturalist": StandIn(8142, {}),
     "plantnet300k": StandIn(1081, {}),
 }
 """The datasets that a smoke run does without."""

@@ -13,6 +13,7 @@ from topk_platform.specs.arm import Arm
 from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.codec import digest
 from topk_platform.specs.metrics import accuracy_names, candidate_names
+from topk_platform.specs.published import Published, check_published
 from topk_platform.specs.smoke import smoke_arm
 
 __all__ = ["Study"]
@@ -39,9 +40,11 @@ class Study:
         device: ``"cpu"`` or ``"cuda"``.
         gpus: GPUs of a trial on ``"cuda"``; a fraction shares one.
         description: A line for ``topk list``.
+        published: Numbers of papers for its arms, which tables show beside ours; they change no result.
 
     Raises:
-        UserError: if a name is unsafe, two arms have one name, or a number is out of range.
+        UserError: if a name is unsafe, two arms have one name, a number is out of range, or a published one is that
+            of no arm or of a metric that tables do not have.
     """
 
     name: str
@@ -57,12 +60,14 @@ class Study:
     device: str = "cpu"
     gpus: float = 1.0
     description: str = ""
+    published: Sequence[Published] = ()
 
     def __post_init__(self) -> None:
         check_name("study name", self.name)
         object.__setattr__(self, "arms", tuple(self.arms))
         object.__setattr__(self, "topk", tuple(sorted(set(self.topk))))
         object.__setattr__(self, "targets", tuple(self.targets))
+        object.__setattr__(self, "published", tuple(self.published))
         check(bool(self.arms), f"study {self.name}: arms must hold at least one arm")
         check(self.trials >= 1, f"study {self.name}: trials must be at least 1, got {self.trials!r}")
         check(self.seeds >= 1, f"study {self.name}: seeds must be at least 1, got {self.seeds!r}")
@@ -84,6 +89,7 @@ class Study:
         twice = sorted({name for name in names if names.count(name) > 1})
         check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
         self._check_metrics()
+        check_published(self.name, self.published, self.arms, self.accuracies)
 
     def _check_metrics(self) -> None:
         selected = dict.fromkeys(arm.metric for arm in self.arms)
@@ -114,6 +120,11 @@ class Study:
         """Return the hash of all that determines the arm's results but how much of it is asked for."""
         return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, arm))
 
+    def published_of(self, arm: Arm, metric: str) -> Published | None:
+        """Return the published number of an arm by a metric, or None."""
+        found = (number for number in self.published if number.metric == metric and number.names(arm))
+        return next(found, None)
+
     def only(self, pattern: str) -> Study:
         """Return the study with the arms whose name matches the glob ``pattern``.
 
@@ -125,13 +136,17 @@ class Study:
             raise UserError(
                 f"--only {pattern!r} matches no arm of {self.name}; arms: {[a.name for a in self.arms]}"
             )
-        return dataclasses.replace(self, arms=arms)
+        kept = [number for number in self.published if any(map(number.names, arms))]
+        return dataclasses.replace(self, arms=arms, published=kept)
 
     def smoke(self) -> Study:
         """Return the study shrunk to seconds: 2 trials, 2 seeds and 2 epochs an arm, under a name of its own.
 
-        Small stand-ins, which need no download, take the place of the large datasets; see :func:`smoke_arm`.
+        Small stand-ins, which need no download, take the place of the large datasets; see :func:`smoke_arm`. It
+        carries no published numbers, for its own cannot be compared with them.
         """
         classes = max(_SMOKE_CLASSES, 2 + max(*self.topk, *(arm.k for arm in self.arms)))
         arms = tuple(smoke_arm(arm, classes) for arm in self.arms)
-        return dataclasses.replace(self, name=f"{self.name}-smoke", arms=arms, trials=2, seeds=2)
+        return dataclasses.replace(
+            self, name=f"{self.name}-smoke", arms=arms, trials=2, seeds=2, published=()
+        )

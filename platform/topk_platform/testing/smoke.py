@@ -18,8 +18,9 @@ from tempfile import TemporaryDirectory
 
 from topk_platform import data
 from topk_platform.testing import standins
+from topk_platform.testing.cifar import write_cifar100
 
-__all__ = ["cifar100", "imagenet", "imagenet_lt", "plantnet300k", "written"]
+__all__ = ["cifar100", "imagenet", "imagenet_lt", "inaturalist", "plantnet300k", "written"]
 
 _CHANGING = ("numpy", "pillow")  # what an image's bytes depend on besides the module that draws it
 _TRAIN = 8  # images of each class; of a long tail's first class, three times as many
@@ -29,7 +30,7 @@ _HELD_OUT = 2
 def cifar100(classes: int = 100) -> data.Dataset:
     """Return the stand-in of CIFAR-100, with four images of each class for training."""
     with TemporaryDirectory() as folder:
-        small = standins.write_cifar100(Path(folder), classes, train=5, test=1)
+        small = write_cifar100(Path(folder), classes, train=5, test=1)
         return data.read_cifar100(small.folder, small.reader)
 
 
@@ -49,6 +50,20 @@ def imagenet_lt(
     folder = written(standins.write_imagenet_lt, classes=classes, train=3 * _TRAIN, validation=_HELD_OUT)
     with data.data_at(folder):
         return data.imagenet_lt(size, resize, classes, unreadable)
+
+
+def inaturalist(
+    year: int = 2018,
+    size: int = 224,
+    resize: int = 256,
+    validation: float = 0.1,
+    unreadable: str = "fatal",
+    classes: int = 8142,
+) -> data.Dataset:
+    """Return the stand-in of iNaturalist's lists, with 24 images to two of a class, some of them for validation."""
+    folder = written(standins.write_inaturalist_lists, year=year, classes=classes, train=3 * _TRAIN)
+    with data.data_at(folder):
+        return data.inaturalist(year, size, resize, validation, unreadable)
 
 
 def plantnet300k(

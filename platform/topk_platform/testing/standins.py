@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
-import struct
 import tarfile
-from collections.abc import Callable
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from torchvision.datasets import CIFAR100
-
 __all__ = [
-    "SmallCifar100",
+    "Painter",
     "archive_imagenet",
-    "write_cifar100",
     "write_imagenet",
     "write_imagenet_lt",
     "write_inaturalist",
+    "write_inaturalist_lists",
     "write_plantnet300k",
 ]
 
@@ -40,8 +33,13 @@ _ARCHIVES = {
 }
 
 
-class _Painter:
-    """Draws images of classes; of one seed always the same ones."""
+class Painter:
+    """Draws images of classes; of one seed always the same ones.
+
+    Args:
+        classes: How many.
+        seed: Of other images.
+    """
 
     def __init__(self, classes: int, seed: int) -> None:
         self.generator = np.random.default_rng(seed)
@@ -81,7 +79,7 @@ def write_imagenet(folder: Path, classes: int = 4, train: int = 8, test: int = 3
         test: Images of each class in ``val``.
         seed: Of other images.
     """
-    root, painter = folder / "imagenet", _Painter(classes, seed)
+    root, painter = folder / "imagenet", Painter(classes, seed)
     odd = {(0, 0): ("CMYK", "JPEG"), (0, 1): ("RGB", "PNG"), (1, 0): ("L", "JPEG")}
     for label, synset in enumerate(_synsets(classes)):
         for number in range(train):
@@ -191,7 +189,7 @@ def write_plantnet300k(
         test: Images of each species in ``images_test``.
         seed: Of other images.
     """
-    root, painter = folder / "plantnet_300K", _Painter(species, seed)
+    root, painter = folder / "plantnet_300K", Painter(species, seed)
     metadata: dict[str, dict[str, str]] = {}
     for label in range(species):
         identity = str(1355868 + 989 * label)
@@ -224,7 +222,7 @@ def write_inaturalist(folder: Path, classes: int = 4, train: int = 10, test: int
         test: Images of each class in ``test``.
         seed: Of other images.
     """
-    root, painter = folder / "inaturalist", _Painter(classes, seed)
+    root, painter = folder / "inaturalist", Painter(classes, seed)
     for label in range(classes):
         name = f"{label:05}_Plantae_Tracheophyta_Magnoliopsida_Fabales_Fabaceae_Planta_{'abcdefghij'[label % 10]}"
         count = round(4 * (train / 4) ** (1 - label / max(classes - 1, 1)))
@@ -234,93 +232,45 @@ def write_inaturalist(folder: Path, classes: int = 4, train: int = 10, test: int
     return root
 
 
-@dataclass(frozen=True)
-class SmallCifar100:
-    """The files that :func:`write_cifar100` wrote and what is in them.
+def write_inaturalist_lists(
+    folder: Path, year: int = 2018, classes: int = 4, train: int = 8, test: int = 3, seed: int = 0
+) -> Path:
+    """Write ``inaturalist2018``, or another year's, with its images and its two lists; return it.
 
     Args:
         folder: The data folder.
-        reader: torchvision's own, told of these files' checksums in place of the original's.
-        coarse_of: The superclass of each class.
-        train: The training file's content.
-        test: The test file's.
+        year: 2017, whose folders are called differently, 2018 or 2019.
+        classes: How many, in two super categories or more.
+        train: Training images of the first class; the last has two.
+        test: Images of each class in the list of validation.
+        seed: Of other images.
     """
-
-    folder: Path
-    reader: type[CIFAR100]
-    coarse_of: list[int]
-    train: dict[str, Any]
-    test: dict[str, Any]
-
-
-def write_cifar100(
-    folder: Path,
-    classes: int = 100,
-    train: int = 10,
-    test: int = 2,
-    seed: int = 0,
-    change: Callable[[dict[str, Any]], None] | None = None,
-) -> SmallCifar100:
-    """Write ``cifar-100-python`` in the original's on-disk format.
-
-    Args:
-        folder: The data folder.
-        classes: How many.
-        train: Training images of each class.
-        test: Test images of each class.
-        seed: Of other images and superclasses.
-        change: May spoil what goes into the training file.
-    """
-    painter = _Painter(classes, seed)
-    groups = max(classes // 5, 2)
-    coarse_of = painter.generator.permutation(np.arange(classes) % groups).tolist()
-    contents = {"train": _batch(painter, train, coarse_of), "test": _batch(painter, test, coarse_of)}
-    names = {
-        "fine_label_names": [f"fine{label:02}" for label in range(classes)],
-        "coarse_label_names": [f"coarse{label:02}" for label in range(groups)],
-    }
-    (change or (lambda _: None))(contents["train"])
-    place = folder / "cifar-100-python"
-    place.mkdir(parents=True)
-    sums = {}
-    for name, content in {**contents, "meta": names}.items():
-        with (place / name).open("wb") as file:
-            _Python2Pickler(file, protocol=2).dump(content)
-        sums[name] = hashlib.md5((place / name).read_bytes()).hexdigest()  # noqa: S324 - as torchvision checks it
-    return SmallCifar100(folder, _reader_of(sums), coarse_of, contents["train"], contents["test"])
+    root, painter = folder / f"inaturalist{year}", Painter(classes, seed)
+    images = "train_val_images" if year == 2017 else f"train_val{year}"
+    content = {part: _coco(year, classes) for part in ("train", "val")}
+    for label in range(classes):
+        place = f"{images}/{_kingdom(label)}/{f'Genus species{label}' if year == 2017 else label}"
+        count = round(2 * (train / 2) ** (1 - label / max(classes - 1, 1)))
+        for part, number in (("train", count), ("val", test)):
+            for _ in range(number):
+                name = f"{place}/{painter.generator.bytes(16).hex()}.jpg"
+                painter.write(root / name, label)
+                identity = 1 + sum(len(lists["images"]) for lists in content.values())
+                content[part]["images"].append({"id": identity, "file_name": name, "license": 1})
+                annotation = {"id": identity, "image_id": identity, "category_id": label}
+                content[part]["annotations"].append(annotation)
+    for part, lists in content.items():
+        (root / f"{part}{year}.json").write_text(json.dumps(lists))
+    return root
 
 
-def _batch(painter: _Painter, per_class: int, coarse_of: list[int]) -> dict[str, Any]:
-    fine = painter.generator.permutation(np.repeat(np.arange(len(coarse_of)), per_class)).tolist()
-    planes = [painter.pixels(label, (32, 32)).transpose(2, 0, 1).reshape(3072) for label in fine]
-    return {
-        "filenames": [f"{label}_{place}.png" for place, label in enumerate(fine)],
-        "batch_label": "training batch 1 of 1",
-        "fine_labels": fine,
-        "coarse_labels": [coarse_of[label] for label in fine],
-        "data": np.stack(planes),
-    }
+def _coco(year: int, classes: int) -> dict[str, Any]:
+    categories = [
+        {"id": label, "name": f"Genus species{label}", "supercategory": _kingdom(label)}
+        for label in range(classes)
+    ]
+    return {"info": {"year": year}, "images": [], "annotations": [], "categories": categories}
 
 
-def _reader_of(sums: dict[str, str]) -> type[CIFAR100]:
-    from torchvision.datasets import CIFAR100  # noqa: PLC0415 - a second of import
-
-    lists = {f"{part}_list": [[part, sums[part]]] for part in ("train", "test")}
-    meta = {"filename": "meta", "key": "fine_label_names", "md5": sums["meta"]}
-    return type("Small", (CIFAR100,), {**lists, "meta": meta})
-
-
-_Pickler: Any = vars(pickle)["_Pickler"]  # the one in Python, of which a method can be replaced
-
-
-class _Python2Pickler(_Pickler):  # type: ignore[misc]
-    """Writes text and bytes as Python 2's strings, which is what the original's files hold."""
-
-    dispatch: ClassVar = dict(_Pickler.dispatch)
-
-    def save_string(self, value: str | bytes) -> None:
-        raw = value.encode("latin1") if isinstance(value, str) else value
-        self.write(b"T" + struct.pack("<i", len(raw)) + raw)
-        self.memoize(value)
-
-    dispatch[str] = dispatch[bytes] = save_string
+def _kingdom(label: int) -> str:
+    return ("Plantae", "Aves", "Fungi")[label % 3]

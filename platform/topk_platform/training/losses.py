@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -181,16 +181,19 @@ class BoundLoss:
 
     @property
     def separable(self) -> bool:
-        """Whether the losses of several networks' batches can be taken in one call: one of ours that draws nothing."""
-        ours = type(self.module).__module__.partition(".")[0] in ("topk_losses", "topk_platform")
-        return ours and not self.draws and self.weights is None
+        """Whether the losses of several networks' batches can be taken in one call: one of ours.
 
-    def per_sample(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return each sample's loss, of a loss that is separable."""
+        On a GPU one that draws cannot, for there it takes another way with one generator than with several.
+        """
+        ours = type(self.module).__module__.partition(".")[0] in ("topk_losses", "topk_platform")
+        return ours and self.weights is None and not (self.draws and self.generator.device.type != "cpu")
+
+    def per_sample(self, scores: Tensor, target: Tensor, generators: Sequence[Generator]) -> Tensor:
+        """Return each sample's loss, of a loss that is separable, if it draws with one generator for each network."""
         for module in self.module.modules():
             if hasattr(module, "reduction"):
                 module.reduction = "none"  # type: ignore[assignment]
-        losses: Tensor = self.module(scores, target)
+        losses: Tensor = self.module(scores, target, **({"generator": generators} if self.draws else {}))
         return losses
 
     def reweight(self) -> None:

@@ -146,7 +146,8 @@ def _reason(error: Exception, trial: Trial) -> str:
     where = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno} in {frame.name})"
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error):
         size = trial.parameters.get("batch_size", trial.arm.recipe.batch_size)
-        return f"out of memory at batch size {size}: {where}"
+        hint = "" if trial.together else ", `topk probe` names the largest that fits"
+        return f"out of memory at batch size {size}{hint}: {where}"
     return where
 
 

@@ -89,6 +89,9 @@ def topk(
         (["run", "digits", "--store", "/proc/runs"], "cannot be written"),
         (["run", "digits", "--store", "nosuch://bucket"], "cannot be opened"),
         (["plan", "digit"], "did you mean 'digits'"),
+        (["probe", "digit"], "did you mean 'digits'"),
+        (["probe", "digits", "--memory", "0"], "memory must be above 0 GiB, got 0"),
+        (["probe", "lab_of_bad_things:absent"], "dataset cifar100 is not on disk"),
         (["table", "digits", "--format", "html"], "--format must be rich, md or csv, got 'html'"),
         (["table", "digit"], "did you mean 'digits'"),
         (["show", "abc"], "got 0 trials"),
@@ -152,6 +155,24 @@ def test_plan_counts_and_estimates_and_writes_nothing(
     assert "0/3" in out
     assert "20 trials left" in out
     assert "(guess)" in out
+    assert not (lab / "runs").exists()
+
+
+def test_probe_names_the_largest_batch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lab: Path
+) -> None:
+    """All training samples of the digits fit, and an ensemble is said not to be tried."""
+    code, out, err = topk(monkeypatch, capsys, "probe", "lab_of_bad_things:good", "--memory", "2")
+    assert (code, err) == (0, "")
+    assert "mine on cpu, 2.00 GiB a trial" in out
+    (row,) = [line for line in out.splitlines() if "mlp" in line]
+    numbers = [part.strip() for part in row.split("│")[2:-1]]
+    samples = int(numbers[0])
+    assert 1000 < samples < 1797
+    assert numbers == [str(samples), "64", "1"]
+    code, out, _ = topk(monkeypatch, capsys, "probe", "ring_overlap", "--only", "sigma-10/*/cross_entropy")
+    assert code == 1
+    assert "sigma-10/linear/cross_entropy: ensembles are not probed" in out
     assert not (lab / "runs").exists()
 
 

@@ -14,7 +14,16 @@ from torchvision.datasets import ImageFolder
 from torchvision.datasets import imagenet as torchvision_imagenet
 
 from topk_platform import LabelNoise, LongTail, PerClass, Regime, TrainFraction, UserError
-from topk_platform.data import Dataset, Images, apply_conditions, imagenet, imagenet_lt, load, plantnet300k
+from topk_platform.data import (
+    Dataset,
+    Images,
+    apply_conditions,
+    imagenet,
+    imagenet_lt,
+    inaturalist,
+    load,
+    plantnet300k,
+)
 from topk_platform.data.imagenet import unpack_imagenet
 from topk_platform.data.loading import DOWNLOADS, download
 from topk_platform.errors import MissingDataError
@@ -24,6 +33,7 @@ from topk_platform.testing.standins import (
     write_imagenet,
     write_imagenet_lt,
     write_inaturalist,
+    write_inaturalist_lists,
     write_plantnet300k,
 )
 
@@ -129,12 +139,64 @@ def test_plantnet_is_what_its_metadata_say(folder: Path, layout: str) -> None:
     assert data.class_counts.tolist() == [8, 4, 2, 1] and data.classes == 4
 
 
+@pytest.mark.parametrize("year", [2017, 2018, 2019])
+def test_inaturalist_is_what_its_lists_say(folder: Path, year: int) -> None:
+    """Ids are the labels; what is tested are the images of the official validation."""
+    root = write_inaturalist_lists(folder, year, classes=12, train=16)
+    stray = next(root.rglob("*.jpg"))
+    shutil.copy(stray, stray.with_name("in-no-list.jpg"))
+    data = inaturalist(year, **SMALL, validation=0.25)
+    listed: dict[str, set[tuple[str, int]]] = {}
+    for part in ("train", "val"):
+        content = json.loads((root / f"{part}{year}.json").read_text())
+        names = {image["id"]: image["file_name"] for image in content["images"]}
+        listed[part] = {(names[a["image_id"]], a["category_id"]) for a in content["annotations"]}
+    assert samples(data, "test") == listed["val"]
+    assert samples(data, "train") | samples(data, "validation") == listed["train"]
+    held = torch.bincount(data.validation.labels, minlength=12)
+    counts = data.class_counts + held
+    assert counts.tolist()[0] == 16 and counts.tolist()[-1] == 2
+    assert held.tolist() == [max(1, round(count / 4)) for count in counts.tolist()]
+    assert data.superclasses == tuple((2, 0, 1)[label % 3] for label in range(12))  # Plantae, Aves, Fungi
+    again = samples(inaturalist(year, **SMALL, validation=0.25), "validation")
+    assert again == samples(data, "validation")
+
+
+def test_the_only_image_of_a_class_is_trained_on(folder: Path) -> None:
+    root = write_inaturalist_lists(folder)
+    content = json.loads((root / "train2018.json").read_text())
+    (first, _) = [entry for entry in content["annotations"] if entry["category_id"] == 3]
+    content["annotations"].remove(first)
+    (root / "train2018.json").write_text(json.dumps(content))
+    data = inaturalist(**SMALL)
+    assert data.class_counts.tolist()[3] == 1 and 3 not in data.validation.labels
+
+
+@pytest.mark.parametrize("content", ["[1]", '{"images": [], "annotations": [{"id": 1}]}', "no json"])
+def test_lists_in_another_format_are_refused(folder: Path, content: str) -> None:
+    (write_inaturalist_lists(folder) / "val2018.json").write_text(content)
+    with pytest.raises(UserError, match="must hold images with id and file_name and annotations with"):
+        inaturalist(**SMALL)
+
+
+def test_years_and_fractions_that_there_are_not(folder: Path) -> None:
+    write_inaturalist_lists(folder)
+    with pytest.raises(UserError, match=r"year must be one of \[2017, 2018, 2019\], got 2021"):
+        inaturalist(2021)
+    for fraction in (0.0, 1.0):
+        with pytest.raises(
+            UserError, match=f"fraction of validation must be above 0 and below 1, got {fraction}"
+        ):
+            inaturalist(**SMALL, validation=fraction)
+
+
 @pytest.mark.parametrize(
     ("make", "missing", "get"),
     [
         (imagenet, "imagenet lacks train, val", "https://image-net.org"),
         (imagenet_lt, "imagenet lacks train, val", "https://image-net.org"),
         (plantnet300k, "plantnet_300K lacks plantnet300K_metadata.json", "https://zenodo.org"),
+        (inaturalist, "inaturalist2018 lacks train2018.json, val2018.json", "https://github.com/visipedia"),
     ],
 )
 def test_what_is_missing_is_said_with_where_to_get_it(
@@ -279,6 +341,11 @@ class TestPlantNet(_Large):
 
 
 class TestINaturalist(_Large):
+    regime = Regime("noisy", "inaturalist", (LabelNoise(0.4), TrainFraction(0.7)), SMALL)
+    write = staticmethod(write_inaturalist_lists)
+
+
+class TestINaturalistFolders(_Large):
     regime = Regime("species", "image_files", (LongTail(2),), SMALL | {"folder": "inaturalist"})
     write = staticmethod(write_inaturalist)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import math
 
@@ -9,7 +10,7 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid
+from topk_platform import Arm, Float, Loss, Model, Published, Recipe, Regime, Study, grid
 from topk_platform.records import ArmHistory
 from topk_platform.reports import (
     Table,
@@ -69,8 +70,8 @@ def history(
     return ArmHistory(arm, search, confirm, curves)  # type: ignore[arg-type]
 
 
-def a_table() -> Table:
-    study = a_study()
+def a_table(*published: Published) -> Table:
+    study = dataclasses.replace(a_study(), published=published)
     values = {
         "clean/mlp/cross_entropy": [0.9, 0.92, 0.94],
         "clean/mlp/smooth_topk_svm": [0.95, 0.96, 0.99],
@@ -120,7 +121,7 @@ def test_the_table_has_a_row_per_loss_a_column_per_regime_and_marks_the_best() -
     assert ce.difference is None
     assert svm.difference is not None and svm.difference.mean == pytest.approx((0.05 + 0.04 + 0.05) / 3)
     assert ("smooth_topk_svm", "noisy", "top3") not in table.cells
-    assert table.cells["cross_entropy", "noisy", "top3"].value.n == 1
+    assert table.cells["cross_entropy", "noisy", "top3"].value == estimate([0.7])
     assert table.choices["smooth_topk_svm", "clean"].values == {"tau": 1.0}
     assert [arm for _, arm, _ in table.failures] == ["noisy/mlp/cross_entropy"]
 
@@ -202,3 +203,73 @@ def test_trials_that_do_not_count_are_told_of() -> None:
 def test_titles() -> None:
     assert metric_title("top1") == "top-1 accuracy, %"
     assert metric_title("macro_top5") == "macro-average top-5 accuracy, %"
+
+
+CLEAN = {"regime": "clean", "loss": "cross_entropy", "metric": "top3", "source": "A, Table 1"}
+NOISY = {"regime": "noisy", "loss": "smooth_topk_svm", "source": "B"}
+PRINTED = (
+    Published(**CLEAN, value=91.26, spread=0.14, runs=4),
+    Published(**NOISY, metric="top3", value=88.8, runs=1, split="validation"),
+    Published(**NOISY, metric="macro_top1", value=50.0),
+)
+
+
+def test_published_numbers_stand_below_ours_with_their_own_spread_named() -> None:
+    text = to_markdown(a_table(*PRINTED))
+    assert "92.0 ± 5.0 (n = 3)<br>published 91.3 (sd 0.1, n = 4) |" in text
+    assert "+4.7 ± 1.4 ▲ | published 88.8 (validation, n = 1) |" in text  # nothing of ours yet
+    assert "**70.0 (n = 1)** |" in text
+    assert "Published: A, Table 1; B; there, sd is a standard deviation over n runs and no interval." in text
+    assert "ublished" not in to_markdown(a_table())
+
+
+def test_published_numbers_change_nothing_of_ours() -> None:
+    """What is printed of a study without them is what is left when they are taken away."""
+    with_them, without = a_table(*PRINTED), a_table()
+    for place, cell in with_them.cells.items():
+        assert dataclasses.replace(cell, published=None) == without.cells.get(place, type(cell)(None))
+    assert len(with_them.cells) == len(without.cells) + 2
+
+
+def test_csv_has_columns_of_its_own_for_what_is_published() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(a_table(*PRINTED)))))
+    told = {(r["loss"], r["regime"], r["metric"]): r for r in rows}
+    both = told["cross_entropy", "clean", "top3"]
+    assert float(both["mean"]) == pytest.approx(0.92)
+    assert (float(both["published"]), float(both["published_sd"])) == pytest.approx((0.9126, 0.0014))
+    assert (both["published_n"], both["published_split"], both["published_source"]) == (
+        "4",
+        "test",
+        "A, Table 1",
+    )
+    alone = told["smooth_topk_svm", "noisy", "top3"]
+    assert (alone["mean"], alone["n"], alone["published_sd"], alone["published_split"]) == (
+        "",
+        "",
+        "",
+        "validation",
+    )
+    assert told["cross_entropy", "clean", "top1"]["published"] == ""
+    assert pq.read_table(io.BytesIO(to_parquet(a_table(*PRINTED)))).num_rows == len(rows) == 3 * 10 + 2
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_terminal_shows_published_numbers_whole(width: int) -> None:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(to_rich(a_table(*PRINTED)))
+    text = console.export_text().replace("\N{NO-BREAK SPACE}", " ")
+    assert "published 91.3" in text and "(sd 0.1, n = 4)" in text
+    assert "published 88.8" in text and "(validation, n = 1)" in text
+    assert "Published: A, Table 1; B" in text
+
+
+def test_a_table_of_nothing_but_published_numbers_prints() -> None:
+    study = dataclasses.replace(a_study(), published=PRINTED)
+    table = build_table(study, {study.arm_id(arm): ArmHistory(arm) for arm in study.arms})
+    assert len(table.cells) == 3 and all(
+        cell.value is None and not cell.best for cell in table.cells.values()
+    )
+    assert "| cross_entropy | published 91.3 (sd 0.1, n = 4) |  |" in to_markdown(table)
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(to_rich(table))
+    assert "(n =" not in console.export_text().splitlines()[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from torch import Tensor
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.data import load
@@ -26,3 +27,27 @@ def test_of_a_long_epoch_the_start_is_timed(
     # The watch looks at the clock when it starts and stops, and the steps' end is looked for after each of them.
     assert planning._epoch_seconds(session, enough) == (1 + steps) * 17 / steps
     assert session.step == steps
+
+
+def test_of_a_long_validation_a_part_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After one step of 64: 64 samples are scored, in a second by the clock, and the split stays what it was."""
+    regime = Regime("r", "digits")
+    study = Study(
+        "s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(2, batch_size=64))], topk=(1, 3)
+    )
+    board = ArmBoard(study, study.arms[0], load(regime).fingerprint, "c")
+    session = Session.prepare(board.trial(next(iter(board.ready()))))
+    whole = session.dataset.validation
+    session.advance(lambda: True)
+    seen: list[int] = []
+    validate = session.validate
+
+    def counted() -> Tensor:
+        seen.append(len(session.dataset.validation))
+        return validate()
+
+    monkeypatch.setattr(session, "validate", counted)
+    seconds = iter(range(1000))
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
+    assert planning._validation_seconds(session) == len(whole) / 64
+    assert seen == [64] and session.dataset.validation is whole

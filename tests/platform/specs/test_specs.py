@@ -17,6 +17,7 @@ from topk_platform import (
     Model,
     Protocol,
     Pruning,
+    Published,
     Recipe,
     Regime,
     Study,
@@ -24,6 +25,7 @@ from topk_platform import (
     UserError,
     grid,
 )
+from topk_platform.code_version import code_version
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.specs.codec import canonical_json, decode, digest, encode
 
@@ -42,6 +44,18 @@ def an_arm(**changes: object) -> Arm:
         Recipe(epochs=4),
     )
     return dataclasses.replace(arm, **changes)  # type: ignore[arg-type]
+
+
+def printed(**changes: object) -> Published:
+    fields: dict[str, object] = {
+        "regime": "noisy", "loss": "smooth_topk_svm", "metric": "top3", "value": 94.3, "source": "berrada2018, Table 1",
+    }  # fmt: skip
+    return Published(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def a_study_with(*published: Published, models: tuple[str, ...] = ("mlp",)) -> Study:
+    arms = [an_arm(model=Model("mlp", label=label)) for label in models]
+    return Study("s", arms, topk=(3,), published=published)
 
 
 def a_trial(**changes: object) -> Trial:
@@ -99,6 +113,21 @@ def a_trial(**changes: object) -> Trial:
         (lambda: Study("s", [an_arm()], topk=(3,), device="tpu"), "device"),
         (lambda: Study("s", [an_arm()], topk=(3,), show=("top9",)), "top9"),
         (lambda: Study("s", [an_arm()], topk=(3,)).only("nothing*"), "matches no arm"),
+        (lambda: printed(value=0.943e3), r"value must be a percentage in \[0, 100\]"),
+        (lambda: printed(value=float("nan")), "value must be a percentage"),
+        (lambda: printed(spread=-0.1), "spread"),
+        (lambda: printed(runs=0), "runs"),
+        (lambda: printed(split="train"), "split"),
+        (lambda: printed(source=""), "source"),
+        (lambda: a_study_with(printed(regime="noise")), "noise/smooth_topk_svm is that of no arm"),
+        (lambda: a_study_with(printed(model="wide")), "noisy/wide/smooth_topk_svm is that of no arm"),
+        (lambda: a_study_with(printed(metric="top4")), "metric 'top4' of a published number"),
+        (lambda: a_study_with(printed(metric="candidates99")), "metric 'candidates99' of a published number"),
+        (
+            lambda: a_study_with(printed(), printed(value=1)),
+            "two published numbers are of noisy/mlp/smooth_topk_svm",
+        ),
+        (lambda: a_study_with(printed(), models=("mlp", "wide")), "several arms.*name its model"),
     ],
 )
 def test_bad_specs_are_refused_with_the_rule(make: object, message: str) -> None:
@@ -194,3 +223,22 @@ def test_grid_is_the_product() -> None:
     )
     assert [arm.name for arm in arms] == ["a/mlp/ldam", "a/wide/ldam", "b/mlp/ldam", "b/wide/ldam"]
     assert arms[0].metric == "top2"
+
+
+def test_published_numbers_determine_no_result() -> None:
+    plain, told = a_study_with(), a_study_with(printed(spread=0.1, runs=3))
+    (arm,) = told.arms
+    assert told.arm_id(arm) == plain.arm_id(arm) == plain.arm_id(plain.arms[0])
+    assert a_trial(arm_id=told.arm_id(arm)).key == a_trial(arm_id=plain.arm_id(arm)).key
+    assert code_version(arm) == code_version(plain.arms[0])
+    assert (told.size, told.metrics, told.show) == (plain.size, plain.metrics, plain.show)
+
+
+def test_published_numbers_go_with_their_arms_and_none_is_left_to_a_smoke_run() -> None:
+    numbers = (printed(model="mlp"), printed(model="wide", value=90.0))
+    study = a_study_with(*numbers, models=("mlp", "wide"))
+    assert [study.published_of(arm, "top3") for arm in study.arms] == list(numbers)
+    assert study.published_of(study.arms[0], "macro_top3") is None
+    assert study.only("*/wide/*").published == numbers[1:]
+    assert study.smoke().published == ()
+    assert dataclasses.replace(study, seeds=2).published == numbers

@@ -113,3 +113,7 @@ class TestImageNetLT(_Smoke):
 
 class TestPlantNet(_Smoke):
     regime = Regime("r", regime("plantnet300k").dataset, (LongTail(2),), regime("plantnet300k").options)
+
+
+class TestINaturalist(_Smoke):
+    regime = regime("inaturalist")

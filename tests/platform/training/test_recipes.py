@@ -151,7 +151,8 @@ def test_running_out_of_memory_names_the_batch_size(
 ) -> None:
     record = train(make_trial(f"{__name__}:{loss}", recipe=Recipe(1, batch_size=48), values=values))
     assert record.status == "failed"
-    assert record.reason.startswith(f"out of memory at batch size {size}: ")
+    start = f"out of memory at batch size {size}, `topk probe` names the largest that fits: "
+    assert record.reason.startswith(start)
 
 
 def test_other_errors_are_told_as_they_are(make_trial: MakeTrial) -> None:

@@ -1,0 +1,211 @@
+"""The largest batch that fits, by trying within a limit."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topk_platform import Model, Recipe, Regime
+from topk_platform.specs import Trial
+from topk_platform.training.probing import (
+    CpuAttempts,
+    CudaAttempts,
+    StepError,
+    largest,
+    least_parts,
+    take_step,
+)
+
+MakeTrial = Callable[..., Trial]
+
+MODELS = """
+import os
+import torch
+from torch import nn
+
+
+class Wide(nn.Module):
+    '''Four MiB of activations a sample, in each of two layers.'''
+
+    def __init__(self, shape, classes, head):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2**20))
+        self.classes = classes
+
+    def forward(self, inputs):
+        hidden = (inputs.flatten(1)[:, :1] * self.weight).relu()
+        return hidden[:, : 2**16 * self.classes].unflatten(1, (self.classes, -1)).mean(2)
+
+
+class Fatal(nn.Linear):
+    '''Ends its process at nine samples, as Linux does where memory is used up.'''
+
+    def __init__(self, shape, classes, head):
+        super().__init__(shape[0], classes)
+
+    def forward(self, inputs):
+        if len(inputs) > 8:
+            os.kill(os.getpid(), 9)
+        return super().forward(inputs)
+
+
+class Greedy(nn.Linear):
+    '''Takes a MiB a sample where nothing is learnt.'''
+
+    def __init__(self, shape, classes, head):
+        super().__init__(shape[0], classes)
+
+    def forward(self, inputs):
+        if not self.training:
+            torch.empty(len(inputs), 2**18)
+        return super().forward(inputs)
+
+
+class Picky(nn.Linear):
+    def __init__(self, shape, classes, head):
+        super().__init__(shape[0], classes)
+
+    def forward(self, inputs):
+        raise TypeError("no such thing")
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Model]:
+    (tmp_path / "lab_of_memory.py").write_text(MODELS)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "lab_of_memory", raising=False)
+    importlib.invalidate_caches()
+    return lambda name: Model(f"lab_of_memory:{name}")
+
+
+@pytest.fixture
+def rings(make_trial: MakeTrial, model: Callable[[str], Model]) -> Callable[..., Trial]:
+    """A trial on 1,800 points in six classes; the smallest of batches is as small as that of its inputs."""
+
+    def make(name: str, device: str = "cpu", **recipe: object) -> Trial:
+        given = Recipe(1, **{"batch_size": 64, **recipe})  # type: ignore[arg-type]
+        return make_trial(model=model(name), regime=Regime("r", "ring"), recipe=given, device=device)
+
+    return make
+
+
+@given(st.integers(0, 3000), st.integers(1, 2000), st.integers(1, 3000))
+def test_the_search_ends_within_a_sixteenth_of_the_truth(most: int, limit: int, start: int) -> None:
+    tried: list[int] = []
+    found = largest(lambda size: tried.append(size) or size <= most, limit, start)
+    true = min(most, limit)
+    assert true - max(1, true // 16) < found <= true or found == true
+    assert all(1 <= size <= limit for size in tried) and len(tried) == len(set(tried)) < 30
+    assert found == 0 or found in tried
+    if most >= limit:
+        assert found == limit
+
+
+@given(st.integers(1, 500), st.integers(1, 500), st.integers(1, 500))
+def test_parts_are_as_few_as_fit(size: int, part: int, needed: int) -> None:
+    """What is tried last is what is named; one part fewer than named by a tenth does not fit."""
+    part = min(part, size)
+    found = least_parts(lambda parts: parts >= needed, size, part)
+    if found is None:
+        assert needed > size
+    else:
+        assert needed <= found
+        least = max(needed, -(-size // part))
+        rows = -(-size // least)
+        assert -(-size // found) >= rows - max(1, rows // 16)
+
+
+def test_the_named_batch_fits_and_twice_as_much_does_not(rings: Callable[..., Trial]) -> None:
+    """A sample takes 8 MiB forward and up to 16 more backward, so 256 MiB more hold 10 to 32 more samples."""
+    trial, found = rings("Wide"), []
+    for memory in (640 * 2**20, 896 * 2**20):
+        with CpuAttempts(trial, memory) as attempts:
+            found.append(largest(attempts.fits, 1800, 16))
+    assert 10 <= found[1] - found[0] <= 32
+    with CpuAttempts(trial, memory) as fresh:
+        assert fresh.fits(found[1])
+        assert not fresh.fits(2 * found[1])
+        assert fresh.fits(2 * found[1], parts=4)
+
+
+def test_a_process_that_dies_did_not_fit(rings: Callable[..., Trial]) -> None:
+    with CpuAttempts(rings("Fatal"), 2**31) as attempts:
+        assert [attempts.fits(size) for size in (8, 9, 8)] == [True, False, True]
+        process = attempts._process
+    assert not process.is_alive()
+
+
+def test_scores_are_taken_of_as_many_as_at_once(rings: Callable[..., Trial]) -> None:
+    """Of the ring's 1,800 samples for validation, 1.8 GiB of activations."""
+    for model, memory, fits in (
+        ("Greedy", 2**30, False),
+        ("Greedy", 3 * 2**30, True),
+        ("Fatal", 2**30, False),
+    ):
+        with CpuAttempts(rings(model), memory) as attempts:
+            assert attempts.fits(8)
+            assert attempts.scores_fit() == fits
+
+
+def test_a_process_that_cannot_begin_is_no_want_of_memory(
+    rings: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trial, "to_json", lambda _: "{}")
+    with (
+        CpuAttempts(rings("Wide"), 2**31) as attempts,
+        pytest.raises(StepError, match="ended before it could"),
+    ):
+        attempts.fits(8)
+
+
+def test_another_error_is_told(rings: Callable[..., Trial]) -> None:
+    with CpuAttempts(rings("Picky"), 2**31) as attempts, pytest.raises(StepError, match="TypeError: no such"):
+        attempts.fits(8)
+
+
+def test_a_limit_below_everything_lets_nothing_fit(rings: Callable[..., Trial]) -> None:
+    with CpuAttempts(rings("Wide"), 2**20) as attempts:
+        assert not attempts.fits(1)
+
+
+def test_a_step_is_the_trials_own(
+    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, model: Callable[[str], Model]
+) -> None:
+    """In its parts, with its inputs' shape and dtype, the optimiser's state there, nothing left behind."""
+    from topk_platform.training.session import Session
+
+    seen: list[tuple[int, int]] = []
+    backward = Session._backward
+
+    def noting(self: Session, inputs: torch.Tensor, target: torch.Tensor, share: float) -> torch.Tensor:
+        assert inputs.shape[1:] == (1, 8, 8) and inputs.dtype == torch.float32
+        seen.append((len(inputs), len(self.optimizer.state)))
+        return backward(self, inputs, target, share)
+
+    monkeypatch.setattr(Session, "_backward", noting)
+    threads = torch.get_num_threads()
+    take_step(make_trial(recipe=Recipe(1, accumulate=9)), 100, parts=3)
+    assert seen == [(2, 0)] * 3 + [(34, 4), (34, 4), (32, 4)]
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_same_on_a_gpu(rings: Callable[..., Trial]) -> None:
+    trial, found = rings("Wide", "cuda"), []
+    for memory in (2**28, 2**29):
+        with CudaAttempts(trial, memory) as attempts:
+            found.append(largest(attempts.fits, 1800, 64))
+            assert not attempts.fits(2 * found[-1])
+    assert 10 <= found[1] - found[0] <= 32
+    assert torch.cuda.memory_allocated() < 2**26
+    with CudaAttempts(trial) as free:
+        assert free.fits(found[1])
