@@ -59,6 +59,7 @@ def build(case: Case, tau: float) -> Loss:
         "convex_topk_hinge": lambda s, y: functional.convex_topk_hinge(s, y, k),
         "calibrated_topk_hinge": lambda s, y: functional.calibrated_topk_hinge(s, y, k),
         "lapsum_topk_loss": lambda s, y: functional.lapsum_topk_loss(s, y, k),
+        "smooth_topk_hinge": lambda s, y: functional.smooth_topk_hinge(s, y, k),
         "sorting_topk_cross_entropy": lambda s, y: functional.sorting_topk_cross_entropy(
             s, y, k, candidates=max(16, 1 << k.bit_length())
         ),
@@ -85,6 +86,7 @@ ALL = (
     "convex_topk_hinge",
     "calibrated_topk_hinge",
     "lapsum_topk_loss",
+    "smooth_topk_hinge",
     "sorting_topk_cross_entropy",
     "topk_entropy",
     "truncated_topk_entropy",

@@ -8,7 +8,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-__all__ = ["kth_largest"]
+__all__ = ["LONGEST", "kth_largest"]
 
 LONGEST = 16  # for longer lists selecting column after column is faster
 BLOCK = 8  # values sorted into one list
@@ -23,6 +23,7 @@ def kth_largest(values: Tensor, k: int) -> Tensor:
     few dozen minima and maxima of whole columns, several times faster than one column after the other.
     """
     count, columns = values.shape
+    values = values.contiguous()
     if k > LONGEST:
         return values.t().contiguous().kthvalue(count - k + 1, dim=1).values
     blocks = max(1, count // BLOCK)

@@ -6,21 +6,28 @@ explains and proves. ``_noised_threshold.py`` chooses the thresholds, ``_noised_
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from topk_losses._candidates import grouped
 from topk_losses._checks import values_are_readable
+from topk_losses._kth_largest import LONGEST, kth_largest
 from topk_losses._noised_columns import Columns
 from topk_losses._noised_threshold import find_threshold
 
-__all__ = ["Draws", "noised_draws"]
+__all__ = ["Draws", "Generators", "noised_draws"]
+
+Generators: TypeAlias = torch.Generator | Sequence[torch.Generator] | None
 
 SHORTEST = 64  # rows shorter than this, or than 8 k, are drawn in full
+FEW = 48  # classes up to which the draws of many rows are ordered side by side
+MANY = 2**11  # of these
 SCORES = 2**20  # at once
 COLUMNS = 2**14  # draws of rows at once
+CACHED = 2**18  # numbers drawn in full for several generators together
 
 
 class Draws(NamedTuple):
@@ -38,16 +45,45 @@ def noised_draws(
     epsilon: float,
     samples: int,
     noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
+    generator: Generators = None,
 ) -> Draws:
-    """Draws for scores ``(N, L)``, from noise ``(B, N, L)`` if it is given; no gradient flows through them."""
+    """Draws for scores ``(N, L)``, from noise ``(B, N, L)`` if it is given; no gradient flows through them.
+
+    Of several generators each draws for as many rows, in their order, as it would for these alone.
+    """
     scores = scores.detach()
-    long = scores.shape[1] >= max(SHORTEST, 8 * k) and scores.shape[0] > 0
-    if noise is not None or epsilon == 0 or not long or not values_are_readable(scores):
+    if noise is not None or epsilon == 0:
         return _in_full(scores, k, epsilon, samples, noise, generator)
-    rows = max(1, SCORES // scores.shape[1])
-    parts = [_by_exceedances(part, k, epsilon, samples, generator) for part in torch.split(scores, rows)]
+    if len(scores) and scores.shape[1] >= max(SHORTEST, 8 * k) and values_are_readable(scores):
+        rows = max(1, SCORES // scores.shape[1])
+        return _joined(
+            [
+                _by_exceedances(part, k, epsilon, samples, one)
+                for share, one in _shares(scores, generator)
+                for part in torch.split(share, rows)
+            ]
+        )
+    if samples * scores.numel() <= CACHED:
+        return _in_full(scores, k, epsilon, samples, None, generator)
+    parts = [_in_full(part, k, epsilon, samples, None, one) for part, one in _shares(scores, generator)]
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Draws]) -> Draws:
+    if len(parts) == 1:
+        return parts[0]
     return Draws(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
+
+
+def _shares(scores: Tensor, generator: Generators) -> list[tuple[Tensor, torch.Generator | None]]:
+    """Each generator and its rows."""
+    if generator is None or isinstance(generator, torch.Generator):
+        return [(scores, generator)]
+    if not generator or len(scores) % len(generator):
+        raise ValueError(
+            f"generator must be one, or as many as divide the {len(scores)} samples, got {len(generator)}"
+        )
+    return list(zip(torch.split(scores, len(scores) // len(generator)), generator, strict=True))
 
 
 def _in_full(
@@ -56,17 +92,31 @@ def _in_full(
     epsilon: float,
     samples: int,
     noise: Tensor | None,
-    generator: torch.Generator | None,
+    generator: Generators,
 ) -> Draws:
     # Relative to the largest score, so that an offset does not round away the noise.
     if epsilon == 0:
         classes = scores.topk(k).indices[:, -1:]
         return Draws(classes, torch.zeros_like(scores[:, 0]))
     if noise is None:
-        noise = _normal((samples, *scores.shape), scores, generator)
+        drawn = [_normal((samples, *share.shape), share, one) for share, one in _shares(scores, generator)]
+        noise = drawn[0] if len(drawn) == 1 else torch.cat(drawn, 1)
     noise = epsilon * noise.detach().to(scores.dtype)
-    places = (scores - scores.amax(1, keepdim=True) + noise).topk(k).indices[..., -1:]
-    return Draws(places.squeeze(-1).t(), noise.gather(2, places).squeeze(-1).mean(0))
+    noisy = scores - scores.amax(1, keepdim=True) + noise
+    places = _kth_places(noisy, k) if _side_by_side(scores, k, len(noise)) else noisy.topk(k).indices[..., -1]
+    return Draws(places.t(), noise.gather(2, places.unsqueeze(2)).squeeze(2).mean(0))
+
+
+def _side_by_side(scores: Tensor, k: int, samples: int) -> bool:
+    rows, classes = scores.shape
+    return k <= LONGEST and classes <= FEW and samples * rows >= MANY and values_are_readable(scores)
+
+
+def _kth_places(noisy: Tensor, k: int) -> Tensor:
+    """The class of the k-th largest, ``(B, N, L)`` to ``(B, N)``, for few classes and many rows."""
+    columns = noisy.permute(2, 0, 1).reshape(noisy.shape[2], -1)
+    found = columns == kth_largest(columns, k)
+    return found.to(torch.uint8).argmax(0).view(noisy.shape[:2])
 
 
 def _normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -165,6 +165,13 @@ class TestLapSumTopKLoss(LossContract):
         return topk_losses.LapSumTopKLoss(k=3, temperature=0.5, **shared)
 
 
+class TestSmoothTopKHinge(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.SmoothTopKHinge(k=3, gamma=0.5, **shared)
+
+
 class TestSortingTopKCrossEntropy(LossContract):
     soft_targets = True
 

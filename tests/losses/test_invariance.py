@@ -12,6 +12,7 @@ LOSSES = {
     "focal": lambda s, y, k: functional.focal(s, y, 0.5, reduction="none"),
     "ldam": lambda s, y, k: functional.ldam(s, y, torch.full((s.shape[1],), 0.5), 3.0, reduction="none"),
     "lapsum_topk_loss": lambda s, y, k: functional.lapsum_topk_loss(s, y, k, 0.7, reduction="none"),
+    "smooth_topk_hinge": lambda s, y, k: functional.smooth_topk_hinge(s, y, k, 0.5, reduction="none"),
     "sorting_topk_cross_entropy": lambda s, y, k: functional.sorting_topk_cross_entropy(
         s, y, k, candidates=8, reduction="none"
     ),

@@ -27,6 +27,7 @@ MODULES = {
     "TopKGrouping": ("topk_grouping", {"k": 2}),
     "TopKTransition": ("topk_transition", {"k": 2, "detach_weight": True}),
     "LapSumTopKLoss": ("lapsum_topk_loss", {"k": 2, "temperature": 0.5}),
+    "SmoothTopKHinge": ("smooth_topk_hinge", {"k": 2, "gamma": 0.5, "margin": MARGINS}),
     "SortingTopKCrossEntropy": (
         "sorting_topk_cross_entropy",
         {"k": 2, "steepness": 1.5, "candidates": 4, "relaxation": "logistic", "mixture": (0.5, 0.5)},
@@ -152,6 +153,11 @@ def test_from_counts():
         ("TopKTransition", {"k": 1.5}, "k must be an int, got 1.5"),
         ("LapSumTopKLoss", {"temperature": 0.0}, "temperature must be above 0, got 0.0"),
         ("LapSumTopKLoss", {"k": True}, "k must be an int, got True"),
+        (
+            "SmoothTopKHinge",
+            {"gamma": -1.0},
+            "gamma must be above 0, got -1.0",
+        ),
         (
             "SortingTopKCrossEntropy",
             {"candidates": 6},

@@ -158,3 +158,32 @@ def test_compiles_to_one_graph_for_every_batch_size():
         compiled = loss(scores, target, 2)
         torch.manual_seed(rows)
         assert compiled == functional.noised_topk_hinge(scores, target, 2)
+
+
+@pytest.mark.parametrize("classes", [10, 200])  # drawn in full, and by exceedances
+@pytest.mark.parametrize("loss", ["noised_topk_hinge", "noised_imbalanced_topk_hinge"])
+def test_each_of_several_generators_draws_as_if_alone(loss, classes):
+    scores = 0.3 * torch.randn(12, classes, generator=torch.Generator().manual_seed(0))
+    target = torch.arange(12) % classes
+
+    def losses(rows, labels, generator):
+        own = {"margins": torch.full((classes,), 0.1)} if "imbalanced" in loss else {}
+        leaf = rows.clone().requires_grad_()
+        value = getattr(functional, loss)(
+            leaf, labels, 3, samples=4, epsilon=0.2, generator=generator, reduction="none", **own
+        )
+        return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
+
+    generators = [torch.Generator().manual_seed(seed) for seed in (1, 2, 3)]
+    together = losses(scores, target, generators)
+    parts = zip(scores.split(4), target.split(4), (1, 2, 3), strict=True)
+    alone = [losses(rows, labels, torch.Generator().manual_seed(seed)) for rows, labels, seed in parts]
+    for one, others in zip(together, zip(*alone, strict=True), strict=True):
+        torch.testing.assert_close(one, torch.cat(others), rtol=0, atol=1e-6)
+
+
+def test_several_generators_must_divide_the_samples():
+    scores, target = torch.zeros(4, 10), torch.zeros(4, dtype=torch.int64)
+    for generators in ([torch.Generator()] * 3, []):
+        with pytest.raises(ValueError, match="generator must be one, or as many as divide the 4 samples"):
+            functional.noised_topk_hinge(scores, target, 3, generator=generators)

@@ -218,3 +218,18 @@ def test_truncated_normals_end_at_their_bound():
     assert (values <= upper).all()
     for column, bound in zip(values.unbind(1), (-3.0, 0.0, 2.0), strict=True):
         assert stats.kstest(column.numpy(), stats.truncnorm(-math.inf, bound).cdf).pvalue > ALPHA
+
+
+@pytest.mark.parametrize(("classes", "k"), [(2, 1), (6, 3), (10, 10), (40, 6)])
+def test_few_classes_side_by_side_are_those_sorted(classes, k, monkeypatch):
+    """The same draws, ordered both ways, rows with NaN, infinities and masked classes among them."""
+    scores = torch.randn(600, classes, generator=torch.Generator().manual_seed(0))
+    scores[0, 1], scores[1, 0], scores[2, 1] = torch.nan, torch.inf, -torch.inf
+    found = {}
+    for few in (0, 48):
+        monkeypatch.setattr(_noised_draws, "FEW", few)
+        leaf = scores.clone().requires_grad_()
+        value = noised_topk(leaf, k, 0.5, 8, generator=torch.Generator().manual_seed(1))
+        found[few] = value.detach(), torch.autograd.grad(value[2:].sum(), leaf)[0]
+    for one, other in zip(found[0], found[48], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)

@@ -25,6 +25,7 @@ LOSSES = {
     "TopKGrouping": topk_losses.TopKGrouping(k=2),
     "TopKTransition": topk_losses.TopKTransition(k=2),
     "LapSumTopKLoss": topk_losses.LapSumTopKLoss(k=2),
+    "SmoothTopKHinge": topk_losses.SmoothTopKHinge(k=2),
     "SortingTopKCrossEntropy": topk_losses.SortingTopKCrossEntropy(k=2, candidates=8),
     "TopKEntropy": topk_losses.TopKEntropy(k=2),
     "TruncatedTopKEntropy": topk_losses.TruncatedTopKEntropy(k=2),

@@ -30,6 +30,7 @@ from topk_losses.functional.hinge import calibrated_topk_hinge, convex_topk_hing
 from topk_losses.functional.lapsum import lapsum_topk_loss
 from topk_losses.functional.noised import noised_imbalanced_topk_hinge, noised_topk_hinge
 from topk_losses.functional.smooth import smooth_topk_svm
+from topk_losses.functional.smooth_hinge import smooth_topk_hinge
 from topk_losses.functional.sorting import sorting_topk_cross_entropy
 from topk_losses.functional.topk_entropy import topk_entropy
 from topk_losses.margins import uneven_margins
@@ -57,6 +58,7 @@ __all__ = [
     "noised_imbalanced_topk_hinge",
     "noised_topk",
     "noised_topk_hinge",
+    "smooth_topk_hinge",
     "smooth_topk_svm",
     "sorting_topk_cross_entropy",
     "topk_entropy",

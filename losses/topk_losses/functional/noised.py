@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -31,7 +33,7 @@ def noised_topk_hinge(
     samples: int | None = 10,
     margin: float | Tensor = 1.0,
     noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
+    generator: torch.Generator | Sequence[torch.Generator] | None = None,
     *,
     weight: Tensor | None = None,
     ignore_index: int = -100,
@@ -53,7 +55,8 @@ def noised_topk_hinge(
         samples: B, or None for the exact expectation, which has neither noise nor B.
         margin: α, a number or one per class ``(L,)``.
         noise: the draws, ``(B, N, L)`` or ``(B, N, L, ...)``, in place of new ones.
-        generator: source of the draws, on the scores' device.
+        generator: source of the draws, on the scores' device; or several, each of which draws for an equal share of
+            the samples what it would draw for it alone, as members of an ensemble want it.
         weight: one factor per class ``(L,)``.
         ignore_index: label that counts for nothing.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
@@ -82,7 +85,12 @@ def noised_topk_hinge(
     check_not_negative("epsilon", epsilon)
     check_samples(samples)
     check_margin(margin, scores.shape[1])
-    if samples is not None and noise is None and takes_noised(scores, target, k, samples):
+    if (
+        samples is not None
+        and noise is None
+        and (generator is None or isinstance(generator, torch.Generator))
+        and takes_noised(scores, target, k, samples)
+    ):
         return noised_topk_hinge_on_gpu(
             scores,
             target,
@@ -128,7 +136,7 @@ def noised_imbalanced_topk_hinge(
     samples: int | None = 5,
     scale: float = 50.0,
     noise: Tensor | None = None,
-    generator: torch.Generator | None = None,
+    generator: torch.Generator | Sequence[torch.Generator] | None = None,
     *,
     weight: Tensor | None = None,
     ignore_index: int = -100,
@@ -148,7 +156,8 @@ def noised_imbalanced_topk_hinge(
         samples: B, or None for the exact expectation.
         scale: λ, above 0; it multiplies the hinge, after noise and margin.
         noise: the draws, ``(B, N, L)`` or ``(B, N, L, ...)``, in place of new ones.
-        generator: source of the draws, on the scores' device.
+        generator: source of the draws, on the scores' device; or several, each of which draws for an equal share of
+            the samples what it would draw for it alone, as members of an ensemble want it.
         weight: one factor per class ``(L,)``.
         ignore_index: label that counts for nothing.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.

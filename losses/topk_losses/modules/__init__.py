@@ -13,6 +13,7 @@ from topk_losses.modules.hinge import CalibratedTopKHinge, ConvexTopKHinge, TopK
 from topk_losses.modules.lapsum import LapSumTopKLoss
 from topk_losses.modules.noised import NoisedImbalancedTopKHinge, NoisedTopKHinge
 from topk_losses.modules.smooth import SmoothTopKSVM
+from topk_losses.modules.smooth_hinge import SmoothTopKHinge
 from topk_losses.modules.sorting import SortingTopKCrossEntropy
 from topk_losses.modules.topk_entropy import TopKEntropy
 
@@ -27,6 +28,7 @@ __all__ = [
     "LogitAdjusted",
     "NoisedImbalancedTopKHinge",
     "NoisedTopKHinge",
+    "SmoothTopKHinge",
     "SmoothTopKSVM",
     "SortingTopKCrossEntropy",
     "TopKEntropy",

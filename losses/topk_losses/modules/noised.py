@@ -64,7 +64,7 @@ class NoisedTopKHinge(Loss):
         target: Tensor,
         *,
         noise: Tensor | None = None,
-        generator: torch.Generator | None = None,
+        generator: torch.Generator | Sequence[torch.Generator] | None = None,
     ) -> Tensor:
         """Scores ``(N, L, ...)`` and targets to the loss; ``noise`` has the shape ``(B, N, L, ...)``."""
         return functional.noised_topk_hinge(
@@ -158,7 +158,7 @@ class NoisedImbalancedTopKHinge(Loss):
         target: Tensor,
         *,
         noise: Tensor | None = None,
-        generator: torch.Generator | None = None,
+        generator: torch.Generator | Sequence[torch.Generator] | None = None,
     ) -> Tensor:
         """Scores ``(N, L, ...)`` and targets to the loss; ``noise`` has the shape ``(B, N, L, ...)``."""
         return functional.noised_imbalanced_topk_hinge(

@@ -31,6 +31,7 @@ __all__ = [
     "noised_topk",
     "noised_topk_hinge",
     "rowwise",
+    "smooth_topk_hinge",
     "smooth_topk_svm",
     "sorting_topk_cross_entropy",
     "topk_entropy",
@@ -198,6 +199,17 @@ def _laplace(x: Tensor) -> Tensor:
 def lapsum_topk_loss(s: Tensor, y: int, k: int, temperature: float = 1.0) -> Tensor:
     """``-log p_y``."""
     return -torch.log(lapsum_topk(s, k, temperature)[y])
+
+
+def smooth_topk_hinge(s: Tensor, y: int, k: int, gamma: float = 1.0, margin: float | Tensor = 1.0) -> Tensor:
+    """``⟨x, a⟩ - γ/2 ‖x‖²`` for the x of the optimality conditions, by bisection; as a constant, for it is optimal."""
+    a = _others(s, y) - s[y] + _margin(margin, y)
+    low, high = a.detach().new_tensor(0.0), a.detach().max().relu()
+    for _ in range(100):
+        t = (low + high) / 2
+        low, high = (t, high) if ((a.detach() - t) / gamma).clamp(0, 1 / k).sum() > 1 else (low, t)
+    x = ((a.detach() - high) / gamma).clamp(0, 1 / k)
+    return (x * a).sum() - gamma / 2 * (x * x).sum()
 
 
 def sorting_topk_cross_entropy(

@@ -17,7 +17,7 @@ from topk_platform.training.batches import Batches, Normalisation, prepared
 from topk_platform.training.epoch import Epoch, never, order_states
 from topk_platform.training.losses import BoundLoss, takes_class_counts
 from topk_platform.training.optim import learning_rate
-from topk_platform.training.session import EVALUATION_BATCH, score
+from topk_platform.training.session import score
 from topk_platform.training.setup import (
     batches_of,
     dataset_of,
@@ -191,7 +191,8 @@ class Ensemble:
 
     def _losses(self, scores: Tensor, target: Tensor) -> Tensor:
         if self.at_once:
-            flat = self.losses[0].per_sample(scores.flatten(0, 1), target.flatten(0, 1))
+            generators = [loss.generator for loss in self.losses]
+            flat = self.losses[0].per_sample(scores.flatten(0, 1), target.flatten(0, 1), generators)
             return flat.view(scores.shape[:2]).mean(1)
         return torch.stack([loss(*pair) for loss, *pair in zip(self.losses, scores, target, strict=True)])
 
@@ -213,7 +214,7 @@ class Ensemble:
             if shared
             else torch.stack([self._prepared(split.tensor, member) for member, split in enumerate(splits)])
         )
-        parts = torch.split(inputs, EVALUATION_BATCH, dim=0 if shared else 1)
+        parts = torch.split(inputs, splits[0].at_once, dim=0 if shared else 1)
         scores = torch.cat([self._forward(part, shared) for part in parts], dim=1)
         finite = scores.isfinite().flatten(1).all(1).double()[:, None]
         return torch.cat([finite, self.scorer(scores, torch.stack([s.labels for s in splits]))], 1)

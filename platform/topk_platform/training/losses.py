@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -116,6 +116,10 @@ def _lapsum_topk_loss(k: int, temperature: float = 1.0) -> nn.Module:
     return tl.LapSumTopKLoss(k, temperature=temperature)
 
 
+def _smooth_topk_hinge(k: int, gamma: float = 1.0, margin: float = 1.0) -> nn.Module:
+    return tl.SmoothTopKHinge(k, gamma=gamma, margin=margin)
+
+
 def _sorting_topk_cross_entropy(
     k: int, steepness: float = 2.0, candidates: int = 16, relaxation: str = "cauchy", top1: float = 0.0
 ) -> nn.Module:
@@ -143,6 +147,7 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "logit_adjusted": _logit_adjusted,
     "noised_imbalanced_topk_hinge": _noised_imbalanced,
     "noised_topk_hinge": _noised,
+    "smooth_topk_hinge": _smooth_topk_hinge,
     "smooth_topk_svm": _smooth,
     "sorting_topk_cross_entropy": _sorting_topk_cross_entropy,
     "topk_entropy": _topk_entropy,
@@ -176,16 +181,19 @@ class BoundLoss:
 
     @property
     def separable(self) -> bool:
-        """Whether the losses of several networks' batches can be taken in one call: one of ours that draws nothing."""
-        ours = type(self.module).__module__.partition(".")[0] in ("topk_losses", "topk_platform")
-        return ours and not self.draws and self.weights is None
+        """Whether the losses of several networks' batches can be taken in one call: one of ours.
 
-    def per_sample(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return each sample's loss, of a loss that is separable."""
+        On a GPU one that draws cannot, for there it takes another way with one generator than with several.
+        """
+        ours = type(self.module).__module__.partition(".")[0] in ("topk_losses", "topk_platform")
+        return ours and self.weights is None and not (self.draws and self.generator.device.type != "cpu")
+
+    def per_sample(self, scores: Tensor, target: Tensor, generators: Sequence[Generator]) -> Tensor:
+        """Return each sample's loss, of a loss that is separable, if it draws with one generator for each network."""
         for module in self.module.modules():
             if hasattr(module, "reduction"):
                 module.reduction = "none"  # type: ignore[assignment]
-        losses: Tensor = self.module(scores, target)
+        losses: Tensor = self.module(scores, target, **({"generator": generators} if self.draws else {}))
         return losses
 
     def reweight(self) -> None:

@@ -21,7 +21,7 @@ from topk_platform.data import Images, Split
 from topk_platform.errors import UserError
 from topk_platform.specs import Recipe, Trial
 from topk_platform.training.process import lent_process
-from topk_platform.training.session import EVALUATION_BATCH, Session
+from topk_platform.training.session import Session
 
 __all__ = [
     "Attempts",
@@ -134,7 +134,7 @@ def take_scores(trial: Trial) -> None:
         session = Session.prepare(trial)
         _train(session, min(_SMALL, len(session.dataset.train)))
         split = session.dataset.validation
-        part = next(split.in_order(EVALUATION_BATCH))
+        part = next(split.in_order())
         few = Split(part, split.labels[: len(part)])
         session.dataset = replace(session.dataset, validation=few)
         session.validate().tolist()

@@ -29,10 +29,7 @@ from topk_platform.training.setup import (
 )
 from topk_platform.training.stepping import clip, density_of, optimizer_state, precision
 
-__all__ = ["EVALUATION_BATCH", "Session", "score"]
-
-EVALUATION_BATCH = 4096
-"""Samples scored at once."""
+__all__ = ["Session", "score"]
 
 
 @dataclass
@@ -221,8 +218,7 @@ def score(
     with precision(device, numerics.bfloat16):
         # Copies, for a network whose first layer works in place would change the data of every later trial.
         parts = [
-            model(prepared(part, normalisation, numerics.channels_last)).float()
-            for part in split.in_order(EVALUATION_BATCH)
+            model(prepared(part, normalisation, numerics.channels_last)).float() for part in split.in_order()
         ]
     scores = torch.cat(parts)
     return torch.cat([scores.isfinite().all().double()[None], scorer(scores, split.labels)])

@@ -169,3 +169,12 @@ def test_conditions_compose_in_order() -> None:
 def test_bad_data_are_refused(make: object, message: str) -> None:
     with pytest.raises((UserError, ValueError), match=message):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("shape", "expected"), [((64,), 4096), ((3, 32, 32), 341), ((3, 1024, 1024), 1)])
+def test_large_samples_are_scored_few_at_once(shape: tuple[int, ...], expected: int) -> None:
+    split = Split(torch.empty((5000, *shape), device="meta"), torch.zeros(5000, dtype=torch.int64))
+    assert split.at_once == expected
+    small = Split(torch.arange(10.0).view(5, 2), torch.zeros(5, dtype=torch.int64))
+    assert [part.tolist() for part in small.in_order(4)] == [[[0, 1], [2, 3], [4, 5], [6, 7]], [[8, 9]]]
+    assert torch.equal(torch.cat(list(small.in_order())), small.tensor)

@@ -1,0 +1,72 @@
+"""The smooth convex top-K hinge of Lapin et al. 2016."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from topk_losses._checks import check_k, check_margin, check_positive, check_scores
+from topk_losses._shapes import per_label, reduce_loss
+from topk_losses._smooth_hinge import SmoothHinge
+
+__all__ = ["smooth_topk_hinge"]
+
+
+def smooth_topk_hinge(
+    scores: Tensor,
+    target: Tensor,
+    k: int,
+    gamma: float = 1.0,
+    margin: float | Tensor = 1.0,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Smooth top-K hinge: the mean of the K largest hinges, each class against the target, with a quadratic start.
+
+    .. math::
+        \max_x \; \sum_{j \ne y} x_j (\alpha + s_j - s_y) - \frac{\gamma}{2} \sum_{j \ne y} x_j^2, \qquad
+        0 \le x_j \le \frac{1}{K}, \quad \sum_{j \ne y} x_j \le 1
+
+    It is the Moreau envelope of ``(1/K) Σ_{i<=K} ((α + s_{\y} - s_y)_[i])_+``, to which it tends from below as
+    γ → 0, differing from it by at most ``γ / 2K``. The gradient is x for the other classes, sparse where their
+    scores are spread, and ``-Σ x`` for the target. The maximum is computed exactly, from the sorted scores.
+
+    This is β of the authors' two variants; α, which caps x by ``Σ x / K`` instead of 1/K, is left out. The smooth
+    top-K SVM of Berrada et al. is another loss, :func:`smooth_topk_svm`.
+
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss, at L times the
+            time and memory.
+        k: K, in ``[1, L - 1]``.
+        gamma: γ, above 0.
+        margin: α, a number or one per class ``(L,)``.
+        weight: one factor per class ``(L,)``.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: for wrong shapes and dtypes, labels out of range, k outside ``[1, L - 1]``, γ not above 0.
+
+    References:
+        Lapin, Hein, Schiele: Loss Functions for Top-k Error: Analysis and Insights, CVPR 2016; Top-k Multiclass SVM,
+        NIPS 2015.
+
+    Example:
+        >>> import torch
+        >>> smooth_topk_hinge(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]), k=2)
+        tensor(2.2500)
+    """
+    check_scores(scores)
+    check_k(k, scores.shape[1] - 1)
+    check_positive("gamma", gamma)
+    check_margin(margin, scores.shape[1])
+
+    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
+        return SmoothHinge(k, gamma).losses(rows, labels, per_label(margin, labels, rows))
+
+    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)

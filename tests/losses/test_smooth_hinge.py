@@ -1,0 +1,174 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topk_losses.functional import smooth_topk_hinge
+from topk_losses.testing import oracles
+
+MARGINS = torch.tensor([0.3, 0.1, 0.7, 0.2, 0.5, 0.4, 0.9, 0.6], dtype=torch.float64)
+CASES = {
+    **{f"k{k}": {"k": k} for k in (1, 2, 4, 7)},
+    "small-gamma": {"k": 3, "gamma": 1e-3},
+    "large-gamma": {"k": 3, "gamma": 30.0},
+    "margins": {"k": 2, "gamma": 0.5, "margin": MARGINS},
+    "no-margin": {"k": 2, "gamma": 0.5, "margin": 0.0},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_loss_and_gradient_are_those_of_the_definition(case, assert_matches_oracle):
+    assert_matches_oracle("smooth_topk_hinge", classes=8, parameters=CASES[case], rows=6)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.01, 0.1, 1.0, 30.0])
+@pytest.mark.parametrize("gamma", [1e-4, 0.1, 1.0])
+@pytest.mark.parametrize("k", [1, 5, 30])
+def test_many_classes_with_any_number_that_have_a_part(spread, gamma, k, sample):
+    scores, target = sample(6, 120, spread)
+    scores.requires_grad_()
+    losses = smooth_topk_hinge(scores, target, k, gamma, reduction="none")
+    (gradient,) = torch.autograd.grad(losses.sum(), scores)
+    expected = oracles.rowwise(oracles.smooth_topk_hinge, scores, target, k=k, gamma=gamma)
+    (slope,) = torch.autograd.grad(expected.sum(), scores)
+    torch.testing.assert_close(losses, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(gradient, slope, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_derivatives(k, sample):
+    scores, target = sample(3, 5, 0.5)
+    scores.requires_grad_()
+    margins = torch.linspace(0.5, 1.5, 5, dtype=torch.float64).requires_grad_()
+
+    def loss(s, m):
+        return smooth_topk_hinge(s, target, k, 0.7, m, reduction="none")
+
+    assert torch.autograd.gradcheck(loss, (scores, margins))
+    assert torch.autograd.gradgradcheck(loss, (scores, margins))
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data(), classes=st.integers(3, 8), gamma=st.sampled_from([0.01, 1.0, 10.0]))
+def test_no_allowed_point_has_a_greater_value(data, classes, gamma):
+    """x is in the set if it is a mixture of subsets of at most K classes with 1/K each."""
+    k = data.draw(st.integers(1, classes - 1))
+    a = torch.tensor(
+        data.draw(st.lists(st.floats(-3, 3), min_size=classes - 1, max_size=classes - 1))
+    ).double()
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 10_000)))
+    subsets = torch.zeros(50, classes - 1, dtype=torch.float64)
+    best = torch.rand(50, classes - 1, generator=generator).topk(k, dim=1).indices
+    subsets.scatter_(1, best, torch.randint(2, best.shape, generator=generator).double() / k)
+    x = torch.rand(50, generator=generator, dtype=torch.float64).softmax(0) @ subsets
+    row = torch.cat([a.new_zeros(1), a])[None]
+    loss = smooth_topk_hinge(row, torch.tensor([0]), k, gamma, margin=0.0)
+    assert loss.item() >= (x @ a - gamma / 2 * x @ x).item() - 1e-12
+
+
+def test_special_rows_among_those_in_which_many_classes_have_a_part(sample):
+    """Masked classes, too few of them, a masked target, NaN and +inf beside ordinary rows, all nearly equal."""
+    scores, target = sample(7, 60, 0.01)
+    target[:] = 3
+    scores[0, 10:40] = -torch.inf
+    scores[1, 5:] = -torch.inf
+    scores[2, 3] = -torch.inf
+    scores[3, 50] = torch.nan
+    scores[4, 50] = torch.inf
+    scores[5, 3] = torch.inf
+    scores.requires_grad_()
+    losses = smooth_topk_hinge(scores, target, 5, reduction="none")
+    (gradient,) = torch.autograd.grad(losses.nan_to_num(posinf=0).sum(), scores)
+    kept = torch.cat([scores[0, :10], scores[0, 40:]])
+    expected = [oracles.smooth_topk_hinge(row, 3, 5) for row in (kept, scores[6])]
+    torch.testing.assert_close(losses[[0, 6]], torch.stack(expected))
+    slopes = [
+        torch.autograd.grad(loss, scores, retain_graph=True)[0][n]
+        for n, loss in zip((0, 6), expected, strict=True)
+    ]
+    torch.testing.assert_close(gradient[[0, 6]], torch.stack(slopes))
+    assert losses[1] == 0
+    assert (gradient[1] == 0).all()
+    assert losses[2] == torch.inf
+    assert losses[3:6].isnan().all()
+
+
+def test_several_models_at_once_in_which_many_classes_have_a_part(sample):
+    scores, target = sample(12, 60, 0.05)
+    stacked, labels = scores.reshape(3, 4, 60), target.reshape(3, 4)
+
+    def loss(s, y):
+        return smooth_topk_hinge(s, y, 3, reduction="sum")
+
+    slopes, values = torch.func.vmap(torch.func.grad_and_value(loss))(stacked, labels)
+    torch.testing.assert_close(
+        values, torch.stack([loss(s, y) for s, y in zip(stacked, labels, strict=True)])
+    )
+    torch.testing.assert_close(slopes.reshape(12, 60), torch.func.grad(loss)(scores, target))
+    hessian = torch.func.jacrev(torch.func.grad(lambda s: loss(s[None], torch.tensor([7]))))(scores[0, :40])
+    assert hessian.diagonal().sum() > 0
+    torch.testing.assert_close(hessian, hessian.t())
+
+
+def test_of_two_classes_it_is_hubers_hinge():
+    gaps = torch.tensor([-1.0, 0.0, 0.2, 0.49, 0.51, 2.0], dtype=torch.float64)
+    scores = torch.stack([-gaps, torch.zeros(6, dtype=torch.float64)], 1)
+    losses = smooth_topk_hinge(scores, torch.zeros(6, dtype=torch.int64), 1, 0.5, 0.0, reduction="none")
+    expected = torch.where(gaps < 0, 0, torch.where(gaps < 0.5, gaps**2, gaps - 0.25))
+    torch.testing.assert_close(losses, expected)
+
+
+def test_equal_scores_by_hand():
+    """With margin 1 and γ: all L - 1 others have ``1 / max(γ, L - 1)``, as long as the cap is above."""
+    for gamma, share in ((1.0, 1 / 9), (3.0, 1 / 9), (20.0, 1 / 20)):
+        scores = torch.zeros(1, 10, dtype=torch.float64, requires_grad=True)
+        loss = smooth_topk_hinge(scores, torch.tensor([3]), 4, gamma)
+        (gradient,) = torch.autograd.grad(loss, scores)
+        assert loss.item() == pytest.approx(9 * (share - gamma / 2 * share**2))
+        assert gradient[0, 3].item() == pytest.approx(-9 * share)
+        assert gradient[0, 4].item() == pytest.approx(share)
+
+
+@pytest.mark.parametrize("k", [1, 3, 9])
+def test_between_the_hinge_and_it_less_half_of_gamma_over_k(k, sample):
+    scores, target = sample(200, 10, 2.0)
+    own = scores.gather(1, target[:, None])
+    others = scores.scatter(1, target[:, None], -torch.inf).topk(k).values
+    hinge = (1 + others - own).relu().mean(1)
+    for gamma in (1e-6, 0.1, 5.0):
+        losses = smooth_topk_hinge(scores, target, k, gamma, reduction="none")
+        assert (losses <= hinge + 1e-8).all()
+        assert (losses >= hinge - gamma / (2 * k) - 1e-8).all()
+
+
+@pytest.mark.parametrize("spread", [0.1, 3.0, 1000.0])
+@pytest.mark.parametrize("offset", [0.0, -1000.0])
+def test_float32_is_the_float64_loss(spread, offset, sample):
+    scores, target = sample(60, 100, spread)
+    scores = (scores + offset).float()
+    soft = torch.nn.functional.one_hot(target, 100).float()
+    leaf = scores.double().requires_grad_()
+    exact = smooth_topk_hinge(leaf, target, 5, reduction="none")
+    (slope,) = torch.autograd.grad(exact.sum(), leaf)
+    for labels in (target, soft):
+        leaf = scores.clone().requires_grad_()
+        losses = smooth_topk_hinge(leaf, labels, 5, reduction="none")
+        (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+        torch.testing.assert_close(losses.double(), exact, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(gradient.double(), slope, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": 4}, r"k must be in \[1, 3\].* got 4"),
+        ({"gamma": 0.0}, "gamma must be above 0, got 0.0"),
+        ({"gamma": math.inf}, "gamma must be a finite number, got inf"),
+        ({"margin": torch.ones(3)}, "margin must have one value for each of the 4 classes, got 3"),
+    ],
+)
+def test_bad_arguments_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        smooth_topk_hinge(torch.zeros(2, 4), torch.tensor([0, 1]), **{"k": 2, **change})
