@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -282,6 +283,15 @@ def test_losses_models_and_recipes_fit_together_on_small_stand_ins(
     checked = check_study(small)
     assert len(checked.fingerprints) == len(small.arms)
     assert small.published == ()
+
+
+def test_the_readme_counts_them_right() -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    lines = re.findall(r"^\| `(\w+)` \|.*\| (\d+) of [^|]*?, (\d+) epochs \|$", text, flags=re.MULTILINE)
+    assert [name for name, _, _ in lines] == NAMES
+    for name, trainings, epochs in lines:
+        study = STUDIES[name]()
+        assert (study.size, {arm.recipe.epochs for arm in study.arms}) == (int(trainings), {int(epochs)})
 
 
 def test_before_anything_ran_a_table_shows_what_is_published() -> None:
