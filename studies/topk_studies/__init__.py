@@ -3,14 +3,54 @@
 from collections.abc import Callable
 
 from topk_platform import Study
+from topk_studies.berrada2018 import (
+    berrada2018_imagenet,
+    berrada2018_margin,
+    berrada2018_noise,
+    berrada2018_temperature,
+)
+from topk_studies.garcin2022 import (
+    garcin2022_epsilon,
+    garcin2022_imagenet,
+    garcin2022_noise,
+    garcin2022_plantnet,
+    garcin2022_samples,
+)
 from topk_studies.handwritten import digits
 from topk_studies.ring import ring_capacity, ring_modes, ring_overlap
+from topk_studies.sawada2020 import sawada2020_cifar100
 
-__all__ = ["STUDIES", "digits", "ring_capacity", "ring_modes", "ring_overlap"]
+__all__ = [
+    "STUDIES",
+    "berrada2018_imagenet",
+    "berrada2018_margin",
+    "berrada2018_noise",
+    "berrada2018_temperature",
+    "digits",
+    "garcin2022_epsilon",
+    "garcin2022_imagenet",
+    "garcin2022_noise",
+    "garcin2022_plantnet",
+    "garcin2022_samples",
+    "ring_capacity",
+    "ring_modes",
+    "ring_overlap",
+    "sawada2020_cifar100",
+]
 
 STUDIES: dict[str, Callable[[], Study]] = {
     "digits": digits,
     "ring_overlap": ring_overlap,
     "ring_modes": ring_modes,
     "ring_capacity": ring_capacity,
+    "berrada2018_noise": berrada2018_noise,
+    "berrada2018_temperature": berrada2018_temperature,
+    "berrada2018_imagenet": berrada2018_imagenet,
+    "berrada2018_margin": berrada2018_margin,
+    "garcin2022_epsilon": garcin2022_epsilon,
+    "garcin2022_samples": garcin2022_samples,
+    "garcin2022_noise": garcin2022_noise,
+    "garcin2022_plantnet": garcin2022_plantnet,
+    "garcin2022_imagenet": garcin2022_imagenet,
+    "sawada2020_cifar100": sawada2020_cifar100,
 }

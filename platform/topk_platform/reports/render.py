@@ -75,10 +75,15 @@ def _legend(table: Table) -> str:
 
 def _sources(table: Table) -> str:
     """Return the line that says where the published numbers stand, or nothing if there are none."""
-    sources = dict.fromkeys(number.source for number in table.study.published)
-    if not sources:
+    numbers = table.study.published
+    if not numbers:
         return ""
-    return f"Published: {'; '.join(sources)}; there, sd is a standard deviation over n runs and no interval."
+    line = f"Published: {'; '.join(dict.fromkeys(number.source for number in numbers))}."
+    if any(number.spread is not None for number in numbers):
+        line += " sd is the standard deviation over its n runs, not an interval."
+    if any(number.split == "validation" for number in numbers):
+        line += " Where it says validation, the paper scored that split, and not the test split as here."
+    return line
 
 
 def _settings(choice: Choice) -> str:

@@ -219,7 +219,11 @@ def test_published_numbers_stand_below_ours_with_their_own_spread_named() -> Non
     assert "92.0 ± 5.0 (n = 3)<br>published 91.3 (sd 0.1, n = 4) |" in text
     assert "+4.7 ± 1.4 ▲ | published 88.8 (validation, n = 1) |" in text  # nothing of ours yet
     assert "**70.0 (n = 1)** |" in text
-    assert "Published: A, Table 1; B; there, sd is a standard deviation over n runs and no interval." in text
+    assert (
+        "Published: A, Table 1; B. sd is the standard deviation over its n runs, not an interval. "
+        "Where it says validation, the paper scored that split, and not the test split as here.\n"
+    ) in text
+    assert "Published: B.\n" in to_markdown(a_table(PRINTED[2]))
     assert "ublished" not in to_markdown(a_table())
 
 

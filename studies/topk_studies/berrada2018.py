@@ -1,0 +1,167 @@
+"""berrada2018's experiments: the smooth top-K SVM against cross-entropy, with wrong labels and with little data.
+
+L. Berrada, A. Zisserman and M. P. Kumar, Smooth Loss Functions for Deep Top-k Classification, ICLR 2018. Settings are
+the paper's, fixed, and nothing is searched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from topk_platform import Arm, LabelNoise, Loss, Model, PerClass, Regime, Study
+from topk_platform.recipes import BERRADA2018_CIFAR100, BERRADA2018_IMAGENET, BERRADA2018_IMAGENET_SVM
+from topk_studies.published import Row, composed, loss_of, rows_of
+
+__all__ = [
+    "berrada2018_imagenet",
+    "berrada2018_margin",
+    "berrada2018_noise",
+    "berrada2018_temperature",
+    "noisy_cifar100",
+]
+
+_PAPER = "berrada2018"
+_K = 5
+_RESNET18 = Model("torchvision", {"architecture": "resnet18"}, label="resnet18")
+_PER_CLASS = {"0.5": 640, "0.25": 320, "0.1": 128, "0.05": 64}
+
+
+def noisy_cifar100(level: str) -> Regime:
+    """Return CIFAR-100 with this probability of another label within the superclass.
+
+    Example:
+        >>> noisy_cifar100("0.2").conditions, noisy_cifar100("0.0").conditions
+        ((LabelNoise(probability=0.2),), ())
+    """
+    probability = float(level)
+    return Regime(f"noise-{level}", "cifar100", (LabelNoise(probability),) if probability else ())
+
+
+def _noise_arm(row: Row) -> Arm:
+    model = Model("densenet", {"depth": 40, "growth": 40}, label=row.model)
+    return Arm(noisy_cifar100(row.level), model, loss_of(row), _K, BERRADA2018_CIFAR100)
+
+
+def berrada2018_noise() -> Study:
+    """Return the study of Tables 1 and 9: label noise from 0 to 1 within CIFAR-100's superclasses, τ = 1.
+
+    The weights with the best validation top-5 accuracy are tested, by top-1 as well; three seeds, as in the paper.
+
+    Example:
+        >>> [arm.regime.name for arm in berrada2018_noise().arms[:6]]
+        ['noise-0.0', 'noise-0.2', 'noise-0.4', 'noise-0.6', 'noise-0.8', 'noise-1.0']
+    """
+    arms, published = composed(rows_of(_PAPER, "1/9"), _noise_arm)
+    return Study(
+        name="berrada2018_noise",
+        arms=arms,
+        seeds=3,
+        show=("top1", "top5"),
+        device="cuda",
+        description="berrada2018 5.1: CIFAR-100, label noise 0 to 1; DenseNet 40-40; smooth top-5 SVM",
+        published=published,
+    )
+
+
+def _temperature_arm(row: Row) -> Arm:
+    tau = row.parameters["tau"]
+    label = f"tau-{tau:g}"
+    loss = loss_of(row, label) if tau else _without_temperature(label)
+    model = Model("densenet", {"depth": 40, "growth": 12}, label=row.model)
+    return Arm(Regime("clean", "cifar100"), model, loss, _K, BERRADA2018_CIFAR100)
+
+
+def _without_temperature(label: str) -> Loss:
+    # As τ → 0 the loss tends to (1 + s_[K]/K - s_y/K)_+, a K-th of the top-K hinge with margin K. SGD takes the same
+    # steps with K times the loss and the decay, at a K-th of the rate.
+    rate, decay = BERRADA2018_CIFAR100.learning_rate / _K, BERRADA2018_CIFAR100.weight_decay * _K
+    fixed = {"margin": float(_K), "learning_rate": rate, "weight_decay": decay}
+    return Loss("topk_hinge", fixed=fixed, label=label)
+
+
+def berrada2018_temperature() -> Study:
+    """Return the study of Table 6: the smooth top-5 SVM at τ = 0, 0.001, ..., 100 on CIFAR-100, DenseNet 40-12.
+
+    τ = 0 is the top-K hinge. Three seeds, where the paper had one; it reports training accuracies too, which are not
+    measured here.
+
+    Example:
+        >>> [arm.loss.label for arm in berrada2018_temperature().arms]
+        ['tau-0', 'tau-0.001', 'tau-0.01', 'tau-0.1', 'tau-1', 'tau-10', 'tau-100']
+    """
+    arms, published = composed(rows_of(_PAPER, "6"), _temperature_arm)
+    return Study(
+        name="berrada2018_temperature",
+        arms=arms,
+        seeds=3,
+        baseline="tau-1",
+        show=("top5",),
+        device="cuda",
+        description="berrada2018 D.1.2: CIFAR-100, τ from 0 to 100; DenseNet 40-12; smooth top-5 SVM",
+        published=published,
+    )
+
+
+def _imagenet_arm(row: Row) -> Arm:
+    regime = Regime(
+        f"{100 * float(row.level):g}-percent",
+        "imagenet",
+        (PerClass(_PER_CLASS[row.level]),) if row.level in _PER_CLASS else (),
+    )
+    recipe = BERRADA2018_IMAGENET if row.loss == "cross_entropy" else BERRADA2018_IMAGENET_SVM
+    return Arm(regime, _RESNET18, loss_of(row), _K, recipe)
+
+
+def berrada2018_imagenet() -> Study:
+    """Return the study of Table 2: ImageNet and balanced parts of it, of 64 to 640 images a class, τ = 0.1.
+
+    ResNet-18 for 120 epochs, whatever the part; the test by ten crops; one seed, as in the paper.
+
+    Example:
+        >>> [arm.regime.name for arm in berrada2018_imagenet().arms[::2]]
+        ['100-percent', '50-percent', '25-percent', '10-percent', '5-percent']
+    """
+    arms, published = composed(rows_of(_PAPER, "2"), _imagenet_arm)
+    return Study(
+        name="berrada2018_imagenet",
+        arms=arms,
+        seeds=1,
+        show=("top5",),
+        device="cuda",
+        description="berrada2018 5.2: ImageNet and 5 to 50 % of it; ResNet-18; smooth top-5 SVM",
+        published=published,
+    )
+
+
+def _margin_arm(row: Row) -> Arm:
+    k, margin = row.k_train or 1, float(row.level.removeprefix("margin="))
+    recipe = BERRADA2018_IMAGENET if k == 1 else BERRADA2018_IMAGENET_SVM
+    return Arm(
+        Regime("imagenet", "imagenet"),
+        _RESNET18,
+        loss_of(row, f"k{k}-margin-{margin:g}", margin=margin),
+        k,
+        replace(recipe, keep=(f"top{k}",), test_crops=""),
+    )
+
+
+def berrada2018_margin() -> Study:
+    """Return the study of Tables 7 and 8: the smooth SVM with margin 0 and 1, for K = 1 (τ = 1) and K = 5 (τ = 0.1).
+
+    With K = 1 and margin 0 it is cross-entropy, whose learning rate and decay K = 1 therefore gets; the paper does not
+    say. Its numbers are of the validation split and of one crop; ours beside them are of the test split. One seed.
+
+    Example:
+        >>> [arm.loss.label for arm in berrada2018_margin().arms]
+        ['k1-margin-0', 'k1-margin-1', 'k5-margin-0', 'k5-margin-1']
+    """
+    arms, published = composed(rows_of(_PAPER, "7", "8"), _margin_arm)
+    return Study(
+        name="berrada2018_margin",
+        arms=arms,
+        seeds=1,
+        baseline="k1-margin-0",
+        device="cuda",
+        description="berrada2018 D.2.2: ImageNet, margins 0 and 1, K = 1 and 5; ResNet-18; smooth top-K SVM",
+        published=published,
+    )

@@ -1,0 +1,201 @@
+"""garcin2022's experiments: the noised top-K hinges on balanced and on long-tailed data.
+
+C. Garcin, M. Servajean, A. Joly and J. Salmon, Stochastic Smoothing of the Top-K Calibrated Hinge Loss for Deep
+Imbalanced Classification, ICML 2022. Settings are the paper's, fixed, and nothing is searched. Left out: ImageNet-LT,
+of which the text at hand gives neither rates nor the losses' parameters; Figure 3, the seconds an epoch takes, which
+belong to a machine (``benchmarks/`` has the losses' times).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform.recipes import (
+    GARCIN2022_CIFAR100,
+    GARCIN2022_IMAGENET,
+    GARCIN2022_IMAGENET_NOISED,
+    GARCIN2022_IMAGENET_SVM,
+    GARCIN2022_PLANTNET,
+)
+from topk_studies.berrada2018 import noisy_cifar100
+from topk_studies.published import Row, composed, loss_of, rows_of
+
+__all__ = [
+    "garcin2022_epsilon",
+    "garcin2022_imagenet",
+    "garcin2022_noise",
+    "garcin2022_plantnet",
+    "garcin2022_samples",
+]
+
+_PAPER = "garcin2022"
+_K = 5
+_CLEAN = Regime("clean", "cifar100")
+_PLANTNET_KS = (1, 3, 5, 10)
+
+
+def _densenet(row: Row) -> Model:
+    return Model("densenet", {"depth": 40, "growth": 40}, label=row.model)
+
+
+def _epsilon_arm(row: Row) -> Arm:
+    loss = loss_of(row, f"epsilon-{row.parameters['epsilon']:g}")
+    return Arm(_CLEAN, _densenet(row), loss, _K, GARCIN2022_CIFAR100)
+
+
+def garcin2022_epsilon() -> Study:
+    """Return the study of Table 2: the noise scale ε from 0 to 100 with B = 10 on CIFAR-100.
+
+    ε = 0 is the calibrated hinge. The paper's numbers are the best validation accuracies of one run; ours beside them
+    are test accuracies of three seeds.
+
+    Example:
+        >>> [arm.loss.label for arm in garcin2022_epsilon().arms][:4]
+        ['epsilon-0', 'epsilon-0.0001', 'epsilon-0.001', 'epsilon-0.01']
+    """
+    arms, published = composed(rows_of(_PAPER, "2"), _epsilon_arm)
+    return Study(
+        name="garcin2022_epsilon",
+        arms=arms,
+        seeds=3,
+        baseline="epsilon-0.1",
+        show=("top5",),
+        device="cuda",
+        description="garcin2022 4.1: CIFAR-100, ε from 0 to 100; DenseNet 40-40; noised top-5 hinge",
+        published=published,
+    )
+
+
+def _samples_arm(row: Row) -> Arm:
+    loss = loss_of(row, f"samples-{row.parameters['samples']}")
+    return Arm(_CLEAN, _densenet(row), loss, _K, GARCIN2022_CIFAR100)
+
+
+def garcin2022_samples() -> Study:
+    """Return the study of Table 3: the sample count B from 1 to 100 with ε = 0.2 on CIFAR-100.
+
+    The paper's numbers are the best validation accuracies of one run; ours beside them are test accuracies of three
+    seeds.
+
+    Example:
+        >>> [arm.loss.label for arm in garcin2022_samples().arms][-2:]
+        ['samples-50', 'samples-100']
+    """
+    arms, published = composed(rows_of(_PAPER, "3"), _samples_arm)
+    return Study(
+        name="garcin2022_samples",
+        arms=arms,
+        seeds=3,
+        baseline="samples-10",
+        show=("top5",),
+        device="cuda",
+        description="garcin2022 4.2: CIFAR-100, B from 1 to 100; DenseNet 40-40; noised top-5 hinge",
+        published=published,
+    )
+
+
+def _noise_arm(row: Row) -> Arm:
+    return Arm(noisy_cifar100(row.level), _densenet(row), loss_of(row), _K, GARCIN2022_CIFAR100)
+
+
+def garcin2022_noise() -> Study:
+    """Return the study of Tables 4 and 6: label noise from 0 to 0.4 within CIFAR-100's superclasses.
+
+    The smooth top-5 SVM with τ = 1 and the noised top-5 hinge with ε = 0.2 and B = 10. The weights with the best
+    validation top-5 accuracy are tested, by top-1 as well. Four seeds, as in the paper's final version; the numbers
+    are its first version's, of two.
+
+    Example:
+        >>> [arm.name for arm in garcin2022_noise().arms][:2]
+        ['noise-0.0/densenet40-40/cross_entropy', 'noise-0.0/densenet40-40/smooth_topk_svm']
+    """
+    arms, published = composed(rows_of(_PAPER, "4", "6"), _noise_arm)
+    return Study(
+        name="garcin2022_noise",
+        arms=arms,
+        seeds=4,
+        show=("top1", "top5"),
+        device="cuda",
+        description="garcin2022 4.4: CIFAR-100, label noise 0 to 0.4; DenseNet 40-40; three losses, K = 5",
+        published=published,
+    )
+
+
+def _plantnet_arm(row: Row) -> Arm:
+    ks = _PLANTNET_KS if row.k_train is None else (row.k_train,)
+    label = "" if row.k_train is None else f"{row.loss}-k{row.k_train}"
+    options = {"architecture": "resnet50", "weights": "IMAGENET1K_V1"}
+    k = row.k_train or _K
+    return Arm(
+        Regime("plantnet300k", "plantnet300k"),
+        Model("torchvision", options, label=row.model),
+        loss_of(row, label),
+        k,
+        replace(GARCIN2022_PLANTNET, keep=tuple(f"macro_top{k}" for k in ks)),
+        metric=f"macro_top{k}",
+    )
+
+
+def garcin2022_plantnet() -> Study:
+    """Return the study of Tables 5 and 7: Pl@ntNet-300K, macro-average and plain top-K accuracy, K = 1, 3, 5, 10.
+
+    Top-K losses have an arm for every K that they train for, and numbers for that K. Cross-entropy and LDAM have one
+    arm each, of which each macro-average accuracy is that of the epoch that validated best by it; Table 7's plain ones
+    are, in the paper, of the same epoch, here of the one that is best in macro-average top-5. Three seeds, as in the
+    paper's final version; the numbers are its first version's, of one run.
+
+    The noised balanced hinge and focal loss are left out, for the paper gives no ε and B of the one there and no γ of
+    the other. Which of ImageNet's weights training starts from it does not say; these are torchvision's first.
+
+    Example:
+        >>> [arm.loss.label for arm in garcin2022_plantnet().arms][-3:]
+        ['smooth_topk_svm-k3', 'smooth_topk_svm-k5', 'smooth_topk_svm-k10']
+    """
+    rows = sorted(rows_of(_PAPER, "5", "7"), key=lambda row: row.loss)
+    arms, published = composed(rows, _plantnet_arm)
+    return Study(
+        name="garcin2022_plantnet",
+        arms=arms,
+        topk=_PLANTNET_KS,
+        seeds=3,
+        show=tuple(f"{kind}top{k}" for kind in ("macro_", "") for k in _PLANTNET_KS),
+        device="cuda",
+        description="garcin2022 4.5: Pl@ntNet-300K, a long tail; pretrained ResNet-50; four losses, K = 1 to 10",
+        published=published,
+    )
+
+
+def garcin2022_imagenet() -> Study:
+    """Return the study of the final version's appendix D: ImageNet, K = 1 and 5.
+
+    The smooth top-K SVM with τ = 0.1 and the noised top-K hinge with ε = 0.5 and B = 10; three seeds. No published
+    numbers stand beside it, for the text at hand lacks them.
+
+    Example:
+        >>> [arm.loss.label for arm in garcin2022_imagenet().arms][:3]
+        ['cross_entropy', 'smooth_topk_svm-k1', 'noised_topk_hinge-k1']
+    """
+    arms = [_imagenet_arm(Loss("cross_entropy"), _K, GARCIN2022_IMAGENET)]
+    for k in (1, _K):
+        smooth = Loss("smooth_topk_svm", fixed={"tau": 0.1}, label=f"smooth_topk_svm-k{k}")
+        noised = Loss(
+            "noised_topk_hinge", fixed={"epsilon": 0.5, "samples": 10}, label=f"noised_topk_hinge-k{k}"
+        )
+        arms += [
+            _imagenet_arm(smooth, k, replace(GARCIN2022_IMAGENET_SVM, keep=(f"top{k}",))),
+            _imagenet_arm(noised, k, replace(GARCIN2022_IMAGENET_NOISED, keep=(f"top{k}",))),
+        ]
+    return Study(
+        name="garcin2022_imagenet",
+        arms=arms,
+        seeds=3,
+        show=("top1", "top5"),
+        device="cuda",
+        description="garcin2022 D (final version): ImageNet; ResNet-18; three losses, K = 1 and 5",
+    )
+
+
+def _imagenet_arm(loss: Loss, k: int, recipe: Recipe) -> Arm:
+    model = Model("torchvision", {"architecture": "resnet18"}, label="resnet18")
+    return Arm(Regime("imagenet", "imagenet"), model, loss, k, recipe)

@@ -1,0 +1,311 @@
+"""The papers' studies: their settings, their published numbers, and that none of these is lost or invented."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from topk_losses.functional import smooth_topk_svm, topk_hinge
+from topk_platform import Arm, LabelNoise, PerClass, Published, Study
+from topk_platform.recipes import (
+    BERRADA2018_CIFAR100,
+    BERRADA2018_IMAGENET,
+    BERRADA2018_IMAGENET_SVM,
+    GARCIN2022_IMAGENET_NOISED,
+    SAWADA2020_CIFAR100_CUTOUT,
+    SAWADA2020_CIFAR100_MIXUP,
+)
+from topk_platform.records import ArmHistory
+from topk_platform.reports import build_table, to_markdown
+from topk_platform.running.checks import check_study
+from topk_platform.training import split_parameters
+from topk_platform.training.optim import searched_recipe
+from topk_studies import STUDIES
+from topk_studies.published import LEFT_OUT, Row, composed, loss_of, read_rows, rows_of
+
+PAPERS = ("berrada2018", "garcin2022", "sawada2020")
+NAMES = [name for name in STUDIES if name.startswith(PAPERS)]
+
+
+def told(study: Study, published: Published) -> Arm:
+    (arm,) = [arm for arm in study.arms if published.names(arm)]
+    return arm
+
+
+def number(name: str, place: str, metric: str) -> tuple[float, float | None, int | None, str, str]:
+    study = STUDIES[name]()
+    (arm,) = [arm for arm in study.arms if arm.name == place]
+    found = study.published_of(arm, metric)
+    assert found is not None
+    return found.value, found.spread, found.runs, found.split, found.source
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "metric", "expected"),
+    [
+        # berrada2018, Tables 9, 6, 2, 7 and 8
+        ("berrada2018_noise", "noise-0.0/densenet40-40/cross_entropy", "top5",
+         (94.34, 0.09, 3, "test", "berrada2018, Tables 1 and 9")),
+        ("berrada2018_noise", "noise-0.4/densenet40-40/smooth_topk_svm", "top5",
+         (87.39, 0.23, 3, "test", "berrada2018, Tables 1 and 9")),
+        ("berrada2018_noise", "noise-1.0/densenet40-40/smooth_topk_svm", "top1",
+         (15.28, 0.39, 3, "test", "berrada2018, Tables 1 and 9")),
+        ("berrada2018_temperature", "clean/densenet40-12/tau-0", "top5",
+         (10.38, None, 1, "test", "berrada2018, Table 6")),
+        ("berrada2018_temperature", "clean/densenet40-12/tau-0.1", "top5",
+         (91.70, None, 1, "test", "berrada2018, Table 6")),
+        ("berrada2018_imagenet", "10-percent/resnet18/smooth_topk_svm", "top5",
+         (73.10, None, 1, "test", "berrada2018, Table 2")),
+        ("berrada2018_margin", "imagenet/resnet18/k1-margin-1", "top1",
+         (71.15, None, 1, "validation", "berrada2018, Table 7")),
+        ("berrada2018_margin", "imagenet/resnet18/k5-margin-0", "top5",
+         (89.12, None, 1, "validation", "berrada2018, Table 8")),
+        # garcin2022, Tables 2, 3, 4, 6, 5 and 7
+        ("garcin2022_epsilon", "clean/densenet40-40/epsilon-0", "top5",
+         (19.38, None, 1, "validation", "garcin2022, Table 2")),
+        ("garcin2022_samples", "clean/densenet40-40/samples-50", "top5",
+         (94.64, None, 1, "validation", "garcin2022, Table 3")),
+        ("garcin2022_noise", "noise-0.3/densenet40-40/noised_topk_hinge", "top5",
+         (89.58, None, 2, "test", "garcin2022, Table 4")),
+        ("garcin2022_noise", "noise-0.4/densenet40-40/cross_entropy", "top1",
+         (61.9, None, 2, "test", "garcin2022, Table 6")),
+        ("garcin2022_plantnet", "plantnet300k/resnet50-pretrained/noised_imbalanced_topk_hinge-k1", "macro_top1",
+         (42.36, None, 1, "test", "garcin2022, Table 5")),
+        ("garcin2022_plantnet", "plantnet300k/resnet50-pretrained/smooth_topk_svm-k10", "macro_top10",
+         (46.23, None, 1, "test", "garcin2022, Table 5")),
+        ("garcin2022_plantnet", "plantnet300k/resnet50-pretrained/ldam", "top3",
+         (92.40, None, 1, "test", "garcin2022, Table 7")),
+        # sawada2020, Table I
+        ("sawada2020_cifar100", "mixup/densenet121/topk_transition", "top5",
+         (95.18, 0.06, 10, "test", "sawada2020, Table I")),
+        ("sawada2020_cifar100", "cutout/resnet18/smooth_topk_svm", "top1",
+         (67.31, 0.31, 10, "test", "sawada2020, Table I")),
+    ],
+)  # fmt: skip
+def test_published_numbers_are_the_papers(
+    name: str, place: str, metric: str, expected: tuple[object, ...]
+) -> None:
+    assert number(name, place, metric) == expected
+
+
+def test_every_printed_number_is_in_one_study_or_left_out_for_a_reason() -> None:
+    rows = read_rows()
+    left = [row for row in rows if any(rule.holds(row) for rule in LEFT_OUT)]
+    told_of = [p for name in NAMES for p in STUDIES[name]().published]
+    assert (len(rows), len(left), len(told_of)) == (178, 30, 148)
+    assert all(rule.reason and any(map(rule.holds, rows)) for rule in LEFT_OUT)
+    assert all(sum(rule.holds(row) for rule in LEFT_OUT) <= 1 for row in rows)
+    wanted = Counter((row.source, row.k, row.value, row.std, row.runs) for row in rows if row not in left)
+    found = Counter(
+        (p.source, int(p.metric.rpartition("top")[2]), p.value, p.spread, p.runs) for p in told_of
+    )
+    assert found == wanted
+
+
+def fits(row: Row, published: Published, arm: Arm) -> bool:
+    """Whether an arm and its number are what a row says; τ = 0, another loss by name, has a test of its own."""
+    same_loss = arm.loss.name == row.loss and row.parameters.items() <= arm.loss.fixed.items()
+    return (
+        (published.source, published.value, arm.model.label) == (row.source, row.value, row.model)
+        and published.metric.endswith(f"top{row.k}")
+        and row.k_train in (None, arm.k)
+        and (same_loss or row.parameters.get("tau") == 0)
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_numbers_arm_has_what_its_row_says(name: str) -> None:
+    study, rows = STUDIES[name](), read_rows()
+    for published in study.published:
+        assert any(fits(row, published, told(study, published)) for row in rows), published
+
+
+def described(study: Study) -> dict[str, tuple[str, dict[str, object], int]]:
+    """What each label stands for; the same in every regime and model."""
+    found = {arm.loss.label: (arm.loss.name, dict(arm.loss.fixed), arm.k) for arm in study.arms}
+    for arm in study.arms:
+        assert found[arm.loss.label] == (arm.loss.name, dict(arm.loss.fixed), arm.k)
+    return found
+
+
+def regimes(study: Study) -> dict[str, tuple[object, ...]]:
+    return {arm.regime.name: arm.regime.conditions for arm in study.arms}
+
+
+def test_berrada2018s_settings() -> None:
+    noise, temperature, imagenet, margin = (STUDIES[f"berrada2018_{part}"]() for part in (
+        "noise", "temperature", "imagenet", "margin"
+    ))  # fmt: skip
+    levels = (0.2, 0.4, 0.6, 0.8, 1.0)
+    assert regimes(noise) == {"noise-0.0": (), **{f"noise-{p}": (LabelNoise(p),) for p in levels}}
+    assert described(noise) == {
+        "cross_entropy": ("cross_entropy", {}, 5),
+        "smooth_topk_svm": ("smooth_topk_svm", {"tau": 1.0}, 5),
+    }
+    assert {arm.recipe for arm in (*noise.arms, *temperature.arms)} == {BERRADA2018_CIFAR100}
+    assert {tuple(arm.model.options.values()) for arm in noise.arms} == {(40, 40)}
+    assert {tuple(arm.model.options.values()) for arm in temperature.arms} == {(40, 12)}
+    parts = {"50-percent": 640, "25-percent": 320, "10-percent": 128, "5-percent": 64}
+    assert regimes(imagenet) == {"100-percent": (), **{name: (PerClass(n),) for name, n in parts.items()}}
+    assert described(imagenet)["smooth_topk_svm"] == ("smooth_topk_svm", {"tau": 0.1}, 5)
+    for arm in imagenet.arms:
+        ours = BERRADA2018_IMAGENET if arm.loss.label == "cross_entropy" else BERRADA2018_IMAGENET_SVM
+        assert arm.recipe == ours
+    assert described(margin) == {
+        f"k{k}-margin-{m}": ("smooth_topk_svm", {"tau": tau, "margin": float(m)}, k)
+        for k, tau in ((1, 1.0), (5, 0.1))
+        for m in (0, 1)
+    }
+    assert {(arm.k, arm.recipe.learning_rate, arm.recipe.keep, arm.recipe.test_crops) for arm in margin.arms} == {
+        (1, 0.1, ("top1",), ""),
+        (5, 1.0, ("top5",), ""),
+    }  # fmt: skip
+    assert (noise.seeds, imagenet.seeds) == (3, 1)
+
+
+def test_garcin2022s_settings() -> None:
+    epsilon, samples, noise, plants, imagenet = (STUDIES[f"garcin2022_{part}"]() for part in (
+        "epsilon", "samples", "noise", "plantnet", "imagenet"
+    ))  # fmt: skip
+    found = [fixed for _, fixed, _ in described(epsilon).values()]
+    assert found == [{"epsilon": e, "samples": 10} for e in (0, 1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100)]
+    found = [fixed for _, fixed, _ in described(samples).values()]
+    assert found == [{"epsilon": 0.2, "samples": b} for b in (1, 2, 3, 5, 10, 50, 100)]
+    assert list(regimes(noise)) == [f"noise-0.{p}" for p in range(5)]
+    assert described(noise)["noised_topk_hinge"] == ("noised_topk_hinge", {"epsilon": 0.2, "samples": 10}, 5)
+    margins = {"max_margin": 0.2, "scale": 40.0}
+    uneven = {"epsilon": 0.01, "samples": 5, "max_margin": 0.2, "scale": 60.0}
+    assert described(plants) == {
+        "cross_entropy": ("cross_entropy", {}, 5),
+        "ldam": ("ldam", margins, 5),
+        **{f"smooth_topk_svm-k{k}": ("smooth_topk_svm", {"tau": 0.1}, k) for k in (3, 5, 10)},
+        **{f"noised_imbalanced_topk_hinge-k{k}": ("noised_imbalanced_topk_hinge", uneven, k) for k in (1, 3, 5, 10)},
+    }  # fmt: skip
+    for arm in plants.arms:
+        assert (arm.loss.head == "cosine") == ("max_margin" in arm.loss.fixed)
+        every = tuple(f"macro_top{k}" for k in (1, 3, 5, 10))
+        assert arm.recipe.keep == ((arm.metric,) if "-k" in arm.loss.label else every)
+        assert arm.model.options == {"architecture": "resnet50", "weights": "IMAGENET1K_V1"}
+    assert described(imagenet)["noised_topk_hinge-k1"] == (
+        "noised_topk_hinge",
+        {"epsilon": 0.5, "samples": 10},
+        1,
+    )
+    weights = {a.recipe.weight_decay for a in imagenet.arms if a.loss.name == "noised_topk_hinge"}
+    assert weights == {GARCIN2022_IMAGENET_NOISED.weight_decay}
+    assert (epsilon.seeds, noise.seeds, plants.seeds, imagenet.seeds) == (3, 4, 3, 3)
+
+
+def test_sawada2020s_settings() -> None:
+    study = STUDIES["sawada2020_cifar100"]()
+    assert described(study) == {
+        "cross_entropy": ("cross_entropy", {}, 5),
+        "smooth_topk_svm": ("smooth_topk_svm", {"tau": 1.0}, 5),
+        "topk_grouping": ("topk_grouping", {}, 5),
+        "topk_transition": ("topk_transition", {}, 5),
+    }
+    assert {(arm.model.label, arm.model.name) for arm in study.arms} == {
+        ("resnet18", "resnet18_small"),
+        ("densenet121", "densenet121_small"),
+    }
+    for arm in study.arms:
+        ours = SAWADA2020_CIFAR100_MIXUP if arm.regime.name == "mixup" else SAWADA2020_CIFAR100_CUTOUT
+        assert arm.recipe == ours
+    assert not [
+        arm for arm in study.arms if arm.name.startswith("mixup") and arm.loss.name == "smooth_topk_svm"
+    ]
+    assert (study.seeds, study.topk, study.targets) == (10, tuple(range(1, 11)), (0.99,))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_searched_and_the_baseline_is_there(name: str) -> None:
+    study = STUDIES[name]()
+    assert study.device == "cuda"
+    assert not any(arm.searches for arm in study.arms)
+    assert study.size == study.seeds * len(study.arms)
+    assert study.baseline in {arm.loss.label for arm in study.arms}
+
+
+def test_without_temperature_steps_are_those_of_the_limit() -> None:
+    """Six steps of SGD on one layer, by the recipe, from the limit at τ → 0 and from the arm that stands for it."""
+    study = STUDIES["berrada2018_temperature"]()
+    arm = study.arms[0]
+    searched, own = split_parameters(arm.loss.fixed)
+    recipe = searched_recipe(arm.recipe, searched)
+    generator = torch.Generator().manual_seed(3)
+    inputs = torch.randn(40, 6, generator=generator, dtype=torch.float64)
+    labels = torch.randint(9, (40,), generator=generator)
+    start = torch.randn(9, 6, generator=generator, dtype=torch.float64)
+
+    def limit(scores: torch.Tensor) -> torch.Tensor:
+        others = scores.scatter(1, labels[:, None], -torch.inf)
+        return (
+            (1 + (others.topk(5).values[:, -1] - scores.gather(1, labels[:, None])[:, 0]) / 5).relu().mean()
+        )
+
+    def steps(loss: object, rate: float, decay: float) -> torch.Tensor:
+        weight = start.clone().requires_grad_()
+        optimizer = torch.optim.SGD([weight], rate, recipe.momentum, weight_decay=decay, nesterov=True)
+        for _ in range(6):
+            optimizer.zero_grad()
+            loss(inputs @ weight.T).backward()  # type: ignore[operator]
+            optimizer.step()
+        return weight.detach()
+
+    papers = steps(limit, BERRADA2018_CIFAR100.learning_rate, BERRADA2018_CIFAR100.weight_decay)
+    ours = steps(lambda s: topk_hinge(s, labels, 5, **own), recipe.learning_rate, recipe.weight_decay)
+    assert not torch.allclose(papers, start)
+    torch.testing.assert_close(ours, papers)
+    smooth = steps(lambda s: smooth_topk_svm(s, labels, 5, tau=1e-7), 0.1, 1e-4)
+    torch.testing.assert_close(smooth, papers, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_of_one_arm_must_agree() -> None:
+    rows = rows_of("berrada2018", "6")
+    (arm,) = STUDIES["berrada2018_temperature"]().only("*/tau-1").arms
+    arms = iter([arm, *(Arm(arm.regime, arm.model, loss_of(row, "tau-1"), 5, arm.recipe) for row in rows)])
+    with pytest.raises(ValueError, match="two called 'clean/densenet40-12/tau-1'"):
+        composed(rows[:2], lambda _: next(arms))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_losses_models_and_recipes_fit_together_on_small_stand_ins(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOPK_CACHE", str(tmp_path))
+    small = STUDIES[name]().smoke()
+    checked = check_study(small)
+    assert len(checked.fingerprints) == len(small.arms)
+    assert small.published == ()
+
+
+def test_before_anything_ran_a_table_shows_what_is_published() -> None:
+    study = STUDIES["sawada2020_cifar100"]()
+    text = to_markdown(build_table(study, {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}))
+    assert (
+        "| resnet18/cross_entropy | published 93.1 (sd 0.2, n = 10) | published 92.9 (sd 0.1, n = 10) |"
+        in text
+    )
+    assert "Published: sawada2020, Table I. sd is the standard deviation" in text
+
+
+def test_one_runs_end_to_end_on_stand_ins(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from topk_platform.cli import main; main()"]
+    arguments = [
+        "run",
+        "berrada2018_temperature",
+        "--smoke",
+        "--only",
+        "*/tau-0",
+        "--store",
+        str(tmp_path / "runs"),
+    ]
+    done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 trials ran" in done.stdout
+    assert "published" not in done.stdout
