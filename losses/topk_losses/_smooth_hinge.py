@@ -46,9 +46,17 @@ class SmoothHinge:
         if labels.shape[1] == 1:
             margin = margin.squeeze(1) if isinstance(margin, Tensor) else margin
             return fused_losses(self, rows, labels, margin).unsqueeze(1)
-        best = rows.topk(rows.shape[1], dim=1)
+        best = rows.topk(min(rows.shape[1], max(FEWEST, 2 * self.k) + 1), dim=1)
+        # The K-th of a label's others may be the (K+1)-th of all.
+        if not (values_are_readable(rows) and self._complete(best.values, self.k)):
+            best = rows.topk(rows.shape[1], dim=1)
         others = others_of(best.values, places_among(best.indices, labels, rows))
         return self._of_others(others, rows.gather(1, labels), margin)[0]
+
+    def _complete(self, best: Tensor, kth: int) -> bool:
+        """Whether no class behind these has a part, given the place of the K-th of the others."""
+        behind = best[:, -1] <= best[:, kth] - self.cap
+        return bool((behind | ~(best[:, 0] < torch.inf)).all())
 
     def plain(self, scores: Tensor, labels: Tensor, margin: Margin) -> Tensor:
         """The losses of one label per row in differentiable operations."""
@@ -70,11 +78,7 @@ class SmoothHinge:
         count = scores.shape[1] - 1
         readable = values_are_readable(scores)
         best = others.topk(min(count, max(FEWEST, 2 * self.k)) if readable else count, dim=1)
-        first, last = best.values[:, self.k - 1], best.values[:, -1]
-        if (
-            best.values.shape[1] < count
-            and not ((last <= first - self.cap) | ~(best.values[:, 0] < torch.inf)).all()
-        ):
+        if best.values.shape[1] < count and not self._complete(best.values, self.k - 1):
             losses, x = self._of_many(others, best.values, own, margin)
             return losses, [x]
         losses, x = self._of_others(best.values.unsqueeze(1), own, margin)

@@ -5,9 +5,9 @@ wire leaves with ``f a + (1 - f) b``, the lower one with what remains. The same 
 product of all comparators is a doubly stochastic matrix of classes by ranks. A loss wants one row of it, the label's:
 instead of the matrix, the label's chance to be on each wire goes through the network, 2 numbers per wire instead of m.
 
-The network is Batcher's bitonic one for m = 2, 4, 8, … wires, all its comparators pointing the same way: each stage
-first compares the wires of a block with those of its mirror image, then halves and halves again. Where all scores are
-equal, its last stage makes every rank equally likely.
+The network is Batcher's bitonic one for m = 2, 4, 8, … wires: each stage merges two sorted blocks, of which the second
+was sorted the other way, by comparing halves, then halves of halves. Where all scores are equal, its last stage makes
+every rank equally likely.
 
 On the wires are, in this order, the label and the m - 1 largest others, descending. The order matters for a relaxed
 network; this one depends on the scores alone, and the loss is continuous where two of the others change places.
@@ -43,8 +43,8 @@ class _Relaxation(Protocol):
         """F."""
         ...
 
-    def mean(self, stay: Tensor, first: Tensor, swap: Tensor, second: Tensor) -> Tensor:
-        """What a wire carries, value and chance ``(2, …)``, from the two that it came from, weighted."""
+    def mean(self, first: Tensor, a: Tensor, second: Tensor, b: Tensor) -> Tensor:
+        """What two wires carry, ``(2, 2, …)`` wire by value and chance, from a and b with weights ``(2, …)``."""
         ...
 
     def log_sum(self, chances: Tensor) -> Tensor:
@@ -59,11 +59,11 @@ class _Cauchy:
         # 1/2 + arctan(x) / π, exact far below 0 too
         return torch.atan2(torch.ones_like(x), -x) / math.pi
 
-    def mean(self, stay: Tensor, first: Tensor, swap: Tensor, second: Tensor) -> Tensor:
-        return stay * first + swap * second
+    def mean(self, first: Tensor, a: Tensor, second: Tensor, b: Tensor) -> Tensor:
+        return first.unsqueeze(1) * a + second.unsqueeze(1) * b
 
     def log_sum(self, chances: Tensor) -> Tensor:
-        return chances.sum(2).log()
+        return chances.sum(0).log()
 
 
 class _Logistic:
@@ -72,13 +72,13 @@ class _Logistic:
     def chance(self, x: Tensor) -> Tensor:
         return logsigmoid(x)
 
-    def mean(self, stay: Tensor, first: Tensor, swap: Tensor, second: Tensor) -> Tensor:
-        value = stay.exp() * first[0] + swap.exp() * second[0]
+    def mean(self, first: Tensor, a: Tensor, second: Tensor, b: Tensor) -> Tensor:
+        value = first.exp() * a[0] + second.exp() * b[0]
         # Not logaddexp, whose second derivative is NaN where the two are far apart.
-        return torch.stack([value, torch.stack([stay + first[1], swap + second[1]]).logsumexp(0)])
+        return torch.stack([value, torch.stack([first + a[1], second + b[1]]).logsumexp(0)], 1)
 
     def log_sum(self, chances: Tensor) -> Tensor:
-        return chances.logsumexp(2)
+        return chances.logsumexp(0)
 
 
 RELAXATIONS: Final[dict[str, _Relaxation]] = {"cauchy": _Cauchy(), "logistic": _Logistic()}
@@ -96,12 +96,12 @@ def sorting_losses(
     values, invalid = _wires(rows, labels, candidates)
     parts = []
     if mixture[0] > 0:
-        parts.append(math.log(mixture[0]) - values.logsumexp(2))  # softmax of the label, whose value is 0
+        parts.append(math.log(mixture[0]) - values.logsumexp(0))  # softmax of the label, whose value is 0
     if any(mixture[1:]):
         kind = RELAXATIONS[relaxation]
         chances = _through_network(values, kind, steepness)
         parts += [
-            math.log(share) + kind.log_sum(chances[..., :k])
+            math.log(share) + kind.log_sum(chances[:k])
             for k, share in enumerate(mixture[1:], start=2)
             if share > 0
         ]
@@ -110,7 +110,7 @@ def sorting_losses(
 
 
 def _wires(rows: Tensor, labels: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
-    """Scores less the label's on the wires ``(M, C, m)``, the label first, and whether a row has NaN or +inf."""
+    """Scores less the label's on the wires ``(m, M, C)``, the label first, and whether a row has NaN or +inf."""
     if (
         labels.shape[1] == 1
     ):  # a copy costs less than one more class: from K = n / 64 on, torch's topk is slower
@@ -127,52 +127,51 @@ def _wires(rows: Tensor, labels: Tensor, candidates: int) -> tuple[Tensor, Tenso
     own = own.masked_fill(own == -torch.inf, 0)
     others = best.double() - own
     missing = torch.full_like(own, -torch.inf).expand(-1, -1, candidates - 1 - others.shape[2])
-    return torch.cat([torch.zeros_like(own), others, missing], 2), invalid
+    return torch.cat([torch.zeros_like(own), others, missing], 2).movedim(2, 0).contiguous(), invalid
 
 
 def _through_network(values: Tensor, kind: _Relaxation, steepness: float) -> Tensor:
-    """The chance of the class on the first wire to leave on each, ``(M, C, m)``."""
+    """The chance of the class on the first wire to leave on each, ``(m, M, C)``."""
     absent = values.detach() == -torch.inf
-    # If it is free to see that none is, half of the work is saved. The last wire has the smallest of the others.
-    some_absent = not values_are_readable(values) or bool(absent[..., -1].any())
+    # If it is free to see that none is, a third of the work is saved. The last wire has the smallest of the others.
+    some_absent = not values_are_readable(values) or bool(absent[-1].any())
     values = (values.masked_fill(absent, 0) if some_absent else values) * steepness
-    start = torch.full_like(values[..., :1], kind.surely)
-    wires = torch.stack([values, torch.cat([start, torch.full_like(values[..., 1:], kind.never)], -1)])
+    start = torch.full_like(values[:1], kind.surely)
+    wires = torch.stack([values, torch.cat([start, torch.full_like(values[1:], kind.never)])])
+    size = wires.shape[1]
     block = 2
-    while block <= wires.shape[-1]:
-        part, mirrored = block, True
-        while part >= 2:
-            first, second = _halves(wires, part, mirrored)
-            missing = _halves(absent, part, mirrored) if some_absent else None
-            upper, lower = _compare(first, second, missing, kind)
-            wires = _whole(upper, lower, mirrored)
+    while block <= size:
+        distance = block // 2
+        while distance:
+            first_wire = 2 * distance * torch.arange(size // (2 * distance), device=values.device)
+            descends = (first_wire & block == 0).reshape(-1, 1, 1, 1)
+            a, b = _pairs(wires, distance)
+            missing = _pairs(absent, distance) if some_absent else None
+            gap = a[0] - b[0]
+            gap = gap if block == size else torch.where(descends, gap, -gap)
+            stay_and_swap = kind.chance(torch.stack([gap, -gap]))
             if missing is not None:
-                absent = _whole(missing[0] & missing[1], missing[0] | missing[1], mirrored)
-            part, mirrored = part // 2, False
+                stay_and_swap, absent = _sink(stay_and_swap, missing, descends, kind)
+            wires = kind.mean(stay_and_swap, a, stay_and_swap.flip(0), b).movedim(0, 2).flatten(1, 3)
+            distance //= 2
         block *= 2
     return wires[1]
 
 
-def _halves(wires: Tensor, block: int, mirrored: bool) -> tuple[Tensor, Tensor]:
-    """The wires ``(…, m)`` of each block's first half and what they meet in the second, as it is or mirrored."""
-    shape = (*wires.shape[:-1], -1, 2, block // 2)
-    first, second = wires.reshape(shape).unbind(-2)
-    return first, second.flip(-1) if mirrored else second
+def _pairs(wires: Tensor, distance: int) -> tuple[Tensor, Tensor]:
+    """The wires ``(…, m, M, C)`` that comparators of this distance connect, ``(…, m / 2 distance, distance, M, C)``."""
+    first, second = wires.unflatten(-3, (-1, 2, distance)).unbind(-4)  # type: ignore[no-untyped-call]
+    return first, second
 
 
-def _whole(first: Tensor, second: Tensor, mirrored: bool) -> Tensor:
-    """Inverse of :func:`_halves`."""
-    return torch.stack([first, second.flip(-1) if mirrored else second], -2).flatten(-3)
-
-
-def _compare(
-    first: Tensor, second: Tensor, missing: tuple[Tensor, Tensor] | None, kind: _Relaxation
+def _sink(
+    stay_and_swap: Tensor, missing: tuple[Tensor, Tensor], descends: Tensor, kind: _Relaxation
 ) -> tuple[Tensor, Tensor]:
-    """Values and chances of the upper and the lower wires, ``(2, …)`` each."""
-    gap = first[0] - second[0]
-    stay, swap = kind.chance(gap), kind.chance(-gap)
-    if missing is not None:
-        a, b = missing
-        stay = stay.masked_fill(a, kind.never).masked_fill(b, kind.surely)
-        swap = swap.masked_fill(a, kind.surely).masked_fill(b, kind.never)
-    return kind.mean(stay, first, swap, second), kind.mean(swap, first, stay, second)
+    """The chances with missing classes compared for certain, and the wires behind that have none."""
+    a, b = missing
+    both, either = a & b, a | b
+    stays = torch.where(descends, b, a)
+    stay_and_swap = stay_and_swap.masked_fill(torch.stack([stays, either & ~stays]), kind.surely)
+    stay_and_swap = stay_and_swap.masked_fill(torch.stack([either & ~stays, stays]), kind.never)
+    absent = torch.stack([torch.where(descends, both, either), torch.where(descends, either, both)], 1)
+    return stay_and_swap, absent.flatten(0, 2)

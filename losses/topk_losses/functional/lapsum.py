@@ -26,9 +26,10 @@ def lapsum_topk_loss(
     .. math:: -\log p_y, \qquad p_i = F\bigl((s_i - b) / T\bigr), \qquad \sum_i p_i = K
 
     with F the distribution function of Laplace's distribution, see :func:`lapsum_topk`. It is the top-K
-    cross-entropy of Petersen et al. 2022 for this one K with LapSum in place of their sorting networks, the setting
-    of the paper's classification experiments. For a target below the threshold b the loss is linear,
-    ``log 2 + (b - s_y) / T``. It is computed from the logarithm, so that it is exact however small p is.
+    cross-entropy of Petersen et al. 2022 for this one K, with LapSum in place of their sorting networks: as the
+    authors say in their code's notes, they ran the classification experiments with that loss, which may also mix
+    several K. For a target below the threshold b the loss is linear, ``log 2 + (b - s_y) / T``. It is computed from
+    the logarithm, so that it is exact however small p is.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
