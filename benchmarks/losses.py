@@ -3,6 +3,7 @@
     python benchmarks/losses.py                                        # everything, tens of minutes
     python benchmarks/losses.py time --classes 1000 --k 5 20           # a part
     python benchmarks/losses.py time --losses smooth_topk_svm --tau 0.01 --scores trained
+    python benchmarks/losses.py time --losses noised_topk_hinge --samples 50 --classes 1000 --k 5
     python benchmarks/losses.py memory --classes 1000 --k 5
     python benchmarks/losses.py errors
 
@@ -44,9 +45,9 @@ class Case(NamedTuple):
     scores: str
 
 
-def build(case: Case, tau: float) -> Loss:
+def build(case: Case, options: argparse.Namespace) -> Loss:
     """The loss of a case as a function of scores and labels."""
-    k = case.k
+    k, tau, samples = case.k, options.tau, options.samples
     counts = torch.arange(case.classes, 0, -1)
     margins = functional.uneven_margins(counts, 0.5)
     generator = torch.Generator().manual_seed(0)
@@ -65,7 +66,9 @@ def build(case: Case, tau: float) -> Loss:
         ),
         "topk_entropy": lambda s, y: functional.topk_entropy(s, y, k),
         "truncated_topk_entropy": lambda s, y: functional.truncated_topk_entropy(s, y, k),
-        "noised_topk_hinge": lambda s, y: functional.noised_topk_hinge(s, y, k, generator=generator),
+        "noised_topk_hinge": lambda s, y: functional.noised_topk_hinge(
+            s, y, k, 0.2, samples, generator=generator
+        ),
         "noised_topk_hinge_exact": lambda s, y: functional.noised_topk_hinge(s, y, k, samples=None),
         "noised_imbalanced_topk_hinge": lambda s, y: functional.noised_imbalanced_topk_hinge(
             s / 10, y, k, margins, generator=generator
@@ -124,7 +127,7 @@ def seconds(loss: Loss, scores: Tensor, target: Tensor, clock: Callable[[], floa
 def timing(case: Case, options: argparse.Namespace) -> tuple[list[float], list[float]]:
     """Times of the loss and of cross-entropy, taking turns."""
     scores, target = sample(case, options.batch)
-    losses = build(case, options.tau), torch.nn.functional.cross_entropy
+    losses = build(case, options), torch.nn.functional.cross_entropy
     ours: list[float] = []
     theirs: list[float] = []
     started = time.perf_counter()
@@ -188,7 +191,7 @@ def print_memory(options: argparse.Namespace) -> None:
     print("| n | scores | loss | K | MB | beyond cross-entropy, MB |\n|---|---|---|---|---|---|")
     for case in cases(options):
         scores, target = sample(case, options.batch)
-        ours = peak_bytes(build(case, options.tau), scores, target)
+        ours = peak_bytes(build(case, options), scores, target)
         base = peak_bytes(torch.nn.functional.cross_entropy, scores, target)
         k = "–" if case.loss in WITHOUT_K else case.k
         row = f"{case.classes} | {case.scores} | {case.loss} | {k} | {ours / 1e6:.1f} | {(ours - base) / 1e6:.1f}"
@@ -262,6 +265,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--scores", nargs="+", choices=SPREADS, default=list(SPREADS))
     parser.add_argument("--losses", nargs="+", choices=ALL, default=list(ALL))
     parser.add_argument("--tau", type=float, default=1.0, help="the smooth top-K SVM's temperature")
+    parser.add_argument("--samples", type=int, default=10, help="the noised hinge's B")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument(

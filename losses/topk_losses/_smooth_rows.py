@@ -152,7 +152,9 @@ def _split_rows(others: Tensor, problem: Problem) -> tuple[Tensor, Slope]:
     limits = torch.finfo(others.dtype)
     top = others.topk(min(3 * k, others.shape[1] - 1), dim=1)
     threshold = top.values[:, k - 1].detach().to(torch.float64) * scale
-    leading = top.values.t().contiguous().to(torch.float64).clamp(limits.min, limits.max)
+    # K times the scale times a gap has to stay a number, for float64 scores too.
+    bound = min(limits.max, torch.finfo(torch.float64).max / (4 * k * max(scale, 1)))
+    leading = top.values.t().contiguous().to(torch.float64).clamp(-bound, bound)
     tables, factors = _leading_tables(leading, problem)
     leading, index = leading[: tables.shape[0] - 1], top.indices[:, : tables.shape[0] - 1]
     weight = weights(leading, k, scale)

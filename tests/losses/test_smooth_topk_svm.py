@@ -165,6 +165,18 @@ def test_masked_classes_are_absent(k, tau, sample):
     assert (gradient[:, 40:] == 0).all()
 
 
+@pytest.mark.parametrize("tau", [1.0, 0.3, 0.01])
+@pytest.mark.parametrize("k", [1, 2])
+def test_masked_float64_classes_beside_nan(k, tau):
+    """The row of NaN makes all classes be split off; the masked ones' gaps must not overflow a float64."""
+    rows = [[0.0, 0, 0, 0, 0], [0, 0, 0, 0, torch.nan], [0, 0, 0, -torch.inf, -torch.inf]]
+    scores = torch.tensor(rows, dtype=torch.float64)
+    losses = smooth_topk_svm(scores, torch.zeros(3, dtype=torch.int64), k, tau, reduction="none")
+    assert losses[1].isnan()
+    alone = [smooth_topk_svm(row[None], torch.tensor([0]), k, tau) for row in (scores[0], scores[2, :3])]
+    torch.testing.assert_close(losses[::2], torch.stack(alone))
+
+
 def test_an_infinite_score_is_nan_in_its_row(sample):
     """As in the other losses, whatever the path that the rest of the batch takes."""
     scores, target = sample(3, 6)
