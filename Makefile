@@ -9,7 +9,7 @@ study: $(VENV)/.platform
 	$(BIN)/topk run digits
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not gpu"
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,19 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 settings.register_profile("tests", deadline=None, print_blob=True)
 settings.load_profile("tests")
+
+
+RAY = tuple(
+    Path(__file__).parent / name
+    for name in ("end_to_end", "platform/cli", "platform/running", "test_cluster_yaml.py")
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave what starts Ray to one of pytest-xdist's workers: two clusters at once would share the cores."""
+    for item in items:
+        if any(item.path.is_relative_to(place) for place in RAY):
+            item.add_marker(pytest.mark.xdist_group("ray"))
 
 
 @pytest.fixture(autouse=True)
