@@ -64,3 +64,13 @@ def test_a_large_study_needs_nothing_but_seconds(
     # The user's images alone lie in the data folder.
     assert {path.name for path in (tmp_path / "data").iterdir()} == {"inaturalist", ".topk"}
     assert all(name in done.stdout for name in ("cifar", "subset", "tail", "plants", "mine", "± "))
+
+
+def test_a_paper_s_study_runs_on_stand_ins(
+    topk: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    done = topk(
+        "run", "berrada2018_temperature", "--smoke", "--only", "*/tau-0", "--store", tmp_path / "runs"
+    )
+    assert "2 trials ran" in done.stdout
+    assert "published" not in done.stdout

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -302,20 +300,3 @@ def test_before_anything_ran_a_table_shows_what_is_published() -> None:
         in text
     )
     assert "Published: sawada2020, Table I. sd is the standard deviation" in text
-
-
-def test_one_runs_end_to_end_on_stand_ins(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from topk_platform.cli import main; main()"]
-    arguments = [
-        "run",
-        "berrada2018_temperature",
-        "--smoke",
-        "--only",
-        "*/tau-0",
-        "--store",
-        str(tmp_path / "runs"),
-    ]
-    done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 trials ran" in done.stdout
-    assert "published" not in done.stdout

@@ -37,7 +37,7 @@ _QUIET = {
 }
 _OBJECT_STORE_BYTES = 200 * 2**20
 _CONNECT_SECONDS = 5
-_ANSWER_SECONDS = 18
+_ANSWER_SECONDS = 20
 _ADDRESS = re.compile(r"([^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
 # Exceptions and not ray.init's own messages on stderr, which are many lines.
 _PROBE = """
