@@ -22,10 +22,10 @@ RAY = tuple(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave what starts Ray to one of pytest-xdist's workers: two clusters at once would share the cores."""
+    """Mark what starts Ray, which `make test` runs by itself: beside other tests a cluster on two cores is too slow."""
     for item in items:
         if any(item.path.is_relative_to(place) for place in RAY):
-            item.add_marker(pytest.mark.xdist_group("ray"))
+            item.add_marker("ray")
 
 
 @pytest.fixture(autouse=True)
