@@ -114,11 +114,11 @@ def _row_means(x: Tensor, k: int, rule: Rule, with_slope: bool) -> tuple[Tensor,
     """Mean ``(n,)`` and probabilities ``(M, n)`` of the k-th largest for descending scores ``(M, n)``."""
     mean = torch.empty_like(x[0])
     probabilities = x.new_zeros(x.shape, dtype=rule.sweeps)
-    rows, count = torch.arange(x.shape[1]), rule.nodes
+    rows, count, swept = torch.arange(x.shape[1]), rule.nodes, _swept_classes(len(x), k)
     start, end = _window(x, k, rule)
     while True:
         here = x[:, rows] if len(rows) < x.shape[1] else x
-        mean[rows], shares, error = _integrals(Grid(here, k, start, end, count, rule), with_slope)
+        mean[rows], shares, error = _integrals(Grid(here, k, start, end, count, rule, swept), with_slope)
         probabilities[: len(shares), rows] = shares
         steep = error > rule.tolerance
         if not steep.any() or count >= MOST_NODES:
@@ -157,7 +157,15 @@ class Grid:
     """Nodes, and the tail probabilities of every class at those that it can exceed, the least nodes first."""
 
     def __init__(
-        self, x: Tensor, k: int, start: Tensor, end: Tensor, count: int, rule: Rule, weight: float = 1.0
+        self,
+        x: Tensor,
+        k: int,
+        start: Tensor,
+        end: Tensor,
+        count: int,
+        rule: Rule,
+        swept: int,
+        weight: float = 1.0,
     ) -> None:
         self.end, self.rule, self.k = end, rule, k
         self.step = (end - start) / (count - 1)
@@ -165,7 +173,7 @@ class Grid:
         self.nodes = start + steps
         reached = ((x + rule.noise - start) / self.step).floor_().amax(1).add_(1).clamp_(0, count)
         reached = reached.to(torch.int64)
-        self.swept = _swept_classes(len(x), k)
+        self.swept = swept
         numbers = (reached[self.swept :].unsqueeze(1) > torch.arange(count)).sum(0).tolist()
         self.crowd = Crowd(x[self.swept :], self.nodes, numbers, weight, rule.tails)
         levels = (reached[: self.swept] + LEVEL - 1).div_(LEVEL, rounding_mode="floor").mul_(LEVEL)
@@ -292,7 +300,7 @@ def _window(x: Tensor, k: int, rule: Rule) -> tuple[Tensor, Tensor]:
         best, rest = x[: LEADING * k], x[LEADING * k :]
     while True:
         width = end - start
-        grid = Grid(best, k, start, end, COARSE_NODES, rule, weight)
+        grid = Grid(best, k, start, end, COARSE_NODES, rule, swept, weight)
         cdf = _swept(grid, None).sum(0)
         first = ((cdf < rule.tail).sum(0) - 1).clamp_(min=0)
         if len(rest):
