@@ -1,0 +1,66 @@
+"""Kernels for the CPU, compiled by Numba where it is installed; else, plain torch computes the same.
+
+A kernel loops over rows in plain Python over NumPy arrays, which are the tensors' own memory. It stands in a module
+of its own, imported when a call first needs it. Numba keeps compiled kernels on disk beside their module and looks at
+that module alone to see whether they are still true, so that a kernel calls nothing from other modules of ours.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar, cast
+
+import torch
+from torch import Tensor
+
+__all__ = ["compiled", "in_parts", "takes_on_cpu"]
+
+F = TypeVar("F", bound=Callable[..., object])
+
+DTYPES = (torch.float32, torch.float64)
+
+
+def compiled(function: F) -> F:
+    """The function as machine code without the interpreter's lock; kept on disk if there is a place for it."""
+    from numba import njit  # noqa: PLC0415  # an optional dependency
+
+    options = {"nogil": True, "error_model": "numpy"}  # a division by 0 gives inf, as it does in torch
+    try:
+        return cast("F", njit(cache=True, **options)(function))
+    except RuntimeError:  # neither the package's folder nor the user's can be written
+        return cast("F", njit(**options)(function))
+
+
+def takes_on_cpu(scores: Tensor) -> bool:
+    """Whether kernels can have these scores: on the CPU, in float32 or float64, in eager mode, outside torch.func."""
+    return (
+        scores.device.type == "cpu"
+        and scores.dtype in DTYPES
+        and scores.layout == torch.strided
+        and type(scores) in (Tensor, torch.nn.Parameter)  # not fake, not distributed over processes
+        and not torch.compiler.is_compiling()
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and _numba_is_there()
+    )
+
+
+@functools.cache
+def _numba_is_there() -> bool:
+    return importlib.util.find_spec("numba") is not None
+
+
+def in_parts(kernel: Callable[[int, int], None], rows: int, at_least: int) -> None:
+    """Run a kernel over the rows ``[first, last)``, in as many threads as torch has, with no fewer rows in each."""
+    threads = max(1, min(torch.get_num_threads(), rows // at_least))
+    bounds = [rows * i // threads for i in range(threads + 1)]
+    if threads == 1:
+        kernel(0, rows)
+        return
+    with ThreadPoolExecutor(threads - 1) as pool:
+        others = [pool.submit(kernel, *bounds[i : i + 2]) for i in range(1, threads)]
+        kernel(*bounds[:2])
+        for other in others:
+            other.result()
