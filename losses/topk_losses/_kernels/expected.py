@@ -18,7 +18,6 @@ LARGEST_RANK = 64
 CROWD_RANK = 24
 COARSEST = 1 / 3
 LEVELS = 6
-PHASES = 8
 TERMS = 6
 BLOCK = 8
 AT_LEAST = 32  # rows in a thread
@@ -57,7 +56,7 @@ def expectations(scores: Tensor, k: int, epsilon: float, with_slope: bool) -> Ex
     if classes < 2 * groups:
         groups = classes
     c, n = centre.numpy(), counts.numpy()
-    in_parts(lambda a, b: expected_numba.levels(s, k, groups, c, epsilon * depth, n, a, b), rows, AT_LEAST)
+    in_parts(lambda a, b: expected_numba.levels(s, k, groups, epsilon * depth, c, n, a, b), rows, AT_LEAST)
     ends = counts.cumsum(0)
     if counts.min() < 0:
         return None
@@ -66,16 +65,15 @@ def expectations(scores: Tensor, k: int, epsilon: float, with_slope: bool) -> Ex
     names = torch.empty(total, dtype=torch.int32)
     shares = torch.empty(total if with_slope else 0, dtype=scores.dtype)
     shift = torch.empty(rows, dtype=torch.float64)
-    tables, widths, phases = _tables()
-    inverse = _inverse(rule.terms)
     most = 1 / (1 + 10 ** -min(6.0, 100 / max(1, k - 1)))
     crowded = max(64, 8 * k) if k <= CROWD_RANK else 1 << 60
+    rules = expected_numba.Rules(depth, rule.noise, rule.tail, rule.target, rule.cap, most, crowded, 0.5)
+    lattices, inverse = _lattices(), _inverse(rule.terms)
     o, out, sh, nm = offsets.numpy(), shares.numpy(), shift.numpy(), names.numpy()
 
     def kernel(a: int, b: int) -> None:
         expected_numba.expectations(
-            s, k, float(epsilon), c, n, o, depth, rule.noise, rule.tail, rule.target, rule.cap, most, crowded, 0.5,
-            inverse, tables, widths, phases, with_slope, sh, nm, out, a, b,
+            s, k, float(epsilon), c, n, o, lattices, inverse, rules, with_slope, sh, nm, out, a, b,
         )
 
     in_parts(kernel, rows, AT_LEAST)
@@ -98,23 +96,19 @@ def _inverse(terms: int):
 
 
 @functools.cache
-def _tables():
-    import numpy as np
+def _lattices():
+    from topk_losses._kernels.expected_numba import BLOCK, LOG_TERMS, PHASES, Tables
 
-    tables, widths, phases = [], [], []
+    result = []
     for level in range(LEVELS):
         step = COARSEST / 2**level
-        count = max(1, PHASES >> level)
-        width = step / count
+        width = step / PHASES
         half = math.ceil(9.5 / step) + BLOCK
         whole = half - torch.arange(2 * half + 1, dtype=torch.float64)
-        rest = torch.cos(math.pi * (torch.arange(TERMS, dtype=torch.float64) + 0.5) / TERMS) / 2
-        u = width * ((torch.arange(count).view(-1, 1, 1) + count * whole) + rest.view(-1, 1))  # phase, term, node
-        values = torch.stack(
-            [torch.special.ndtr(u), (-u * u / 2).exp() / math.sqrt(2 * math.pi), torch.special.log_ndtr(-u)], 1
-        )
+        rest = torch.cos(math.pi * (torch.arange(LOG_TERMS, dtype=torch.float64) + 0.5) / LOG_TERMS) / 2
+        u = width * (torch.arange(PHASES).view(-1, 1, 1) + PHASES * whole)  # phase, term, node
+        values = torch.cat([torch.special.ndtr(u), (-u * u / 2).exp() / math.sqrt(2 * math.pi)], 1)
+        logs = torch.special.log_ndtr(-u - width * rest.view(-1, 1))
         terms = torch.linalg.inv(torch.linalg.vander(rest))
-        tables.append((terms @ values).contiguous().numpy())
-        widths.append(width)
-        phases.append(count)
-    return tuple(tables), np.array(widths), np.array(phases)
+        result.append(Tables(values.contiguous().numpy(), (terms @ logs).contiguous().numpy(), step, 1 / width))
+    return tuple(result)

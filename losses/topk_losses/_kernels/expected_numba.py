@@ -1,564 +1,614 @@
 r"""Kernels of the expected k-th largest: candidates, quadrature and the probability of each class, row by row.
 
-``expected.py`` has the rules and their reasons; here is what they take. Scores are in units of ε from the row's centre.
-Nodes stand on a lattice that is fixed but for its step, in blocks of eight, so that tail probabilities come from a
-table, and arithmetic runs over the nodes of a block side by side: the last index of every array, or the rest of a
-division by 8 of it.
+``expected.py`` has the rules and their reasons. Scores x are in units of ε from a centre. Nodes t stand on a lattice,
+in blocks of T. What is per class, number m of exceedances and node lies flat, index ``m T + j``, so that the sweeps'
+steps from m to m - 1 are loops over a row of k T numbers that the compiler makes vectors of; tail probabilities, which
+all m share, are therefore written k times. They come from tables of Φ and φ at the lattice's places and Taylor's series.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._kernels.compiled import compiled
+from topk_losses._kernels.compiled import compiled, compiled_with
 
-__all__ = ["expectations", "levels", "scatter"]
+__all__ = ["BLOCK", "LOG_TERMS", "PHASES", "Rules", "Tables", "expectations", "levels", "scatter"]
 
-Floats = NDArray[np.float64]
-Numbers = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Names = NDArray[np.int32]
 
-BLOCK = 8  # nodes
+BLOCK = 16  # T
+FIRST = -12  # the first block's first node, in steps
 MOST_BLOCKS = 4096
-TERMS = 6  # of a tabled function's Taylor series
+LOG_TERMS = 6
+SHIFT = 3
+PHASES = 1 << SHIFT  # places of the tables per step
 FLOOR = 1e-60  # under every probability, so that products of them are no denormal numbers, which would be slow
-LEADING = 4  # times k: classes that are swept, at least, above a crowd
-MANY = 64  # more classes that may be, where they are close together
-TOP = 16.0  # of the cells
+LEADING = 4  # times k: at least so many classes are swept above a crowd
+MANY = 64  # more of them there may be
+TOP = 16.0  # where the last of a crowd's cells begins
+FASTEST = 0.75  # steps up to that many deviations of the k-th largest are worth trying
+
+borrowing = compiled_with("contract", counting=False)
+summing = compiled_with("reassoc", "contract", "nsz", counting=False)
+
+
+class Rules(NamedTuple):
+    """How precise the quadrature is, and what it does with crowds."""
+
+    depth: float  # of a candidate below the centre
+    noise: float  # that is as good as impossible
+    tail: float  # of F, where the lattice ends
+    target: float  # of the error
+    cap: float  # of what the two halves of the lattice may differ by
+    most: float  # tail probability of a crowd's class
+    crowded: int  # candidates beyond which there is a crowd
+    cell: float  # width of a crowd's cell
+
+
+class Tables(NamedTuple):
+    """Functions of x - t on one of the lattices."""
+
+    values: Doubles  # Φ and φ (PHASES, 2, M)
+    logs: Doubles  # Taylor's terms of log(1 - Φ) (PHASES, LOG_TERMS, M)
+    step: float  # between the nodes, of PHASES places
+    places: float  # per ε
+
+
+class Room(NamedTuple):
+    """What one thread needs for a row with C candidates, of which up to S are swept."""
+
+    x: Doubles  # (C,)
+    lead: Doubles  # (S,)
+    points: Doubles  # (C,)
+    masses: Doubles  # (C,)
+    cells: Whole  # (C,)
+    sizes: Whole
+    active: Whole  # (S,)
+    exceed: Doubles  # (S, k T)
+    density: Doubles  # (S, k T)
+    before: Doubles  # (S, (k + 1) T)
+    state: Doubles  # ((k + 1) T,)
+    follow: Doubles  # ((k + 1) T,)
+    sums: Doubles  # (k, T)
+    lanes: Doubles  # (4, T)
+    cdf: Doubles  # (T,)
+    slopes: Doubles  # (S,)
+    crowd_slopes: Doubles  # (C,)
 
 
 @compiled
 def levels(
-    scores: Floats, k: int, groups: int, centre: Floats, depth: float, counts: Numbers, first: int, last: int
+    scores: Doubles, k: int, groups: int, depth: float, centre: Doubles, counts: Whole, first: int, last: int
 ) -> None:
-    """A score that k classes reach, the number of classes no further than ``depth`` below it; -1 for odd rows.
+    """A score that k classes reach, and how many lie no further below it than the depth; -1 for odd rows.
 
     Odd are rows with NaN or +inf and those with fewer than k classes.
     """
-    classes = scores.shape[1]
-    maxima, sums, best = (
-        np.empty(groups, scores.dtype),
-        np.empty(groups, scores.dtype),
-        np.empty(k, scores.dtype),
-    )
+    maxima, sums = np.empty(groups, scores.dtype), np.empty(groups, scores.dtype)
+    best = np.empty(k, scores.dtype)
     for row in range(first, last):
         s = scores[row]
-        for g in range(groups):
-            maxima[g] = s[g]
-            sums[g] = s[g]
-        for start in range(groups, classes, groups):
-            for g in range(min(groups, classes - start)):
-                v = s[start + g]
-                sums[g] += v  # NaN if there is one, or +inf beside -inf
-                maxima[g] = v if v > maxima[g] else maxima[g]
-        best[:] = -np.inf
-        odd = False
-        for g in range(groups):
-            v = maxima[g]
-            odd |= sums[g] != sums[g] or v == np.inf
-            if v > best[k - 1]:
-                place = k - 1
-                while place > 0 and best[place - 1] < v:
-                    best[place] = best[place - 1]
-                    place -= 1
-                best[place] = v
+        _maxima(s, maxima, sums)
+        odd = _best(maxima, sums, best)
         centre[row] = best[k - 1]
-        counts[row] = -1
-        if not odd and best[k - 1] > -np.inf:
-            low = centre[row] - depth
-            count = 0
-            for c in range(classes):
-                count += s[c] >= low
-            counts[row] = count
+        counts[row] = -1 if odd else _count(s, centre[row] - depth)
 
 
-@compiled
-def _tails(x: float, start: float, table: Floats, width: float, phases: int, function: int, out: Floats) -> None:
-    """Function number 0, P(X > t), 1, its density, or 2, log P(X <= t), at the eight nodes from ``start``."""
-    length = table.shape[3]
-    place = (x - start) / width
-    cell = math.floor(place + 0.5)
-    rest = place - cell
-    whole = cell // phases
-    first = min(max(length // 2 - whole, 0), length - BLOCK)
-    part = table[cell - whole * phases, function]
+@borrowing
+def _maxima(s: Doubles, maxima: Doubles, sums: Doubles) -> None:
+    """The largest score of each group, class c belonging to group ``c mod G``, and the sum."""
+    groups = len(maxima)
+    for g in range(groups):
+        maxima[g] = s[g]
+        sums[g] = s[g]
+    for start in range(groups, len(s), groups):
+        part = s[start : start + groups]
+        for g in range(len(part)):
+            v = part[g]
+            sums[g] += v  # NaN if there is one
+            maxima[g] = v if v > maxima[g] else maxima[g]
+
+
+@borrowing
+def _best(maxima: Doubles, sums: Doubles, best: Doubles) -> bool:
+    """The k largest, descending; whether there is NaN, +inf, or not so many."""
+    k = len(best)
+    best[:] = -np.inf
+    odd = False
+    for g in range(len(maxima)):
+        v = maxima[g]
+        odd |= sums[g] != sums[g] or v == np.inf
+        if v > best[k - 1]:
+            place = k - 1
+            while place > 0 and best[place - 1] < v:
+                best[place] = best[place - 1]
+                place -= 1
+            best[place] = v
+    return odd or best[k - 1] == -np.inf
+
+
+@summing
+def _count(s: Doubles, low: float) -> int:
+    count = 0
+    for c in range(len(s)):
+        count += 1 if s[c] >= low else 0
+    return count
+
+
+@borrowing
+def _place(x: float, tables: Tables) -> tuple[int, int, float]:
+    """Phase and first entry of the tables for x - t at a block's nodes, and how far from the place x is."""
+    length = tables.values.shape[2]
+    place = math.floor(x * tables.places + 0.5)
+    cell = int(place)
+    first = min(max(length // 2 - (cell >> SHIFT), 0), length - BLOCK)
+    return cell & (PHASES - 1), first, x - place / tables.places
+
+
+@borrowing
+def _tails(x: float, tables: Tables, exceed: Doubles, density: Doubles) -> None:
+    """Φ and φ at ``x - j h``, for x from the block's first node, by Taylor's series about the tables' places."""
+    phase, first, d = _place(x, tables)
+    tail = tables.values[phase, 0, first : first + BLOCK]
+    peak = tables.values[phase, 1, first : first + BLOCK]
+    second = d * d
+    c0 = d * (1.0 - second * (1.0 / 6.0 - second / 40.0))
+    c1 = second * (second / 8.0 - 0.5)
+    c2 = second * d * (1.0 / 6.0 - second / 20.0)
+    c3, c4 = -second * second / 24.0, second * second * d / 120.0
+    shrink = 1.0 - second * (0.5 - second / 8.0)
+    start = x - d
     for j in range(BLOCK):
-        value = part[TERMS - 1, first + j]
-        for m in range(TERMS - 2, -1, -1):
-            value = value * rest + part[m, first + j]
-        out[j] = value
+        u = start - tables.step * j
+        f = peak[j]
+        exceed[j] = tail[j] + f * (c0 + u * (c1 + u * (c2 + u * (c3 + u * c4))))
+        w = u * d
+        w = 1.0 - w * (1.0 - w * (0.5 - w * (1.0 / 6.0 - w * (1.0 / 24.0 - w * (1.0 / 120.0)))))
+        density[j] = f * shrink * w
 
 
-@compiled
-def _crowd_start(
-    points: Floats,
-    masses: Floats,
-    count: int,
-    start: float,
-    table: Floats,
-    width: float,
-    phases: int,
-    k: int,
-    most: float,
-    state: Floats,
-    sums: Floats,
-) -> None:
-    """The probabilities that exactly m < k of a crowd exceed each node, into ``state`` from its block 1 on."""
-    size = k * BLOCK
-    ratio, power, stay = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    sums[:size] = 0.0
-    for i in range(count):
-        _tails(points[i], start, table, width, phases, 2, stay)
-        _tails(points[i], start, table, width, phases, 0, ratio)
-        mass = masses[i]
+@borrowing
+def _logs(x: float, tables: Tables, out: Doubles) -> None:
+    """``log P(X <= t)``."""
+    phase, first, d = _place(x, tables)
+    d *= tables.places
+    terms = tables.logs[phase]
+    for j in range(BLOCK):
+        out[j] = terms[LOG_TERMS - 1, first + j]
+    for m in range(LOG_TERMS - 2, -1, -1):
+        term = terms[m, first : first + BLOCK]
         for j in range(BLOCK):
-            p = min(max(ratio[j], 0.0), most)
-            sums[j] += mass * stay[j]
+            out[j] = out[j] * d + term[j]
+
+
+@borrowing
+def _repeat(values: Doubles, size: int) -> None:
+    for q in range(size - BLOCK):
+        values[q + BLOCK] = values[q]
+
+
+@borrowing
+def _add_class(state: Doubles, before: Doubles, exceed: Doubles, size: int) -> None:
+    """The numbers of exceedances with one more class; those without it are kept."""
+    for q in range(size + BLOCK):
+        before[q] = state[q]
+    for q in range(size):
+        state[q + BLOCK] = before[q + BLOCK] + exceed[q] * (before[q] - before[q + BLOCK])
+
+
+@summing
+def _add_class_behind(
+    follow: Doubles, before: Doubles, exceed: Doubles, density: Doubles, size: int
+) -> float:
+    """What the class adds to its slope, given the classes before and behind it; then it is one of those behind."""
+    share = 0.0
+    for q in range(size):
+        v = follow[q]
+        share += before[q + BLOCK] * v * density[q]
+        follow[q] = v + exceed[q] * (follow[q + BLOCK] - v)
+    return share
+
+
+@borrowing
+def _crowd_start(count: int, start: float, tables: Tables, k: int, most: float, room: Room) -> None:
+    """The probabilities that exactly m < k of the crowd exceed the nodes, by power sums and Newton's identities."""
+    sums, state = room.sums, room.state
+    exceed, ratio, power = room.lanes[0], room.lanes[1], room.lanes[2]
+    sums[:k] = 0.0
+    for i in range(count):
+        _logs(room.points[i] - start, tables, ratio)
+        _tails(room.points[i] - start, tables, exceed, power)
+        mass, total = room.masses[i], sums[0]
+        for j in range(BLOCK):
+            total[j] += mass * ratio[j]
+            p = min(max(exceed[j], 0.0), most)
             ratio[j] = p / (1.0 - p)
             power[j] = mass
         for m in range(1, k):
+            total = sums[m]
             for j in range(BLOCK):
                 power[j] *= ratio[j]
-                sums[m * BLOCK + j] += power[j]
-    for j in range(BLOCK):  # Newton's identities
-        state[BLOCK + j] = 1.0
+                total[j] += power[j]
+    state[: k * BLOCK + BLOCK] = 0.0
+    state[BLOCK : 2 * BLOCK] = 1.0
     for m in range(1, k):
-        for j in range(BLOCK):
-            total, sign = 0.0, 1.0
-            for i in range(1, m + 1):
-                total += sign * state[(m - i + 1) * BLOCK + j] * sums[i * BLOCK + j]
-                sign = -sign
-            state[(m + 1) * BLOCK + j] = total / m
-    for j in range(BLOCK):
-        power[j] = math.exp(sums[j])
-    for m in range(1, k + 1):
-        for j in range(BLOCK):
-            state[m * BLOCK + j] = max(state[m * BLOCK + j] * power[j], 0.0) + FLOOR
-
-
-@compiled
-def _crowd_slopes(
-    points: Floats,
-    masses: Floats,
-    count: int,
-    start: float,
-    table: Floats,
-    width: float,
-    phases: int,
-    k: int,
-    most: float,
-    state: Floats,
-    slopes: Floats,
-    peaks: Floats,
-) -> None:
-    """Adds ``Σ_t φ(t - x) P(exactly k - 1 of all but the one at x exceed t)`` for every point of the crowd."""
-    exceed, density, rest = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    for i in range(count):
-        _tails(points[i], start, table, width, phases, 0, exceed)
-        _tails(points[i], start, table, width, phases, 1, density)
-        for j in range(BLOCK):
-            p = min(max(exceed[j], 0.0), most)
-            density[j] /= 1.0 - p
-            exceed[j] = p / (1.0 - p)
-            rest[j] = state[BLOCK + j]
-        for m in range(2, k + 1):
+        new = state[(m + 1) * BLOCK : (m + 2) * BLOCK]
+        sign = 1.0 / m
+        for i in range(1, m + 1):
+            old, total = state[(m - i + 1) * BLOCK : (m - i + 2) * BLOCK], sums[i]
             for j in range(BLOCK):
-                rest[j] = state[m * BLOCK + j] - exceed[j] * rest[j]
-        total = 0.0
+                new[j] += sign * old[j] * total[j]
+            sign = -sign
+    for j in range(BLOCK):
+        power[j] = math.exp(sums[0, j])
+    for m in range(k + 1):
+        new = state[m * BLOCK : (m + 1) * BLOCK]
         for j in range(BLOCK):
-            share = density[j] * max(rest[j], 0.0)
-            peaks[j] += masses[i] * share
-            total += share
-        slopes[i] += total
+            new[j] = max(new[j] * power[j], 0.0) + FLOOR
 
 
-@compiled
+@summing
+def _crowd_slope(
+    state: Doubles, exceed: Doubles, density: Doubles, rest: Doubles, k: int, most: float
+) -> float:
+    """``Σ_t φ(t - x) P(exactly k - 1 of all but the class at x exceed t)``, by dividing the class out of all."""
+    for j in range(BLOCK):
+        p = min(max(exceed[j], 0.0), most)
+        stay = 1.0 / (1.0 - p)
+        density[j] *= stay
+        exceed[j] = p * stay
+        rest[j] = state[BLOCK + j]
+    for m in range(2, k + 1):
+        more = state[m * BLOCK : (m + 1) * BLOCK]
+        for j in range(BLOCK):
+            rest[j] = more[j] - exceed[j] * rest[j]
+    total = 0.0
+    for j in range(BLOCK):
+        total += density[j] * max(rest[j], 0.0)
+    return total
+
+
+@borrowing
 def _block(
-    x: Floats,
+    x: Doubles,
     swept: int,
-    points: Floats,
-    masses: Floats,
     count: int,
     start: float,
-    step: float,
-    table: Floats,
-    width: float,
-    phases: int,
+    tables: Tables,
     k: int,
-    noise: float,
-    most: float,
+    rules: Rules,
     with_slope: bool,
-    active: Numbers,
-    exceed: Floats,
-    density: Floats,
-    before: Floats,
-    sums: Floats,
-    cdf: Floats,
-    peaks: Floats,
-    slopes: Floats,
-    crowd_slopes: Floats,
+    room: Room,
 ) -> None:
-    """F and its derivative at the nodes of a block; adds to the slopes of all who can be the k-th largest there."""
+    """F at the nodes of a block; adds to the slopes of all who can be the k-th largest there."""
+    step = tables.step
     end = start + (BLOCK - 1) * step
+    active, cdf, state, follow = room.active, room.cdf, room.state, room.follow
     number = 0
     for i in range(swept):
-        if x[i] + noise > start:
-            if x[i] - noise > end:
+        if x[i] + rules.noise > start:
+            if x[i] - rules.noise > end:
                 k -= 1
             else:
                 active[number] = i
                 number += 1
     cdf[:] = 0.0
-    peaks[:] = 0.0
     if k <= 0:
         return
     size = k * BLOCK
-    here = before[0]
-    here[: size + BLOCK] = FLOOR
     if count:
-        _crowd_start(points, masses, count, start, table, width, phases, k, most, here, sums)
+        _crowd_start(count, start, tables, k, rules.most, room)
     else:
-        here[BLOCK : 2 * BLOCK] = 1.0
+        state[: size + BLOCK] = FLOOR
+        state[BLOCK : 2 * BLOCK] = 1.0
     for a in range(number):
-        p = exceed[a]
-        _tails(x[active[a]], start, table, width, phases, 0, p)
-        for m in range(1, k):
-            p[m * BLOCK : (m + 1) * BLOCK] = p[:BLOCK]
-        here, after = before[a], before[a + 1]
-        after[:BLOCK] = FLOOR
-        for q in range(size):
-            after[q + BLOCK] = here[q + BLOCK] + p[q] * (here[q] - here[q + BLOCK])
-    total = before[number]
+        exceed, density = room.exceed[a], room.density[a]
+        _tails(x[active[a]] - start, tables, exceed, density)
+        _repeat(exceed, size)
+        _add_class(state, room.before[a], exceed, size)
     for m in range(1, k + 1):
+        part = state[m * BLOCK : (m + 1) * BLOCK]
         for j in range(BLOCK):
-            cdf[j] += total[m * BLOCK + j]
+            cdf[j] += part[j]
     if not with_slope:
         return
-    if count:
-        _crowd_slopes(
-            points, masses, count, start, table, width, phases, k, most, total, crowd_slopes, peaks
-        )
-    follow = sums
+    exceed, density, rest = room.lanes[0], room.lanes[1], room.lanes[2]
+    for i in range(count):
+        _tails(room.points[i] - start, tables, exceed, density)
+        room.crowd_slopes[i] += _crowd_slope(state, exceed, density, rest, k, rules.most)
     follow[: size + BLOCK] = FLOOR
     follow[size - BLOCK : size] = 1.0
     for a in range(number - 1, -1, -1):
-        i = active[a]
-        p, here = exceed[a], before[a]
-        _tails(x[i], start, table, width, phases, 1, density)
-        share = 0.0
-        for q in range(BLOCK):
-            both = 0.0
-            for m in range(k):
-                both += here[(m + 1) * BLOCK + q] * follow[m * BLOCK + q]
-            both *= density[q]
-            peaks[q] += both
-            share += both
-        slopes[i] += share
-        for q in range(size):
-            follow[q] += p[q] * (follow[q + BLOCK] - follow[q])
+        _repeat(room.density[a], size)
+        room.slopes[active[a]] += _add_class_behind(
+            follow, room.before[a], room.exceed[a], room.density[a], size
+        )
 
 
-@compiled
+@borrowing
 def _march(
-    x: Floats,
+    x: Doubles,
     swept: int,
-    points: Floats,
-    masses: Floats,
     count: int,
-    step: float,
-    table: Floats,
-    width: float,
-    phases: int,
+    tables: Tables,
     k: int,
-    noise: float,
-    most: float,
-    tail: float,
+    rules: Rules,
     with_slope: bool,
-    active: Numbers,
-    exceed: Floats,
-    density: Floats,
-    before: Floats,
-    sums: Floats,
-    slopes: Floats,
-    crowd_slopes: Floats,
-) -> tuple[float, float]:
-    """The mean and how far its two ways by every other node are apart, blocks up and down from the centre."""
-    cdf, peaks = np.empty(BLOCK), np.empty(BLOCK)
-    areas, weights = np.zeros(2), np.zeros(2)
-    slopes[:swept] = 0.0
-    crowd_slopes[:count] = 0.0
-    for up in (True, False):
+    room: Room,
+) -> tuple[float, float, float]:
+    """The mean, how far its two ways by every other node are apart, and the second moment: blocks up, then down.
+
+    With G = 1 - F from 0 on and -F below, they are ∫ G dt and 2 ∫ t G dt, whose kink at 0 costs the rule h² / 6.
+    """
+    cdf = room.cdf
+    step = tables.step
+    even, odd, moment = 0.0, 0.0, 0.0
+    room.slopes[:swept] = 0.0
+    room.crowd_slopes[:count] = 0.0
+    for direction in (1, -1):
         for number in range(MOST_BLOCKS):
-            at = number if up else -1 - number
-            _block(
-                x,
-                swept,
-                points,
-                masses,
-                count,
-                at * BLOCK * step,
-                step,
-                table,
-                width,
-                phases,
-                k,
-                noise,
-                most,
-                with_slope,
-                active,
-                exceed,
-                density,
-                before,
-                sums,
-                cdf,
-                peaks,
-                slopes,
-                crowd_slopes,
-            )
-            for j in range(BLOCK):
-                areas[j % 2] += 1.0 - cdf[j] if up else -cdf[j]
-                weights[j % 2] += peaks[j]
-            if cdf[BLOCK - 1] > 1.0 - tail if up else cdf[0] < tail:
+            at = FIRST + direction * BLOCK * (number if direction > 0 else number + 1)
+            _block(x, swept, count, at * step, tables, k, rules, with_slope, room)
+            if number == 0 and direction > 0:
+                lowest = cdf[0]
+            for j in range(0, BLOCK, 2):
+                one = 1.0 - cdf[j] if at + j >= 0 else -cdf[j]
+                two = 1.0 - cdf[j + 1] if at + j + 1 >= 0 else -cdf[j + 1]
+                even += one
+                odd += two
+                moment += one * (at + j) + two * (at + j + 1)
+            if direction > 0 and cdf[BLOCK - 1] > 1.0 - rules.tail:
                 break
-    error = 2.0 * step * abs(areas[0] - areas[1] - 0.5)
-    if with_slope:
-        error = max(error, 2.0 * step * abs(weights[0] - weights[1]))
-    return step * (areas[0] + areas[1] - 0.5), error
+            if direction < 0 and cdf[0] < rules.tail:
+                break
+        if lowest < rules.tail:
+            break
+    mean = step * (even + odd - 0.5)
+    error = 2.0 * step * abs(even - odd - 0.5)
+    return mean, error, 2.0 * step * step * moment - step * step / 6.0
 
 
 @compiled
-def _gathered(
-    x: Floats,
-    total: int,
-    k: int,
-    depth: float,
-    cell: float,
-    inverse: Floats,
-    cells: Numbers,
-    sizes: Numbers,
-    lead: Floats,
-    points: Floats,
-    masses: Floats,
-) -> tuple[int, int, int]:
-    """Splits classes into those swept and a crowd, of which dense cells become a few points with masses.
+def _room(classes: int, swept: int, k: int, cells: int) -> Room:
+    size = k * BLOCK
+    return Room(
+        np.empty(classes),
+        np.empty(swept),
+        np.empty(classes),
+        np.empty(classes),
+        np.empty(classes, np.int64),
+        np.empty(cells, np.int64),
+        np.empty(swept, np.int64),
+        np.empty((swept, size)),
+        np.empty((swept, size)),
+        np.empty((swept, size + BLOCK)),
+        np.empty(size + BLOCK),
+        np.empty(size + BLOCK),
+        np.empty((k, BLOCK)),
+        np.empty((4, BLOCK)),
+        np.empty(BLOCK),
+        np.empty(swept),
+        np.empty(classes),
+    )
 
-    Returns the numbers of the swept and of the points, and the first cell above the crowd.
-    """
-    orders = inverse.shape[0]
-    top = len(sizes) - 1
-    sizes[:] = 0
+
+@borrowing
+def _candidates(s: Doubles, centre: float, epsilon: float, depth: float, x: Doubles, names: Names) -> None:
+    low, total = centre - epsilon * depth, 0
+    for c in range(len(s)):
+        if s[c] >= low and total < len(names):
+            x[total] = (s[c] - centre) / epsilon
+            names[total] = c
+            total += 1
+
+
+@borrowing
+def _bound(total: int, k: int, rules: Rules, room: Room) -> int:
+    """The first cell above the crowd, for which the classes are put into cells."""
+    top = len(room.sizes) - 1
+    room.sizes[:] = 0
     for i in range(total):
-        at = min(int((x[i] + depth) / cell), top)
-        cells[i] = at
-        sizes[at] += 1
-    bound, above = top, sizes[top]
+        at = min(int((room.x[i] + rules.depth) / rules.cell), top)
+        room.cells[i] = at
+        room.sizes[at] += 1
+    bound, above = top, room.sizes[top]
     while bound > 0 and above < LEADING * k:
         bound -= 1
-        above += sizes[bound]
-    if above > LEADING * k + MANY:
-        bound += 1
-    moments = np.zeros((bound, orders))
-    swept = 0
+        above += room.sizes[bound]
+    return bound + 1 if above > LEADING * k + MANY else bound
+
+
+@borrowing
+def _within(x: float, cell: int, rules: Rules) -> float:
+    """Where in its cell a class lies, from -1 to 1."""
+    return ((x + rules.depth) / rules.cell - cell) * 2.0 - 1.0
+
+
+@borrowing
+def _points(
+    total: int, bound: int, inverse: Doubles, moments: Doubles, rules: Rules, room: Room
+) -> tuple[int, int]:
+    """The classes above the crowd, and the crowd's points: of dense cells a few with masses, of others the classes."""
+    orders = len(inverse)
+    swept, count = 0, 0
+    moments[:bound] = 0.0
     for i in range(total):
-        at = cells[i]
+        at = room.cells[i]
         if at >= bound:
-            lead[swept] = x[i]
+            room.lead[swept] = room.x[i]
             swept += 1
-        elif sizes[at] > orders:
-            place = ((x[i] + depth) / cell - at) * 2.0 - 1.0
-            power = 1.0
+        elif room.sizes[at] > orders:
+            place, power = _within(room.x[i], at, rules), 1.0
+            own = moments[at]
             for m in range(orders):
-                moments[at, m] += power
+                own[m] += power
                 power *= place
-    count = 0
+        else:
+            room.points[count] = room.x[i]
+            room.masses[count] = 1.0
+            count += 1
     for at in range(bound):
-        if sizes[at] > orders:
+        if room.sizes[at] > orders:
             for m in range(orders):
                 mass = 0.0
                 for j in range(orders):
                     mass += inverse[j, m] * moments[at, j]
-                masses[count] = mass
-                points[count] = (at + 0.5 + 0.5 * math.cos(math.pi * (m + 0.5) / orders)) * cell - depth
+                place = 0.5 + 0.5 * math.cos(math.pi * (m + 0.5) / orders)
+                room.points[count] = (at + place) * rules.cell - rules.depth
+                room.masses[count] = mass
                 count += 1
-    for i in range(total):
-        if cells[i] < bound and sizes[cells[i]] <= orders:
-            points[count] = x[i]
-            masses[count] = 1.0
-            count += 1
-    return swept, count, bound
+    return swept, count
 
 
-@compiled
+@borrowing
 def _spread(
     total: int,
     bound: int,
-    x: Floats,
-    depth: float,
-    cell: float,
-    inverse: Floats,
-    cells: Numbers,
-    sizes: Numbers,
-    slopes: Floats,
-    crowd_slopes: Floats,
+    inverse: Doubles,
+    terms: Doubles,
     step: float,
-    out: Floats,
+    rules: Rules,
+    room: Room,
+    out: Doubles,
 ) -> None:
     """The slopes of the classes, from those of the swept and of the crowd's points."""
-    orders = inverse.shape[0]
-    terms = np.empty((bound, orders))
-    count = 0
+    orders = len(inverse)
+    alone = 0
+    for i in range(total):
+        if room.cells[i] < bound and room.sizes[room.cells[i]] <= orders:
+            alone += 1
     for at in range(bound):
-        if sizes[at] > orders:
+        if room.sizes[at] > orders:
             for j in range(orders):
                 term = 0.0
                 for m in range(orders):
-                    term += inverse[j, m] * crowd_slopes[count + m]
-                terms[at, j] = term * step
-            count += orders
-    swept = 0
+                    term += inverse[j, m] * room.crowd_slopes[alone + m]
+                terms[at, j] = term
+            alone += orders
+    swept, count = 0, 0
     for i in range(total):
-        at = cells[i]
+        at = room.cells[i]
         if at >= bound:
-            out[i] = slopes[swept] * step
+            value = room.slopes[swept]
             swept += 1
-        elif sizes[at] > orders:
-            place = ((x[i] + depth) / cell - at) * 2.0 - 1.0
-            value = terms[at, orders - 1]
+        elif room.sizes[at] > orders:
+            place, own = _within(room.x[i], at, rules), terms[at]
+            value = own[orders - 1]
             for m in range(orders - 2, -1, -1):
-                value = value * place + terms[at, m]
-            out[i] = max(value, 0.0)
+                value = value * place + own[m]
+            value = max(value, 0.0)
         else:
-            out[i] = crowd_slopes[count] * step
+            value = room.crowd_slopes[count]
             count += 1
+        out[i] = value * step
+
+
+@borrowing
+def _missing(swept: int, count: int, step: float, room: Room) -> float:
+    """How far the slopes' sum is from 1."""
+    total = 0.0
+    for i in range(swept):
+        total += room.slopes[i]
+    for i in range(count):
+        total += room.crowd_slopes[i] * room.masses[i]
+    return abs(step * total - 1.0)
+
+
+@borrowing
+def _quadrature(
+    x: Doubles,
+    swept: int,
+    count: int,
+    total: int,
+    lattices: tuple[Tables, ...],
+    k: int,
+    rules: Rules,
+    with_slope: bool,
+    room: Room,
+) -> tuple[float, float]:
+    """The mean and the step, on the first lattice whose halves agree; of a crowd, the first look is at F alone."""
+    narrowest = 1.0 / (math.sqrt(k) * (1.0 + math.sqrt(2.0 * math.log(max(1.0, total / k)))))
+    level, sloping = 0, with_slope and count == 0
+    while True:
+        tables = lattices[level]
+        step = tables.step
+        mean, error, square = _march(x, swept, count, tables, k, rules, sloping, room)
+        if sloping:
+            error = max(error, _missing(swept, count, step, room))
+        allowed = rules.target * math.exp(min(50.0, 1.5 * (math.pi * narrowest / step) ** 2))
+        good = error <= min(rules.cap, allowed) or level == len(lattices) - 1
+        if good and (sloping or not with_slope):
+            return mean, step
+        if not good:
+            deviation = math.sqrt(max(square - mean * mean, 0.1 * step * step))
+            level += 1
+            while level < len(lattices) - 1 and step * 0.5 > FASTEST * deviation:
+                step *= 0.5
+                level += 1
+        sloping = with_slope
 
 
 @compiled
 def expectations(
-    scores: Floats,
+    scores: Doubles,
     k: int,
     epsilon: float,
-    centre: Floats,
-    counts: Numbers,
-    offsets: Numbers,
-    depth: float,
-    noise: float,
-    tail: float,
-    target: float,
-    cap: float,
-    most: float,
-    crowded: int,
-    cell: float,
-    inverse: Floats,
-    tables: tuple[Floats, ...],
-    widths: Floats,
-    phases: Numbers,
+    centre: Doubles,
+    counts: Whole,
+    offsets: Whole,
+    lattices: tuple[Tables, ...],
+    inverse: Doubles,
+    rules: Rules,
     with_slope: bool,
-    shift: Floats,
-    names: NDArray[np.int32],
-    out: Floats,
+    shift: Doubles,
+    names: Names,
+    shares: Doubles,
     first: int,
     last: int,
 ) -> None:
     """The expected k-th largest from the centre in units of ε, and which classes are it with which probability."""
-    widest = 1
+    widest = max(1, counts[first:last].max())
+    swept = widest if widest <= rules.crowded else max(rules.crowded, LEADING * k + MANY)
+    cells = int((rules.depth + TOP) / rules.cell) + 1
+    room = _room(widest, swept, k, cells)
+    moments = np.empty((cells, len(inverse)))
     for row in range(first, last):
-        widest = max(widest, counts[row])
-    swept_most = widest if widest <= crowded else max(crowded, LEADING * k + MANY)
-    x, lead = np.empty(widest), np.empty(widest)
-    points, masses = np.empty(widest), np.empty(widest)
-    cells, active = np.empty(widest, np.int64), np.empty(swept_most, np.int64)
-    sizes = np.empty(int(depth / cell) + int(TOP / cell) + 2, np.int64)
-    exceed, density = np.empty((swept_most, k * BLOCK)), np.empty(BLOCK)
-    before = np.empty((swept_most + 1, (k + 1) * BLOCK))
-    sums = np.empty((k + 1) * BLOCK)
-    slopes, crowd_slopes = np.empty(swept_most), np.empty(widest)
-    finest = len(tables) - 1
-    for row in range(first, last):
-        s, total, place = scores[row], 0, offsets[row]
-        low = centre[row] - epsilon * depth
-        for c in range(scores.shape[1]):
-            if s[c] >= low and total < counts[row]:
-                x[total] = (s[c] - centre[row]) / epsilon
-                names[place + total] = c
-                total += 1
-        swept, count, bound = total, 0, 0
-        mine = x
-        if total > crowded:
-            swept, count, bound = _gathered(
-                x, total, k, depth, cell, inverse, cells, sizes, lead, points, masses
-            )
-            mine = lead
-        narrowest = 1.0 / (math.sqrt(k) * (1.0 + math.sqrt(2.0 * math.log(max(1.0, total / k)))))
-        level, sloping = 0, with_slope and count == 0
-        while level < finest and count and narrowest * 2.0 < widths[level] * phases[level]:
-            level += 1
-        while True:
-            step = widths[level] * phases[level]
-            mean, error = _march(
-                mine,
-                swept,
-                points,
-                masses,
-                count,
-                step,
-                tables[level],
-                widths[level],
-                phases[level],
-                k,
-                noise,
-                most,
-                tail,
-                sloping,
-                active,
-                exceed,
-                density,
-                before,
-                sums,
-                slopes,
-                crowd_slopes,
-            )
-            bound_on_error = min(cap, target * math.exp(min(50.0, 1.5 * (math.pi * narrowest / step) ** 2)))
-            if error > bound_on_error and level < finest:
-                level += 1
-            elif sloping or not with_slope:
-                break
-            else:
-                sloping = True
+        total, place = counts[row], offsets[row]
+        _candidates(scores[row], centre[row], epsilon, rules.depth, room.x, names[place : place + total])
+        if total > rules.crowded:
+            bound = _bound(total, k, rules, room)
+            swept, count = _points(total, bound, inverse, moments, rules, room)
+            mean, step = _quadrature(room.lead, swept, count, total, lattices, k, rules, with_slope, room)
+            if with_slope:
+                own = shares[place : place + total]
+                _spread(total, bound, inverse, moments, step, rules, room, own)
+        else:
+            mean, step = _quadrature(room.x, total, 0, total, lattices, k, rules, with_slope, room)
+            if with_slope:
+                for i in range(total):
+                    shares[place + i] = room.slopes[i] * step
         shift[row] = mean
-        if with_slope and count:
-            _spread(
-                total,
-                bound,
-                x,
-                depth,
-                cell,
-                inverse,
-                cells,
-                sizes,
-                slopes,
-                crowd_slopes,
-                step,
-                out[place : place + total],
-            )
-        elif with_slope:
-            for i in range(total):
-                out[place + i] = slopes[i] * step
 
 
 @compiled
 def scatter(
-    names: NDArray[np.int32],
-    shares: Floats,
-    offsets: Numbers,
-    counts: Numbers,
-    gradient: Floats,
-    out: Floats,
+    names: Names,
+    shares: Doubles,
+    offsets: Whole,
+    counts: Whole,
+    gradient: Doubles,
+    out: Doubles,
     first: int,
     last: int,
 ) -> None:
     """Each row's shares times its gradient, where they belong."""
     for row in range(first, last):
+        own = out[row]
         for i in range(offsets[row], offsets[row] + counts[row]):
-            out[row, names[i]] = shares[i] * gradient[row]
+            own[names[i]] = shares[i] * gradient[row]
