@@ -23,16 +23,20 @@ Whole = NDArray[np.int64]
 Names = NDArray[np.int32]
 
 BLOCK = 16  # T
-FIRST = -12  # the first block's first node, in steps
+BEFORE = 6.0  # deviations before the mean, where they are
 MOST_BLOCKS = 4096
 LOG_TERMS = 6
 SHIFT = 3
 PHASES = 1 << SHIFT  # places of the tables per step
+LEAST_DEPTH = 7.0  # of every candidate
 FLOOR = 1e-60  # under every probability, so that products of them are no denormal numbers, which would be slow
 LEADING = 4  # times k: at least so many classes are swept above a crowd
 MANY = 64  # more of them there may be
 TOP = 16.0  # where the last of a crowd's cells begins
 FASTEST = 0.75  # steps up to that many deviations of the k-th largest are worth trying
+
+NEAR = 1.5  # of the centre, where classes are counted for the first lattice
+ALONE = 0.75  # the deviation of the k-th largest of classes one apart
 
 borrowing = compiled_with("contract", counting=False)
 summing = compiled_with("reassoc", "contract", "nsz", counting=False)
@@ -54,8 +58,9 @@ class Rules(NamedTuple):
 class Tables(NamedTuple):
     """Functions of x - t on one of the lattices."""
 
-    values: Doubles  # Φ and φ (PHASES, 2, M)
-    logs: Doubles  # Taylor's terms of log(1 - Φ) (PHASES, LOG_TERMS, M)
+    values: Doubles  # Φ and φ, flat (PHASES, 2, M)
+    logs: Doubles  # Taylor's terms of log(1 - Φ), flat (PHASES, LOG_TERMS, M)
+    length: int  # M
     step: float  # between the nodes, of PHASES places
     places: float  # per ε
 
@@ -84,11 +89,21 @@ class Room(NamedTuple):
 
 @compiled
 def levels(
-    scores: Doubles, k: int, groups: int, depth: float, centre: Doubles, counts: Whole, first: int, last: int
+    scores: Doubles,
+    k: int,
+    epsilon: float,
+    groups: int,
+    depth: float,
+    centre: Doubles,
+    largest: Doubles,
+    rivals: Doubles,
+    counts: Whole,
+    first: int,
+    last: int,
 ) -> None:
-    """A score that k classes reach, and how many lie no further below it than the depth; -1 for odd rows.
+    """The largest score, one that k classes reach, how many equal ones they count for, and how many lie near or above.
 
-    Odd are rows with NaN or +inf and those with fewer than k classes.
+    Near is within a depth below. The number is -1 for odd rows: with NaN, with +inf or with fewer than k classes.
     """
     maxima, sums = np.empty(groups, scores.dtype), np.empty(groups, scores.dtype)
     best = np.empty(k, scores.dtype)
@@ -96,8 +111,11 @@ def levels(
         s = scores[row]
         _maxima(s, maxima, sums)
         odd = _best(maxima, sums, best)
-        centre[row] = best[k - 1]
-        counts[row] = -1 if odd else _count(s, centre[row] - depth)
+        centre[row], largest[row] = best[k - 1], best[0]
+        rivals[row] = 0.0
+        for m in range(k):
+            rivals[row] += math.exp(-LEAST_DEPTH * 0.5 * (best[m] - best[k - 1]) / epsilon)
+        counts[row] = -1 if odd else _count(s, centre[row] - epsilon * depth)
 
 
 @borrowing
@@ -144,10 +162,9 @@ def _count(s: Doubles, low: float) -> int:
 @borrowing
 def _place(x: float, tables: Tables) -> tuple[int, int, float]:
     """Phase and first entry of the tables for x - t at a block's nodes, and how far from the place x is."""
-    length = tables.values.shape[2]
     place = math.floor(x * tables.places + 0.5)
     cell = int(place)
-    first = min(max(length // 2 - (cell >> SHIFT), 0), length - BLOCK)
+    first = min(max((tables.length >> 1) - (cell >> SHIFT), 0), tables.length - BLOCK)
     return cell & (PHASES - 1), first, x - place / tables.places
 
 
@@ -155,8 +172,10 @@ def _place(x: float, tables: Tables) -> tuple[int, int, float]:
 def _tails(x: float, tables: Tables, exceed: Doubles, density: Doubles) -> None:
     """Φ and φ at ``x - j h``, for x from the block's first node, by Taylor's series about the tables' places."""
     phase, first, d = _place(x, tables)
-    tail = tables.values[phase, 0, first : first + BLOCK]
-    peak = tables.values[phase, 1, first : first + BLOCK]
+    first += phase * 2 * tables.length
+    tail = tables.values[first : first + BLOCK]
+    first += tables.length
+    peak = tables.values[first : first + BLOCK]
     second = d * d
     c0 = d * (1.0 - second * (1.0 / 6.0 - second / 40.0))
     c1 = second * (second / 8.0 - 0.5)
@@ -178,11 +197,12 @@ def _logs(x: float, tables: Tables, out: Doubles) -> None:
     """``log P(X <= t)``."""
     phase, first, d = _place(x, tables)
     d *= tables.places
-    terms = tables.logs[phase]
+    first += (phase + 1) * LOG_TERMS * tables.length
     for j in range(BLOCK):
-        out[j] = terms[LOG_TERMS - 1, first + j]
-    for m in range(LOG_TERMS - 2, -1, -1):
-        term = terms[m, first : first + BLOCK]
+        out[j] = 0.0
+    for _ in range(LOG_TERMS):
+        first -= tables.length
+        term = tables.logs[first : first + BLOCK]
         for j in range(BLOCK):
             out[j] = out[j] * d + term[j]
 
@@ -340,6 +360,7 @@ def _march(
     k: int,
     rules: Rules,
     with_slope: bool,
+    origin: int,
     room: Room,
 ) -> tuple[float, float, float]:
     """The mean, how far its two ways by every other node are apart, and the second moment: blocks up, then down.
@@ -348,15 +369,20 @@ def _march(
     """
     cdf = room.cdf
     step = tables.step
-    even, odd, moment = 0.0, 0.0, 0.0
+    even, odd, moment, lowest = 0.0, 0.0, 0.0, 0.0
+    origin -= origin % 2
+    first, last = origin, origin
     room.slopes[:swept] = 0.0
     room.crowd_slopes[:count] = 0.0
     for direction in (1, -1):
-        for number in range(MOST_BLOCKS):
-            at = FIRST + direction * BLOCK * (number if direction > 0 else number + 1)
+        for _ in range(MOST_BLOCKS):
+            if direction < 0 and lowest <= rules.tail:
+                break
+            at = last if direction > 0 else first - BLOCK
             _block(x, swept, count, at * step, tables, k, rules, with_slope, room)
-            if number == 0 and direction > 0:
+            if at == origin or direction < 0:
                 lowest = cdf[0]
+            first, last = min(first, at), max(last, at + BLOCK)
             for j in range(0, BLOCK, 2):
                 one = 1.0 - cdf[j] if at + j >= 0 else -cdf[j]
                 two = 1.0 - cdf[j + 1] if at + j + 1 >= 0 else -cdf[j + 1]
@@ -365,10 +391,14 @@ def _march(
                 moment += one * (at + j) + two * (at + j + 1)
             if direction > 0 and cdf[BLOCK - 1] > 1.0 - rules.tail:
                 break
-            if direction < 0 and cdf[0] < rules.tail:
-                break
-        if lowest < rules.tail:
-            break
+    for j in range(first):
+        even += 1.0 - j % 2
+        odd += j % 2
+        moment += j
+    for j in range(last, 0):
+        even -= 1.0 - j % 2
+        odd -= j % 2
+        moment -= j
     mean = step * (even + odd - 0.5)
     error = 2.0 * step * abs(even - odd - 0.5)
     return mean, error, 2.0 * step * step * moment - step * step / 6.0
@@ -409,12 +439,27 @@ def _candidates(s: Doubles, centre: float, epsilon: float, depth: float, x: Doub
 
 
 @borrowing
+def _kept(total: int, rivals: float, depths: Doubles, x: Doubles, names: Names) -> int:
+    """Leaves out what so few candidates allow to be left out."""
+    size = 0
+    while size < len(depths) - 1 and 2.0**size < rivals * total:
+        size += 1
+    kept = 0
+    for i in range(total):
+        if x[i] >= -depths[size]:
+            x[kept] = x[i]
+            names[kept] = names[i]
+            kept += 1
+    return kept
+
+
+@borrowing
 def _bound(total: int, k: int, rules: Rules, room: Room) -> int:
     """The first cell above the crowd, for which the classes are put into cells."""
     top = len(room.sizes) - 1
     room.sizes[:] = 0
     for i in range(total):
-        at = min(int((room.x[i] + rules.depth) / rules.cell), top)
+        at = int(min((room.x[i] + rules.depth) / rules.cell, float(top)))
         room.cells[i] = at
         room.sizes[at] += 1
     bound, above = top, room.sizes[top]
@@ -521,6 +566,14 @@ def _missing(swept: int, count: int, step: float, room: Room) -> float:
 
 
 @borrowing
+def _level(lattices: tuple[Tables, ...], level: int, deviation: float) -> int:
+    """The first lattice from a level on that is fine enough for a deviation of the k-th largest."""
+    while level < len(lattices) - 1 and lattices[level].step > FASTEST * deviation:
+        level += 1
+    return level
+
+
+@borrowing
 def _quadrature(
     x: Doubles,
     swept: int,
@@ -534,11 +587,18 @@ def _quadrature(
 ) -> tuple[float, float]:
     """The mean and the step, on the first lattice whose halves agree; of a crowd, the first look is at F alone."""
     narrowest = 1.0 / (math.sqrt(k) * (1.0 + math.sqrt(2.0 * math.log(max(1.0, total / k)))))
-    level, sloping = 0, with_slope and count == 0
+    level, sloping, origin = 0, with_slope and count == 0, 0
+    if count == 0:
+        near = 0
+        for i in range(swept):
+            near += abs(x[i]) < NEAR
+        deviation = ALONE * math.sqrt(2.0 * NEAR / max(1, near))
+        level = _level(lattices, 0, deviation)
+        origin = -int(BEFORE * min(0.95, deviation) / lattices[level].step)
     while True:
         tables = lattices[level]
         step = tables.step
-        mean, error, square = _march(x, swept, count, tables, k, rules, sloping, room)
+        mean, error, square = _march(x, swept, count, tables, k, rules, sloping, origin, room)
         if sloping:
             error = max(error, _missing(swept, count, step, room))
         allowed = rules.target * math.exp(min(50.0, 1.5 * (math.pi * narrowest / step) ** 2))
@@ -546,11 +606,9 @@ def _quadrature(
         if good and (sloping or not with_slope):
             return mean, step
         if not good:
-            deviation = math.sqrt(max(square - mean * mean, 0.1 * step * step))
-            level += 1
-            while level < len(lattices) - 1 and step * 0.5 > FASTEST * deviation:
-                step *= 0.5
-                level += 1
+            deviation = math.sqrt(max(square - mean * mean, 0.2 * step * step))
+            level = _level(lattices, level + 1, deviation)
+            origin = math.floor((mean - BEFORE * deviation) / lattices[level].step)
         sloping = with_slope
 
 
@@ -560,8 +618,10 @@ def expectations(
     k: int,
     epsilon: float,
     centre: Doubles,
-    counts: Whole,
+    rivals: Doubles,
     offsets: Whole,
+    counts: Whole,
+    depths: Doubles,
     lattices: tuple[Tables, ...],
     inverse: Doubles,
     rules: Rules,
@@ -581,6 +641,8 @@ def expectations(
     for row in range(first, last):
         total, place = counts[row], offsets[row]
         _candidates(scores[row], centre[row], epsilon, rules.depth, room.x, names[place : place + total])
+        total = _kept(total, rivals[row], depths, room.x, names[place : place + total])
+        counts[row] = total
         if total > rules.crowded:
             bound = _bound(total, k, rules, room)
             swept, count = _points(total, bound, inverse, moments, rules, room)
