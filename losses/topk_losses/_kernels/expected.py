@@ -209,7 +209,7 @@ def _tables(step: float) -> Tables:
     half = math.ceil(FURTHEST / step) + BLOCK
     nodes = step * torch.arange(half, -half - 1, -1, dtype=torch.float64)
     width = step / PHASES
-    u = nodes + width * torch.arange(PHASES).view(-1, 1, 1)  # phase, term, node
+    u = nodes + width * torch.arange(PHASES, dtype=torch.float64).view(-1, 1, 1)  # phase, term, node
     values = torch.cat([torch.special.ndtr(u), torch.exp(-u * u / 2) / math.sqrt(2 * math.pi)], 1)
     rest = _chebyshev(LOG_TERMS) / 2
     logs = torch.linalg.inv(torch.linalg.vander(rest)) @ torch.special.log_ndtr(-u - width * rest.unsqueeze(1))
