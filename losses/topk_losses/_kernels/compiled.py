@@ -33,8 +33,9 @@ def compiled_with(*fastmath: str, counting: bool = True) -> Callable[[F], F]:
 
     Args:
         fastmath: LLVM's leave for ``"reassoc"`` (sums in any order), ``"contract"`` and the like.
-        counting: False for a function that makes no arrays, but for views of those it is given. It leaves out the
-            counting of references, which costs more than short rows do, where this Numba has an option for it.
+        counting: False for a function that makes no arrays, but for views of those it is given, and that calls and
+            is called by its like alone. It leaves out the counting of references, which costs more than the work on
+            a short row, where this Numba has an option for it.
     """
     from numba import njit  # noqa: PLC0415  # an optional dependency
     from numba.core.options import DefaultOptions  # noqa: PLC0415

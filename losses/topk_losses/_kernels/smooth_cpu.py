@@ -99,8 +99,8 @@ class SmoothTopKRows:
         kernels, (rows, classes) = _kernels(), scores.shape
         by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
         by_margin = scores.new_empty(rows)
-        arrays = _array(scores), _array(labels).reshape(-1), _array(gradient)
-        arrays += _array(saved[0]), _array(saved[0].view(torch.int32))
+        kept = _array(saved[0]), _array(saved[0].view(torch.int32))
+        arrays = _array(scores), _array(labels).reshape(-1), _array(gradient), *kept
         outputs = _array(by_score), _array(by_margin)
 
         def part(first: int, last: int) -> None:
@@ -113,7 +113,7 @@ class SmoothTopKRows:
 
 def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
     """The tensor's memory, put in order first if it is not."""
-    array: np.ndarray[Any, Any] = tensor.contiguous().numpy(force=True)
+    array: np.ndarray[Any, Any] = tensor.detach().resolve_neg().contiguous().numpy()
     return array
 
 

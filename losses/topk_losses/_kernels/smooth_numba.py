@@ -47,10 +47,15 @@ LOG2E = math.log2(math.e)
 ROUNDER = np.float32(1.5 * 2**23)
 BIAS = np.int32(127)
 FRACTION = np.int32(23)
+BIAS_OF_DOUBLES, ROUNDER_OF_DOUBLES, FRACTION_OF_DOUBLES = 1023.0, 1.5 * 2.0**52, np.int64(52)
 FLUSHED, CAPPED = np.float32(-127), np.float32(1)
 ONE = np.float32(1)
 P1, P2, P3 = np.float32(0.6931471824645996), np.float32(0.24022647738456726), np.float32(0.055503323674201965)
-P4, P5, P6 = np.float32(0.00961843691766262), np.float32(0.0013398873852565885), np.float32(0.00015353361959569156)
+P4, P5, P6 = (
+    np.float32(0.00961843691766262),
+    np.float32(0.0013398873852565885),
+    np.float32(0.00015353361959569156),
+)
 
 
 borrowing = compiled_with(counting=False)
@@ -109,11 +114,11 @@ def _sums(values: Floats) -> tuple[np.float32, np.float32]:
 @borrowing
 def _two_sums(values: Floats) -> tuple[float, float]:
     """p_1 and p_2."""
-    first = second = 0.0
+    first = second = np.float64(0)
     for start in range(0, len(values), SUMMED):
         one, two = _sums(values[start : start + SUMMED])
-        first += one
-        second += two
+        first += np.float64(one)
+        second += np.float64(two)
     return first, second
 
 
@@ -161,17 +166,24 @@ def _enough_powers(least: int, k: int, kappa: float, mass: float) -> int:
     return powers
 
 
+@summing
+def _product(left: Doubles, right: Doubles) -> float:
+    """The sum over the first of the one times the last of the other, and so on."""
+    total, count = 0.0, len(left)
+    for i in range(count):
+        total += left[i] * right[count - 1 - i]
+    return total
+
+
 @borrowing
 def _newton(sums: Doubles, powers: int, k: int, out: Doubles) -> None:
     """σ_0 … σ_K from ``p_1 … p_r``; those beyond the r-th count as 0, and what rounding leaves below 0 is 0."""
+    for i in range(2, powers + 1, 2):
+        sums[i] = -sums[i]
     out[0] = 1
     for m in range(1, k + 1):
-        total = 0.0
-        sign = 1.0
-        for i in range(1, min(m, powers) + 1):
-            total += sign * sums[i] * out[m - i]
-            sign = -sign
-        out[m] = max(total / m, 0.0)
+        terms = min(m, powers)
+        out[m] = max(_product(sums[1 : terms + 1], out[m - terms : m]) / m, 0.0)
 
 
 @borrowing
@@ -259,7 +271,9 @@ def _largest(row: Floats, label: int, k: int, maxima: Floats, values: Floats, pl
 
 
 @borrowing
-def _take_out(row: Floats, label: int, k: int, scale: np.float32, room: Room, places: Whole) -> tuple[int, float]:
+def _take_out(
+    row: Floats, label: int, k: int, scale: np.float32, room: Room, places: Whole
+) -> tuple[int, float]:
     """Take out what needs it; its number, and W. What is left is in ``room.values``, in units of the K-th largest."""
     values, taken, groups = room.values, room.taken, len(room.maxima)
     _group_maxima(row, label, room.maxima)
@@ -286,7 +300,26 @@ def _take_out(row: Floats, label: int, k: int, scale: np.float32, room: Room, pl
 @borrowing
 def _power_of_two(exponent: float) -> float:
     """2 to a whole number up to 1023, and 0 below -1022."""
-    return np.int64(np.int64(max(exponent + 1023, 0)) << 52).view(np.float64)
+    biased = exponent + BIAS_OF_DOUBLES
+    biased = biased if biased > 0 else 0.0
+    return np.int64(np.float64(biased + ROUNDER_OF_DOUBLES).view(np.int64) << FRACTION_OF_DOUBLES).view(
+        np.float64
+    )
+
+
+@borrowing
+def _ratios(mantissa: float, exponent: float, inverse: Doubles, exponents: Doubles, out: Doubles) -> None:
+    """``e_j / e_m`` for the first m."""
+    for m in range(len(out)):
+        out[m] = mantissa * inverse[m] * _power_of_two(exponent - exponents[m])
+
+
+@contracting
+def _grow(before: Doubles, ratios: Doubles, after: Doubles) -> None:
+    """Ê with one value more."""
+    after[0] = 1
+    for m in range(len(ratios)):
+        after[m + 1] = before[m + 1] + ratios[m] * before[m]
 
 
 @borrowing
@@ -294,7 +327,7 @@ def _recursion(count: int, k: int, scale: float, room: Room) -> None:
     """``d_jm`` and Ê before and after each of the values taken out, and ``Π_{m < l <= K} e_K / e_l`` for m = 0 … K."""
     exponents, mantissas, tables, weights = room.exponents, room.mantissas, room.tables, room.weights
     for j in range(count):
-        exponent = (np.float64(room.taken[j]) - np.float64(room.taken[k - 1])) * (scale * LOG2E)
+        exponent = float(np.float64(room.taken[j]) - np.float64(room.taken[k - 1])) * (scale * LOG2E)
         exponent = max(-FURTHEST, min(FURTHEST, exponent))
         exponents[j] = math.floor(exponent)
         mantissas[j] = math.exp((exponent - exponents[j]) / LOG2E)
@@ -305,31 +338,26 @@ def _recursion(count: int, k: int, scale: float, room: Room) -> None:
     tables[0, :] = 0
     tables[0, 0] = 1
     for j in range(count):
-        ratios, before, after = room.ratios[j], tables[j], tables[j + 1]
-        first = min(j + 1, k)
-        for m in range(first):
-            ratios[m] = mantissas[j] * room.start[m] * _power_of_two(exponents[j] - exponents[m])
+        ratios, first = room.ratios[j, :k], min(j + 1, k)
+        _ratios(mantissas[j], exponents[j], room.start[:first], exponents[:first], ratios[:first])
         ratios[first:] = 0
-        after[0] = 1
-        for m in range(k):
-            after[m + 1] = before[m + 1] + ratios[m] * before[m]
+        _grow(tables[j], ratios, tables[j + 1])
 
 
 @borrowing
 def _totals(tops: Doubles, room: Room, k: int) -> None:
     """The polynomials of all classes in units of e_K."""
+    for m in range(k + 1):
+        room.start[m] = tops[m] * room.weights[m]
     for q in range(k + 1):
-        total = 0.0
-        for m in range(q + 1):
-            total += tops[m] * room.weights[m] * room.rest[q - m]
-        room.polynomials[q] = total
+        room.polynomials[q] = _product(room.start[: q + 1], room.rest[: q + 1])
 
 
 @summing
-def _step_back(start: Doubles, ratios: Doubles, before: Doubles, k: int) -> float:
+def _step_back(start: Doubles, ratios: Doubles, before: Doubles) -> float:
     """One step of the adjoint recursion: the value's share."""
     share = 0.0
-    for m in range(k):
+    for m in range(len(ratios)):
         flow = start[m + 1] * ratios[m]
         start[m] += flow
         share += flow * before[m]
@@ -346,12 +374,14 @@ def _entries(count: int, k: int, room: Room, out: Floats) -> None:
             start += room.rest[k - 1 - m] / before
         room.start[m] = start * room.weights[m]
     for j in range(count - 1, -1, -1):
-        out[j] = _step_back(room.start, room.ratios[j], room.tables[j], k)
+        out[j] = _step_back(room.start, room.ratios[j, :k], room.tables[j])
 
 
 @borrowing
-def _comparable_row(mass: float, second: float, k: int, room: Room, slope: bool, kept: Floats) -> tuple[float, int]:
-    """``log σ_K - log σ_{K-1}`` in units of the largest value, and r; σ_m is computed in units of ``max(p_1 / K, 1)``."""
+def _comparable_row(
+    mass: float, second: float, k: int, room: Room, slope: bool, kept: Floats
+) -> tuple[float, int]:
+    """``log σ_K - log σ_{K-1}`` in units of the largest value, and r; meanwhile the unit is ``max(p_1 / K, 1)``."""
     kappa = k / (mass - k + 1)
     powers = 1 if k == 1 else _enough_powers(2, k, kappa, second * kappa)
     sums, polynomials = room.sums, room.polynomials
@@ -375,13 +405,12 @@ def _split_row(
     """``log σ_K - log σ_{K-1}`` in units of the K-th largest value, r, and the number of values taken out."""
     count, weight = _take_out(row, label, k, np.float32(scale * LOG2E), room, places)
     mass, second = _two_sums(room.values)
-    bound = np.float32(0)
-    for j in range(len(row)):
-        bound = room.values[j] if room.values[j] > bound else bound
+    bound = np.int32(_largest_key(room.values)).view(np.float32)
     powers = 0
     if mass * k > TOLERANCE / 10 * weight:
-        kappa = min(k * bound / weight, 0.5)
-        moved = min(mass / bound * kappa, second / bound**2 * kappa)
+        largest = float(bound)
+        kappa = min(k * largest / weight, 0.5)
+        moved = min(mass / largest, second / largest**2) * kappa
         powers = _enough_powers(1, k, kappa, moved)
     room.sums[1], room.sums[2] = mass, second
     _power_sums(room.values, room.power, powers, room.sums)
@@ -484,6 +513,7 @@ def smooth_forward(
         losses: ``(N,)``; +inf for a target that is masked.
         kept: ``(N, HEADER + K + 2 M)``: sigmoid, reference, r and number of values taken out as whole numbers, r
             coefficients of a polynomial, and places (as whole numbers) and slopes of the values taken out.
+        whole: The same memory as whole numbers.
         floats: Memory from ``room_for``.
         doubles: The same.
         first: The first row.
@@ -503,7 +533,7 @@ def smooth_forward(
         x = _argument(scores[i], label, k, scale, room, slope, kept[i], whole[i])
         x += margins[min(i, len(margins) - 1)] / tau
         small = math.exp(-abs(x))
-        losses[i] = tau * (max(x, 0.0) + math.log1p(small)) if x == x else np.nan
+        losses[i] = tau * (max(x, 0.0) + math.log1p(small)) if not math.isnan(x) else np.nan
         kept[i, 0] = (1.0 if x >= 0 else small) / (1 + small)
 
 
@@ -525,7 +555,13 @@ def _next_terms(values: Floats, c: Floats, at: int, out: Floats) -> None:
 
 @borrowing
 def _polynomial(
-    row: Floats, reference: np.float32, scale: np.float32, coefficients: Floats, powers: int, room: Floats, out: Floats
+    row: Floats,
+    reference: np.float32,
+    scale: np.float32,
+    coefficients: Floats,
+    powers: int,
+    room: Floats,
+    out: Floats,
 ) -> None:
     """``Σ_i c_i e^i`` for i = 1 … r, the coefficients being followed by enough zeros."""
     for start in range(0, len(row), len(room)):
@@ -561,10 +597,12 @@ def smooth_backward(
         labels: ``(N,)``.
         gradients: ``(N,)``, or ``(1,)`` for all rows.
         kept: What the forward pass kept.
+        whole: The same memory as whole numbers.
         k: K.
         tau: τ.
         by_scores: ``(N, L)``, written.
         by_margins: ``(N,)``, written.
+        floats: Memory, ``(SUMMED + K + 4,)``.
         first: The first row.
         last: The row after the last.
     """
@@ -583,7 +621,7 @@ def smooth_backward(
             coefficients[powers : powers + 3] = 0
             _polynomial(scores[i], kept[i, 1], scale, coefficients, powers, room, by_scores[i])
         else:
-            by_scores[i] = 0 if factor == factor else np.nan
+            by_scores[i] = np.nan if math.isnan(factor) else 0
         if factor != 0:
             for j in range(whole[i, 3]):
                 by_scores[i, whole[i, places + j]] = kept[i, slopes + j] * factor
