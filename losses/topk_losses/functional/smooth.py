@@ -41,6 +41,8 @@ def smooth_topk_svm(
 
     On CUDA devices float32 and half-precision scores are read as they are, once forward and once backward, by
     Triton's kernels: for K up to 20 and 2^15 classes, where Triton is installed, outside ``torch.compile``.
+    On the CPU scores of these precisions are read likewise by kernels that Numba compiles, where it is installed, for
+    K up to 128, outside ``torch.compile`` and ``torch.func``.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
