@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -104,17 +103,16 @@ class SmoothTopKRows:
         outputs = _array(by_score), _array(by_margin)
 
         def part(first: int, last: int) -> None:
-            room = np.empty(kernels.SUMMED + self.k + 4, np.float32)
+            room = kernels.room_behind(self.k)
             kernels.smooth_backward(*arrays, self.k, float(self.tau), *outputs, room, first, last)
 
         in_parts(part, rows, _rows_per_thread(classes))
         return by_score, by_margin
 
 
-def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """The tensor's memory, put in order first if it is not."""
-    array: np.ndarray[Any, Any] = tensor.detach().resolve_neg().contiguous().numpy()
-    return array
+def _array(tensor: Tensor) -> Any:
+    """The tensor's memory as NumPy's, put in order first if it is not."""
+    return tensor.detach().resolve_neg().contiguous().numpy()
 
 
 def _rows_per_thread(classes: int) -> int:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from topk_losses._kernels.compiled import compiled_with
 
-__all__ = ["HEADER", "SUMMED", "most_taken", "room_for", "smooth_backward", "smooth_forward"]
+__all__ = ["HEADER", "most_taken", "room_behind", "room_for", "smooth_backward", "smooth_forward"]
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -459,6 +459,11 @@ def room_for(classes: int, k: int) -> tuple[Floats, Doubles]:
     return np.empty(floats, np.float32), np.empty(doubles, np.float64)
 
 
+def room_behind(k: int) -> Floats:
+    """Memory for one thread on the way back."""
+    return np.empty(SUMMED + k + 4, np.float32)
+
+
 @borrowing
 def _room(floats: Floats, doubles: Doubles, classes: int, k: int) -> Room:
     most, groups = most_taken(classes, k), groups_of(k)
@@ -602,7 +607,7 @@ def smooth_backward(
         tau: τ.
         by_scores: ``(N, L)``, written.
         by_margins: ``(N,)``, written.
-        floats: Memory, ``(SUMMED + K + 4,)``.
+        floats: Memory from ``room_behind``.
         first: The first row.
         last: The row after the last.
     """
