@@ -32,6 +32,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from topk_losses._fused import Margin, fused_losses
+from topk_losses._kernels.selection import largest
 from topk_losses._places import others_of, places_among
 
 __all__ = ["TopKEntropy"]
@@ -54,7 +55,7 @@ class TopKEntropy:
         return self._plain(scores, labels).squeeze(1)
 
     def _plain(self, rows: Tensor, labels: Tensor) -> Tensor:
-        top = rows.topk(self.k + 1, dim=1)
+        top = largest(rows, self.k + 1)
         next_best, few = _reference(top.values)
         shifted = rows - next_best
         ahead = top.indices[:, : self.k]
@@ -77,7 +78,7 @@ class TopKEntropy:
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, list[Tensor]]:
         """The losses; the small classes' exponentials, the large ones' places and slopes, and two numbers per row."""
-        top = scores.topk(self.k + 1, dim=1)
+        top = largest(scores, self.k + 1)
         next_best, few = _reference(top.values)
         ahead = top.indices[:, : self.k]
         small = (scores - next_best).scatter_(1, ahead, -torch.inf).scatter_(1, labels, -torch.inf).exp_()

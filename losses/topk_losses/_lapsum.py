@@ -31,6 +31,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._fused import Margin, fused_losses
+from topk_losses._kernels.selection import largest
 
 __all__ = ["LapSum", "soft_topk"]
 
@@ -60,7 +61,7 @@ class _Leading(NamedTuple):
 
 
 def _leading(rows: Tensor, k: int, alpha: float) -> _Leading:
-    top = rows.topk(min(2 * k + 1, rows.shape[1]), dim=1)
+    top = largest(rows, min(2 * k + 1, rows.shape[1]))
     scores = top.values.detach()
     second = scores[:, min(k, rows.shape[1] - 1)].unsqueeze(1)
     few = second == -torch.inf if k < rows.shape[1] else torch.ones_like(second, dtype=torch.bool)

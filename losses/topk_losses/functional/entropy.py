@@ -14,6 +14,7 @@ from topk_losses._checks import (
     check_positive,
     check_scores,
 )
+from topk_losses._kernels.selection import largest
 from topk_losses._shapes import Kernel, log_softmax, per_label, reduce_loss
 from topk_losses.functional._ranks import among, invalid_rows_to_nan
 
@@ -328,7 +329,7 @@ def truncated_topk_entropy(
     check_k(k, scores.shape[1] - 1)
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        top = rows.topk(k, dim=1)
+        top = largest(rows, k)
         # A label among the K best leaves the classes behind them; any other leaves the K-th best as well.
         # Relative to the largest score, as log_softmax has it.
         centre = top.values[:, :1].detach()
