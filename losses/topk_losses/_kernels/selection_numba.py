@@ -63,7 +63,7 @@ def _count(keys: Keys, bound: int) -> int:
     total, least = np.int32(0), np.int32(bound)
     for j in range(len(keys)):
         total += np.int32(keys[j] >= least)
-    return total
+    return int(total)
 
 
 @borrowing
@@ -75,11 +75,11 @@ def _bound(keys: Keys, k: int) -> int:
     high += 1
     while high - low > 1:
         middle = (low + high) >> 1
-        count = _count(keys, middle)
+        count = _count(keys, int(middle))
         if count == k:
-            return middle
+            return int(middle)
         low, high = (middle, high) if count > k else (low, middle)
-    return low
+    return int(low)
 
 
 @borrowing
@@ -105,7 +105,7 @@ def _rank(keys: Keys, i: int) -> int:
         rank += np.int32(keys[j] >= key)
     for j in range(i + 1, len(keys)):
         rank += np.int32(keys[j] > key)
-    return rank
+    return int(rank)
 
 
 @borrowing
