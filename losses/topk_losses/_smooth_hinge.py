@@ -95,7 +95,7 @@ class SmoothHinge:
         """``x_j`` for the other classes, ``-Σ x`` for the label; ``Σ x`` for the margin."""
         x = saved[0] * gradient.unsqueeze(1)
         total = x.sum(1)
-        by_score = x if len(saved) == 1 else torch.zeros_like(scores).scatter_(1, saved[1], x)
+        by_score = x if len(saved) == 1 else x.new_zeros(scores.shape).scatter_(1, saved[1], x)
         return by_score.scatter_(1, labels, -total.unsqueeze(1)), total
 
     def _of_others(self, others: Tensor, own: Tensor, margin: Margin) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from topk_losses._kernels.compiled import in_parts, takes_on_cpu
 
 __all__ = ["Largest", "largest", "takes_selection"]
 
-FEWEST = 32  # with fewer classes, calls cost as much as torch's sorting
+FEWEST, FEWEST_FOR_ONE = 80, 320  # with fewer classes, torch sorts as fast, and finds the one largest as fast
 MOST = 128
 SCORES_PER_THREAD = 2**18
 
@@ -27,7 +27,7 @@ def takes_selection(rows: Tensor, k: int) -> bool:
     """Whether the kernel can have this call, and pays."""
     return (
         rows.dtype == torch.float32
-        and rows.shape[1] >= max(FEWEST, 2 * k)
+        and rows.shape[1] >= max(FEWEST if k > 1 else FEWEST_FOR_ONE, 2 * k)
         and 0 < k <= MOST
         and takes_on_cpu(rows)
     )
