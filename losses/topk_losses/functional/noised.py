@@ -16,7 +16,7 @@ from topk_losses._checks import (
     check_samples,
     check_scores,
 )
-from topk_losses._kernels.noised import noised_topk_hinge_on_gpu, takes_noised
+from topk_losses._kernels.noised import noised_rule, noised_topk_hinge_by
 from topk_losses._noised_draws import noised_draws
 from topk_losses._shapes import class_last, per_label, reduce_loss
 from topk_losses.operators.expected import expected_below_largest
@@ -85,24 +85,19 @@ def noised_topk_hinge(
     check_not_negative("epsilon", epsilon)
     check_samples(samples)
     check_margin(margin, scores.shape[1])
-    if (
-        samples is not None
-        and noise is None
-        and (generator is None or isinstance(generator, torch.Generator))
-        and takes_noised(scores, target, k, samples)
-    ):
-        return noised_topk_hinge_on_gpu(
-            scores,
-            target,
-            k,
-            epsilon,
-            samples,
-            margin,
-            generator,
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-        )
+    if samples is not None and noise is None:
+        rule = noised_rule(scores, target, k, epsilon, samples, generator, ignore_index)
+        if rule is not None:
+            return noised_topk_hinge_by(
+                rule,
+                scores,
+                target,
+                margin,
+                generator,
+                weight=weight,
+                ignore_index=ignore_index,
+                reduction=reduction,
+            )
     if noise is not None:
         if samples is None:
             raise ValueError("noise must be None for samples=None, the exact expectation")
