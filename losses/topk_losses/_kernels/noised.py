@@ -196,18 +196,14 @@ class _Losses(torch.autograd.Function):
     """Losses, then what the gradient needs."""
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        scores, labels, margin, seeds, rule = inputs
-        losses: tuple[Tensor, ...] = rule.forward(scores, labels, margin, seeds)
-        return losses
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        scores, labels, margin, _, ctx.rule = inputs
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        scores, labels, margin, seeds, ctx.rule = inputs
+        output: tuple[Tensor, ...] = ctx.rule.forward(scores, labels, margin, seeds)
         ctx.per_row = isinstance(margin, Tensor)
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(scores, labels, *output[1:])
+        return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:

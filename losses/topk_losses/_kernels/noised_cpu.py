@@ -49,8 +49,9 @@ __all__ = ["NoisedRowsOnCPU", "draw", "takes_draws"]
 MOST_K = 64  # the k largest are found in k steps per value
 LEAST_EPSILON = 1e-300  # its reciprocal is finite
 SPARE = 2.5  # standard deviations of the number that exceeds the threshold
-DRAWS_AT_ONCE = 2**12  # by one generator and one thread
-SCORES_AT_ONCE = 2**20
+JOB = 4800  # draws by one generator in one thread; what a row costs beside them counts as
+ROW = 20  # draws
+SCORES = 2**20  # of a job at most
 
 
 def takes_draws(scores: Tensor, k: int, epsilon: float) -> bool:
@@ -71,18 +72,18 @@ def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[i
     noise = torch.empty(rows, dtype=scores.dtype)
     arrays = [tensor.numpy() for tensor in (scores.detach().contiguous(), classes, noise)]
     wanted = k + SPARE * math.sqrt(k) + 1
-    at_once = max(1, min(DRAWS_AT_ONCE // samples, SCORES_AT_ONCE // size))
     share = rows // len(seeds)
-    jobs = [(i, first) for i in range(len(seeds)) for first in range(0, share, at_once)]
+    parts = -(-share // max(1, min(JOB // (ROW + samples), SCORES // size)))
 
     def run(begin: int, end: int) -> None:
-        for i, first in jobs[begin:end]:
-            part = slice(i * share + first, i * share + min(first + at_once, share))
-            generator = np.random.Generator(np.random.SFC64([seeds[i], first]))
-            own, *results = (array[part] for array in arrays)
-            _kernels().draw_rows(own, k, epsilon, wanted, _tables(), generator, *results)
+        for job in range(begin, end):
+            i, part = divmod(job, parts)
+            own = slice(i * share + share * part // parts, i * share + share * (part + 1) // parts)
+            generator = np.random.Generator(np.random.SFC64([seeds[i], part]))
+            inputs, *results = (array[own] for array in arrays)
+            _kernels().draw_rows(inputs, k, epsilon, wanted, _tables(), generator, *results)
 
-    in_parts(run, len(jobs), at_least=1)
+    in_parts(run, len(seeds) * parts, at_least=1)
     return classes, noise
 
 
@@ -131,12 +132,11 @@ def _tables() -> Tables:
 
     bins, width = _kernels().BINS, _kernels().WIDTH
     gaps = [i * width for i in range(bins + 1)]
-    tables: Tables = _kernels().Tables(
-        tails=np.array([tail((i + 0.5 - bins) * width) for i in range(2 * bins)]),
-        spans=np.array([-1 / math.log1p(-tail(gap)) for gap in gaps]),
-        slopes=np.array([(gap + math.sqrt(gap * gap + 4)) / 2 for gap in gaps]),
+    return (
+        np.array([tail((i + 0.5 - bins) * width) for i in range(2 * bins)]),
+        np.array([-1 / math.log1p(-tail(gap)) for gap in gaps]),
+        np.array([(gap + math.sqrt(gap * gap + 4)) / 2 for gap in gaps]),
     )
-    return tables
 
 
 def _kernels() -> Any:

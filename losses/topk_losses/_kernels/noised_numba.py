@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -15,9 +15,22 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
     Doubles: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
-    Booleans: TypeAlias = NDArray[np.bool_]
 
-__all__ = ["BINS", "WIDTH", "Tables", "draw_rows", "hinge_gradients", "hinges"]
+    # Plain tuples: Numba would keep the names of our classes on disk, and fail where a later version has renamed them.
+    Tables: TypeAlias = tuple[Doubles, Doubles, Doubles]
+    """For the gaps ``g = i WIDTH``: ``1 - Φ((i + 1/2 - BINS) WIDTH)`` for i in ``[0, 2 BINS)``, ``-1 / log Φ(g)`` and
+    ``(g + sqrt(g² + 4)) / 2`` for i in ``[0, BINS]``.
+    """
+    Binned: TypeAlias = tuple[Integers, Doubles, Integers]
+    """A row's classes from the highest bin to the lowest, their scores in units of ε from the centre, and where each
+    bin starts ``(BINS + 1,)``.
+    """
+    Block: TypeAlias = tuple[Doubles, Integers, Integers, Doubles, Integers]
+    """Draws side by side, in lanes: noisy scores one below the other, first those drawn outright; the classes of the
+    others and how many there are; the k largest of each lane and a row of room; where the k-th largest stands.
+    """
+
+__all__ = ["BINS", "WIDTH", "draw_rows", "hinge_gradients", "hinges"]
 
 WIDTH = 0.2  # of a bin of classes, in units of ε
 ABOVE = 21  # bins above the centre, the first one with all that is higher still
@@ -31,44 +44,6 @@ LANES_ROOM = 2**21  # as many scores as there are in these
 FAR = 2.0**62  # more cells than anybody has
 
 
-class Tables(NamedTuple):
-    """What depends on the bins alone."""
-
-    tails: Doubles
-    """``1 - Φ((i + 1/2 - BINS) WIDTH)`` for i in ``[0, 2 BINS)``."""
-    spans: Doubles
-    """``-1 / log Φ(g)`` for the gaps ``g = i WIDTH``, i in ``[0, BINS]``."""
-    slopes: Doubles
-    """``(g + sqrt(g² + 4)) / 2``, the rate of the exponential distribution from which normals beyond g are taken."""
-
-
-class Binned(NamedTuple):
-    """Classes of one row from the highest bin to the lowest; memory that is written anew for every row."""
-
-    classes: Integers
-    x: Doubles
-    """Their scores, in units of ε from the centre."""
-    starts: Integers
-    """Where each bin starts ``(BINS + 1,)``."""
-    cursors: Integers
-    """``(BINS + 1,)``."""
-
-
-class Block(NamedTuple):
-    """The draws side by side, one below the other what exceeds the threshold; memory, written anew every time."""
-
-    values: Doubles
-    """Noisy scores, in units of ε from the centre: first those drawn outright, then the others ``(·, lanes)``."""
-    classes: Integers
-    """Those of the others ``(L, lanes)``."""
-    heights: Integers
-    """How many of the others there are ``(LANES,)``."""
-    largest: Doubles
-    """The k largest values of each lane, the first one the largest ``(k, lanes)``, and room."""
-    places: Integers
-    """Where the k-th largest stands ``(LANES,)``."""
-
-
 @compiled
 def draw_rows(
     scores: Floats,
@@ -79,29 +54,18 @@ def draw_rows(
     rng: np.random.Generator,
     classes: Integers,
     noise: Floats,
-) -> bool:
+) -> None:
     """Fill the k-th largest's classes ``(N, B)`` and mean noise ``(N,)`` for scores ``(N, L)``.
 
-    Returns:
-        Whether all rows have k finite scores, and neither NaN nor +inf. Else the noise is NaN where there is NaN or
-        +inf, -inf where there are fewer than k, and the classes are -1.
+    Where there is NaN or +inf the noise is NaN, where fewer than k classes are not masked -inf, and the classes -1.
     """
     size = scores.shape[1]
     maxima = np.empty(_groups(size, k), scores.dtype)
     largest = np.empty(k)
     found, found_x, bins = np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64)
-    edges = np.empty((2, BINS + 1), np.int64)
-    binned = Binned(np.empty(size, np.int64), np.empty(size), edges[0], edges[1])
-    lanes = max(8, min(classes.shape[1], MOST_LANES, LANES_ROOM // size))
-    block = Block(
-        np.empty((2 * size, lanes)),
-        np.empty((size, lanes), np.int64),
-        np.empty(lanes, np.int64),
-        np.empty((k + 1, lanes)),
-        np.empty(lanes, np.int64),
-    )
+    binned = np.empty(size, np.int64), np.empty(size), np.empty(BINS + 1, np.int64)
+    block = _block(size, k, classes.shape[1])
     tiers = np.empty((4, BINS + 1), np.int64)
-    usual = True
     for n in range(len(scores)):
         row = scores[n]
         _maximise(row, maxima)
@@ -109,16 +73,27 @@ def draw_rows(
         if centre == -np.inf:  # few groups have a class that is not masked
             centre = _kth_largest(row, largest)
         if not centre > -np.inf:
-            classes[n], noise[n], usual = -1, centre, False
+            classes[n], noise[n] = -1, centre
             continue
         number = _collect(row, maxima, centre, epsilon, found, found_x)
-        if np.sum(found_x[:number] >= 0) > k:
+        if _leading(found_x, number) > k:
             centre = _kth_largest(row[found[:number]], largest)
             number = _collect(row, maxima, centre, epsilon, found, found_x)
         _order(found[:number], found_x[:number], bins, binned)
-        edge = _threshold(binned.starts, wanted, tables.tails)
+        edge = _threshold(binned[2], wanted, tables[0])
         noise[n] = _draw(row, centre, epsilon, edge, binned, tables, tiers, rng, block, classes[n])
-    return usual
+
+
+@compiled
+def _block(size: int, k: int, samples: int) -> Block:
+    lanes = max(8, min(samples, MOST_LANES, LANES_ROOM // size))
+    return (
+        np.empty((2 * size, lanes)),
+        np.empty((size, lanes), np.int64),
+        np.empty(lanes, np.int64),
+        np.empty((k + 1, lanes)),
+        np.empty(lanes, np.int64),
+    )
 
 
 @compiled
@@ -175,21 +150,28 @@ def _collect(
 
 
 @compiled
+def _leading(x: Doubles, number: int) -> int:
+    leading = 0
+    for i in range(number):
+        leading += x[i] >= 0
+    return leading
+
+
+@compiled
 def _order(classes: Integers, x: Doubles, bins: Integers, binned: Binned) -> None:
     """Sort classes by bins, the highest one first."""
-    starts, cursors = binned.starts, binned.cursors
+    sorted_classes, sorted_x, starts = binned
     starts[:] = 0
     for i in range(len(x)):
         bins[i] = min(int(max(ABOVE - x[i] * (1 / WIDTH), 0.0)), BINS - 1)
-        starts[bins[i] + 1] += 1
-    for j in range(BINS):
+        starts[bins[i]] += 1
+    for j in range(BINS):  # where it ends; it is filled from there
         starts[j + 1] += starts[j]
-    cursors[:] = starts
     for i in range(len(x)):
-        place = cursors[bins[i]]
-        cursors[bins[i]] = place + 1
-        binned.classes[place] = classes[i]
-        binned.x[place] = x[i]
+        place = starts[bins[i]] - 1
+        starts[bins[i]] = place
+        sorted_classes[place] = classes[i]
+        sorted_x[place] = x[i]
 
 
 @compiled
@@ -226,11 +208,11 @@ def _draw(
     """Fill the classes ``(B,)`` of a row's draws; the mean noise."""
     level = centre - (BINS - ABOVE) * WIDTH * epsilon
     u, scale = (ABOVE - edge) * WIDTH, 1 / epsilon
-    spans, slopes = tables.spans, tables.slopes
-    sorted_classes, x = binned.classes, binned.x
+    _, spans, slopes = tables
+    sorted_classes, x, starts = binned
     values, others, heights, largest, places = block
-    outright = binned.starts[min(edge + OUTRIGHT, BINS)]
-    lower = _tiers(binned.starts, edge, spans, rng, tiers)
+    outright = starts[min(edge + OUTRIGHT, BINS)]
+    lower = _tiers(starts, edge, spans, rng, tiers)
     rest = _skip(rng, spans[BINS - edge])
     samples, kth = len(classes), len(largest) - 2
     total = 0.0
@@ -357,15 +339,13 @@ def _completed(
     rng: np.random.Generator,
 ) -> tuple[float, int]:
     """The k-th largest value and its class where fewer than k classes exceed u: all others are drawn, given this."""
-    size, k = len(row), len(block.largest) - 1
+    size, k = len(row), len(block[3]) - 1
+    sorted_classes, drawn, others, heights = binned[0], block[0], block[1], block[2]
     values, above = np.empty(size), np.zeros(size, np.bool_)
-    for i in range(outright):
-        if block.values[i, lane] > u:
-            values[binned.classes[i]] = block.values[i, lane]
-            above[binned.classes[i]] = True
-    for i in range(block.heights[lane]):
-        values[block.classes[i, lane]] = block.values[outright + i, lane]
-        above[block.classes[i, lane]] = True
+    for i in range(outright + heights[lane]):
+        if drawn[i, lane] > u:
+            c = sorted_classes[i] if i < outright else others[i - outright, lane]
+            values[c], above[c] = drawn[i, lane], True
     for c in range(size):
         if not above[c]:
             x = (row[c] - centre) * scale

@@ -18,7 +18,7 @@ from topk_losses._checks import (
 )
 from topk_losses._kernels.noised import noised_rule, noised_topk_hinge_by
 from topk_losses._noised_draws import noised_draws
-from topk_losses._shapes import class_last, per_label, reduce_loss
+from topk_losses._shapes import class_last, computing, per_label, reduce_loss
 from topk_losses.operators.expected import expected_below_largest
 from topk_losses.operators.noised import check_noise
 
@@ -85,6 +85,8 @@ def noised_topk_hinge(
     check_not_negative("epsilon", epsilon)
     check_samples(samples)
     check_margin(margin, scores.shape[1])
+    if scores.device.type == "cpu":
+        scores = computing(scores)
     if samples is not None and noise is None:
         rule = noised_rule(scores, target, k, epsilon, samples, generator, ignore_index)
         if rule is not None:
