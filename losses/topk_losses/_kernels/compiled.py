@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor
 
-__all__ = ["compiled", "in_parts", "takes_on_cpu"]
+__all__ = ["compiled", "compiled_with", "in_parts", "takes_on_cpu"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -25,13 +25,33 @@ DTYPES = (torch.float32, torch.float64)
 
 def compiled(function: F) -> F:
     """The function as machine code without the interpreter's lock; kept on disk if there is a place for it."""
-    from numba import njit  # noqa: PLC0415  # an optional dependency
+    return compiled_with()(function)
 
-    options = {"nogil": True, "error_model": "numpy"}  # a division by 0 gives inf, as it does in torch
-    try:
-        return cast("F", njit(cache=True, **options)(function))
-    except RuntimeError:  # neither the package's folder nor the user's can be written
-        return cast("F", njit(**options)(function))
+
+def compiled_with(*fastmath: str, counting: bool = True) -> Callable[[F], F]:
+    """As :func:`compiled`, for functions that are given what LLVM or Numba should know.
+
+    Args:
+        fastmath: LLVM's leave for ``"reassoc"`` (sums in any order), ``"contract"`` and the like.
+        counting: False for a function that makes no arrays, but for views of those it is given, and that calls and
+            is called by its like alone. It leaves out the counting of references, which costs more than the work on
+            a short row, where this Numba has an option for it.
+    """
+    from numba import njit  # noqa: PLC0415  # an optional dependency
+    from numba.core.options import DefaultOptions  # noqa: PLC0415
+
+    # A division by 0 gives inf, as it does in torch.
+    options: dict[str, object] = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
+    if not counting and hasattr(DefaultOptions, "_nrt"):
+        options["_nrt"] = False
+
+    def compile_function(function: F) -> F:
+        try:
+            return cast("F", njit(cache=True, **options)(function))
+        except RuntimeError:  # neither the package's folder nor the user's can be written
+            return cast("F", njit(**options)(function))
+
+    return compile_function
 
 
 def takes_on_cpu(scores: Tensor) -> bool:
