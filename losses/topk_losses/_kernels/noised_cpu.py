@@ -28,11 +28,10 @@ most ``16 L 2^-52``, below 1e-6 up to 10^8 classes; rounding aside, as in the fu
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,9 +39,6 @@ from torch import Tensor
 from topk_losses._fused import Margin
 from topk_losses._kernels.compiled import in_parts, takes_on_cpu
 from topk_losses._kernels.dispatch import is_batched
-
-if TYPE_CHECKING:
-    from topk_losses._kernels.noised_numba import Tables
 
 __all__ = ["NoisedRowsOnCPU", "draw", "takes_draws"]
 
@@ -65,8 +61,7 @@ def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[i
     Each seed serves an equal share of the rows, and makes the draws that it would make for these alone. Rows with NaN
     or +inf have NaN for noise, rows with fewer than k classes -inf, and both -1 for classes.
     """
-    import numpy as np  # noqa: PLC0415  # there if Numba is
-
+    kernels = _kernels()
     rows, size = scores.shape
     classes = torch.empty(rows, samples, dtype=torch.int64)
     noise = torch.empty(rows, dtype=scores.dtype)
@@ -79,9 +74,9 @@ def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[i
         for job in range(begin, end):
             i, part = divmod(job, parts)
             own = slice(i * share + share * part // parts, i * share + share * (part + 1) // parts)
-            generator = np.random.Generator(np.random.SFC64([seeds[i], part]))
             inputs, *results = (array[own] for array in arrays)
-            _kernels().draw_rows(inputs, k, epsilon, wanted, _tables(), generator, *results)
+            generator = kernels.generator(seeds[i], part)
+            kernels.draw_rows(inputs, k, epsilon, wanted, kernels.tables(), generator, *results)
 
     in_parts(run, len(seeds) * parts, at_least=1)
     return classes, noise
@@ -121,22 +116,6 @@ class NoisedRowsOnCPU:
         tensors = (labels.contiguous(), places, active, gradient.contiguous(), out)
         _kernels().hinge_gradients(*(tensor.detach().numpy() for tensor in tensors))
         return out
-
-
-@functools.cache
-def _tables() -> Tables:
-    import numpy as np  # noqa: PLC0415
-
-    def tail(x: float) -> float:
-        return math.erfc(x / math.sqrt(2)) / 2
-
-    bins, width = _kernels().BINS, _kernels().WIDTH
-    gaps = [i * width for i in range(bins + 1)]
-    return (
-        np.array([tail((i + 0.5 - bins) * width) for i in range(2 * bins)]),
-        np.array([-1 / math.log1p(-tail(gap)) for gap in gaps]),
-        np.array([(gap + math.sqrt(gap * gap + 4)) / 2 for gap in gaps]),
-    )
 
 
 def _kernels() -> Any:

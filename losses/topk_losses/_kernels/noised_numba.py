@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     others and how many there are; the k largest of each lane and a row of room; where the k-th largest stands.
     """
 
-__all__ = ["BINS", "WIDTH", "draw_rows", "hinge_gradients", "hinges"]
+__all__ = ["draw_rows", "generator", "hinge_gradients", "hinges", "tables"]
 
 WIDTH = 0.2  # of a bin of classes, in units of ε
 ABOVE = 21  # bins above the centre, the first one with all that is higher still
@@ -44,13 +45,33 @@ LANES_ROOM = 2**21  # as many scores as there are in these
 FAR = 2.0**62  # more cells than anybody has
 
 
+def generator(seed: int, part: int) -> np.random.Generator:
+    """The source of the draws for a part of the rows that a seed serves."""
+    return np.random.Generator(np.random.SFC64([seed, part]))
+
+
+@functools.cache
+def tables() -> Tables:
+    """What depends on the bins alone."""
+    gaps = [i * WIDTH for i in range(BINS + 1)]
+    return (
+        np.array([_tail_probability((i + 0.5 - BINS) * WIDTH) for i in range(2 * BINS)]),
+        np.array([-1 / math.log1p(-_tail_probability(gap)) for gap in gaps]),
+        np.array([(gap + math.sqrt(gap * gap + 4)) / 2 for gap in gaps]),
+    )
+
+
+def _tail_probability(x: float) -> float:
+    return math.erfc(x / math.sqrt(2)) / 2
+
+
 @compiled
 def draw_rows(
     scores: Floats,
     k: int,
     epsilon: float,
     wanted: float,
-    tables: Tables,
+    gap_tables: Tables,
     rng: np.random.Generator,
     classes: Integers,
     noise: Floats,
@@ -80,8 +101,8 @@ def draw_rows(
             centre = _kth_largest(row[found[:number]], largest)
             number = _collect(row, maxima, centre, epsilon, found, found_x)
         _order(found[:number], found_x[:number], bins, binned)
-        edge = _threshold(binned[2], wanted, tables[0])
-        noise[n] = _draw(row, centre, epsilon, edge, binned, tables, tiers, rng, block, classes[n])
+        edge = _threshold(binned[2], wanted, gap_tables[0])
+        noise[n] = _draw(row, centre, epsilon, edge, binned, gap_tables, tiers, rng, block, classes[n])
 
 
 @compiled
@@ -108,7 +129,8 @@ def _groups(size: int, k: int) -> int:
 def _maximise(row: Floats, maxima: Floats) -> None:
     """The largest score of each group, which has every so many-th class; NaN if there is one."""
     groups = len(maxima)
-    maxima[:] = row[:groups]
+    for j in range(groups):
+        maxima[j] = row[j]
     for first in range(groups, len(row), groups):
         part = row[first : first + groups]
         for j in range(len(part)):
@@ -199,7 +221,7 @@ def _draw(
     epsilon: float,
     edge: int,
     binned: Binned,
-    tables: Tables,
+    gap_tables: Tables,
     tiers: Integers,
     rng: np.random.Generator,
     block: Block,
@@ -208,7 +230,7 @@ def _draw(
     """Fill the classes ``(B,)`` of a row's draws; the mean noise."""
     level = centre - (BINS - ABOVE) * WIDTH * epsilon
     u, scale = (ABOVE - edge) * WIDTH, 1 / epsilon
-    _, spans, slopes = tables
+    _, spans, slopes = gap_tables
     sorted_classes, x, starts = binned
     values, others, heights, largest, places = block
     outright = starts[min(edge + OUTRIGHT, BINS)]
@@ -350,8 +372,10 @@ def _completed(
         if not above[c]:
             x = (row[c] - centre) * scale
             values[c] = min(x + _below(rng, u - x), u)
-    kth = np.partition(values, size - k)[size - k]
-    return kth, int(np.argmax(values == kth))
+    kth, c = _kth_largest(values, np.empty(k)), 0
+    while values[c] != kth:
+        c += 1
+    return kth, c
 
 
 @compiled

@@ -45,7 +45,8 @@ def noised_topk_hinge(
 
     On CUDA devices Triton's kernels make the noise where it is used, from a seed that the generator gives: for
     float32 and half-precision scores, K up to 31, B up to 128 and 2^15 classes, where Triton is installed, outside
-    ``torch.compile``. A draw's noise is then within 4.5e-7 of the normal in total variation.
+    ``torch.compile``. A draw's noise is then within 4.5e-7 of the normal in total variation. On the CPU a kernel
+    compiled by Numba draws where that is installed, as :func:`noised_topk` does.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
