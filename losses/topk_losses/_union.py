@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from topk_losses._fused import Margin, fused_losses
-from topk_losses._kernels.exponentials import kept_and_sum, multiples, takes_exponentials
 from topk_losses._kernels.selection import largest
 from topk_losses._shapes import log_softmax, softmax
 
@@ -56,21 +55,12 @@ class TopKUnion:
         margin: Margin,  # noqa: ARG002
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, list[Tensor]]:
-        """The losses; q or what gives it, the K best classes with their q, and the numbers A, B and C ``(3, N)``.
-
-        With q a multiple of what is kept, the unit is that.
-        """
+        """The losses; q, the K best classes with their q, and the numbers A, B and C ``(3, N)``."""
+        q = softmax(scores)
         best, places = largest(scores, self.k)
-        if takes_exponentials(scores):
-            kept, total = kept_and_sum(scores, best[:, :1], places[:, :0])
-            first = unit = total.reciprocal().to(scores.dtype)
-            best_q = (best - best[:, :1]).exp_() * first
-        else:
-            kept, unit = softmax(scores), scores.new_ones(1, 1)
-            best_q = kept.gather(1, places)
-            first = best_q[:, :1]
+        best_q = q.gather(1, places)
         # log q_y by way of the largest score, whose q never underflows.
-        log_q = (scores.gather(1, labels) - best[:, :1] + first.log()).squeeze(1)
+        log_q = (scores.gather(1, labels) - best[:, :1] + best_q[:, :1].log()).squeeze(1)
         log_union = best_q.sum(1).log_().clamp_(max=0)
         inside = (places == labels).any(1)
         union = log_union.exp()
@@ -78,9 +68,9 @@ class TopKUnion:
             losses = torch.where(inside, log_union, log_q).neg_()
             own = inside.to(union.dtype)
             numbers = torch.stack([torch.ones_like(union), -own / union, 1 - own])
-            return losses, [kept, unit, places, best_q, numbers]
+            return losses, [q, places, best_q, numbers]
         losses = torch.where(inside, (1 - union) * log_q + union * log_union, log_q).neg_()
-        return losses, [kept, unit, places, best_q, self._numbers(union, log_union, log_q, inside)]
+        return losses, [q, places, best_q, self._numbers(union, log_union, log_q, inside)]
 
     def _numbers(self, union: Tensor, log_union: Tensor, log_q: Tensor, inside: Tensor) -> Tensor:
         """A, B and C of the transition."""
@@ -101,14 +91,14 @@ class TopKUnion:
     def backward(
         self,
         gradient: Tensor,
-        scores: Tensor,
+        scores: Tensor,  # noqa: ARG002
         labels: Tensor,
         saved: list[Tensor],
     ) -> tuple[Tensor, Tensor]:
         """``A q_j + B q_j [j among the K best] - C [j = y]``."""
-        kept, unit, places, best_q, numbers = saved
+        q, places, best_q, numbers = saved
         everywhere, best, label = (numbers * gradient).unsqueeze(-1).unbind(0)
-        by_score = multiples(kept, scores, everywhere * unit)
+        by_score = q * everywhere
         by_score.scatter_(1, places, best_q * (everywhere + best))
         return by_score.scatter_add_(1, labels, -label), torch.zeros_like(gradient)
 

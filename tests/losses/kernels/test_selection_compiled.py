@@ -40,6 +40,7 @@ LOSSES = {
 def also_for_few_classes(monkeypatch):
     """The kernels are right for any number; where they begin to pay is another matter."""
     monkeypatch.setattr(selection, "FEWEST", 32)
+    monkeypatch.setattr(exponentials, "FEWEST", 32)
     monkeypatch.setattr(selection, "FEWEST_FOR_ONE", 32)
 
 
