@@ -14,11 +14,12 @@ from torch import Tensor
 
 from topk_losses._candidates import grouped
 from topk_losses._checks import values_are_readable
+from topk_losses._kernels.noised_cpu import draw, takes_draws
 from topk_losses._kth_largest import LONGEST, kth_largest
 from topk_losses._noised_columns import Columns
 from topk_losses._noised_threshold import find_threshold
 
-__all__ = ["Draws", "Generators", "noised_draws"]
+__all__ = ["Draws", "Generators", "check_generators", "noised_draws", "seeds_of"]
 
 Generators: TypeAlias = torch.Generator | Sequence[torch.Generator] | None
 
@@ -54,6 +55,8 @@ def noised_draws(
     scores = scores.detach()
     if noise is not None or epsilon == 0:
         return _in_full(scores, k, epsilon, samples, noise, generator)
+    if len(scores) and takes_draws(scores, k, epsilon):
+        return _compiled(scores, k, epsilon, samples, generator)
     if len(scores) and scores.shape[1] >= max(SHORTEST, 8 * k) and values_are_readable(scores):
         rows = max(1, SCORES // scores.shape[1])
         return _joined(
@@ -79,11 +82,31 @@ def _shares(scores: Tensor, generator: Generators) -> list[tuple[Tensor, torch.G
     """Each generator and its rows."""
     if generator is None or isinstance(generator, torch.Generator):
         return [(scores, generator)]
-    if not generator or len(scores) % len(generator):
-        raise ValueError(
-            f"generator must be one, or as many as divide the {len(scores)} samples, got {len(generator)}"
-        )
+    check_generators(generator, len(scores))
     return list(zip(torch.split(scores, len(scores) // len(generator)), generator, strict=True))
+
+
+def check_generators(generator: Generators, rows: int) -> None:
+    """One generator, or several that have an equal share of the rows."""
+    if isinstance(generator, Sequence) and (not generator or rows % len(generator)):
+        raise ValueError(
+            f"generator must be one, or as many as divide the {rows} samples, got {len(generator)}"
+        )
+
+
+def seeds_of(generator: Generators, device: torch.device) -> Tensor:
+    """A seed from each generator, for kernels that make their own noise ``(G,)``."""
+    sources = generator if isinstance(generator, Sequence) else [generator]
+    return torch.cat([torch.randint(2**63 - 1, (1,), generator=one, device=device) for one in sources])
+
+
+def _compiled(scores: Tensor, k: int, epsilon: float, samples: int, generator: Generators) -> Draws:
+    check_generators(generator, len(scores))
+    classes, noise = draw(scores, k, epsilon, samples, seeds_of(generator, scores.device).tolist())
+    unusual = classes[:, 0] < 0
+    if unusual.any():  # these have the k-th largest of their scores, without noise
+        classes[unusual], noise[unusual] = scores[unusual].topk(k).indices[:, -1:], 0
+    return Draws(classes, noise)
 
 
 def _in_full(

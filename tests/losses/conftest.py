@@ -4,7 +4,22 @@ import pytest
 import torch
 
 from topk_losses import functional
+from topk_losses._kernels import compiled
 from topk_losses.testing import oracles
+
+
+@pytest.fixture
+def plain_torch(monkeypatch):
+    """As if Numba were not installed."""
+    monkeypatch.setattr(compiled, "_numba_is_there", lambda: False)
+
+
+@pytest.fixture(params=["compiled", "plain torch"])
+def way(request):
+    """Once with the kernels that Numba compiles, once with torch alone."""
+    if request.param == "plain torch":
+        request.getfixturevalue("plain_torch")
+    return request.param
 
 
 @pytest.fixture

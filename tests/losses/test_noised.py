@@ -149,7 +149,7 @@ def test_bad_scale_and_margins_are_named():
         functional.noised_imbalanced_topk_hinge(scores, target, 2, 0.2)
 
 
-def test_compiles_to_one_graph_for_every_batch_size():
+def test_compiles_to_one_graph_for_every_batch_size(plain_torch):
     """A generator as an argument breaks the graph, a limit of torch's; without one there is a single graph."""
     loss = torch.compile(functional.noised_topk_hinge, fullgraph=True, backend="aot_eager")
     for rows in (3, 5, 8):
@@ -162,7 +162,7 @@ def test_compiles_to_one_graph_for_every_batch_size():
 
 @pytest.mark.parametrize("classes", [10, 200])  # drawn in full, and by exceedances
 @pytest.mark.parametrize("loss", ["noised_topk_hinge", "noised_imbalanced_topk_hinge"])
-def test_each_of_several_generators_draws_as_if_alone(loss, classes):
+def test_each_of_several_generators_draws_as_if_alone(way, loss, classes):
     scores = 0.3 * torch.randn(12, classes, generator=torch.Generator().manual_seed(0))
     target = torch.arange(12) % classes
 

@@ -11,6 +11,7 @@ from scipy import stats
 from topk_losses import _noised_columns, _noised_draws, _noised_threshold
 from topk_losses._candidates import above, grouped
 from topk_losses._exceedances import exceedances, tail_probability, truncated_normal
+from topk_losses._kernels import noised_cpu
 from topk_losses._kth_largest import kth_largest
 from topk_losses.functional import expected_topk, noised_topk, noised_topk_hinge
 
@@ -64,9 +65,17 @@ def assert_distributed(values, classes, row, k):
 
 @pytest.mark.parametrize("k", [1, 6, 20])
 @pytest.mark.parametrize("kind", ["trained", "initial", "equal", "between", "far ahead", "two levels"])
-def test_classes_and_values_are_those_of_the_full_draw(kind, k):
+def test_classes_and_values_are_those_of_the_full_draw(way, kind, k):
     row = rows(kind)
     assert_distributed(*draw(row, k), row, k)
+
+
+@pytest.mark.parametrize("spare", [-9, 1, 1e9])  # always completed, at times, and from as deep as can be
+@pytest.mark.parametrize("kind", ["trained", "initial", "far ahead"])
+def test_the_compiled_threshold_decides_about_the_work_alone(kind, spare, monkeypatch):
+    monkeypatch.setattr(noised_cpu, "SPARE", spare)
+    row = rows(kind)
+    assert_distributed(*draw(row, 6), row, 6)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +91,7 @@ def test_classes_and_values_are_those_of_the_full_draw(kind, k):
     ],
 )
 @pytest.mark.parametrize("kind", ["trained", "far ahead"])
-def test_thresholds_decide_about_the_work_alone(kind, settings, monkeypatch):
+def test_thresholds_decide_about_the_work_alone(plain_torch, kind, settings, monkeypatch):
     for name, value in settings.items():
         modules = (_noised_threshold, _noised_columns, _noised_draws)
         monkeypatch.setattr(next(module for module in modules if hasattr(module, name)), name, value)
@@ -90,7 +99,7 @@ def test_thresholds_decide_about_the_work_alone(kind, settings, monkeypatch):
     assert_distributed(*draw(row, 6), row, 6)
 
 
-def test_too_high_a_threshold_is_completed(monkeypatch):
+def test_too_high_a_threshold_is_completed(plain_torch, monkeypatch):
     """The search's result raised so far that hardly a draw has k exceedances."""
     found = _noised_threshold._height
     monkeypatch.setattr(_noised_threshold, "_height", lambda *arguments: found(*arguments) + 1)
@@ -98,7 +107,7 @@ def test_too_high_a_threshold_is_completed(monkeypatch):
     assert_distributed(*draw(row, 6), row, 6)
 
 
-def test_value_and_gradient_are_of_the_same_draws():
+def test_value_and_gradient_are_of_the_same_draws(way):
     """``E[X; i is the k-th largest]`` against full draws, for the classes that are it most: 5 standard errors."""
     row, k = rows("trained"), 3
     values, classes = draw(row, k)
@@ -112,7 +121,7 @@ def test_value_and_gradient_are_of_the_same_draws():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_noise_survives_an_offset(dtype):
+def test_noise_survives_an_offset(way, dtype):
     """Mean and spread of the noise as without the offset: 5 standard errors."""
     row = rows("initial").to(dtype)
     scores = torch.cat([row.repeat(DRAWS, 1), row.repeat(DRAWS, 1) + 1000])
@@ -124,7 +133,7 @@ def test_noise_survives_an_offset(dtype):
     assert abs(plain.mean() - moved.mean()) < 5 * plain.std() * math.sqrt(2 / DRAWS) + 1e-4
 
 
-def test_same_generator_same_result_and_no_other_state():
+def test_same_generator_same_result_and_no_other_state(way):
     scores = torch.randn(7, 300, generator=torch.Generator().manual_seed(0))
     before = torch.get_rng_state()
     values = [noised_topk(scores, 3, 0.5, 20, generator=torch.Generator().manual_seed(s)) for s in (5, 5, 6)]
@@ -133,7 +142,7 @@ def test_same_generator_same_result_and_no_other_state():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_special_rows_leave_the_others_alone():
+def test_special_rows_leave_the_others_alone(way):
     scores = torch.randn(5, 200, generator=torch.Generator().manual_seed(0))
     scores[0, 3], scores[1, 5] = torch.nan, torch.inf
     scores[2, 2:] = -torch.inf
@@ -221,7 +230,7 @@ def test_truncated_normals_end_at_their_bound():
 
 
 @pytest.mark.parametrize(("classes", "k"), [(2, 1), (6, 3), (10, 10), (40, 6)])
-def test_few_classes_side_by_side_are_those_sorted(classes, k, monkeypatch):
+def test_few_classes_side_by_side_are_those_sorted(plain_torch, classes, k, monkeypatch):
     """The same draws, ordered both ways, rows with NaN, infinities and masked classes among them."""
     scores = torch.randn(600, classes, generator=torch.Generator().manual_seed(0))
     scores[0, 1], scores[1, 0], scores[2, 1] = torch.nan, torch.inf, -torch.inf

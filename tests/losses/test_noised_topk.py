@@ -38,7 +38,7 @@ def test_value_is_the_mean_over_the_draws(data, classes, seed):
     torch.testing.assert_close(value, torch.stack(expected))
 
 
-def test_gradient_counts_the_draws_that_the_value_used():
+def test_gradient_counts_the_draws_that_the_value_used(plain_torch):
     """The same generator state gives a value and a gradient; redrawing the noise gives the same counts."""
     scores = torch.randn(5, 6, generator=torch.Generator().manual_seed(0), requires_grad=True)
     noised_topk(scores, 2, 0.5, 8, generator=torch.Generator().manual_seed(1)).sum().backward()

@@ -1,18 +1,31 @@
-"""The noised top-K hinge on a GPU."""
+"""The noised top-K hinge in kernels: on a GPU by Triton, on the CPU by Numba."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from topk_losses._fused import Margin
 from topk_losses._kernels.dispatch import block_of, is_batched, launch, takes
+from topk_losses._kernels.noised_cpu import NoisedRowsOnCPU, takes_draws
 from topk_losses._kernels.reduction import reduce_rows
+from topk_losses._noised_draws import Generators, check_generators, seeds_of
+from topk_losses._shapes import computing
 
-__all__ = ["MOST_DRAWS", "MOST_K", "NoisedRows", "noised_losses", "noised_topk_hinge_on_gpu", "takes_noised"]
+__all__ = [
+    "MOST_DRAWS",
+    "MOST_K",
+    "NoisedRows",
+    "Rule",
+    "noised_losses",
+    "noised_rule",
+    "noised_topk_hinge_by",
+    "takes_noised",
+]
 
 MOST_K = 31
 MOST_DRAWS = 128
@@ -27,14 +40,46 @@ def takes_noised(scores: Tensor, target: Tensor, k: int, samples: int) -> bool:
     return samples <= MOST_DRAWS and k <= MOST_K and takes(scores, target)
 
 
-def noised_topk_hinge_on_gpu(
+class Rule(Protocol):
+    """The noised hinge of rows, on one kind of device."""
+
+    def forward(
+        self, scores: Tensor, labels: Tensor, margin: Margin, seeds: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Losses ``(M,)``, where the hinge is active ``(M,)``, and the class that each draw chose ``(M, B)``."""
+        ...
+
+    def backward(
+        self, gradient: Tensor, labels: Tensor, active: Tensor, places: Tensor, like: Tensor
+    ) -> Tensor:
+        """The gradient with respect to the scores, ``like`` which it is."""
+        ...
+
+
+def noised_rule(
     scores: Tensor,
     target: Tensor,
     k: int,
     epsilon: float,
     samples: int,
+    generator: Generators,
+    ignore_index: int,
+) -> Rule | None:
+    """The rule that can have this call, if there is one."""
+    if not isinstance(generator, Sequence) and takes_noised(scores, target, k, samples):
+        return NoisedRows(k, epsilon, samples, ignore_index)
+    hard = not target.is_floating_point() and target.device == scores.device
+    if hard and takes_draws(scores, k + 1, epsilon):
+        return NoisedRowsOnCPU(k, epsilon, samples, ignore_index)
+    return None
+
+
+def noised_topk_hinge_by(
+    rule: Rule,
+    scores: Tensor,
+    target: Tensor,
     margin: Margin,
-    generator: torch.Generator | None,
+    generator: Generators,
     *,
     weight: Tensor | None,
     ignore_index: int,
@@ -42,22 +87,22 @@ def noised_topk_hinge_on_gpu(
 ) -> Tensor:
     """:func:`~topk_losses.functional.noised_topk_hinge` with noise and rows computed by the kernels.
 
-    The seed of all noise is drawn from the generator, on the device.
+    The seed of all noise is drawn from the generator, on the device; one from each, if there are several.
     """
-    seed = torch.randint(2**63 - 1, (1,), generator=generator, device=scores.device, dtype=torch.int64)
-    problem = NoisedRows(k, epsilon, samples, ignore_index)
+    check_generators(generator, target.numel())
+    seeds = seeds_of(generator, scores.device)
 
     def losses_of(rows: Tensor, labels: Tensor, margins: Margin) -> Tensor:
-        return noised_losses(problem, rows, labels, margins, seed)
+        return noised_losses(rule, rows, labels, margins, seeds)
 
     return reduce_rows(
         losses_of, scores, target, margin, weight=weight, ignore_index=ignore_index, reduction=reduction
     )
 
 
-def noised_losses(problem: NoisedRows, rows: Tensor, labels: Tensor, margin: Margin, seed: Tensor) -> Tensor:
-    """Losses ``(M,)`` of scores ``(M, L)``, labels ``(M,)`` and a margin or one per row, for a seed ``(1,)``."""
-    losses: Tensor = _Losses.apply(rows, labels, margin, seed, problem)[0]
+def noised_losses(rule: Rule, rows: Tensor, labels: Tensor, margin: Margin, seeds: Tensor) -> Tensor:
+    """Losses ``(M,)`` of scores ``(M, L)``, labels ``(M,)`` and a margin or one per row."""
+    losses: Tensor = _Losses.apply(rows, labels, margin, seeds, rule)[0]
     return losses
 
 
@@ -77,7 +122,7 @@ class NoisedRows:
     least_room: int = LEAST_ROOM
 
     def forward(
-        self, scores: Tensor, labels: Tensor, margin: Margin, seed: Tensor
+        self, scores: Tensor, labels: Tensor, margin: Margin, seeds: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The losses, where the hinge is active, and the class that each draw chose ``(M, B)``."""
         scores = scores if scores.stride(1) == 1 else scores.contiguous()
@@ -93,7 +138,7 @@ class NoisedRows:
             scores,
             labels.contiguous(),
             margin.contiguous() if isinstance(margin, Tensor) else losses,
-            seed,
+            seeds,
             losses,
             active,
             places,
@@ -151,18 +196,14 @@ class _Losses(torch.autograd.Function):
     """Losses, then what the gradient needs."""
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        scores, labels, margin, seed, problem = inputs
-        losses: tuple[Tensor, ...] = problem.forward(scores, labels, margin, seed)
-        return losses
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        scores, labels, margin, _, ctx.problem = inputs
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        scores, labels, margin, seeds, ctx.rule = inputs
+        output: tuple[Tensor, ...] = ctx.rule.forward(scores, labels, margin, seeds)
         ctx.per_row = isinstance(margin, Tensor)
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(scores, labels, *output[1:])
+        return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
@@ -170,9 +211,9 @@ class _Losses(torch.autograd.Function):
             return None, None, None, None, None
         scores, labels, active, places = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody wants this differentiated again
-            by_score = _Gradient.apply(gradient, labels, active, places, scores, ctx.problem)
+            by_score = _Gradient.apply(gradient, labels, active, places, scores, ctx.rule)
         else:
-            by_score = ctx.problem.backward(gradient, labels, active, places, like=scores)
+            by_score = ctx.rule.backward(gradient, labels, active, places, like=scores)
         return by_score, None, gradient * active if ctx.per_row else None, None, None
 
 
@@ -181,8 +222,8 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def forward(*inputs: Any) -> Tensor:
-        *tensors, scores, problem = inputs
-        gradient: Tensor = problem.backward(*tensors, like=scores)
+        *tensors, scores, rule = inputs
+        gradient: Tensor = rule.backward(*tensors, like=scores)
         return gradient
 
     @staticmethod
@@ -192,7 +233,7 @@ class _Gradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:
         labels, active, places = ctx.saved_tensors
-        chosen = slopes.to(torch.float32).gather(1, places.clamp(min=0).to(torch.int64))
+        chosen = computing(slopes).gather(1, places.clamp(min=0).to(torch.int64))
         chosen = chosen.masked_fill(places < 0, 0).mean(1)
         own = slopes.gather(1, labels.clamp(0, slopes.shape[1] - 1).unsqueeze(1)).squeeze(1)
         return (chosen - own) * active, None, None, None, None, None

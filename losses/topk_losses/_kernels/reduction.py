@@ -10,7 +10,7 @@ from torch import Tensor
 
 from topk_losses._checks import check_labels, check_per_class, check_reduction
 from topk_losses._fused import Margin
-from topk_losses._shapes import class_last
+from topk_losses._shapes import class_last, computing
 
 __all__ = ["Losses", "reduce_rows"]
 
@@ -44,16 +44,19 @@ def reduce_rows(
     classes = scores.shape[1]
     if weight is not None:
         check_per_class("weight", weight, classes)
-    check_labels(target, scores.shape, classes, ignore_index)
+    complete = check_labels(target, scores.shape, classes, ignore_index)
     labels = target.reshape(-1)
     known = labels.clamp(0, classes - 1) if weight is not None or isinstance(margin, Tensor) else labels
+    precision = computing(scores[:0]).dtype
     if isinstance(margin, Tensor):
-        margin = margin.to(torch.float32)[known]
+        margin = margin.to(precision)[known]
     losses = losses_of(class_last(scores), labels, margin)
+    if complete and weight is None and reduction == "mean":
+        return losses.mean()
     counted = labels != ignore_index if weight is not None or reduction == "mean" else None
     shares = counted
     if weight is not None and counted is not None:
-        shares = weight.to(torch.float32)[known] * counted
+        shares = weight.to(precision)[known] * counted
         # Not 0 · inf: what is ignored costs nothing, whatever its weight.
         losses = torch.where(counted, losses * shares, losses)
     if reduction == "mean" and shares is not None:

@@ -16,9 +16,9 @@ from topk_losses._checks import (
     check_samples,
     check_scores,
 )
-from topk_losses._kernels.noised import noised_topk_hinge_on_gpu, takes_noised
+from topk_losses._kernels.noised import noised_rule, noised_topk_hinge_by
 from topk_losses._noised_draws import noised_draws
-from topk_losses._shapes import class_last, per_label, reduce_loss
+from topk_losses._shapes import class_last, computing, per_label, reduce_loss
 from topk_losses.operators.expected import expected_above
 from topk_losses.operators.noised import check_noise
 
@@ -45,7 +45,8 @@ def noised_topk_hinge(
 
     On CUDA devices Triton's kernels make the noise where it is used, from a seed that the generator gives: for
     float32 and half-precision scores, K up to 31, B up to 128 and 2^15 classes, where Triton is installed, outside
-    ``torch.compile``. A draw's noise is then within 4.5e-7 of the normal in total variation.
+    ``torch.compile``. A draw's noise is then within 4.5e-7 of the normal in total variation. On the CPU a kernel
+    compiled by Numba draws where that is installed, as :func:`noised_topk` does.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
@@ -85,24 +86,21 @@ def noised_topk_hinge(
     check_not_negative("epsilon", epsilon)
     check_samples(samples)
     check_margin(margin, scores.shape[1])
-    if (
-        samples is not None
-        and noise is None
-        and (generator is None or isinstance(generator, torch.Generator))
-        and takes_noised(scores, target, k, samples)
-    ):
-        return noised_topk_hinge_on_gpu(
-            scores,
-            target,
-            k,
-            epsilon,
-            samples,
-            margin,
-            generator,
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-        )
+    if scores.device.type == "cpu":
+        scores = computing(scores)
+    if samples is not None and noise is None:
+        rule = noised_rule(scores, target, k, epsilon, samples, generator, ignore_index)
+        if rule is not None:
+            return noised_topk_hinge_by(
+                rule,
+                scores,
+                target,
+                margin,
+                generator,
+                weight=weight,
+                ignore_index=ignore_index,
+                reduction=reduction,
+            )
     if noise is not None:
         if samples is None:
             raise ValueError("noise must be None for samples=None, the exact expectation")

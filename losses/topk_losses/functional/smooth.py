@@ -9,6 +9,7 @@ from torch.nn.functional import logsigmoid
 from topk_losses._checks import check_k, check_margin, check_positive, check_scores
 from topk_losses._fused import fused_losses
 from topk_losses._kernels.smooth import smooth_topk_svm_on_gpu, takes_smooth
+from topk_losses._kernels.smooth_cpu import smooth_topk_svm_on_cpu, takes_smooth_on_cpu
 from topk_losses._power_sums import log_subsets
 from topk_losses._shapes import per_label, reduce_loss
 from topk_losses._smooth_svm import SmoothTopK
@@ -40,6 +41,8 @@ def smooth_topk_svm(
 
     On CUDA devices float32 and half-precision scores are read as they are, once forward and once backward, by
     Triton's kernels: for K up to 20 and 2^15 classes, where Triton is installed, outside ``torch.compile``.
+    On the CPU scores of these precisions are read likewise by kernels that Numba compiles, where it is installed, for
+    K up to 128, outside ``torch.compile`` and ``torch.func``.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
@@ -71,6 +74,10 @@ def smooth_topk_svm(
     check_margin(margin, scores.shape[1])
     if takes_smooth(scores, target, k):
         return smooth_topk_svm_on_gpu(
+            scores, target, k, tau, margin, weight=weight, ignore_index=ignore_index, reduction=reduction
+        )
+    if takes_smooth_on_cpu(scores, target, k):
+        return smooth_topk_svm_on_cpu(
             scores, target, k, tau, margin, weight=weight, ignore_index=ignore_index, reduction=reduction
         )
 

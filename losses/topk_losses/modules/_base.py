@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from topk_losses._checks import check_counts, check_margin, check_per_class, check_reduction
+from topk_losses._checks import check_counts, check_k, check_margin, check_per_class, check_reduction
 
-__all__ = ["Loss", "check_values"]
+__all__ = ["Loss", "TopKHingeLoss", "TopKLoss", "check_values"]
 
 
 class Loss(nn.Module):
@@ -29,6 +30,11 @@ class Loss(nn.Module):
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
         self.reduction = reduction
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """The arguments that every function takes."""
+        return {"weight": self.weight, "ignore_index": self.ignore_index, "reduction": self.reduction}
 
     def _set_margin(self, margin: float | Tensor) -> None:
         check_margin(margin)
@@ -48,6 +54,38 @@ class Loss(nn.Module):
         names = [name for name in inspect.signature(type(self).__init__).parameters if name != "self"]
         shown = [name for name in names if name != "weight" or self.weight is not None]
         return ", ".join(f"{name}={_brief(getattr(self, name))}" for name in shown)
+
+
+class TopKLoss(Loss):
+    """A loss whose only parameter is K."""
+
+    def __init__(
+        self,
+        k: int,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, ignore_index, reduction)
+        check_k(k)
+        self.k = k
+
+
+class TopKHingeLoss(TopKLoss):
+    """A loss whose parameters are K and a margin."""
+
+    def __init__(
+        self,
+        k: int,
+        margin: float | Tensor = 1.0,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(k, weight=weight, ignore_index=ignore_index, reduction=reduction)
+        self._set_margin(margin)
 
 
 def _brief(value: object) -> str:

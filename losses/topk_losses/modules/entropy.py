@@ -8,9 +8,9 @@ from typing import Self
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._checks import check_k, check_not_negative, check_per_class, check_positive
+from topk_losses._checks import check_not_negative, check_per_class, check_positive
 from topk_losses.margins import uneven_margins
-from topk_losses.modules._base import Loss, check_values
+from topk_losses.modules._base import Loss, TopKLoss, check_values
 
 __all__ = ["LDAM", "BalancedSoftmax", "CrossEntropy", "Focal", "LogitAdjusted", "TruncatedTopKEntropy"]
 
@@ -46,9 +46,7 @@ class CrossEntropy(Loss):
         return functional.cross_entropy(
             scores,
             target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )
 
 
@@ -88,9 +86,7 @@ class Focal(Loss):
             scores,
             target,
             gamma=self.gamma,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )
 
 
@@ -154,9 +150,7 @@ class LDAM(Loss):
             target,
             margins=self.margins,
             scale=self.scale,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )
 
 
@@ -197,9 +191,7 @@ class BalancedSoftmax(Loss):
             scores,
             target,
             class_counts=self.class_counts,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )
 
 
@@ -245,13 +237,11 @@ class LogitAdjusted(Loss):
             target,
             class_counts=self.class_counts,
             tau=self.tau,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )
 
 
-class TruncatedTopKEntropy(Loss):
+class TruncatedTopKEntropy(TopKLoss):
     """Truncated top-K entropy, see :func:`~topk_losses.functional.truncated_topk_entropy`.
 
     Args:
@@ -269,25 +259,11 @@ class TruncatedTopKEntropy(Loss):
         tensor(1.4644)
     """
 
-    def __init__(
-        self,
-        k: int,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_k(k)
-        self.k = k
-
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Scores ``(N, L, ...)`` and targets to the loss."""
         return functional.truncated_topk_entropy(
             scores,
             target,
             k=self.k,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )

@@ -6,12 +6,12 @@ from torch import Tensor
 
 from topk_losses import functional
 from topk_losses._checks import check_k
-from topk_losses.modules._base import Loss
+from topk_losses.modules._base import Loss, TopKLoss
 
 __all__ = ["TopKGrouping", "TopKTransition"]
 
 
-class TopKGrouping(Loss):
+class TopKGrouping(TopKLoss):
     """Top-K grouping, see :func:`~topk_losses.functional.topk_grouping`.
 
     Args:
@@ -29,27 +29,13 @@ class TopKGrouping(Loss):
         tensor(2.4608)
     """
 
-    def __init__(
-        self,
-        k: int,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_k(k)
-        self.k = k
-
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Scores ``(N, L, ...)`` and targets to the loss."""
         return functional.topk_grouping(
             scores,
             target,
             k=self.k,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )
 
 
@@ -93,7 +79,5 @@ class TopKTransition(Loss):
             target,
             k=self.k,
             detach_weight=self.detach_weight,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )

@@ -5,13 +5,12 @@ from __future__ import annotations
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._checks import check_k
-from topk_losses.modules._base import Loss
+from topk_losses.modules._base import TopKHingeLoss
 
 __all__ = ["CalibratedTopKHinge", "ConvexTopKHinge", "TopKHinge"]
 
 
-class TopKHinge(Loss):
+class TopKHinge(TopKHingeLoss):
     """Top-K hinge, see :func:`~topk_losses.functional.topk_hinge`.
 
     Args:
@@ -30,20 +29,6 @@ class TopKHinge(Loss):
         tensor(2.)
     """
 
-    def __init__(
-        self,
-        k: int,
-        margin: float | Tensor = 1.0,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_k(k)
-        self.k = k
-        self._set_margin(margin)
-
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Scores ``(N, L, ...)`` and targets to the loss."""
         return functional.topk_hinge(
@@ -51,13 +36,11 @@ class TopKHinge(Loss):
             target,
             k=self.k,
             margin=self.margin,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )
 
 
-class ConvexTopKHinge(Loss):
+class ConvexTopKHinge(TopKHingeLoss):
     """Convex top-K hinge, see :func:`~topk_losses.functional.convex_topk_hinge`.
 
     Args:
@@ -76,20 +59,6 @@ class ConvexTopKHinge(Loss):
         tensor(2.5000)
     """
 
-    def __init__(
-        self,
-        k: int,
-        margin: float | Tensor = 1.0,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_k(k)
-        self.k = k
-        self._set_margin(margin)
-
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Scores ``(N, L, ...)`` and targets to the loss."""
         return functional.convex_topk_hinge(
@@ -97,13 +66,11 @@ class ConvexTopKHinge(Loss):
             target,
             k=self.k,
             margin=self.margin,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )
 
 
-class CalibratedTopKHinge(Loss):
+class CalibratedTopKHinge(TopKHingeLoss):
     """Calibrated top-K hinge, see :func:`~topk_losses.functional.calibrated_topk_hinge`.
 
     Args:
@@ -122,20 +89,6 @@ class CalibratedTopKHinge(Loss):
         tensor(1.)
     """
 
-    def __init__(
-        self,
-        k: int,
-        margin: float | Tensor = 1.0,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_k(k)
-        self.k = k
-        self._set_margin(margin)
-
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Scores ``(N, L, ...)`` and targets to the loss."""
         return functional.calibrated_topk_hinge(
@@ -143,7 +96,5 @@ class CalibratedTopKHinge(Loss):
             target,
             k=self.k,
             margin=self.margin,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )

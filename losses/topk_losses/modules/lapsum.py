@@ -52,7 +52,5 @@ class LapSumTopKLoss(Loss):
             target,
             k=self.k,
             temperature=self.temperature,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )

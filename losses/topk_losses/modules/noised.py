@@ -76,9 +76,7 @@ class NoisedTopKHinge(Loss):
             margin=self.margin,
             noise=noise,
             generator=generator,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )
 
 
@@ -171,7 +169,5 @@ class NoisedImbalancedTopKHinge(Loss):
             scale=self.scale,
             noise=noise,
             generator=generator,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )

@@ -56,7 +56,5 @@ class SmoothTopKSVM(Loss):
             k=self.k,
             tau=self.tau,
             margin=self.margin,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )

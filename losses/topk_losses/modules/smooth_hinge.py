@@ -56,7 +56,5 @@ class SmoothTopKHinge(Loss):
             k=self.k,
             gamma=self.gamma,
             margin=self.margin,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )

@@ -67,7 +67,5 @@ class SortingTopKCrossEntropy(Loss):
             candidates=self.candidates,
             relaxation=self.relaxation,
             mixture=self.mixture,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )

@@ -5,13 +5,12 @@ from __future__ import annotations
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._checks import check_k
-from topk_losses.modules._base import Loss
+from topk_losses.modules._base import TopKLoss
 
 __all__ = ["TopKEntropy"]
 
 
-class TopKEntropy(Loss):
+class TopKEntropy(TopKLoss):
     """Top-K entropy, see :func:`~topk_losses.functional.topk_entropy`.
 
     Args:
@@ -29,25 +28,11 @@ class TopKEntropy(Loss):
         tensor(2.3900)
     """
 
-    def __init__(
-        self,
-        k: int,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction)
-        check_k(k)
-        self.k = k
-
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         """Scores ``(N, L, ...)`` and targets to the loss."""
         return functional.topk_entropy(
             scores,
             target,
             k=self.k,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
+            **self._shared,
         )

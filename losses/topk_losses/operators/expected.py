@@ -96,8 +96,8 @@ def expected_below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
     ):
         groups = grouped(scores.detach(), k)
         if ((groups.largest < torch.inf) & (groups.centre > -torch.inf)).all():
-            below = _LongRows.apply(scores, groups, k, epsilon, torch.is_grad_enabled())
-            return below
+            long: Tensor = _LongRows.apply(scores, groups, k, epsilon, torch.is_grad_enabled())
+            return long
     return _below_largest(scores, k, epsilon)
 
 

@@ -28,9 +28,10 @@ def noised_topk(
     draws; the second derivative is 0. The expectation lies between ``s_[k] - ε·sqrt(2 log k)`` and
     ``s_[k] + ε·sqrt(2 log(L - k + 1))``; :func:`expected_topk` computes it without noise.
 
-    On the CPU, in eager mode and outside ``torch.func``, rows of at least 64 classes and 8 k get noise only where
-    it can matter: for the leading classes, and for the others only what exceeds a threshold. The distribution is
-    that of the full draw, up to less than 1e-6 in total variation; ``_exceedances.py`` has the proof.
+    On the CPU, in eager mode and outside ``torch.func``, rows get noise only where it can matter: the leading classes,
+    and of the others only what exceeds a threshold. The distribution is that of the full draw, up to less than 1e-6 in
+    total variation; ``_exceedances.py`` has the proof. Where Numba is installed a compiled kernel draws, for k up to
+    64; else torch draws so for rows of at least 64 classes and 8 k. The same generator gives other draws then.
 
     Args:
         scores: s, ``(..., L)``; -inf masks a class; rows with NaN or +inf give NaN.

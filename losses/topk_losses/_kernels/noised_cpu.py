@@ -1,0 +1,124 @@
+r"""The noised top-K operator and hinge on the CPU: rows drawn for by a kernel that Numba compiles.
+
+It draws only what exceeds a threshold, by the three steps of ``_exceedances.py``, whose proof holds for any threshold
+and any gaps. Scores are in units of ε from the row's centre, its k-th largest score or a little less.
+
+*Bins.* The classes down to 6.2 below the centre are put into bins of width 0.2. The threshold u is the highest upper
+edge of a bin that ``k + 2.5 sqrt(k) + 1`` noisy scores are expected to exceed, but not below -2.8.
+
+*Outright* are drawn the classes of all bins from 0.6 below u on.
+
+*Thinning.* Every other bin has its own gap g, that from its upper edge to u. The cells of its classes, draw after draw,
+are a Bernoulli process with probability ``1 - Φ(g)``: between two that exceed g lie ``⌊E/ν⌋``, with E exponential and
+``ν = -log Φ(g)``. The noise of one that does is a normal beyond g, by rejection: ``Z = g + E/λ``, with
+``λ = (g + sqrt(g² + 4))/2``, is kept with probability ``exp(-(Z - λ)²/2)``, that is if another exponential number is at
+least ``(Z - λ)²/2``. The classes below all bins are thinned in the same way, by a walk over the cells of all classes in
+which those that stand in a bin are passed over.
+
+*Completion.* In a draw in which fewer than k classes exceed u, all others are drawn, given that they do not.
+
+Draws are made side by side; the k largest of each are found by exchanges of whole rows of draws.
+
+NumPy's generator SFC64, seeded from torch's generator, makes normals and exponentials by the ziggurat's method from
+integers of 52 and 53 bits. Exact numbers can be drawn along with them that lead to the same decisions but where an
+integer lies next to one at which a decision turns: of the ziggurat, of a rejection, and of the number of cells passed
+over. With fewer than 16 decisions for a cell, the total variation between a draw of L classes and an exact one is at
+most ``16 L 2^-52``, below 1e-6 up to 10^8 classes; rounding aside, as in the full draw.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from topk_losses._fused import Margin
+from topk_losses._kernels.compiled import in_parts, takes_on_cpu
+from topk_losses._kernels.dispatch import is_batched
+
+__all__ = ["NoisedRowsOnCPU", "draw", "takes_draws"]
+
+MOST_K = 64  # the k largest are found in k steps per value
+LEAST_EPSILON = 1e-300  # its reciprocal is finite
+SPARE = 2.5  # standard deviations of the number that exceeds the threshold
+JOB = 4800  # draws by one generator in one thread; what a row costs beside them counts as
+ROW = 20  # draws
+SCORES = 2**20  # of a job at most
+
+
+def takes_draws(scores: Tensor, k: int, epsilon: float) -> bool:
+    """Whether the kernel can draw for these scores ``(N, L, ...)``."""
+    return k <= MOST_K and epsilon > LEAST_EPSILON and takes_on_cpu(scores)
+
+
+def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The k-th largest's classes ``(N, B)`` and mean noise ``(N,)`` for scores ``(N, L)``.
+
+    Each seed serves an equal share of the rows, and makes the draws that it would make for these alone. Rows with NaN
+    or +inf have NaN for noise, rows with fewer than k classes -inf, and both -1 for classes.
+    """
+    kernels = _kernels()
+    rows, size = scores.shape
+    classes = torch.empty(rows, samples, dtype=torch.int64)
+    noise = torch.empty(rows, dtype=scores.dtype)
+    arrays = [tensor.numpy() for tensor in (scores.detach().contiguous(), classes, noise)]
+    wanted = k + SPARE * math.sqrt(k) + 1
+    share = rows // len(seeds)
+    parts = -(-share // max(1, min(JOB // (ROW + samples), SCORES // size)))
+
+    def run(begin: int, end: int) -> None:
+        for job in range(begin, end):
+            i, part = divmod(job, parts)
+            own = slice(i * share + share * part // parts, i * share + share * (part + 1) // parts)
+            inputs, *results = (array[own] for array in arrays)
+            generator = kernels.generator(seeds[i], part)
+            kernels.draw_rows(inputs, k, epsilon, wanted, kernels.tables(), generator, *results)
+
+    in_parts(run, len(seeds) * parts, at_least=1)
+    return classes, noise
+
+
+@dataclass(frozen=True)
+class NoisedRowsOnCPU:
+    """The noised top-K hinge of rows at K, ε and B; what is ignored costs nothing."""
+
+    k: int
+    epsilon: float
+    samples: int
+    ignore_index: int = -100
+
+    def forward(
+        self, scores: Tensor, labels: Tensor, margin: Margin, seeds: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The losses, where the hinge is active, and the class that each draw chose ``(M, B)``."""
+        scores = scores.contiguous()
+        classes, noise = draw(scores, self.k + 1, self.epsilon, self.samples, seeds.tolist())
+        margins = margin if isinstance(margin, Tensor) else torch.tensor([margin])
+        margins = margins.detach().to(scores.dtype).contiguous()
+        losses, active = torch.empty_like(noise), torch.empty_like(noise)
+        inputs = [tensor.numpy() for tensor in (scores, labels.contiguous(), margins)]
+        results = [tensor.numpy() for tensor in (classes, noise, losses, active)]
+        _kernels().hinges(*inputs, self.ignore_index, *results)
+        return losses, active, classes
+
+    def backward(
+        self, gradient: Tensor, labels: Tensor, active: Tensor, places: Tensor, like: Tensor
+    ) -> Tensor:
+        """The gradient with respect to the scores, ``like`` which it is."""
+        if is_batched(gradient):
+            ones = torch.ones_like(active)
+            return gradient.unsqueeze(1) * self.backward(ones, labels, active, places, like)
+        out = torch.zeros_like(like, memory_format=torch.contiguous_format)
+        tensors = (labels.contiguous(), places, active, gradient.contiguous(), out)
+        _kernels().hinge_gradients(*(tensor.detach().numpy() for tensor in tensors))
+        return out
+
+
+def _kernels() -> Any:
+    from topk_losses._kernels import noised_numba  # noqa: PLC0415  # imports Numba
+
+    return noised_numba

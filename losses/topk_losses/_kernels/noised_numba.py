@@ -1,0 +1,443 @@
+"""The noised top-K operator's draws, compiled for the CPU; ``noised_cpu.py`` explains and proves what is done here."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from topk_losses._kernels.compiled import compiled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
+    Doubles: TypeAlias = NDArray[np.float64]
+    Integers: TypeAlias = NDArray[np.int64]
+
+    # Plain tuples: Numba would keep the names of our classes on disk, and fail where a later version has renamed them.
+    Tables: TypeAlias = tuple[Doubles, Doubles, Doubles]
+    """For the gaps ``g = i WIDTH``: ``1 - Φ((i + 1/2 - BINS) WIDTH)`` for i in ``[0, 2 BINS)``, ``-1 / log Φ(g)`` and
+    ``(g + sqrt(g² + 4)) / 2`` for i in ``[0, BINS]``.
+    """
+    Binned: TypeAlias = tuple[Integers, Doubles, Integers]
+    """A row's classes from the highest bin to the lowest, their scores in units of ε from the centre, and where each
+    bin starts ``(BINS + 1,)``.
+    """
+    Block: TypeAlias = tuple[Doubles, Integers, Integers, Doubles, Integers]
+    """Draws side by side, in lanes: noisy scores one below the other, first those drawn outright; the classes of the
+    others and how many there are; the k largest of each lane and a row of room; where the k-th largest stands.
+    """
+
+__all__ = ["draw_rows", "generator", "hinge_gradients", "hinges", "tables"]
+
+WIDTH = 0.2  # of a bin of classes, in units of ε
+ABOVE = 21  # bins above the centre, the first one with all that is higher still
+BINS = ABOVE + 31
+DEEPEST = ABOVE + 14  # the lowest threshold is the upper edge of this bin
+OUTRIGHT = 3  # bins below the threshold whose classes are drawn outright
+MEMBERS = 8  # of a group of classes of which only the largest score is looked at first
+SPARE = 4  # groups for each of the k largest scores
+MOST_LANES = 64  # draws made side by side
+LANES_ROOM = 2**21  # as many scores as there are in these
+FAR = 2.0**62  # more cells than anybody has
+
+
+def generator(seed: int, part: int) -> np.random.Generator:
+    """The source of the draws for a part of the rows that a seed serves."""
+    return np.random.Generator(np.random.SFC64([seed, part]))
+
+
+@functools.cache
+def tables() -> Tables:
+    """What depends on the bins alone."""
+    gaps = [i * WIDTH for i in range(BINS + 1)]
+    return (
+        np.array([_tail_probability((i + 0.5 - BINS) * WIDTH) for i in range(2 * BINS)]),
+        np.array([-1 / math.log1p(-_tail_probability(gap)) for gap in gaps]),
+        np.array([(gap + math.sqrt(gap * gap + 4)) / 2 for gap in gaps]),
+    )
+
+
+def _tail_probability(x: float) -> float:
+    return math.erfc(x / math.sqrt(2)) / 2
+
+
+@compiled
+def draw_rows(
+    scores: Floats,
+    k: int,
+    epsilon: float,
+    wanted: float,
+    gap_tables: Tables,
+    rng: np.random.Generator,
+    classes: Integers,
+    noise: Floats,
+) -> None:
+    """Fill the k-th largest's classes ``(N, B)`` and mean noise ``(N,)`` for scores ``(N, L)``.
+
+    Where there is NaN or +inf the noise is NaN, where fewer than k classes are not masked -inf, and the classes -1.
+    """
+    size = scores.shape[1]
+    maxima = np.empty(_groups(size, k), scores.dtype)
+    largest = np.empty(k)
+    found, found_x, bins = np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64)
+    binned = np.empty(size, np.int64), np.empty(size), np.empty(BINS + 1, np.int64)
+    block = _block(size, k, classes.shape[1])
+    tiers = np.empty((4, BINS + 1), np.int64)
+    for n in range(len(scores)):
+        row = scores[n]
+        _maximise(row, maxima)
+        centre = _kth_largest(maxima, largest)
+        if centre == -np.inf:  # few groups have a class that is not masked
+            centre = _kth_largest(row, largest)
+        if not centre > -np.inf:
+            classes[n], noise[n] = -1, centre
+            continue
+        number = _collect(row, maxima, centre, epsilon, found, found_x)
+        if _leading(found_x, number) > k:
+            centre = _kth_largest(row[found[:number]], largest)
+            number = _collect(row, maxima, centre, epsilon, found, found_x)
+        _order(found[:number], found_x[:number], bins, binned)
+        edge = _threshold(binned[2], wanted, gap_tables[0])
+        noise[n] = _draw(row, centre, epsilon, edge, binned, gap_tables, tiers, rng, block, classes[n])
+
+
+@compiled
+def _block(size: int, k: int, samples: int) -> Block:
+    lanes = max(8, min(samples, MOST_LANES, LANES_ROOM // size))
+    return (
+        np.empty((2 * size, lanes)),
+        np.empty((size, lanes), np.int64),
+        np.empty(lanes, np.int64),
+        np.empty((k + 1, lanes)),
+        np.empty(lanes, np.int64),
+    )
+
+
+@compiled
+def _groups(size: int, k: int) -> int:
+    members = MEMBERS
+    while members > 1 and size < SPARE * k * members:
+        members //= 2
+    return (size + members - 1) // members
+
+
+@compiled
+def _maximise(row: Floats, maxima: Floats) -> None:
+    """The largest score of each group, which has every so many-th class; NaN if there is one."""
+    groups = len(maxima)
+    for j in range(groups):
+        maxima[j] = row[j]
+    for first in range(groups, len(row), groups):
+        part = row[first : first + groups]
+        for j in range(len(part)):
+            score = part[j]
+            maxima[j] = score if (score > maxima[j]) | (score != score) else maxima[j]  # noqa: PLR0124
+
+
+@compiled
+def _kth_largest(scores: Floats, largest: Doubles) -> float:
+    """The k-th largest; NaN if one is NaN or +inf."""
+    last = len(largest) - 1
+    largest[:] = -np.inf
+    strange = False
+    for score in scores:
+        strange |= not score < np.inf
+        if score > largest[last]:
+            place = last
+            while place > 0 and largest[place - 1] < score:
+                largest[place] = largest[place - 1]
+                place -= 1
+            largest[place] = score
+    return np.nan if strange else largest[last]
+
+
+@compiled
+def _collect(
+    row: Floats, maxima: Floats, centre: float, epsilon: float, classes: Integers, x: Doubles
+) -> int:
+    """The classes above the lowest bin's lower edge; their number."""
+    level = centre - (BINS - ABOVE) * WIDTH * epsilon
+    groups, number, scale = len(maxima), 0, 1 / epsilon
+    for j in range(groups):
+        if maxima[j] >= level:
+            for c in range(j, len(row), groups):
+                classes[number] = c
+                x[number] = (row[c] - centre) * scale
+                number += row[c] >= level
+    return number
+
+
+@compiled
+def _leading(x: Doubles, number: int) -> int:
+    leading = 0
+    for i in range(number):
+        leading += x[i] >= 0
+    return leading
+
+
+@compiled
+def _order(classes: Integers, x: Doubles, bins: Integers, binned: Binned) -> None:
+    """Sort classes by bins, the highest one first."""
+    sorted_classes, sorted_x, starts = binned
+    starts[:] = 0
+    for i in range(len(x)):
+        bins[i] = min(int(max(ABOVE - x[i] * (1 / WIDTH), 0.0)), BINS - 1)
+        starts[bins[i]] += 1
+    for j in range(BINS):  # where it ends; it is filled from there
+        starts[j + 1] += starts[j]
+    for i in range(len(x)):
+        place = starts[bins[i]] - 1
+        starts[bins[i]] = place
+        sorted_classes[place] = classes[i]
+        sorted_x[place] = x[i]
+
+
+@compiled
+def _threshold(starts: Integers, wanted: float, tails: Doubles) -> int:
+    """The first bin from whose upper edge on as many classes as wanted are expected to exceed it."""
+    low, high = 0, DEEPEST
+    if starts[BINS] <= wanted:
+        return high
+    while low < high:
+        edge = (low + high) // 2
+        expected = 0.0
+        for j in range(BINS):
+            expected += (starts[j + 1] - starts[j]) * tails[j - edge + BINS]
+        if expected >= wanted:
+            high = edge
+        else:
+            low = edge + 1
+    return high
+
+
+@compiled
+def _draw(
+    row: Floats,
+    centre: float,
+    epsilon: float,
+    edge: int,
+    binned: Binned,
+    gap_tables: Tables,
+    tiers: Integers,
+    rng: np.random.Generator,
+    block: Block,
+    classes: Integers,
+) -> float:
+    """Fill the classes ``(B,)`` of a row's draws; the mean noise."""
+    level = centre - (BINS - ABOVE) * WIDTH * epsilon
+    u, scale = (ABOVE - edge) * WIDTH, 1 / epsilon
+    _, spans, slopes = gap_tables
+    sorted_classes, x, starts = binned
+    values, others, heights, largest, places = block
+    outright = starts[min(edge + OUTRIGHT, BINS)]
+    lower = _tiers(starts, edge, spans, rng, tiers)
+    rest = _skip(rng, spans[BINS - edge])
+    samples, kth = len(classes), len(largest) - 2
+    total = 0.0
+    most = len(heights)
+    for first in range(0, samples, most):
+        lanes = min(most, samples - first)
+        for i in range(outright):
+            for lane in range(lanes):
+                values[i, lane] = x[i] + rng.standard_normal()
+        heights[:] = 0
+        height = outright
+        for t in range(lower):
+            start, count, gap, cell = tiers[0, t], tiers[1, t], tiers[2, t], tiers[3, t]
+            while cell < lanes * count:
+                lane = cell // count
+                place = start + cell - lane * count
+                value = x[place] + _tail(rng, gap * WIDTH, slopes[gap])
+                if value > u:
+                    height = _put(
+                        values, others, heights, lane, outright, height, value, sorted_classes[place]
+                    )
+                cell += 1 + _skip(rng, spans[gap])
+            tiers[3, t] = cell - lanes * count
+        gap = BINS - edge
+        while rest < lanes * len(row):
+            lane = rest // len(row)
+            c = rest - lane * len(row)
+            if row[c] < level:
+                value = (row[c] - centre) * scale + _tail(rng, gap * WIDTH, slopes[gap])
+                if value > u:
+                    height = _put(values, others, heights, lane, outright, height, value, c)
+            rest += 1 + _skip(rng, spans[gap])
+        rest -= lanes * len(row)
+        _select(values, height, lanes, largest, places)
+        for lane in range(lanes):
+            value, place = largest[kth, lane], places[lane]
+            c = sorted_classes[place] if place < outright else others[place - outright, lane]
+            if value <= u:
+                value, c = _completed(row, centre, scale, u, lane, outright, binned, block, rng)
+            classes[first + lane] = c
+            total += value - (row[c] - centre) * scale
+    return epsilon * total / samples
+
+
+@compiled
+def _put(
+    values: Doubles,
+    others: Integers,
+    heights: Integers,
+    lane: int,
+    outright: int,
+    height: int,
+    value: float,
+    owner: int,
+) -> int:
+    """Put a value on top of its lane; the height of the highest lane."""
+    place = outright + heights[lane]
+    if place == height:
+        values[height] = -np.inf
+        height += 1
+    values[place, lane] = value
+    others[heights[lane], lane] = owner
+    heights[lane] += 1
+    return height
+
+
+@compiled
+def _select(values: Doubles, height: int, lanes: int, largest: Doubles, places: Integers) -> None:
+    """The k largest of each lane: value after value sinks to its place; and where the k-th largest stands."""
+    k = len(largest) - 1
+    largest[:k] = -np.inf
+    for i in range(height):
+        for lane in range(lanes):
+            largest[k, lane] = values[i, lane]
+        for j in range(min(i + 1, k)):
+            for lane in range(lanes):
+                present, sinking = largest[j, lane], largest[k, lane]
+                largest[j, lane] = max(present, sinking)
+                largest[k, lane] = min(present, sinking)
+    for i in range(height):
+        for lane in range(lanes):
+            places[lane] = i if values[i, lane] == largest[k - 1, lane] else places[lane]
+
+
+@compiled
+def _tiers(starts: Integers, edge: int, spans: Doubles, rng: np.random.Generator, tiers: Integers) -> int:
+    """The bins whose classes are thinned: first place, number of classes, gap, cells before the first one drawn."""
+    number = 0
+    for j in range(edge + OUTRIGHT, BINS):
+        if starts[j + 1] > starts[j]:
+            tiers[0, number] = starts[j]
+            tiers[1, number] = starts[j + 1] - starts[j]
+            tiers[2, number] = j - edge
+            tiers[3, number] = _skip(rng, spans[j - edge])
+            number += 1
+    return number
+
+
+@compiled
+def _skip(rng: np.random.Generator, span: float) -> int:
+    """How many cells come before the next one that exceeds its gap."""
+    return int(min(rng.standard_exponential() * span, FAR))
+
+
+@compiled
+def _tail(rng: np.random.Generator, gap: float, slope: float) -> float:
+    """A standard normal that exceeds a gap of at least 0, by rejection from an exponential distribution."""
+    while True:
+        z = gap + rng.standard_exponential() / slope
+        if 2 * rng.standard_exponential() >= (z - slope) ** 2:
+            return z
+
+
+@compiled
+def _completed(
+    row: Floats,
+    centre: float,
+    scale: float,
+    u: float,
+    lane: int,
+    outright: int,
+    binned: Binned,
+    block: Block,
+    rng: np.random.Generator,
+) -> tuple[float, int]:
+    """The k-th largest value and its class where fewer than k classes exceed u: all others are drawn, given this."""
+    size, k = len(row), len(block[3]) - 1
+    sorted_classes, drawn, others, heights = binned[0], block[0], block[1], block[2]
+    values, above = np.empty(size), np.zeros(size, np.bool_)
+    for i in range(outright + heights[lane]):
+        if drawn[i, lane] > u:
+            c = sorted_classes[i] if i < outright else others[i - outright, lane]
+            values[c], above[c] = drawn[i, lane], True
+    for c in range(size):
+        if not above[c]:
+            x = (row[c] - centre) * scale
+            values[c] = min(x + _below(rng, u - x), u)
+    kth, c = _kth_largest(values, np.empty(k)), 0
+    while values[c] != kth:
+        c += 1
+    return kth, c
+
+
+@compiled
+def _below(rng: np.random.Generator, bound: float) -> float:
+    """A standard normal that does not exceed the bound."""
+    if bound < 0:
+        return -_tail(rng, -bound, (math.sqrt(bound * bound + 4) - bound) / 2)
+    while True:
+        z = rng.standard_normal()
+        if z <= bound:
+            return z
+
+
+@compiled
+def hinges(
+    scores: Floats,
+    labels: Integers,
+    margins: Floats,
+    ignored: int,
+    classes: Integers,
+    noise: Floats,
+    losses: Floats,
+    active: Floats,
+) -> None:
+    """Fill losses and the hinge's own derivative ``(N,)`` for what ``draw_rows`` has drawn.
+
+    Ignored labels cost 0, labels whose score is -inf cost +inf, neither with a gradient; margins are one or N.
+    """
+    for n in range(len(scores)):
+        losses[n], active[n] = 0.0, 0.0
+        if labels[n] == ignored:
+            continue
+        own = float(scores[n, labels[n]])
+        if own == -np.inf:
+            losses[n] = np.inf
+            continue
+        ahead = 0.0
+        for c in classes[n]:
+            if c >= 0:
+                ahead += scores[n, c] - own
+        argument = margins[n % len(margins)] + ahead / classes.shape[1] + noise[n]
+        if not argument <= 0:
+            losses[n], active[n] = argument, 1.0
+
+
+@compiled
+def hinge_gradients(
+    labels: Integers, classes: Integers, active: Floats, gradients: Floats, out: Floats
+) -> None:
+    """Add to ``(N, L)`` the gradients: of the draws each has its share, the label less 1, where the hinge is active."""
+    shares = np.zeros(out.shape[1])
+    for n in range(len(out)):
+        if active[n] == 0:
+            continue
+        slope = active[n] * gradients[n]
+        shares[labels[n]] -= slope
+        for c in classes[n]:
+            if c >= 0:
+                shares[c] += slope / classes.shape[1]
+        out[n, labels[n]] = shares[labels[n]]
+        shares[labels[n]] = 0.0
+        for c in classes[n]:
+            if c >= 0 and c != labels[n]:
+                out[n, c] += shares[c]
+                shares[c] = 0.0

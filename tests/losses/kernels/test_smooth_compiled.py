@@ -1,0 +1,317 @@
+"""The smooth top-K SVM's kernels for the CPU against the reference in log-space and against plain torch."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("numba")
+
+from topk_losses._kernels import compiled, smooth_cpu
+from topk_losses._kernels.smooth_cpu import MOST_K, SmoothTopKRows, takes_smooth_on_cpu
+from topk_losses._smooth_svm import SmoothTopK
+from topk_losses.functional import smooth_topk_svm
+from topk_losses.testing.symmetric import smooth_topk_svm_rows
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("TRITON_INTERPRET") == "1", reason="the other kernels' tests run in this process"
+)
+
+TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 10.0)
+
+
+def turning_rows(classes, k, tau, seed=0):
+    """float32 scores of each spread and offset, in half of the rows the label's where the hinge turns."""
+    source = torch.Generator().manual_seed(seed)
+    shape = [(offset, spread) for offset in (0.0, 10.0, -1000.0, 1000.0) for spread in (0.1, 3.0, 10.0, 30.0)]
+    offsets, spreads = torch.tensor(shape).repeat(2, 1).split(1, 1)
+    scores = offsets + spreads * torch.randn(len(offsets), classes, generator=source)
+    target = torch.randint(classes, (len(offsets),), generator=source)
+    others = scores.double().scatter(1, target[:, None], -torch.inf)
+    place = others.topk(k, dim=1).values[:, -1:] + k
+    place += k * tau * torch.randn(len(offsets), 1, generator=source, dtype=torch.float64)
+    half = len(offsets) // 2
+    scores[:half] = scores[:half].scatter(1, target[:half, None], place[:half].float())
+    return scores, target
+
+
+def results(scores, target, *args, **keywords):
+    """Losses and gradient of a call that the kernels have to take."""
+    assert takes_smooth_on_cpu(scores, target, args[0])
+    leaf = scores.detach().clone().requires_grad_()
+    losses = smooth_topk_svm(leaf, target, *args, **keywords, reduction="none")
+    return losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 20, 50])
+@pytest.mark.parametrize("classes", [60, 300])
+def test_float32_over_the_grid(k, classes):
+    for tau in TEMPERATURES:
+        scores, target = turning_rows(classes, k, tau)
+        expected, slope = smooth_topk_svm_rows(scores, target, k, tau)
+        losses, gradient = (x.double() for x in results(scores, target, k, tau))
+        error = (losses - expected).abs()
+        assert (error <= torch.maximum(1e-5 * expected, torch.as_tensor(1e-6 * tau))).all()
+        assert (gradient - slope).abs().max() < 1e-6
+        assert gradient.sum(1).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.03])
+def test_more_classes_than_one_block_holds(tau):
+    scores, target = turning_rows(5000, 5, tau)
+    expected, slope = smooth_topk_svm_rows(scores[:8], target[:8], 5, tau)
+    losses, gradient = results(scores[:8], target[:8], 5, tau)
+    torch.testing.assert_close(losses.double(), expected, rtol=1e-5, atol=1e-6 * tau)
+    torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=1e-6)
+
+
+@given(
+    classes=st.integers(2, 80),
+    share=st.floats(0, 1),
+    tau=st.sampled_from([1e-4, 1e-2, 0.3, 1.0, 30.0]),
+    spread=st.sampled_from([0.0, 0.1, 3.0, 30.0]),
+    masked=st.floats(0, 0.9),
+    digits=st.integers(0, 3),
+    seed=st.integers(0, 10_000),
+)
+@settings(deadline=None, max_examples=150)
+def test_as_plain_torch_in_float64(classes, share, tau, spread, masked, digits, seed):
+    """Any K, ties (rounded scores), and any number of masked classes, the target's own and nearly all among them."""
+    source = torch.Generator().manual_seed(seed)
+    k = 1 + int(share * (classes - 2))
+    scores = (spread * torch.randn(4, classes, generator=source)).round(decimals=digits)
+    scores = scores.masked_fill(torch.rand(4, classes, generator=source) < masked, -torch.inf)
+    target = torch.randint(classes, (4,), generator=source)
+    losses, gradient = results(scores, target, k, tau)
+    leaf = scores.double().requires_grad_()
+    expected = smooth_topk_svm(leaf, target, k, tau, reduction="none")
+    (slope,) = torch.autograd.grad(expected.sum(), leaf)
+    torch.testing.assert_close(losses.double(), expected, rtol=1e-5, atol=1e-6 * tau)
+    counted = expected < torch.inf  # a masked target has no gradient
+    torch.testing.assert_close(gradient[counted].double(), slope[counted], rtol=0, atol=1e-6)
+    assert (gradient[~counted] == 0).all()
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.01])
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_equal_scores(k, tau):
+    """More equal scores than there is room for among those taken out, below the largest and as the largest."""
+    scores = torch.zeros(3, 70)
+    scores[0, :3] = torch.tensor([9.0, 8.0, 7.0])
+    scores[1, :40] = 5.0
+    target = torch.tensor([2, 0, 69])
+    expected, slope = smooth_topk_svm_rows(scores, target, k, tau)
+    losses, gradient = results(scores, target, k, tau)
+    torch.testing.assert_close(losses.double(), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [torch.nan, -torch.nan, torch.inf])
+@pytest.mark.parametrize("place", [0, 7, 69])
+@pytest.mark.parametrize("tau", [1.0, 1e-3])
+def test_rows_with_nan_or_infinity_alone_are_nan(value, place, tau):
+    scores = 3 * torch.randn(3, 70, generator=torch.Generator().manual_seed(0))
+    target = torch.tensor([1, 7, 3])
+    sound, slope = results(scores, target, 4, tau)
+    scores[1, place] = value
+    losses, gradient = results(scores, target, 4, tau)
+    assert losses[1].isnan()
+    assert gradient[1].isnan().any()
+    torch.testing.assert_close(losses[::2], sound[::2], rtol=0, atol=0)
+    torch.testing.assert_close(gradient[::2], slope[::2], rtol=0, atol=0)
+
+
+def test_scores_at_the_end_of_the_range():
+    """Very small scores that stand for masks, and gaps that no float32 holds."""
+    low = torch.finfo(torch.float32).min
+    scores = torch.tensor([[1.0, 0.5, low, -1e30, 0.0], [3e38, -3e38, 0.0, 1.0, 2.0], [low] * 4 + [0.0]])
+    target = torch.tensor([0, 2, 4])
+    for k in (1, 2, 4):
+        losses, gradient = results(scores, target, k, 0.1)
+        leaf = scores.double().requires_grad_()
+        expected = smooth_topk_svm(leaf, target, k, 0.1, reduction="none")
+        (slope,) = torch.autograd.grad(expected.sum(), leaf)
+        torch.testing.assert_close(losses.double(), expected)
+        torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_margins_weights_ignored_labels_and_further_dimensions(reduction, monkeypatch):
+    source = torch.Generator().manual_seed(0)
+    scores = 3 * torch.randn(5, 12, 3, generator=source)
+    target = torch.randint(12, (5, 3), generator=source)
+    target[0, 1] = target[4, 2] = -1
+    scores[2, target[2, 0], 0] = -torch.inf  # a masked target costs infinity
+    margins, weight = torch.rand(2, 12, generator=source)
+    found = []
+    for there in (True, False):
+        monkeypatch.setattr(compiled, "_numba_is_there", lambda there=there: there)
+        assert takes_smooth_on_cpu(scores, target, 3) == there
+        leaves = scores.clone().requires_grad_(), margins.clone().requires_grad_()
+        options = {"weight": weight, "ignore_index": -1, "reduction": reduction}
+        losses = smooth_topk_svm(leaves[0], target, 3, 0.5, leaves[1], **options)
+        finite = losses.masked_fill(losses == torch.inf, 0).sum() if reduction == "none" else losses
+        found.append((losses.detach(), *torch.autograd.grad(finite, leaves)))
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype):
+    scores, target = turning_rows(100, 5, 1.0)
+    scores = scores.to(dtype)
+    expected, slope = smooth_topk_svm_rows(scores, target, 5)
+    losses, gradient = results(scores, target, 5)
+    assert losses.dtype == torch.float32
+    assert gradient.dtype == dtype
+    torch.testing.assert_close(losses.double(), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradient.double(), slope, rtol=torch.finfo(dtype).eps, atol=6e-8)
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.05])
+def test_second_derivatives_are_those_of_plain_torch(tau):
+    scores, target = turning_rows(40, 3, tau)
+    scores, target = scores[:4], target[:4]
+    margins = torch.linspace(0.5, 1.5, 40)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [x.to(dtype).requires_grad_() for x in (scores, margins)]
+        losses = smooth_topk_svm(leaves[0], target, 3, tau, leaves[1], reduction="none")
+        slopes = torch.autograd.grad(losses.square().sum(), leaves, create_graph=True)
+        second = torch.autograd.grad(sum((slope * slope).sum() for slope in slopes), leaves)
+        found.append([x.double() for x in (*slopes, *second)])
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4 / tau)
+
+
+def test_several_gradients_of_one_forward_pass():
+    """Batched gradients, of torch.autograd and of torch.func, which no kernel can look into."""
+    scores, target = turning_rows(30, 3, 1.0)
+    leaf = scores.requires_grad_()
+    losses = smooth_topk_svm(leaf, target, 3, reduction="none")
+    rows = torch.eye(len(scores))
+    expected = torch.stack([torch.autograd.grad(losses, leaf, row, retain_graph=True)[0] for row in rows])
+
+    def pull_back(row):
+        return torch.autograd.grad(losses, leaf, row, retain_graph=True)[0]
+
+    (batched,) = torch.autograd.grad(losses, leaf, rows, retain_graph=True, is_grads_batched=True)
+    torch.testing.assert_close(batched, expected)
+    torch.testing.assert_close(torch.func.vmap(pull_back)(rows), expected)
+
+
+def test_gradients_that_are_not_finite_stay_in_their_rows():
+    scores, target = turning_rows(30, 3, 1.0)
+    leaf = scores[:4].clone().requires_grad_()
+    labels = target[:4].clone()
+    labels[1] = -100  # what is ignored has no gradient, whatever it holds
+    with torch.no_grad():
+        leaf[1] = torch.nan
+    losses = smooth_topk_svm(leaf, labels, 3, reduction="none")
+    given_gradient = torch.tensor([1.0, torch.nan, torch.inf, 1.0])
+    (gradient,) = torch.autograd.grad(losses, leaf, given_gradient)
+    assert gradient[[0, 3]].isfinite().all()
+    assert (gradient[1] == 0).all()
+    assert not gradient[2].isfinite().all()
+
+
+def test_several_threads_give_the_same_numbers(monkeypatch):
+    scores, target = turning_rows(200, 5, 0.03)
+    expected = results(scores, target, 5, 0.03)
+    monkeypatch.setattr(smooth_cpu, "SCORES_PER_THREAD", 200)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        found = results(scores, target, 5, 0.03)
+    finally:
+        torch.set_num_threads(threads)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_strides_and_empty_batches():
+    scores, target = turning_rows(30, 3, 1.0)
+    expected = results(scores, target, 3)
+    wide = torch.cat([scores, scores], 1)[:, :30]
+    turned = scores.t().contiguous().t()
+    for same in (wide, turned):
+        for ours, theirs in zip(results(same, target, 3), expected, strict=True):
+            assert torch.equal(ours, theirs)
+    losses, gradient = results(scores[:0], target[:0], 3)
+    assert losses.shape == (0,)
+    assert gradient.shape == (0, 30)
+
+
+def test_what_is_left_to_torch(monkeypatch):
+    scores, target = turning_rows(300, 3, 1.0)
+    assert takes_smooth_on_cpu(scores, target, MOST_K)
+    assert not takes_smooth_on_cpu(scores, target, MOST_K + 1)
+    assert not takes_smooth_on_cpu(scores.double(), target, 3)
+    assert not takes_smooth_on_cpu(scores.to("meta"), target, 3)
+    seen = []
+
+    def loss(s, y):
+        seen.append(takes_smooth_on_cpu(s, y, 3))
+        return smooth_topk_svm(s, y, 3)
+
+    slope = torch.func.grad(loss)(scores, target)
+    torch.func.vmap(loss)(scores[:, None], target[:, None])
+    assert seen == [False, False]
+    torch.testing.assert_close(slope * len(scores), results(scores, target, 3)[1], rtol=0, atol=1e-6)
+
+    def refuse(*args):
+        raise AssertionError("the kernels were called")
+
+    monkeypatch.setattr(SmoothTopKRows, "forward", refuse)
+    with pytest.raises(AssertionError, match="were called"):
+        smooth_topk_svm(scores, target, 3)
+    monkeypatch.setattr(compiled, "_numba_is_there", lambda: False)
+    plain = SmoothTopK(3, 1.0).plain(scores, target[:, None], 1.0)
+    torch.testing.assert_close(smooth_topk_svm(scores, target, 3, reduction="none"), plain)
+
+
+def test_torch_compile_sees_plain_operations(monkeypatch):
+    scores, target = turning_rows(30, 3, 1.0)
+    expected = smooth_topk_svm(scores, target, 3)
+
+    def refuse(*args):
+        raise AssertionError("the kernels were called")
+
+    monkeypatch.setattr(SmoothTopKRows, "forward", refuse)
+    whole = torch.compile(smooth_topk_svm, backend="eager", fullgraph=True)
+    torch.testing.assert_close(whole(scores, target, 3), expected)
+
+
+INTERPRETED = """
+import sys, warnings
+import torch
+from topk_losses._kernels import smooth_numba
+from topk_losses.functional import smooth_topk_svm
+assert not hasattr(smooth_numba.smooth_forward, "py_func")
+scores, target, cases = torch.load(sys.argv[1])
+found = []
+for k, tau in cases:
+    leaf = scores.clone().requires_grad_()
+    losses = smooth_topk_svm(leaf, target, k, tau, reduction="none")
+    found.append((losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]))
+torch.save(found, sys.argv[1])
+"""
+
+
+def test_kernels_interpreted(tmp_path):
+    """What the compiler makes of them is what they say."""
+    scores, target = turning_rows(70, 5, 0.1)
+    scores, target = scores[::3], target[::3]
+    cases = [(1, 1.0), (5, 1.0), (5, 0.1), (20, 0.01)]
+    torch.save((scores, target, cases), tmp_path / "rows.pt")
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", INTERPRETED, str(tmp_path / "rows.pt")]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert run.returncode == 0, run.stderr
+    for (k, tau), found in zip(cases, torch.load(tmp_path / "rows.pt"), strict=True):
+        for ours, expected in zip(found, results(scores, target, k, tau), strict=True):
+            torch.testing.assert_close(ours, expected, rtol=1e-6, atol=1e-7)

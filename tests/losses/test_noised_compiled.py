@@ -1,0 +1,204 @@
+"""The noised operator and hinge as Numba compiles them; ``test_noised_draws.py`` has their distribution."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topk_losses import functional
+from topk_losses._kernels import noised_cpu
+from topk_losses._noised_draws import noised_draws
+from topk_losses.functional import noised_topk, noised_topk_hinge
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def batch(rows=12, classes=100, spread=1.0, dtype=torch.float32):
+    source = generator(3)
+    scores = spread * torch.randn(rows, classes, generator=source, dtype=dtype)
+    return scores, torch.randint(classes, (rows,), generator=source)
+
+
+def composed(scores, target, k, margin=1.0, **noise):
+    """The hinge from the operator of the same draws."""
+    top = noised_topk(scores, k + 1, **noise)
+    own = scores.gather(1, target.unsqueeze(1)).squeeze(1)
+    return (top - own + margin).relu()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("samples", "classes"), [(1, 10), (10, 100), (70, 300)])
+def test_hinge_and_gradient_are_those_of_the_operator(samples, classes, dtype):
+    scores, target = batch(200, classes, dtype=dtype)
+    results = []
+    for loss in (
+        lambda s: noised_topk_hinge(s, target, 4, 0.3, samples, generator=generator(), reduction="none"),
+        lambda s: composed(s, target, 4, epsilon=0.3, samples=samples, generator=generator()),
+    ):
+        leaf = scores.clone().requires_grad_()
+        losses = loss(leaf)
+        weights = torch.arange(len(losses)) / len(losses)
+        results.append((losses.detach(), torch.autograd.grad((losses * weights).sum(), leaf)[0]))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    assert results[0][1].sum(1).abs().max() < 1e-6
+
+
+def test_margins_weights_and_ignored_labels():
+    scores, target = batch()
+    target[3] = -100
+    margins, weight = (torch.rand(100, generator=generator(s)).requires_grad_() for s in (1, 2))
+    kept = target != -100
+    labels = target.clamp(0)
+    losses = composed(scores, labels, 5, margins[labels], epsilon=0.2, samples=7, generator=generator())
+    shares = weight[labels] * kept
+    expected = (losses * shares).sum() / shares.sum()
+    value = noised_topk_hinge(
+        scores, target, 5, 0.2, 7, margins, generator=generator(), weight=weight.detach()
+    )
+    torch.testing.assert_close(value, expected.detach())
+    slopes = [torch.autograd.grad(x, margins)[0] for x in (value, expected)]
+    torch.testing.assert_close(*slopes)
+    ignored = torch.full_like(target, -100)
+    losses = noised_topk_hinge(scores.requires_grad_(), ignored, 5, reduction="none")
+    losses.sum().backward()
+    assert not losses.any()
+    assert not scores.grad.any()
+
+
+def test_odd_rows():
+    scores, target = batch(6, 64)
+    scores[0, 5], scores[1, 5], scores[2, 3:] = torch.nan, torch.inf, -torch.inf
+    scores[3, target[3]] = -torch.inf
+    scores[4] = scores[4].masked_fill(torch.arange(64) % 8 > 0, -torch.inf)  # in few of the groups
+    target[2], target[4] = 1, 8
+    leaf = scores.requires_grad_()
+    losses = noised_topk_hinge(leaf, target, 3, 0.2, 10, generator=generator(), reduction="none")
+    assert losses[:2].isnan().all()
+    assert losses[2] == 0  # fewer than K + 1 classes are left
+    assert losses[3] == torch.inf
+    assert losses[4:].isfinite().all()
+    losses[4:].sum().backward()
+    assert not leaf.grad[:4].any()
+    assert not leaf.grad[4][leaf.detach()[4] == -torch.inf].any()
+    assert noised_topk(leaf.detach()[4:5], 3, 0.2, 10).isfinite().all()
+
+
+def test_derivatives_of_higher_order_and_several_at_once():
+    scores, target = batch(dtype=torch.float64)
+
+    def losses(s):
+        return noised_topk_hinge(s, target, 3, 0.2, 5, generator=generator(), reduction="none")
+
+    leaf = scores.requires_grad_()
+    assert torch.autograd.gradcheck(losses, (leaf,), eps=1e-9, atol=1e-5)
+    value = losses(leaf)
+    each = torch.eye(len(value), dtype=torch.float64)
+    together = torch.autograd.grad(value, leaf, each, is_grads_batched=True, retain_graph=True)[0]
+    alone = torch.stack([torch.autograd.grad(value, leaf, one, retain_graph=True)[0] for one in each])
+    torch.testing.assert_close(together, alone)
+    outer = torch.ones_like(value).requires_grad_()
+    (slope,) = torch.autograd.grad(value, leaf, outer, create_graph=True)
+    (mixed,) = torch.autograd.grad(slope.square().sum(), outer)
+    torch.testing.assert_close(mixed, 2 * alone.sum(0).square().sum(1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    classes=st.integers(2, 150),
+    data=st.data(),
+    rows=st.integers(1, 5),
+    spread=st.sampled_from([1e-3, 1.0, 1e4]),
+    offset=st.sampled_from([0.0, -1000.0]),
+    seed=st.integers(0, 1000),
+)
+def test_with_next_to_no_noise_it_is_the_kth_largest(classes, data, rows, spread, offset, seed):
+    k = data.draw(st.integers(1, min(classes, noised_cpu.MOST_K)))
+    order = torch.rand(rows, classes, generator=generator(seed)).argsort(1)
+    scores = offset + spread * order.double()
+    masked = torch.rand(scores.shape, generator=generator(seed + 1)) < 0.2
+    masked &= (scores < scores.topk(k).values[:, -1:]).bool()
+    draws = noised_draws(scores.masked_fill(masked, -torch.inf), k, 1e-9, 3, generator=generator(seed))
+    assert torch.equal(draws.classes, scores.topk(k).indices[:, -1:].expand(-1, 3))
+    assert draws.noise.abs().max() < 1e-7
+
+
+def test_rows_and_their_number_of_threads_do_not_change_the_draws():
+    scores = torch.randn(600, 50, generator=generator())
+    before = torch.get_num_threads()
+    try:
+        found = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(noised_draws(scores, 3, 0.5, 20, generator=generator(1)))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert torch.equal(found[0].classes, other.classes)
+        assert torch.equal(found[0].noise, other.noise)
+
+
+def test_what_the_kernel_takes(monkeypatch):
+    """Who draws: rows on the CPU in eager mode, in any precision, for ranks that are not too high."""
+    calls = []
+    draw = noised_cpu.draw
+    monkeypatch.setattr(noised_cpu, "draw", lambda *inputs: calls.append(1) or draw(*inputs))
+    scores, target = batch()
+
+    def taken(*arguments, **keywords):
+        calls.clear()
+        noised_topk_hinge(*arguments, **keywords)
+        return bool(calls)
+
+    assert taken(scores, target, 3)
+    assert taken(scores.double(), target, 3)
+    assert taken(scores.t().contiguous().t(), target, 3)
+    assert taken(scores.bfloat16(), target, 3)
+    assert not taken(scores, target, noised_cpu.MOST_K)
+    assert not taken(scores, target, 3, epsilon=0.0)
+    assert not taken(scores, target, 3, samples=None)
+    assert not taken(scores, target, 3, noise=torch.zeros(2, *scores.shape))
+    calls.clear()
+    torch.func.grad(lambda s: noised_topk_hinge(s, target, 3))(scores)
+    torch.compile(lambda s: noised_topk_hinge(s, target, 3), backend="eager")(scores)
+    assert not calls
+
+
+def test_without_numba_torch_draws(plain_torch, monkeypatch):
+    monkeypatch.setattr(noised_cpu, "draw", lambda *_: pytest.fail("a kernel was called"))
+    scores, target = batch()
+    assert noised_topk_hinge(scores, target, 3).isfinite()
+    assert functional.noised_topk(scores, 3, 0.2, 5).isfinite().all()
+
+
+INTERPRETED = """
+import torch
+from topk_losses._kernels import noised_cpu, noised_numba
+from topk_losses._noised_draws import noised_draws
+scores = torch.load({path!r}, weights_only=True)
+assert ("Dispatcher" in type(noised_numba.draw_rows).__name__) is not {interpreted}
+draws = [noised_draws(scores, k, 0.2, 7, generator=torch.Generator().manual_seed(0)) for k in (1, 5)]
+torch.save([tuple(one) for one in draws], {path!r})
+"""
+
+
+def test_machine_code_does_what_python_does(tmp_path, monkeypatch):
+    """The same classes for the same seed, and noise up to rounding, with completions among the draws."""
+    spread = torch.tensor([0.05, 0.3, 3.0, 30.0]).repeat(3)
+    scores = torch.randn(12, 70, generator=generator()) * spread.unsqueeze(1)
+    found = []
+    for interpreted in (False, True):
+        path = str(tmp_path / f"{interpreted}.pt")
+        torch.save(scores, path)
+        monkeypatch.setenv("NUMBA_DISABLE_JIT", str(int(interpreted)))
+        script = INTERPRETED.format(path=path, interpreted=interpreted)
+        subprocess.run([sys.executable, "-c", script], check=True)
+        found.append(torch.load(path, weights_only=True))
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one[0], other[0])
+        torch.testing.assert_close(one[1], other[1], rtol=1e-5, atol=1e-6)
