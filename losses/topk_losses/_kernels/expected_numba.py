@@ -3,7 +3,8 @@ r"""Kernels of the expected k-th largest: candidates, quadrature and the probabi
 ``expected.py`` has the rules and their reasons. Scores x are in units of ε from a centre. Nodes t stand on a lattice,
 in blocks of T. What is per class, number m of exceedances and node lies flat, index ``m T + j``, so that the sweeps'
 steps from m to m - 1 are loops over a row of k T numbers that the compiler makes vectors of; tail probabilities, which
-all m share, are therefore written k times. They come from tables of Φ and φ at the lattice's places and Taylor's series.
+all m share, are therefore written k times. They come from tables of Φ and φ at places of the lattice and Taylor's
+series.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ LOG_TERMS = 6
 SHIFT = 3
 PHASES = 1 << SHIFT  # places of the tables per step
 LEAST_DEPTH = 7.0  # of every candidate
-FLOOR = 1e-60  # under every probability, so that products of them are no denormal numbers, which would be slow
+FLOOR = (
+    1e-60  # under every probability, so that products of them are no denormal numbers, which would be slow
+)
 LEADING = 4  # times k: at least so many classes are swept above a crowd
 MANY = 64  # more of them there may be
 TOP = 16.0  # where the last of a crowd's cells begins
@@ -295,6 +298,61 @@ def _crowd_slope(
 
 
 @borrowing
+def _active(
+    x: Doubles, swept: int, start: float, end: float, k: int, noise: float, active: Whole
+) -> tuple[int, int]:
+    """How many of the classes swept may be on either side of a node, and what is left of k for them."""
+    number = 0
+    for i in range(swept):
+        if x[i] + noise > start:
+            if x[i] - noise > end:
+                k -= 1
+            else:
+                active[number] = i
+                number += 1
+    return number, k
+
+
+@borrowing
+def _forward(
+    start: float, number: int, count: int, x: Doubles, tables: Tables, k: int, most: float, room: Room
+) -> None:
+    """F at the nodes, and the probabilities of m exceedances before each active class, on top of the crowd's."""
+    state, size = room.state, k * BLOCK
+    if count:
+        _crowd_start(count, start, tables, k, most, room)
+    else:
+        state[: size + BLOCK] = FLOOR
+        state[BLOCK : 2 * BLOCK] = 1.0
+    for a in range(number):
+        exceed = room.exceed[a]
+        _tails(x[room.active[a]] - start, tables, exceed, room.density[a])
+        _repeat(exceed, size)
+        _add_class(state, room.before[a], exceed, size)
+    for m in range(1, k + 1):
+        part = state[m * BLOCK : (m + 1) * BLOCK]
+        for j in range(BLOCK):
+            room.cdf[j] += part[j]
+
+
+@borrowing
+def _backward(start: float, number: int, count: int, tables: Tables, k: int, most: float, room: Room) -> None:
+    """Adds to the slopes of all who can be the k-th largest in the block."""
+    follow, size = room.follow, k * BLOCK
+    exceed, density, rest = room.lanes[0], room.lanes[1], room.lanes[2]
+    for i in range(count):
+        _tails(room.points[i] - start, tables, exceed, density)
+        room.crowd_slopes[i] += _crowd_slope(room.state, exceed, density, rest, k, most)
+    follow[: size + BLOCK] = FLOOR
+    follow[size - BLOCK : size] = 1.0
+    for a in range(number - 1, -1, -1):
+        _repeat(room.density[a], size)
+        room.slopes[room.active[a]] += _add_class_behind(
+            follow, room.before[a], room.exceed[a], room.density[a], size
+        )
+
+
+@borrowing
 def _block(
     x: Doubles,
     swept: int,
@@ -306,49 +364,14 @@ def _block(
     with_slope: bool,
     room: Room,
 ) -> None:
-    """F at the nodes of a block; adds to the slopes of all who can be the k-th largest there."""
-    step = tables.step
-    end = start + (BLOCK - 1) * step
-    active, cdf, state, follow = room.active, room.cdf, room.state, room.follow
-    number = 0
-    for i in range(swept):
-        if x[i] + rules.noise > start:
-            if x[i] - rules.noise > end:
-                k -= 1
-            else:
-                active[number] = i
-                number += 1
-    cdf[:] = 0.0
-    if k <= 0:
-        return
-    size = k * BLOCK
-    if count:
-        _crowd_start(count, start, tables, k, rules.most, room)
-    else:
-        state[: size + BLOCK] = FLOOR
-        state[BLOCK : 2 * BLOCK] = 1.0
-    for a in range(number):
-        exceed, density = room.exceed[a], room.density[a]
-        _tails(x[active[a]] - start, tables, exceed, density)
-        _repeat(exceed, size)
-        _add_class(state, room.before[a], exceed, size)
-    for m in range(1, k + 1):
-        part = state[m * BLOCK : (m + 1) * BLOCK]
-        for j in range(BLOCK):
-            cdf[j] += part[j]
-    if not with_slope:
-        return
-    exceed, density, rest = room.lanes[0], room.lanes[1], room.lanes[2]
-    for i in range(count):
-        _tails(room.points[i] - start, tables, exceed, density)
-        room.crowd_slopes[i] += _crowd_slope(state, exceed, density, rest, k, rules.most)
-    follow[: size + BLOCK] = FLOOR
-    follow[size - BLOCK : size] = 1.0
-    for a in range(number - 1, -1, -1):
-        _repeat(room.density[a], size)
-        room.slopes[active[a]] += _add_class_behind(
-            follow, room.before[a], room.exceed[a], room.density[a], size
-        )
+    """F at the nodes of a block, and what the block adds to the slopes."""
+    end = start + (BLOCK - 1) * tables.step
+    number, left = _active(x, swept, start, end, k, rules.noise, room.active)
+    room.cdf[:] = 0.0
+    if left > 0:
+        _forward(start, number, count, x, tables, left, rules.most, room)
+        if with_slope:
+            _backward(start, number, count, tables, left, rules.most, room)
 
 
 @borrowing
@@ -614,9 +637,9 @@ def _quadrature(
 
 @compiled
 def expectations(
-    scores: Doubles,
     k: int,
     epsilon: float,
+    scores: Doubles,
     centre: Doubles,
     rivals: Doubles,
     offsets: Whole,

@@ -179,7 +179,9 @@ def test_odd_rows_are_left_to_the_plain_path():
         values = expected_topk(torch.cat([good, odd]), 3, 0.2)
         torch.testing.assert_close(values[:1], expected_topk(good, 3, 0.2), rtol=0, atol=1e-6)
         assert values[1].isnan()
-        losses = noised_topk_hinge(torch.cat([good, odd]), torch.tensor([0, 1]), 2, 0.2, None, reduction="none")
+        losses = noised_topk_hinge(
+            torch.cat([good, odd]), torch.tensor([0, 1]), 2, 0.2, None, reduction="none"
+        )
         assert losses[0].isfinite() and losses[1].isnan()
     few = torch.full((1, 80), -inf)
     few[0, :2] = 0
@@ -231,7 +233,9 @@ def test_threads_change_nothing(spread):
 
 def test_values_alone_are_those_with_gradients():
     rows = torch.randn(6, 300, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(expected_topk(rows, 6, 0.2), value_and_gradient(rows, 6, 0.2)[0], rtol=0, atol=3e-7)
+    torch.testing.assert_close(
+        expected_topk(rows, 6, 0.2), value_and_gradient(rows, 6, 0.2)[0], rtol=0, atol=3e-7
+    )
 
 
 SCRIPT = """
