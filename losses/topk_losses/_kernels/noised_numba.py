@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     """
     Block: TypeAlias = tuple[Doubles, Integers, Integers, Doubles, Integers]
     """Draws side by side, in lanes: noisy scores one below the other, first those drawn outright; the classes of the
-    others and how many there are; the k largest of each lane and a row of room; where the k-th largest stands.
+    others and how many there are; room for the k largest, and the k-th largest ``(k + 1, ·)``; where that stands.
     """
 
 __all__ = ["draw_rows", "generator", "hinge_gradients", "hinges", "tables"]
@@ -232,11 +232,11 @@ def _draw(
     u, scale = (ABOVE - edge) * WIDTH, 1 / epsilon
     _, spans, slopes = gap_tables
     sorted_classes, x, starts = binned
-    values, others, heights, largest, places = block
+    values, others, heights, extremes, places = block
     outright = starts[min(edge + OUTRIGHT, BINS)]
     lower = _tiers(starts, edge, spans, rng, tiers)
     rest = _skip(rng, spans[BINS - edge])
-    samples, kth = len(classes), len(largest) - 2
+    samples, kth = len(classes), len(extremes) - 1
     total = 0.0
     most = len(heights)
     for first in range(0, samples, most):
@@ -268,9 +268,9 @@ def _draw(
                     height = _put(values, others, heights, lane, outright, height, value, c)
             rest += 1 + _skip(rng, spans[gap])
         rest -= lanes * len(row)
-        _select(values, height, lanes, largest, places)
+        _select(values, height, lanes, extremes, places)
         for lane in range(lanes):
-            value, place = largest[kth, lane], places[lane]
+            value, place = extremes[kth, lane], places[lane]
             c = sorted_classes[place] if place < outright else others[place - outright, lane]
             if value <= u:
                 value, c = _completed(row, centre, scale, u, lane, outright, binned, block, rng)
@@ -302,21 +302,32 @@ def _put(
 
 
 @compiled
-def _select(values: Doubles, height: int, lanes: int, largest: Doubles, places: Integers) -> None:
-    """The k largest of each lane: value after value sinks to its place; and where the k-th largest stands."""
-    k = len(largest) - 1
-    largest[:k] = -np.inf
+def _select(values: Doubles, height: int, lanes: int, extremes: Doubles, places: Integers) -> None:
+    """Leave the k-th largest of each lane in the last row of the extremes, and where it stands.
+
+    The k largest of a lane, or, if these are fewer, the smallest ones from the k-th largest on with their signs
+    turned: value after value sinks to its place among them. -inf where there are fewer than k.
+    """
+    last = len(extremes) - 1
+    extremes[:] = -np.inf
+    places[:] = 0
+    if height < last:
+        return
+    turned = height - last + 1 < last
+    sign, count = (-1.0, height - last + 1) if turned else (1.0, last)
     for i in range(height):
         for lane in range(lanes):
-            largest[k, lane] = values[i, lane]
-        for j in range(min(i + 1, k)):
+            extremes[last, lane] = sign * values[i, lane]
+        for j in range(min(i + 1, count)):
             for lane in range(lanes):
-                present, sinking = largest[j, lane], largest[k, lane]
-                largest[j, lane] = max(present, sinking)
-                largest[k, lane] = min(present, sinking)
+                present, sinking = extremes[j, lane], extremes[last, lane]
+                extremes[j, lane] = max(present, sinking)
+                extremes[last, lane] = min(present, sinking)
+    for lane in range(lanes):
+        extremes[last, lane] = sign * extremes[count - 1, lane]
     for i in range(height):
         for lane in range(lanes):
-            places[lane] = i if values[i, lane] == largest[k - 1, lane] else places[lane]
+            places[lane] = i if values[i, lane] == extremes[last, lane] else places[lane]
 
 
 @compiled
