@@ -32,6 +32,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from topk_losses._fused import Margin, fused_losses
+from topk_losses._kernels.exponentials import kept_and_sum, multiples
+from topk_losses._kernels.selection import largest
 from topk_losses._places import others_of, places_among
 
 __all__ = ["TopKEntropy"]
@@ -54,7 +56,7 @@ class TopKEntropy:
         return self._plain(scores, labels).squeeze(1)
 
     def _plain(self, rows: Tensor, labels: Tensor) -> Tensor:
-        top = rows.topk(self.k + 1, dim=1)
+        top = largest(rows, self.k + 1)
         next_best, few = _reference(top.values)
         shifted = rows - next_best
         ahead = top.indices[:, : self.k]
@@ -76,32 +78,32 @@ class TopKEntropy:
         margin: Margin,  # noqa: ARG002
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, list[Tensor]]:
-        """The losses; the small classes' exponentials, the large ones' places and slopes, and two numbers per row."""
-        top = scores.topk(self.k + 1, dim=1)
+        """The losses; what the small classes' slopes need, the large ones' places and slopes, two numbers per row."""
+        top = largest(scores, self.k + 1)
         next_best, few = _reference(top.values)
         ahead = top.indices[:, : self.k]
-        small = (scores - next_best).scatter_(1, ahead, -torch.inf).scatter_(1, labels, -torch.inf).exp_()
+        kept, total = kept_and_sum(scores, next_best, torch.cat([ahead, labels], 1))
         leading = (top.values.double() - next_best).masked_fill_(few, 0)
-        rest = small.sum(1, keepdim=True).double().masked_fill_(few, 1)
+        rest = total.masked_fill_(few, 1)
         value, log_unit = self._capped(leading, rest, places_among(ahead, labels, scores))
         argument = scores.gather(1, labels).double() - next_best - value
         losses = _invalid_to_nan((-logsigmoid(argument)).to(scores.dtype).masked_fill(few, 0), top.values)
         chance = (-argument).sigmoid().masked_fill(few, 0)
         capped = (leading[:, : self.k] + log_unit).exp().clamp(max=1 / self.k) * chance
         numbers = torch.cat([log_unit.exp() * chance, -chance], 1)
-        return losses.squeeze(1), [small, ahead, capped.to(small.dtype), numbers.to(small.dtype)]
+        return losses.squeeze(1), [kept, ahead, capped.to(scores.dtype), numbers.to(scores.dtype)]
 
     def backward(
         self,
         gradient: Tensor,
-        scores: Tensor,  # noqa: ARG002
+        scores: Tensor,
         labels: Tensor,
         saved: list[Tensor],
     ) -> tuple[Tensor, Tensor]:
         """``u z_j`` for the other classes, ``-u`` for the label."""
-        small, ahead, capped, numbers = saved
+        kept, ahead, capped, numbers = saved
         along = gradient.unsqueeze(1)
-        by_score = small * (numbers[:, :1] * along)
+        by_score = multiples(kept, scores, numbers[:, :1] * along)
         by_score.scatter_(1, ahead, capped * along).scatter_(1, labels, numbers[:, 1:] * along)
         return by_score, torch.zeros_like(gradient)
 

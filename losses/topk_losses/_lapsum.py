@@ -31,6 +31,8 @@ import torch
 from torch import Tensor
 
 from topk_losses._fused import Margin, fused_losses
+from topk_losses._kernels.exponentials import kept_and_sum, multiples
+from topk_losses._kernels.selection import largest
 
 __all__ = ["LapSum", "soft_topk"]
 
@@ -60,7 +62,7 @@ class _Leading(NamedTuple):
 
 
 def _leading(rows: Tensor, k: int, alpha: float) -> _Leading:
-    top = rows.topk(min(2 * k + 1, rows.shape[1]), dim=1)
+    top = largest(rows, min(2 * k + 1, rows.shape[1]))
     scores = top.values.detach()
     second = scores[:, min(k, rows.shape[1] - 1)].unsqueeze(1)
     few = second == -torch.inf if k < rows.shape[1] else torch.ones_like(second, dtype=torch.bool)
@@ -182,31 +184,31 @@ class LapSum:
         margin: Margin,  # noqa: ARG002
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, list[Tensor]]:
-        """The losses; the small classes' exponentials, the large ones' places and slopes, and two numbers per row."""
+        """The losses; what the small classes' slopes need, the large ones' places and slopes, two numbers per row."""
         leading = _leading(scores, self.k, self.alpha)
-        small = (scores - leading.last).div_(self.alpha).scatter_(1, leading.places, -torch.inf).exp_()
+        kept, total = kept_and_sum(scores, leading.last, leading.places, 1 / self.alpha)
         offset = (leading.last.double() - leading.centre) / self.alpha
-        log_rest = (small.sum(1, keepdim=True).double().log() + offset).clamp_(min=LOWEST)
+        log_rest = (total.log() + offset).clamp_(min=LOWEST)
         b = _threshold(leading.values, log_rest, self.k)
         losses, slope = self._of_labels(scores, labels, b, leading)
         weights = torch.cat([-(leading.values - b).abs(), log_rest - b], 1)
         log_total = weights.logsumexp(1, keepdim=True)
         large = (weights[:, :-1] - log_total).exp() * slope
-        # Behind the 2K + 1 largest, all are below b; where there are none, small is 0.
+        # Behind the 2K + 1 largest, all are below b; where there are none, the sum is 0.
         unit = (offset - b - log_total).clamp(max=0).exp() * slope
         numbers = torch.cat([unit, slope], 1)
-        return losses.squeeze(1), [small, leading.places, large.to(small.dtype), numbers.to(small.dtype)]
+        return losses.squeeze(1), [kept, leading.places, large.to(scores.dtype), numbers.to(scores.dtype)]
 
     def backward(
         self,
         gradient: Tensor,
-        scores: Tensor,  # noqa: ARG002
+        scores: Tensor,
         labels: Tensor,
         saved: list[Tensor],
     ) -> tuple[Tensor, Tensor]:
         """``(w_l - δ_yl) f_y / p_y``."""
-        small, places, large, numbers = saved
+        kept, places, large, numbers = saved
         along = gradient.unsqueeze(1)
-        by_score = small * (numbers[:, :1] * along)
+        by_score = multiples(kept, scores, numbers[:, :1] * along, 1 / self.alpha)
         by_score.scatter_(1, places, large * along).scatter_add_(1, labels, -numbers[:, 1:] * along)
         return by_score, torch.zeros_like(gradient)

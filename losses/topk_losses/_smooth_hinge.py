@@ -21,6 +21,7 @@ from torch import Tensor
 
 from topk_losses._checks import values_are_readable
 from topk_losses._fused import Margin, fused_losses
+from topk_losses._kernels.selection import largest
 from topk_losses._places import others_of, places_among
 
 __all__ = ["SmoothHinge"]
@@ -46,10 +47,10 @@ class SmoothHinge:
         if labels.shape[1] == 1:
             margin = margin.squeeze(1) if isinstance(margin, Tensor) else margin
             return fused_losses(self, rows, labels, margin).unsqueeze(1)
-        best = rows.topk(min(rows.shape[1], max(FEWEST, 2 * self.k) + 1), dim=1)
+        best = largest(rows, min(rows.shape[1], max(FEWEST, 2 * self.k) + 1))
         # The K-th of a label's others may be the (K+1)-th of all.
         if not (values_are_readable(rows) and self._complete(best.values, self.k)):
-            best = rows.topk(rows.shape[1], dim=1)
+            best = largest(rows, rows.shape[1])
         others = others_of(best.values, places_among(best.indices, labels, rows))
         return self._of_others(others, rows.gather(1, labels), margin)[0]
 
@@ -77,7 +78,7 @@ class SmoothHinge:
         others = scores.scatter(1, labels, -torch.inf)
         count = scores.shape[1] - 1
         readable = values_are_readable(scores)
-        best = others.topk(min(count, max(FEWEST, 2 * self.k)) if readable else count, dim=1)
+        best = largest(others, min(count, max(FEWEST, 2 * self.k)) if readable else count)
         if best.values.shape[1] < count and not self._complete(best.values, self.k - 1):
             losses, x = self._of_many(others, best.values, own, margin)
             return losses, [x]
@@ -94,7 +95,7 @@ class SmoothHinge:
         """``x_j`` for the other classes, ``-Σ x`` for the label; ``Σ x`` for the margin."""
         x = saved[0] * gradient.unsqueeze(1)
         total = x.sum(1)
-        by_score = x if len(saved) == 1 else torch.zeros_like(scores).scatter_(1, saved[1], x)
+        by_score = x if len(saved) == 1 else x.new_zeros(scores.shape).scatter_(1, saved[1], x)
         return by_score.scatter_(1, labels, -total.unsqueeze(1)), total
 
     def _of_others(self, others: Tensor, own: Tensor, margin: Margin) -> tuple[Tensor, Tensor]:

@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from topk_losses._checks import values_are_readable
+from topk_losses._kernels.selection import largest
 from topk_losses._places import others_of, places_among
 
 __all__ = ["RELAXATIONS", "sorting_losses"]
@@ -111,16 +112,11 @@ def sorting_losses(
 
 def _wires(rows: Tensor, labels: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
     """Scores less the label's on the wires ``(m, M, C)``, the label first, and whether a row has NaN or +inf."""
-    if (
-        labels.shape[1] == 1
-    ):  # a copy costs less than one more class: from K = n / 64 on, torch's topk is slower
-        best = (
-            rows.scatter(1, labels, -torch.inf)
-            .topk(min(candidates, rows.shape[1]) - 1, dim=1)
-            .values.unsqueeze(1)
-        )
+    if labels.shape[1] == 1:  # a copy costs less than one more class: torch's topk has steps
+        others = rows.scatter(1, labels, -torch.inf)
+        best = largest(others, min(candidates, rows.shape[1]) - 1).values.unsqueeze(1)
     else:
-        top = rows.topk(min(candidates, rows.shape[1]), dim=1)
+        top = largest(rows, min(candidates, rows.shape[1]))
         best = others_of(top.values, places_among(top.indices, labels, rows))
     own = rows.gather(1, labels).double().unsqueeze(2)
     invalid = ~((best.detach()[..., :1] < torch.inf) & (own.detach() < torch.inf)).squeeze(2)

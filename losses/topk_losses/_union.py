@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._fused import Margin, fused_losses
+from topk_losses._kernels.selection import largest
 from topk_losses._shapes import log_softmax, softmax
 
 __all__ = ["TopKUnion"]
@@ -38,7 +39,7 @@ class TopKUnion:
 
     def _plain(self, rows: Tensor, labels: Tensor) -> Tensor:
         log_q = log_softmax(rows)
-        top = log_q.topk(self.k, dim=1)
+        top = largest(log_q, self.k)
         log_union = top.values.logsumexp(1, keepdim=True)
         grouped = torch.where(_among(top.indices, labels, rows), -log_union, -log_q.gather(1, labels))
         if not self.transition:
@@ -56,7 +57,7 @@ class TopKUnion:
     ) -> tuple[Tensor, list[Tensor]]:
         """The losses; q, the K best classes with their q, and the numbers A, B and C ``(3, N)``."""
         q = softmax(scores)
-        best, places = scores.topk(self.k, dim=1)
+        best, places = largest(scores, self.k)
         best_q = q.gather(1, places)
         # log q_y by way of the largest score, whose q never underflows.
         log_q = (scores.gather(1, labels) - best[:, :1] + best_q[:, :1].log()).squeeze(1)

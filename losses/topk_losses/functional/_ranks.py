@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["among", "invalid_rows_to_nan"]
+__all__ = ["among", "invalid_rows_to_nan", "log_sum_without"]
 
 
 def among(indices: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
@@ -24,3 +24,11 @@ def invalid_rows_to_nan(losses: Tensor, top: Tensor) -> Tensor:
     that has overflown would pass as an ordinary competitor, or as a perfect target.
     """
     return losses.masked_fill(~(top.detach()[:, :1] < torch.inf), torch.nan)
+
+
+def log_sum_without(rows: Tensor, indices: Tensor) -> Tensor:
+    """``log Σ exp(s_j)`` over all classes but those of ``indices``, ``(M, 1)``.
+
+    Without any class left it is very small, not -inf, of which logsumexp has no gradient.
+    """
+    return rows.scatter(1, indices, -torch.finfo(rows.dtype).max / 4).logsumexp(1, keepdim=True)

@@ -15,7 +15,8 @@ from topk_losses._checks import (
     check_scores,
 )
 from topk_losses._shapes import Kernel, log_softmax, per_label, reduce_loss
-from topk_losses.functional._ranks import among, invalid_rows_to_nan
+from topk_losses.functional._ranks import invalid_rows_to_nan, log_sum_without
+from topk_losses.functional._truncated import TruncatedEntropy
 
 __all__ = ["balanced_softmax", "cross_entropy", "focal", "ldam", "logit_adjusted", "truncated_topk_entropy"]
 
@@ -164,20 +165,12 @@ def _log_odds_against(rows: Tensor, labels: Tensor, scale: float) -> Tensor:
     """
     largest = rows.detach().argmax(1, keepdim=True)
     rows = scale * (rows - rows.detach().gather(1, largest))
-    rest = _log_sum_without(rows, largest)
+    rest = log_sum_without(rows, largest)
     total = rows.logsumexp(1, keepdim=True)
     own = rows.gather(1, labels)
     first = labels == largest
     share = (own - total).masked_fill(first, -torch.inf).exp()
     return invalid_rows_to_nan(torch.where(first, rest, total + torch.log1p(-share)) - own, total)
-
-
-def _log_sum_without(rows: Tensor, indices: Tensor) -> Tensor:
-    """``log Σ exp(s_j)`` over all classes but those of ``indices``, ``(M, 1)``.
-
-    Without any class left it is very small, not -inf, of which logsumexp has no gradient.
-    """
-    return rows.scatter(1, indices, -torch.finfo(rows.dtype).max / 4).logsumexp(1, keepdim=True)
 
 
 def balanced_softmax(
@@ -327,16 +320,11 @@ def truncated_topk_entropy(
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
 
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        top = rows.topk(k, dim=1)
-        # A label among the K best leaves the classes behind them; any other leaves the K-th best as well.
-        # Relative to the largest score, as log_softmax has it.
-        centre = top.values[:, :1].detach()
-        behind = _log_sum_without(rows - centre, top.indices)
-        others = torch.logaddexp(behind, top.values[:, -1:] - centre)
-        own = rows.gather(1, labels) - centre
-        inside = among(top.indices, labels, rows)
-        losses = torch.where(inside, -logsigmoid(own - behind), others - own)
-        return invalid_rows_to_nan(losses, top.values)
-
-    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+    return reduce_loss(
+        TruncatedEntropy(k).losses,
+        scores,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+    )

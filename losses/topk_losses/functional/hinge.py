@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._checks import check_k, check_margin, check_scores
+from topk_losses._kernels.selection import largest
 from topk_losses._shapes import per_label, reduce_loss
 from topk_losses.functional._ranks import among, invalid_rows_to_nan
 
@@ -52,7 +53,7 @@ def topk_hinge(
     _check(scores, k, margin)
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        top = rows.topk(k + 1, dim=1)
+        top = largest(rows, k + 1)
         # Without a class of the K best, the K-th largest of the others is the next one.
         others = torch.where(
             among(top.indices[:, :k], labels, rows), top.values[:, k:], top.values[:, k - 1 : k]
@@ -105,7 +106,7 @@ def convex_topk_hinge(
     _check(scores, k, margin)
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        top = rows.topk(k + 1, dim=1)
+        top = largest(rows, k + 1)
         # Relative to the largest score: sums of scores that share an offset would lose the small digits.
         centre = top.values[:, :1].detach()
         first, own = top.values - centre, rows.gather(1, labels) - centre
@@ -167,7 +168,7 @@ def calibrated_topk_hinge(
     _check(scores, k, margin)
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        top = rows.topk(k + 1, dim=1).values
+        top = largest(rows, k + 1).values
         losses = (top[:, k:] - rows.gather(1, labels) + per_label(margin, labels, rows)).relu()
         return invalid_rows_to_nan(losses, top)
 

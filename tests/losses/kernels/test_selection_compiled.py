@@ -1,0 +1,261 @@
+"""Compiled loops for the largest scores and for exponentials, and the losses that are made of them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("numba")
+
+from topk_losses import functional
+from topk_losses._kernels import compiled, exponentials, selection
+from topk_losses._kernels.exponentials import kept_and_sum, multiples, takes_exponentials
+from topk_losses._kernels.selection import MOST, largest, takes_selection
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("TRITON_INTERPRET") == "1", reason="the other kernels' tests run in this process"
+)
+
+LOSSES = {
+    "topk_hinge": functional.topk_hinge,
+    "convex_topk_hinge": functional.convex_topk_hinge,
+    "calibrated_topk_hinge": functional.calibrated_topk_hinge,
+    "topk_grouping": functional.topk_grouping,
+    "topk_transition": functional.topk_transition,
+    "truncated_topk_entropy": functional.truncated_topk_entropy,
+    "topk_entropy": functional.topk_entropy,
+    "lapsum_topk_loss": functional.lapsum_topk_loss,
+    "smooth_topk_hinge": functional.smooth_topk_hinge,
+    "sorting_topk_cross_entropy": lambda s, y, k, **options: functional.sorting_topk_cross_entropy(
+        s, y, k, candidates=32, **options
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def also_for_few_classes(monkeypatch):
+    """The kernels are right for any number; where they begin to pay is another matter."""
+    monkeypatch.setattr(selection, "FEWEST", 32)
+    monkeypatch.setattr(exponentials, "FEWEST", 32)
+    monkeypatch.setattr(selection, "FEWEST_FOR_ONE", 32)
+
+
+def normal(rows, classes, spread=3.0, seed=0):
+    source = torch.Generator().manual_seed(seed)
+    return spread * torch.randn(rows, classes, generator=source), torch.randint(
+        classes, (rows,), generator=source
+    )
+
+
+def assert_largest(rows, k):
+    assert takes_selection(rows, k)
+    values, indices = largest(rows, k)
+    assert indices.dtype == torch.int64
+    assert values.shape == indices.shape == (len(rows), k)
+    torch.testing.assert_close(values, rows.topk(k, dim=1).values, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(values, rows.gather(1, indices), rtol=0, atol=0, equal_nan=True)
+    assert (indices.sort(dim=1).values.diff(dim=1) > 0).all()
+
+
+@given(
+    classes=st.integers(32, 700),
+    share=st.floats(0, 1),
+    digits=st.integers(0, 4),
+    special=st.sampled_from([(), (torch.inf,), (-torch.inf,), (torch.nan,), (-torch.nan, torch.inf)]),
+    seed=st.integers(0, 10_000),
+)
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_largest_are_those_of_torch(classes, share, digits, special, seed):
+    """With ties (rounded scores), infinite scores and NaN of either sign."""
+    source = torch.Generator().manual_seed(seed)
+    rows = torch.randn(4, classes, generator=source).round(decimals=digits)
+    for value in special:
+        rows.masked_fill_(torch.rand(4, classes, generator=source) < 0.1, value)
+    assert_largest(rows, 1 + int(share * (min(classes // 2, MOST) - 1)))
+
+
+@pytest.mark.parametrize("k", [1, 5, 40])
+@pytest.mark.parametrize("classes", [128, 1000, 10_000])
+def test_rows_in_unlucky_orders(classes, k):
+    """Sorted, equal, of few values, and with all that is large in one group or in a row of neighbours."""
+    steps = torch.arange(classes, dtype=torch.float32)
+    in_one_group = torch.where(steps % 64 == 3, 1000 + steps, -steps)
+    neighbours = torch.where((steps > 50) & (steps < 50 + 2 * k), 7.0, steps / classes)
+    few = (steps * 7919) % 3
+    rows = torch.stack([steps, -steps, torch.zeros(classes), in_one_group, neighbours, few, -0.0 * steps])
+    assert_largest(rows, k)
+
+
+def test_slopes_go_to_the_largest():
+    rows, _ = normal(5, 100)
+    found = []
+    for select in (largest, lambda s, k: s.topk(k, dim=1)):
+        leaf = rows.clone().requires_grad_()
+        values = select(leaf, 7)[0]
+        found.append(torch.autograd.grad((values * torch.arange(7.0)).sum(), leaf)[0])
+    assert torch.equal(*found)
+
+
+def test_exponentials_and_their_sum():
+    scores, _ = normal(6, 3000)
+    scores[1] += 1000
+    scores[2] -= 1000
+    scores[3, 5:] = -torch.inf
+    scores[4] *= 30
+    top = scores.topk(3, dim=1)
+    factor = torch.randn(6, 1, generator=torch.Generator().manual_seed(1))
+    reference = top.values[:, -1:].clamp(min=-1e30)
+    for scale in (1.0, 0.3, 20.0):
+        assert takes_exponentials(scores)
+        kept, total = kept_and_sum(scores, reference, top.indices, scale)
+        assert kept.shape == (6, 1)
+        wide = (scores.double() - reference) * scale
+        exact = wide.scatter(1, top.indices, -torch.inf).exp()
+        torch.testing.assert_close(total, exact.sum(1, keepdim=True), rtol=1e-6, atol=1e-30)
+        found = multiples(kept, scores, factor, scale).scatter(1, top.indices, 0)
+        torch.testing.assert_close(found.double(), factor * exact, rtol=2e-6, atol=1e-6)
+    scores[5, 70] = torch.nan
+    assert kept_and_sum(scores, reference, top.indices)[1].isnan().flatten().tolist() == [False] * 5 + [True]
+
+
+def results(loss, scores, target, *args, **options):
+    leaf = scores.clone().requires_grad_()
+    losses = loss(leaf, target, *args, **options, reduction="none")
+    (slope,) = torch.autograd.grad(losses.masked_fill(losses == torch.inf, 0).sum(), leaf)
+    return losses.detach().double(), slope.double()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("k", [1, 2, 5, 20])
+def test_losses_as_in_float64(name, k):
+    """float64 goes the way of plain torch."""
+    for spread, offset in ((0.1, 0.0), (3.0, 0.0), (3.0, 1000.0), (30.0, -100.0)):
+        scores, target = normal(12, 100, spread)
+        best = scores.topk(k + 2, dim=1)
+        target[: k + 2] = best.indices[range(k + 2), range(k + 2)] if k < 10 else best.indices[0, 0]
+        scores = scores + offset
+        assert takes_selection(scores, k)
+        losses, slope = results(LOSSES[name], scores, target, k)
+        expected, exact = results(LOSSES[name], scores.double(), target, k)
+        torch.testing.assert_close(losses, expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(slope, exact, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("k", [1, 3])
+def test_losses_with_and_without_compiled_loops(name, k, monkeypatch):
+    """Masked classes (of which one row has few others), a masked target, NaN and infinity."""
+    scores, target = normal(8, 60)
+    scores[0, 10:] = scores[1, 2:] = -torch.inf
+    target[:2] = torch.tensor([3, 0])
+    scores[2, target[2]] = -torch.inf
+    scores[3, 7], scores[4, 7] = torch.nan, torch.inf
+    target[3:5] = 1
+    found = []
+    for there in (True, False):
+        monkeypatch.setattr(compiled, "_numba_is_there", lambda there=there: there)
+        assert takes_selection(scores, k) == takes_exponentials(scores) == there
+        losses, slope = results(LOSSES[name], scores, target, k)
+        found.append((losses, slope[[0, 1, 5, 6, 7]]))
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_further_derivatives(name):
+    """Second ones, batches of gradients, and what torch.func makes of them."""
+    scores, target = normal(4, 40, 1.0)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        leaf = scores.to(dtype).requires_grad_()
+        losses = LOSSES[name](leaf, target, 3, reduction="none")
+        (slope,) = torch.autograd.grad(losses.square().sum(), leaf, create_graph=True)
+        second = torch.autograd.grad(slope.square().sum(), leaf, retain_graph=True)[0]
+        batch = torch.autograd.grad(
+            losses, leaf, torch.eye(4, dtype=dtype), retain_graph=True, is_grads_batched=True
+        )[0]
+        mapped = torch.func.vmap(torch.func.grad(LOSSES[name]), in_dims=(0, 0, None))(
+            leaf.detach()[:, None], target[:, None], 3
+        )
+        torch.testing.assert_close(mapped[:, 0], batch[range(4), range(4)], rtol=1e-4, atol=1e-5)
+        found.append([x.detach().double() for x in (slope, second, batch)])
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_several_threads_give_the_same_numbers(name, monkeypatch):
+    scores, target = normal(20, 200)
+    expected = results(LOSSES[name], scores, target, 5)
+    for module in (selection, exponentials):
+        monkeypatch.setattr(module, "SCORES_PER_THREAD", 200)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        found = results(LOSSES[name], scores, target, 5)
+    finally:
+        torch.set_num_threads(threads)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_what_is_left_to_torch(monkeypatch):
+    monkeypatch.undo()
+    rows, _ = normal(3, 400)
+    assert takes_selection(rows, 1) and takes_selection(rows[:, :100], 2)
+    assert not takes_selection(rows[:, :100], 1)
+    rows = rows[:, :100]
+    assert takes_selection(rows, 50)
+    assert not takes_selection(rows, 51)
+    assert not takes_selection(rows[:, :20], 1)
+    assert not takes_selection(rows.double(), 3)
+    assert not takes_exponentials(rows.double())
+    seen = []
+
+    def value(row):
+        seen.append(takes_selection(row[None], 3))
+        return largest(row[None], 3).values.sum()
+
+    torch.testing.assert_close(torch.func.vmap(value)(rows), rows.topk(3, dim=1).values.sum(1))
+    assert seen == [False]
+
+
+@pytest.mark.parametrize("name", ["topk_hinge", "topk_transition", "truncated_topk_entropy"])
+def test_torch_compile_sees_plain_operations(name):
+    scores, target = normal(4, 60)
+    whole = torch.compile(LOSSES[name], backend="eager", fullgraph=True)
+    torch.testing.assert_close(whole(scores, target, 3), LOSSES[name](scores, target, 3))
+
+
+INTERPRETED = """
+import sys
+import torch
+from topk_losses import functional
+from topk_losses._kernels import exponentials_numba, selection_numba
+assert not hasattr(selection_numba.largest, "py_func")
+scores, target = torch.load(sys.argv[1])
+torch.save(
+    [f(scores, target, 4, reduction="none")
+     for f in (functional.topk_hinge, functional.topk_transition, functional.truncated_topk_entropy)],
+    sys.argv[1],
+)
+"""
+
+
+def test_kernels_interpreted(tmp_path):
+    """What the compiler makes of them is what they say; a row of equal scores takes the other way."""
+    scores, target = normal(4, 150)
+    scores[3] = 1
+    torch.save((scores, target), tmp_path / "rows.pt")
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", INTERPRETED, str(tmp_path / "rows.pt")]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert run.returncode == 0, run.stderr
+    names = ("topk_hinge", "topk_transition", "truncated_topk_entropy")
+    for name, found in zip(names, torch.load(tmp_path / "rows.pt"), strict=True):
+        expected = LOSSES[name](scores, target, 4, reduction="none")
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
