@@ -6,8 +6,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from topk_losses._kernels import compiled
 from topk_losses.functional import expected_topk
 from topk_losses.testing import oracles
+
+
+@pytest.fixture(autouse=True, params=["torch", "kernels"], scope="module")
+def path(request):
+    """By torch alone, and by Numba's kernels if it is there."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "torch":
+            patch.setattr(compiled, "_numba_is_there", lambda: False)
+        elif not compiled._numba_is_there():
+            pytest.skip("needs Numba")
+        yield
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.2, 10.0])

@@ -1,4 +1,7 @@
-"""The exact expectation of long rows on the CPU, against adaptive quadrature, finer grids and Monte Carlo."""
+"""The exact expectation of long rows on the CPU, against adaptive quadrature, finer grids and Monte Carlo.
+
+By torch alone, and by Numba's kernels if it is there, which have a test file of their own besides.
+"""
 
 import math
 
@@ -8,8 +11,20 @@ import torch
 from scipy import integrate, special, stats
 
 from topk_losses import _rank_quadrature
+from topk_losses._kernels import compiled
 from topk_losses.functional import expected_topk, noised_topk_hinge
 from topk_losses.testing import oracles
+
+
+@pytest.fixture(autouse=True, params=["torch", "kernels"], scope="module")
+def path(request):
+    """What computes the expectation."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "torch":
+            patch.setattr(compiled, "_numba_is_there", lambda: False)
+        elif not compiled._numba_is_there():
+            pytest.skip("needs Numba")
+        yield request.param
 
 
 def fewer_than(row, k, epsilon, t):
@@ -114,7 +129,9 @@ def test_crowds_that_a_sample_misjudges(k, near):
 
 @pytest.mark.parametrize("k", [1, 6, 16])
 @pytest.mark.parametrize("spread", [0.0, 0.3, 3.0])
-def test_crowds_by_power_sums_are_those_swept(k, spread, monkeypatch):
+def test_crowds_by_power_sums_are_those_swept(k, spread, path, monkeypatch):
+    if path == "kernels":
+        pytest.skip("of the crowds in torch")
     rows = torch.stack([some_row(spread, 300), some_row(0.5 * spread, 300)])
     for dtype, tolerance in ((torch.float64, 2e-9), (torch.float32, 1e-6)):
         value, gradient = value_and_gradient(rows.to(dtype), k, 1.0)

@@ -45,9 +45,11 @@ __all__ = ["NoisedRowsOnCPU", "draw", "takes_draws"]
 MOST_K = 64  # the k largest are found in k steps per value
 LEAST_EPSILON = 1e-300  # its reciprocal is finite
 SPARE = 2.5  # standard deviations of the number that exceeds the threshold
-JOB = 4800  # draws by one generator in one thread; what a row costs beside them counts as
-ROW = 20  # draws
-SCORES = 2**20  # of a job at most
+JOB = 4800  # draws, at least, by one generator in one thread; what a row costs beside them counts as
+ROW = 20  # draws, and where rows are shorter than
+LONG = 64  # classes, draws count for less
+SCORES = 2**20  # or so many scores
+JOBS = 16  # at most for a seed
 
 
 def takes_draws(scores: Tensor, k: int, epsilon: float) -> bool:
@@ -68,7 +70,8 @@ def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[i
     arrays = [tensor.numpy() for tensor in (scores.detach().contiguous(), classes, noise)]
     wanted = k + SPARE * math.sqrt(k) + 1
     share = rows // len(seeds)
-    parts = -(-share // max(1, min(JOB // (ROW + samples), SCORES // size)))
+    work = share * (ROW + samples) * min(size, LONG) // LONG
+    parts = min(JOBS, 1 + work // JOB + share * size // SCORES)
 
     def run(begin: int, end: int) -> None:
         for job in range(begin, end):
@@ -102,7 +105,7 @@ class NoisedRowsOnCPU:
         losses, active = torch.empty_like(noise), torch.empty_like(noise)
         inputs = [tensor.numpy() for tensor in (scores, labels.contiguous(), margins)]
         results = [tensor.numpy() for tensor in (classes, noise, losses, active)]
-        _kernels().hinges(*inputs, self.ignore_index, *results)
+        _hinge_kernels().hinges(*inputs, self.ignore_index, *results)
         return losses, active, classes
 
     def backward(
@@ -114,7 +117,7 @@ class NoisedRowsOnCPU:
             return gradient.unsqueeze(1) * self.backward(ones, labels, active, places, like)
         out = torch.zeros_like(like, memory_format=torch.contiguous_format)
         tensors = (labels.contiguous(), places, active, gradient.contiguous(), out)
-        _kernels().hinge_gradients(*(tensor.detach().numpy() for tensor in tensors))
+        _hinge_kernels().hinge_gradients(*(tensor.detach().numpy() for tensor in tensors))
         return out
 
 
@@ -122,3 +125,9 @@ def _kernels() -> Any:
     from topk_losses._kernels import noised_numba  # noqa: PLC0415  # imports Numba
 
     return noised_numba
+
+
+def _hinge_kernels() -> Any:
+    from topk_losses._kernels import noised_hinge_numba  # noqa: PLC0415  # imports Numba
+
+    return noised_hinge_numba

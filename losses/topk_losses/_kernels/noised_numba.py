@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from topk_losses._kernels.compiled import compiled
+from topk_losses._kernels.compiled import compiled, compiled_with
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,33 +16,43 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
     Doubles: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
+    Booleans: TypeAlias = NDArray[np.bool_]
 
     # Plain tuples: Numba would keep the names of our classes on disk, and fail where a later version has renamed them.
     Tables: TypeAlias = tuple[Doubles, Doubles, Doubles]
     """For the gaps ``g = i WIDTH``: ``1 - Φ((i + 1/2 - BINS) WIDTH)`` for i in ``[0, 2 BINS)``, ``-1 / log Φ(g)`` and
     ``(g + sqrt(g² + 4)) / 2`` for i in ``[0, BINS]``.
     """
+    Found: TypeAlias = tuple[Integers, Doubles, Integers]
+    """A row's classes that stand in bins, their scores in units of ε from the centre, and their bins."""
     Binned: TypeAlias = tuple[Integers, Doubles, Integers]
-    """A row's classes from the highest bin to the lowest, their scores in units of ε from the centre, and where each
-    bin starts ``(BINS + 1,)``.
-    """
+    """The same from the highest bin to the lowest, and where each bin starts ``(BINS + 1,)``."""
     Block: TypeAlias = tuple[Doubles, Integers, Integers, Doubles, Integers]
     """Draws side by side, in lanes: noisy scores one below the other, first those drawn outright; the classes of the
-    others and how many there are; the k largest of each lane and a row of room; where the k-th largest stands.
+    others and how many there are; room for the k largest, and the k-th largest ``(k + 1, ·)``; where that stands.
+    """
+    Completion: TypeAlias = tuple[Doubles, Booleans, Doubles]
+    """Every class's value ``(L,)``, whether it exceeds the threshold ``(L,)``, and room for the k largest values."""
+    Room: TypeAlias = tuple[tuple[Floats, Doubles], Found, Binned, Integers, Block, Completion]
+    """Memory for one row: the groups' maxima and the k largest of them, then as above, with the bins that are thinned
+    ``(4, BINS + 1)`` after the binned classes.
     """
 
-__all__ = ["draw_rows", "generator", "hinge_gradients", "hinges", "tables"]
+__all__ = ["draw_rows", "generator", "tables"]
 
 WIDTH = 0.2  # of a bin of classes, in units of ε
 ABOVE = 21  # bins above the centre, the first one with all that is higher still
 BINS = ABOVE + 31
 DEEPEST = ABOVE + 14  # the lowest threshold is the upper edge of this bin
 OUTRIGHT = 3  # bins below the threshold whose classes are drawn outright
+WHOLE = 24  # classes up to which all are drawn outright
 MEMBERS = 8  # of a group of classes of which only the largest score is looked at first
 SPARE = 4  # groups for each of the k largest scores
 MOST_LANES = 64  # draws made side by side
 LANES_ROOM = 2**21  # as many scores as there are in these
 FAR = 2.0**62  # more cells than anybody has
+
+borrowing = compiled_with(counting=False)
 
 
 def generator(seed: int, part: int) -> np.random.Generator:
@@ -80,13 +90,38 @@ def draw_rows(
 
     Where there is NaN or +inf the noise is NaN, where fewer than k classes are not masked -inf, and the classes -1.
     """
-    size = scores.shape[1]
-    maxima = np.empty(_groups(size, k), scores.dtype)
-    largest = np.empty(k)
-    found, found_x, bins = np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64)
+    size, lanes = scores.shape[1], max(8, min(classes.shape[1], MOST_LANES, LANES_ROOM // scores.shape[1]))
+    search = np.empty(_groups(size, k), scores.dtype), np.empty(k)
+    found = np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64)
     binned = np.empty(size, np.int64), np.empty(size), np.empty(BINS + 1, np.int64)
-    block = _block(size, k, classes.shape[1])
     tiers = np.empty((4, BINS + 1), np.int64)
+    block = (
+        np.empty((2 * size, lanes)),
+        np.empty((size, lanes), np.int64),
+        np.empty(lanes, np.int64),
+        np.empty((k + 1, lanes)),
+        np.empty(lanes, np.int64),
+    )
+    completion = np.empty(size), np.empty(size, np.bool_), search[1]
+    room = search, found, binned, tiers, block, completion
+    _fill(scores, k, epsilon, wanted, gap_tables, rng, room, classes, noise)
+
+
+@borrowing
+def _fill(
+    scores: Floats,
+    k: int,
+    epsilon: float,
+    wanted: float,
+    gap_tables: Tables,
+    rng: np.random.Generator,
+    room: Room,
+    classes: Integers,
+    noise: Floats,
+) -> None:
+    """As ``draw_rows``, in memory that is there."""
+    (maxima, largest), found, binned, tiers, block, completion = room
+    size = scores.shape[1]
     for n in range(len(scores)):
         row = scores[n]
         _maximise(row, maxima)
@@ -96,25 +131,20 @@ def draw_rows(
         if not centre > -np.inf:
             classes[n], noise[n] = -1, centre
             continue
-        number = _collect(row, maxima, centre, epsilon, found, found_x)
-        if _leading(found_x, number) > k:
-            centre = _kth_largest(row[found[:number]], largest)
-            number = _collect(row, maxima, centre, epsilon, found, found_x)
-        _order(found[:number], found_x[:number], bins, binned)
-        edge = _threshold(binned[2], wanted, gap_tables[0])
-        noise[n] = _draw(row, centre, epsilon, edge, binned, gap_tables, tiers, rng, block, classes[n])
-
-
-@compiled
-def _block(size: int, k: int, samples: int) -> Block:
-    lanes = max(8, min(samples, MOST_LANES, LANES_ROOM // size))
-    return (
-        np.empty((2 * size, lanes)),
-        np.empty((size, lanes), np.int64),
-        np.empty(lanes, np.int64),
-        np.empty((k + 1, lanes)),
-        np.empty(lanes, np.int64),
-    )
+        if size <= WHOLE:
+            edge = _whole(row, centre, epsilon, binned)
+        else:
+            number = _collect(row, maxima, centre, epsilon, found)
+            if _leading(found[1], number) > k:
+                for i in range(number):
+                    found[1][i] = row[found[0][i]]
+                centre = _kth_largest(found[1][:number], largest)
+                number = _collect(row, maxima, centre, epsilon, found)
+            _order(found, number, binned)
+            edge = _threshold(binned[2], wanted, gap_tables[0])
+        noise[n] = _draw(
+            row, centre, epsilon, edge, binned, gap_tables, tiers, rng, block, completion, classes[n]
+        )
 
 
 @compiled
@@ -125,7 +155,7 @@ def _groups(size: int, k: int) -> int:
     return (size + members - 1) // members
 
 
-@compiled
+@borrowing
 def _maximise(row: Floats, maxima: Floats) -> None:
     """The largest score of each group, which has every so many-th class; NaN if there is one."""
     groups = len(maxima)
@@ -138,7 +168,7 @@ def _maximise(row: Floats, maxima: Floats) -> None:
             maxima[j] = score if (score > maxima[j]) | (score != score) else maxima[j]  # noqa: PLR0124
 
 
-@compiled
+@borrowing
 def _kth_largest(scores: Floats, largest: Doubles) -> float:
     """The k-th largest; NaN if one is NaN or +inf."""
     last = len(largest) - 1
@@ -155,11 +185,10 @@ def _kth_largest(scores: Floats, largest: Doubles) -> float:
     return np.nan if strange else largest[last]
 
 
-@compiled
-def _collect(
-    row: Floats, maxima: Floats, centre: float, epsilon: float, classes: Integers, x: Doubles
-) -> int:
-    """The classes above the lowest bin's lower edge; their number."""
+@borrowing
+def _collect(row: Floats, maxima: Floats, centre: float, epsilon: float, found: Found) -> int:
+    """Find the classes above the lowest bin's lower edge; their number."""
+    classes, x, _ = found
     level = centre - (BINS - ABOVE) * WIDTH * epsilon
     groups, number, scale = len(maxima), 0, 1 / epsilon
     for j in range(groups):
@@ -171,7 +200,7 @@ def _collect(
     return number
 
 
-@compiled
+@borrowing
 def _leading(x: Doubles, number: int) -> int:
     leading = 0
     for i in range(number):
@@ -179,24 +208,37 @@ def _leading(x: Doubles, number: int) -> int:
     return leading
 
 
-@compiled
-def _order(classes: Integers, x: Doubles, bins: Integers, binned: Binned) -> None:
+@borrowing
+def _whole(row: Floats, centre: float, epsilon: float, binned: Binned) -> int:
+    """All classes in the highest bin, above a threshold that lies below all bins."""
+    classes, x, starts = binned
+    for c in range(len(row)):
+        classes[c] = c
+        x[c] = (row[c] - centre) * (1 / epsilon)
+    starts[1:] = len(row)
+    starts[0] = 0
+    return BINS
+
+
+@borrowing
+def _order(found: Found, number: int, binned: Binned) -> None:
     """Sort classes by bins, the highest one first."""
+    classes, x, bins = found
     sorted_classes, sorted_x, starts = binned
     starts[:] = 0
-    for i in range(len(x)):
+    for i in range(number):
         bins[i] = min(int(max(ABOVE - x[i] * (1 / WIDTH), 0.0)), BINS - 1)
         starts[bins[i]] += 1
     for j in range(BINS):  # where it ends; it is filled from there
         starts[j + 1] += starts[j]
-    for i in range(len(x)):
+    for i in range(number):
         place = starts[bins[i]] - 1
         starts[bins[i]] = place
         sorted_classes[place] = classes[i]
         sorted_x[place] = x[i]
 
 
-@compiled
+@borrowing
 def _threshold(starts: Integers, wanted: float, tails: Doubles) -> int:
     """The first bin from whose upper edge on as many classes as wanted are expected to exceed it."""
     low, high = 0, DEEPEST
@@ -214,7 +256,7 @@ def _threshold(starts: Integers, wanted: float, tails: Doubles) -> int:
     return high
 
 
-@compiled
+@borrowing
 def _draw(
     row: Floats,
     centre: float,
@@ -225,18 +267,19 @@ def _draw(
     tiers: Integers,
     rng: np.random.Generator,
     block: Block,
+    completion: Completion,
     classes: Integers,
 ) -> float:
     """Fill the classes ``(B,)`` of a row's draws; the mean noise."""
     level = centre - (BINS - ABOVE) * WIDTH * epsilon
-    u, scale = (ABOVE - edge) * WIDTH, 1 / epsilon
+    u, scale = (ABOVE - edge) * WIDTH if edge < BINS else -np.inf, 1 / epsilon
     _, spans, slopes = gap_tables
     sorted_classes, x, starts = binned
-    values, others, heights, largest, places = block
+    values, others, heights, extremes, places = block
     outright = starts[min(edge + OUTRIGHT, BINS)]
     lower = _tiers(starts, edge, spans, rng, tiers)
-    rest = _skip(rng, spans[BINS - edge])
-    samples, kth = len(classes), len(largest) - 2
+    rest = _skip(rng, spans[BINS - edge]) if starts[BINS] < len(row) else int(FAR)
+    samples, kth = len(classes), len(extremes) - 1
     total = 0.0
     most = len(heights)
     for first in range(0, samples, most):
@@ -268,18 +311,18 @@ def _draw(
                     height = _put(values, others, heights, lane, outright, height, value, c)
             rest += 1 + _skip(rng, spans[gap])
         rest -= lanes * len(row)
-        _select(values, height, lanes, largest, places)
+        _select(values, height, lanes, extremes, places)
         for lane in range(lanes):
-            value, place = largest[kth, lane], places[lane]
+            value, place = extremes[kth, lane], places[lane]
             c = sorted_classes[place] if place < outright else others[place - outright, lane]
             if value <= u:
-                value, c = _completed(row, centre, scale, u, lane, outright, binned, block, rng)
+                value, c = _completed(row, centre, scale, u, lane, outright, binned, block, completion, rng)
             classes[first + lane] = c
             total += value - (row[c] - centre) * scale
     return epsilon * total / samples
 
 
-@compiled
+@borrowing
 def _put(
     values: Doubles,
     others: Integers,
@@ -301,25 +344,36 @@ def _put(
     return height
 
 
-@compiled
-def _select(values: Doubles, height: int, lanes: int, largest: Doubles, places: Integers) -> None:
-    """The k largest of each lane: value after value sinks to its place; and where the k-th largest stands."""
-    k = len(largest) - 1
-    largest[:k] = -np.inf
+@borrowing
+def _select(values: Doubles, height: int, lanes: int, extremes: Doubles, places: Integers) -> None:
+    """Leave the k-th largest of each lane in the last row of the extremes, and where it stands.
+
+    The k largest of a lane, or, if these are fewer, the smallest ones from the k-th largest on with their signs
+    turned: value after value sinks to its place among them. -inf where there are fewer than k.
+    """
+    last = len(extremes) - 1
+    extremes[:] = -np.inf
+    places[:] = 0
+    if height < last:
+        return
+    turned = height - last + 1 < last
+    sign, count = (-1.0, height - last + 1) if turned else (1.0, last)
     for i in range(height):
         for lane in range(lanes):
-            largest[k, lane] = values[i, lane]
-        for j in range(min(i + 1, k)):
+            extremes[last, lane] = sign * values[i, lane]
+        for j in range(min(i + 1, count)):
             for lane in range(lanes):
-                present, sinking = largest[j, lane], largest[k, lane]
-                largest[j, lane] = max(present, sinking)
-                largest[k, lane] = min(present, sinking)
+                present, sinking = extremes[j, lane], extremes[last, lane]
+                extremes[j, lane] = max(present, sinking)
+                extremes[last, lane] = min(present, sinking)
+    for lane in range(lanes):
+        extremes[last, lane] = sign * extremes[count - 1, lane]
     for i in range(height):
         for lane in range(lanes):
-            places[lane] = i if values[i, lane] == largest[k - 1, lane] else places[lane]
+            places[lane] = i if values[i, lane] == extremes[last, lane] else places[lane]
 
 
-@compiled
+@borrowing
 def _tiers(starts: Integers, edge: int, spans: Doubles, rng: np.random.Generator, tiers: Integers) -> int:
     """The bins whose classes are thinned: first place, number of classes, gap, cells before the first one drawn."""
     number = 0
@@ -333,13 +387,13 @@ def _tiers(starts: Integers, edge: int, spans: Doubles, rng: np.random.Generator
     return number
 
 
-@compiled
+@borrowing
 def _skip(rng: np.random.Generator, span: float) -> int:
     """How many cells come before the next one that exceeds its gap."""
     return int(min(rng.standard_exponential() * span, FAR))
 
 
-@compiled
+@borrowing
 def _tail(rng: np.random.Generator, gap: float, slope: float) -> float:
     """A standard normal that exceeds a gap of at least 0, by rejection from an exponential distribution."""
     while True:
@@ -348,7 +402,7 @@ def _tail(rng: np.random.Generator, gap: float, slope: float) -> float:
             return z
 
 
-@compiled
+@borrowing
 def _completed(
     row: Floats,
     centre: float,
@@ -358,12 +412,14 @@ def _completed(
     outright: int,
     binned: Binned,
     block: Block,
+    completion: Completion,
     rng: np.random.Generator,
 ) -> tuple[float, int]:
     """The k-th largest value and its class where fewer than k classes exceed u: all others are drawn, given this."""
-    size, k = len(row), len(block[3]) - 1
+    size = len(row)
     sorted_classes, drawn, others, heights = binned[0], block[0], block[1], block[2]
-    values, above = np.empty(size), np.zeros(size, np.bool_)
+    values, above, largest = completion
+    above[:] = False
     for i in range(outright + heights[lane]):
         if drawn[i, lane] > u:
             c = sorted_classes[i] if i < outright else others[i - outright, lane]
@@ -372,13 +428,13 @@ def _completed(
         if not above[c]:
             x = (row[c] - centre) * scale
             values[c] = min(x + _below(rng, u - x), u)
-    kth, c = _kth_largest(values, np.empty(k)), 0
+    kth, c = _kth_largest(values, largest), 0
     while values[c] != kth:
         c += 1
     return kth, c
 
 
-@compiled
+@borrowing
 def _below(rng: np.random.Generator, bound: float) -> float:
     """A standard normal that does not exceed the bound."""
     if bound < 0:
@@ -387,57 +443,3 @@ def _below(rng: np.random.Generator, bound: float) -> float:
         z = rng.standard_normal()
         if z <= bound:
             return z
-
-
-@compiled
-def hinges(
-    scores: Floats,
-    labels: Integers,
-    margins: Floats,
-    ignored: int,
-    classes: Integers,
-    noise: Floats,
-    losses: Floats,
-    active: Floats,
-) -> None:
-    """Fill losses and the hinge's own derivative ``(N,)`` for what ``draw_rows`` has drawn.
-
-    Ignored labels cost 0, labels whose score is -inf cost +inf, neither with a gradient; margins are one or N.
-    """
-    for n in range(len(scores)):
-        losses[n], active[n] = 0.0, 0.0
-        if labels[n] == ignored:
-            continue
-        own = float(scores[n, labels[n]])
-        if own == -np.inf:
-            losses[n] = np.inf
-            continue
-        ahead = 0.0
-        for c in classes[n]:
-            if c >= 0:
-                ahead += scores[n, c] - own
-        argument = margins[n % len(margins)] + ahead / classes.shape[1] + noise[n]
-        if not argument <= 0:
-            losses[n], active[n] = argument, 1.0
-
-
-@compiled
-def hinge_gradients(
-    labels: Integers, classes: Integers, active: Floats, gradients: Floats, out: Floats
-) -> None:
-    """Add to ``(N, L)`` the gradients: of the draws each has its share, the label less 1, where the hinge is active."""
-    shares = np.zeros(out.shape[1])
-    for n in range(len(out)):
-        if active[n] == 0:
-            continue
-        slope = active[n] * gradients[n]
-        shares[labels[n]] -= slope
-        for c in classes[n]:
-            if c >= 0:
-                shares[c] += slope / classes.shape[1]
-        out[n, labels[n]] = shares[labels[n]]
-        shares[labels[n]] = 0.0
-        for c in classes[n]:
-            if c >= 0 and c != labels[n]:
-                out[n, c] += shares[c]
-                shares[c] = 0.0

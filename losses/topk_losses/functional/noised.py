@@ -19,7 +19,7 @@ from topk_losses._checks import (
 from topk_losses._kernels.noised import noised_rule, noised_topk_hinge_by
 from topk_losses._noised_draws import noised_draws
 from topk_losses._shapes import class_last, computing, per_label, reduce_loss
-from topk_losses.operators.expected import expected_below_largest
+from topk_losses.operators.expected import expected_above
 from topk_losses.operators.noised import check_noise
 
 __all__ = ["noised_imbalanced_topk_hinge", "noised_topk_hinge"]
@@ -108,17 +108,15 @@ def noised_topk_hinge(
         noise = torch.stack([class_last(draw) for draw in noise.unbind(0)])
 
     def kernel(rows: Tensor, labels: Tensor) -> Tensor:
+        if samples is None:
+            return (expected_above(rows, labels, k + 1, epsilon) + per_label(margin, labels, rows)).relu()
         # Relative to the largest score, so that an offset does not round away the noise.
         largest = rows.detach().amax(1, keepdim=True)
-        if samples is None:
-            top = expected_below_largest(rows, k + 1, epsilon).unsqueeze(1)
-            own = rows.gather(1, labels) - largest
-        else:
-            draws = noised_draws(rows, k + 1, epsilon, samples, noise, generator)
-            # One gather for both, since the gradient of each would be a tensor of the scores' size.
-            picked = rows.gather(1, torch.cat([draws.classes, labels], 1)) - largest
-            kth, own = picked.tensor_split([draws.classes.shape[1]], 1)
-            top = (kth.mean(1) + draws.noise).unsqueeze(1)
+        draws = noised_draws(rows, k + 1, epsilon, samples, noise, generator)
+        # One gather for both, since the gradient of each would be a tensor of the scores' size.
+        picked = rows.gather(1, torch.cat([draws.classes, labels], 1)) - largest
+        kth, own = picked.tensor_split([draws.classes.shape[1]], 1)
+        top = (kth.mean(1) + draws.noise).unsqueeze(1)
         losses = (top - own + per_label(margin, labels, rows)).relu()
         return losses.masked_fill(~(largest < torch.inf), torch.nan)
 

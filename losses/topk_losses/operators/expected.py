@@ -11,10 +11,11 @@ from torch import Tensor
 
 from topk_losses._candidates import grouped
 from topk_losses._checks import check_k, check_not_negative, check_scores, values_are_readable
+from topk_losses._kernels.expected import Expectations, expectations, slopes, takes_expected
 from topk_losses._rank_quadrature import rank_mean
 from topk_losses._shapes import computing
 
-__all__ = ["expected_below_largest", "expected_topk"]
+__all__ = ["expected_above", "expected_below_largest", "expected_topk"]
 
 SHORTEST = 64  # rows shorter than this, or than 8 k, take the plain path
 TAIL = 1e-12  # probability left outside the window of integration, at either end
@@ -36,10 +37,11 @@ def expected_topk(scores: Tensor, k: int, epsilon: float) -> Tensor:
     nodes on the window converges faster than any power of their distance, since F is analytic and flat at both
     ends. The computation is in float64, and its error below 1e-8 ε.
 
-    Rows of 64 classes and more, for k up to an eighth of them, in eager mode on the CPU and outside ``torch.func``,
-    skip the classes that cannot be the k-th largest (with a probability of 1e-12, for float32 scores 1e-8), and take
-    nodes until the means by every other one say that the error is below 1e-9 ε, or about 1e-6 ε for float32, where the
-    sweeps are in float32 too; ``_rank_quadrature.py`` has the rules.
+    In eager mode on the CPU and outside ``torch.func``, classes that cannot be the k-th largest (with a probability of
+    1e-12, for float32 scores 1e-8) are skipped, and there are as many nodes as the means by every other one ask for.
+    Where Numba is installed, for k up to 65, its kernels do so with an error below 1e-10 ε, or 1e-6 ε for float32
+    (``_kernels/expected.py`` has the rules); else, for rows of 64 classes and more and k up to an eighth of them,
+    torch does, with 1e-9 ε, or 1e-6 ε for float32, where the sweeps are in float32 too (``_rank_quadrature.py``).
 
     The gradient is the probability that each class is the k-th largest, it sums to 1; the second derivative
     exists as well. Memory is bounded by treating the rows and the nodes in pieces.
@@ -82,6 +84,10 @@ def expected_below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
 
     Small differences are not rounded away by an offset that all scores have. Rows with NaN or +inf give anything.
     """
+    found = _compiled(scores, k, epsilon)
+    if found is not None:
+        below: Tensor = _CompiledRows.apply(scores, None, found, k, epsilon)
+        return below
     if (
         epsilon > 0
         and scores.shape[1] >= max(SHORTEST, 8 * k)
@@ -90,9 +96,26 @@ def expected_below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
     ):
         groups = grouped(scores.detach(), k)
         if ((groups.largest < torch.inf) & (groups.centre > -torch.inf)).all():
-            below: Tensor = _LongRows.apply(scores, groups, k, epsilon, torch.is_grad_enabled())
-            return below
+            long: Tensor = _LongRows.apply(scores, groups, k, epsilon, torch.is_grad_enabled())
+            return long
     return _below_largest(scores, k, epsilon)
+
+
+def expected_above(scores: Tensor, labels: Tensor, k: int, epsilon: float) -> Tensor:
+    """How far the expectation lies above the scores ``(N, C)`` of labels ``(N, C)``; NaN for rows with NaN or +inf."""
+    found = _compiled(scores, k, epsilon) if labels.shape[1] == 1 else None
+    if found is not None:
+        above: Tensor = _CompiledRows.apply(scores, labels.squeeze(1), found, k, epsilon)
+        return above.unsqueeze(1)
+    largest = scores.detach().amax(1, keepdim=True)
+    own = scores.gather(1, labels) - largest
+    gap = expected_below_largest(scores, k, epsilon).unsqueeze(1) - own
+    return gap.masked_fill(~(largest < torch.inf), torch.nan)
+
+
+def _compiled(scores: Tensor, k: int, epsilon: float) -> Expectations | None:
+    with_slope = torch.is_grad_enabled() and scores.requires_grad
+    return expectations(scores, k, epsilon, with_slope) if takes_expected(scores, k, epsilon) else None
 
 
 def _below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
@@ -108,6 +131,34 @@ def _below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
     distances = ((scores.double() - centre.unsqueeze(1)) / epsilon).clamp(-40, 40).masked_fill(~valid, 0)
     shift = centre - largest + epsilon * _rank_mean(distances, k)
     return torch.where(valid.squeeze(1), shift, hard.detach()).to(scores.dtype)
+
+
+class _CompiledRows(torch.autograd.Function):
+    """The expectation by compiled kernels, from the largest score, which is a constant, or from a label's score.
+
+    The second derivative is that of the plain path.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        scores, labels, found, ctx.k, ctx.epsilon = inputs
+        ctx.save_for_backward(scores, labels, *found)
+        own = found.largest if labels is None else scores.gather(1, labels.unsqueeze(1)).squeeze(1)
+        result: Tensor = (found.centre - own + ctx.epsilon * found.shift).to(scores.dtype)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        scores, labels, *found = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody wants this differentiated again
+            with torch.enable_grad():
+                value = _below_largest(scores, ctx.k, ctx.epsilon)
+                if labels is not None:
+                    value = value - scores.gather(1, labels.unsqueeze(1)).squeeze(1)
+            slope = torch.autograd.grad(value, scores, gradient, create_graph=True)[0]
+        else:
+            slope = slopes(Expectations(*found), gradient, labels, scores)
+        return slope, None, None, None, None
 
 
 class _LongRows(torch.autograd.Function):

@@ -1,0 +1,265 @@
+"""The compiled exact expectation on the CPU, against fine grids over all classes and the plain path in float64."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from topk_losses._kernels import compiled, expected
+from topk_losses.functional import expected_topk, noised_topk_hinge
+from topk_losses.operators import expected as operator
+
+pytestmark = [
+    pytest.mark.skipif(not compiled._numba_is_there(), reason="needs Numba"),
+    pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="no Triton here"),
+]
+BOUNDS = {torch.float32: 5e-7, torch.float64: 1e-9}  # of both; what is promised is 1e-6 and 1e-8
+
+
+def by_all_classes(row, k, nodes=1201):
+    """Value and probabilities in units of ε: class by class on a fine grid, forwards and backwards."""
+    ordered = np.sort(row)[::-1]
+    t = np.linspace(ordered[k - 1] - 9, ordered[k - 1] + 9, nodes)
+    exceed, density = stats.norm.sf(t - row[:, None]), stats.norm.pdf(t - row[:, None])
+    fewer = np.zeros((k, nodes))
+    fewer[0] = 1
+    before = []
+    for p in exceed:
+        before.append(fewer)
+        fewer = (1 - p) * fewer + p * np.vstack([np.zeros(nodes), fewer[:-1]])
+    value = t[-1] - np.trapezoid(fewer.sum(0), t)
+    rest = np.zeros((k, nodes))  # exactly k - 1 - m of those behind
+    rest[-1] = 1
+    shares = np.zeros(len(row))
+    for i in reversed(range(len(row))):
+        shares[i] = np.trapezoid(density[i] * (before[i] * rest).sum(0), t)
+        rest = (1 - exceed[i]) * rest + exceed[i] * np.vstack([rest[1:], np.zeros(nodes)])
+    return value, shares
+
+
+def value_and_gradient(rows, k, epsilon):
+    assert expected.takes_expected(rows, k, epsilon)
+    leaf = rows.clone().requires_grad_()
+    value = expected_topk(leaf, k, epsilon)
+    return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
+
+
+def assert_is_that_of_all_classes(row, k, dtype, epsilon=1.0):
+    scores = torch.as_tensor(row * epsilon).to(dtype)
+    units = scores.double().numpy() / epsilon
+    found = expected.expectations(scores[None], k, epsilon, True)
+    value = (found.centre / epsilon + found.shift).item()
+    gradient = value_and_gradient(scores[None], k, epsilon)[1][0]
+    exact, shares = by_all_classes(units, k)
+    assert value == pytest.approx(exact, abs=BOUNDS[dtype])
+    np.testing.assert_allclose(gradient.double().numpy(), shares, rtol=0, atol=BOUNDS[dtype])
+
+
+def shapes(k):
+    """Rows of up to a few hundred classes: spread, equal, in crowds above, at and below the k-th."""
+    random = np.random.default_rng(k)
+    return {
+        "spread": 3 * random.standard_normal(300),
+        "close": 0.5 * random.standard_normal(400),
+        "equal": np.zeros(16 * k + 200),
+        "reached rarely": np.concatenate([np.full(k, 3.0), [0.0], np.full(400, -3.0)]),
+        "distant": np.concatenate([np.full(k, 5.0), [0.0], np.full(8 * k + 200, -5.0)]),
+        "steps": np.repeat(-np.arange(8) / 2, 2 * k + 30),
+        "just above a crowd": np.concatenate([np.full(4 * k, 0.0), np.full(300, -0.5)]),
+        "few": random.standard_normal(k + 1),
+    }
+
+
+@pytest.mark.parametrize("dtype", BOUNDS)
+@pytest.mark.parametrize("k", [1, 2, 6, 21, 65])
+def test_value_and_gradient_are_those_of_all_classes(k, dtype):
+    for row in shapes(k).values():
+        assert_is_that_of_all_classes(row, k, dtype)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.2, 10.0])
+@pytest.mark.parametrize("dtype", BOUNDS)
+def test_units_do_not_matter(epsilon, dtype):
+    for row in (shapes(6)["spread"], shapes(6)["close"]):
+        assert_is_that_of_all_classes(row, 6, dtype, epsilon)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    row=st.lists(st.sampled_from([-5.0, -0.5, 0.0, 0.25, 4.0]) | st.floats(-12, 12), min_size=1, max_size=24),
+    repeats=st.integers(1, 40),
+    masked=st.integers(0, 5),
+    offset=st.sampled_from([0.0, 1000.0, -1000.0]),
+    data=st.data(),
+)
+def test_equal_masked_and_shifted_scores(row, repeats, masked, offset, data):
+    """Ties, masks and offsets, few classes and crowds, against the grid over those that are not masked."""
+    scores = np.repeat(np.array(row), repeats) + offset
+    k = data.draw(st.integers(1, min(len(scores), 65)))
+    full = torch.as_tensor(np.concatenate([np.full(masked, -np.inf), scores]))[None]
+    value, gradient = value_and_gradient(full, k, 1.0)
+    exact, shares = by_all_classes(scores, k, 601)
+    assert value.item() == pytest.approx(exact, abs=2e-9)
+    np.testing.assert_allclose(gradient[0, masked:].numpy(), shares, rtol=0, atol=2e-9)
+    assert (gradient[0, :masked] == 0).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    spread=st.floats(0, 20), classes=st.integers(65, 400), k=st.integers(1, 65), seed=st.integers(0, 2**31)
+)
+def test_the_probabilities_sum_to_one(spread, classes, k, seed):
+    rows = spread * torch.randn(2, classes, generator=torch.Generator().manual_seed(seed))
+    value, gradient = value_and_gradient(rows, k, 1.0)
+    torch.testing.assert_close(gradient.double().sum(1), torch.ones(2).double(), rtol=0, atol=1e-6)
+    assert (gradient >= 0).all()
+    exact = operator._below_largest(rows.double(), k, 1.0) + rows.amax(1)
+    torch.testing.assert_close(value.double(), exact, rtol=1e-6, atol=1e-6)
+
+
+def test_derivatives():
+    generator = torch.Generator().manual_seed(0)
+    for classes, k in ((5, 1), (5, 3), (6, 6), (90, 4)):
+        leaf = torch.randn(2, classes, generator=generator, dtype=torch.float64).requires_grad_()
+        fast = classes > 10
+        assert torch.autograd.gradcheck(lambda s, k=k: expected_topk(s, k, 0.5), leaf, fast_mode=fast)
+        assert torch.autograd.gradgradcheck(lambda s, k=k: expected_topk(s, k, 0.5), leaf, fast_mode=fast)
+
+        def hinge(s, k=k):
+            return noised_topk_hinge(s, torch.tensor([0, 1]), min(k, s.shape[1] - 1), 0.5, None, margin=5.0)
+
+        assert torch.autograd.gradcheck(hinge, leaf, fast_mode=fast)
+        assert torch.autograd.gradgradcheck(hinge, leaf, fast_mode=fast)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often the kernels were asked."""
+    asked = []
+
+    def counting(*arguments):
+        asked.append(arguments)
+        return expected.expectations(*arguments)
+
+    monkeypatch.setattr(operator, "expectations", counting)
+    return asked
+
+
+def test_who_takes_which_path(calls, monkeypatch):
+    rows = torch.randn(3, 40, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    value = expected_topk(rows, 4, 0.5)
+    hinge = noised_topk_hinge(rows, torch.tensor([0, 1, 2]), 3, 0.5, None)
+    assert len(calls) == 2
+    plain = [torch.func.vmap(lambda s: expected_topk(s, 4, 0.5))(rows)]
+    compiled_graph = torch.compile(lambda s: expected_topk(s, 4, 0.5), backend="eager")
+    plain.append(compiled_graph(rows))
+    monkeypatch.setattr(compiled, "_numba_is_there", lambda: False)
+    plain.append(expected_topk(rows, 4, 0.5))
+    assert len(calls) == 2
+    for other in plain:
+        torch.testing.assert_close(value, other, rtol=0, atol=1e-9)
+    without = noised_topk_hinge(rows, torch.tensor([0, 1, 2]), 3, 0.5, None)
+    torch.testing.assert_close(hinge, without, rtol=0, atol=1e-9)
+    assert len(calls) == 2
+
+
+def test_odd_rows_are_left_to_the_plain_path():
+    inf, nan = torch.inf, torch.nan
+    good = torch.randn(1, 80, generator=torch.Generator().manual_seed(0))
+    for place in (inf, nan):
+        odd = good.clone()
+        odd[0, 70] = place
+        assert expected.expectations(torch.cat([good, odd]), 3, 0.2, True) is None
+        values = expected_topk(torch.cat([good, odd]), 3, 0.2)
+        torch.testing.assert_close(values[:1], expected_topk(good, 3, 0.2), rtol=0, atol=1e-6)
+        assert values[1].isnan()
+        losses = noised_topk_hinge(
+            torch.cat([good, odd]), torch.tensor([0, 1]), 2, 0.2, None, reduction="none"
+        )
+        assert losses[0].isfinite() and losses[1].isnan()
+    few = torch.full((1, 80), -inf)
+    few[0, :2] = 0
+    assert expected.expectations(few, 3, 0.2, True) is None
+    assert expected_topk(few, 3, 0.2) == -inf
+
+
+def test_a_masked_target_costs_infinity():
+    scores = torch.randn(2, 10, generator=torch.Generator().manual_seed(0))
+    scores[0, 3] = -torch.inf
+    losses = noised_topk_hinge(scores, torch.tensor([3, 3]), 2, 0.2, None, reduction="none")
+    assert losses[0] == torch.inf and losses[1].isfinite()
+
+
+def test_targets_weights_and_layouts_of_the_hinge(monkeypatch):
+    """Hard targets take the label's score in the kernels' own derivative, soft ones do not: both as without Numba."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(5, 9, 3, generator=generator, dtype=torch.float64)
+    hard = torch.randint(9, (5, 3), generator=generator)
+    hard[0, 0] = -100
+    soft = torch.rand(5, 9, 3, generator=generator, dtype=torch.float64)
+    weight = torch.rand(9, generator=generator, dtype=torch.float64)
+    results = []
+    for numba in (True, False):
+        if not numba:
+            monkeypatch.setattr(compiled, "_numba_is_there", lambda: False)
+        for target in (hard, soft):
+            leaf = scores.clone().requires_grad_()
+            loss = noised_topk_hinge(leaf, target, 3, 0.5, None, weight=weight)
+            results.append((loss.detach(), torch.autograd.grad(loss, leaf)[0]))
+    for one, other in zip(results[:2], results[2:], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("spread", [0.1, 3.0])
+def test_threads_change_nothing(spread):
+    rows = spread * torch.randn(200, 300, generator=torch.Generator().manual_seed(0))
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            results.append(value_and_gradient(rows, 6, 0.2))
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(one, same) for one, same in zip(results[0], other, strict=True))
+
+
+def test_values_alone_are_those_with_gradients():
+    rows = torch.randn(6, 300, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(
+        expected_topk(rows, 6, 0.2), value_and_gradient(rows, 6, 0.2)[0], rtol=0, atol=3e-7
+    )
+
+
+SCRIPT = """
+import sys
+import torch
+from topk_losses._kernels.expected import expectations, slopes
+
+generator = torch.Generator().manual_seed(0)
+results = []
+for dtype in (torch.float32, torch.float64):
+    for spread in (0.1, 3.0):
+        rows = (spread * torch.randn(2, 150, generator=generator)).to(dtype)
+        found = expectations(rows, 3, 0.2, True)
+        results += [found.shift, slopes(found, torch.ones(2, dtype=dtype), torch.tensor([1, 2]), rows)]
+torch.save(results, sys.argv[1])
+"""
+
+
+def test_interpreted_kernels_agree(tmp_path):
+    results = []
+    for disabled in ("0", "1"):
+        path = tmp_path / disabled
+        environment = {**os.environ, "NUMBA_DISABLE_JIT": disabled}
+        subprocess.run([sys.executable, "-c", SCRIPT, str(path)], check=True, env=environment)
+        results.append(torch.load(path))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-7 if one.dtype == torch.float32 else 1e-9)
