@@ -21,6 +21,7 @@ from torch import Tensor
 
 from topk_losses._checks import values_are_readable
 from topk_losses._fused import Margin, fused_losses
+from topk_losses._kernels.hinge import hinge_backward, hinge_forward, takes_hinge
 from topk_losses._kernels.selection import largest
 from topk_losses._places import others_of, places_among
 
@@ -72,7 +73,10 @@ class SmoothHinge:
         margin: Margin,
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, list[Tensor]]:
-        """The losses; x, and the places of its classes if it is not x of all."""
+        """The losses; x, and the places of its classes if it is not x of all. Compiled, what gives x."""
+        if takes_hinge(scores, self.k):
+            losses, kept = hinge_forward(scores, labels, margin, self.k, self.gamma)
+            return losses, [kept.new_empty(0), kept.new_empty(0), kept]
         own = scores.gather(1, labels)
         margin = margin.unsqueeze(1) if isinstance(margin, Tensor) else margin
         others = scores.scatter(1, labels, -torch.inf)
@@ -93,6 +97,8 @@ class SmoothHinge:
         saved: list[Tensor],
     ) -> tuple[Tensor, Tensor]:
         """``x_j`` for the other classes, ``-Σ x`` for the label; ``Σ x`` for the margin."""
+        if len(saved) == 3:
+            return hinge_backward(gradient, scores, labels, saved[2], self.k, self.gamma)
         x = saved[0] * gradient.unsqueeze(1)
         total = x.sum(1)
         by_score = x if len(saved) == 1 else x.new_zeros(scores.shape).scatter_(1, saved[1], x)

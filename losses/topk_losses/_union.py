@@ -14,6 +14,7 @@ from torch import Tensor
 
 from topk_losses._fused import Margin, fused_losses
 from topk_losses._kernels.selection import largest
+from topk_losses._kernels.union import takes_union, union_backward, union_forward
 from topk_losses._shapes import log_softmax, softmax
 
 __all__ = ["TopKUnion"]
@@ -55,9 +56,15 @@ class TopKUnion:
         margin: Margin,  # noqa: ARG002
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, list[Tensor]]:
-        """The losses; q, the K best classes with their q, and the numbers A, B and C ``(3, N)``."""
-        q = softmax(scores)
+        """The losses; q, the K best classes with their q, and the numbers A, B and C ``(3, N)``.
+
+        Compiled, what it keeps is the K best classes and four numbers per row.
+        """
         best, places = largest(scores, self.k)
+        if takes_union(scores):
+            losses, kept = union_forward(scores, labels, places, self.transition, self.detach_weight)
+            return losses, [places, kept]
+        q = softmax(scores)
         best_q = q.gather(1, places)
         # log q_y by way of the largest score, whose q never underflows.
         log_q = (scores.gather(1, labels) - best[:, :1] + best_q[:, :1].log()).squeeze(1)
@@ -91,11 +98,13 @@ class TopKUnion:
     def backward(
         self,
         gradient: Tensor,
-        scores: Tensor,  # noqa: ARG002
+        scores: Tensor,
         labels: Tensor,
         saved: list[Tensor],
     ) -> tuple[Tensor, Tensor]:
         """``A q_j + B q_j [j among the K best] - C [j = y]``."""
+        if len(saved) == 2:
+            return union_backward(gradient, scores, labels, *saved), torch.zeros_like(gradient)
         q, places, best_q, numbers = saved
         everywhere, best, label = (numbers * gradient).unsqueeze(-1).unbind(0)
         by_score = q * everywhere

@@ -21,6 +21,7 @@ __all__ = ["MOST_K", "SmoothTopKRows", "smooth_topk_svm_on_cpu", "takes_smooth_o
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MOST_K = 128  # tables of K times 3K numbers stay in the cache
 SCORES_PER_THREAD = 2**18
+FEW_CLASSES, MANY_SAMPLES = 16, 4096  # plain torch works on all rows at once, which then is faster
 
 
 def takes_smooth_on_cpu(scores: Tensor, target: Tensor, k: int) -> bool:
@@ -28,6 +29,7 @@ def takes_smooth_on_cpu(scores: Tensor, target: Tensor, k: int) -> bool:
     return (
         scores.dtype in DTYPES
         and k <= MOST_K
+        and (scores.shape[1] >= FEW_CLASSES or scores.shape[0] < MANY_SAMPLES)
         and not target.is_floating_point()
         and takes_on_cpu(scores if scores.dtype == torch.float32 else scores[:0].to(torch.float32))
         and log_subsets(scores.shape[1] - 1, k) <= LARGEST_EXPONENT

@@ -203,6 +203,30 @@ def test_several_threads_give_the_same_numbers(name, monkeypatch):
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("gamma", [0.01, 1.0, 20.0])
+@pytest.mark.parametrize("k", [1, 2, 10])
+def test_smooth_hinge_of_any_width(gamma, k):
+    """Where x is 0, is capped, or the margin alone keeps it small; equal scores; a margin per class and its slope."""
+    for spread in (0.0, 0.1, 3.0, 30.0):
+        scores, target = normal(16, 200, spread)
+        scores[::4] = scores[::4].round()
+        best = scores.topk(k + 1, dim=1).indices
+        target[:8] = best[:8, k // 2]
+        scores[4:6] = scores[4:6].scatter_add(1, target[4:6, None], torch.full((2, 1), 5.0))
+        margins = torch.linspace(0, 2, 200)
+        found = []
+        for dtype in (torch.float32, torch.float64):
+            leaves = [x.to(dtype).requires_grad_() for x in (scores, margins)]
+            losses = functional.smooth_topk_hinge(leaves[0], target, k, gamma, leaves[1], reduction="none")
+            slopes = torch.autograd.grad(losses.sum(), leaves)
+            found.append([x.detach().double() for x in (losses, *slopes)])
+        torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-5, atol=1e-6)
+        # An error of t by a rounding of the scores moves x by that over γ.
+        scale = 1e-6 * max(1.0, spread) / min(gamma, 1)
+        torch.testing.assert_close(found[0][1], found[1][1], rtol=0, atol=scale)
+        torch.testing.assert_close(found[0][2], found[1][2], rtol=0, atol=16 * scale)
+
+
 def test_what_is_left_to_torch(monkeypatch):
     monkeypatch.undo()
     rows, _ = normal(3, 400)

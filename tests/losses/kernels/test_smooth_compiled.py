@@ -251,6 +251,7 @@ def test_what_is_left_to_torch(monkeypatch):
     assert takes_smooth_on_cpu(scores, target, MOST_K)
     assert not takes_smooth_on_cpu(scores, target, MOST_K + 1)
     assert not takes_smooth_on_cpu(scores.double(), target, 3)
+    assert not takes_smooth_on_cpu(scores[:1, :10].expand(5000, -1), target[:1].expand(5000), 3)
     assert not takes_smooth_on_cpu(scores.to("meta"), target, 3)
     seen = []
 
