@@ -29,7 +29,7 @@ every polynomial of their degree has the sum over the points that it has over th
 between the points. So a thousand equal scores cost no more than forty points.
 
 Over spread, close, equal, stepped and distant rows, k up to 65 and L up to 20,000, values and probabilities differed
-from those of fine grids and adaptive quadrature by 3e-7 at the worst for float32 scores and 1e-11 for float64.
+from those of fine grids and adaptive quadrature by 3e-7 at the worst for float32 scores and 2e-11 for float64.
 """
 
 from __future__ import annotations
