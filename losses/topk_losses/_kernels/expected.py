@@ -21,7 +21,7 @@ from how far the probabilities' sum is from 1. σ is taken to be at least ``1 / 
 0.5 to 0.9 of what C equal scores have. Where ``D q^¾`` may then exceed 3e-7 (float64 scores: 1e-10), or D 1e-4
 (1e-6), a finer lattice follows, chosen by the variance that was found.
 
-*Crowds.* Of more than 64 candidates, and more than 8 k, the best 4 k and some more are swept. The others enter by
+*Crowds.* Of more than 160 candidates, and more than 8 k, the best 4 k and some more are swept. The others enter by
 power sums of ``p / (1 - p)`` and by ``Σ log(1 - p)``, as in ``_rank_crowd.py``. These are sums of smooth functions of
 x, and so is a class's slope, ``∫ φ(t - x) P(exactly k - 1 of the others exceed t) dt``. Cells of width 1/2 with more
 than 8 classes (12 for float64 scores) are therefore stood for by as many Chebyshev points, with the masses with which
@@ -54,7 +54,7 @@ COARSEST = 1 / 3  # step of the first lattice
 LATTICES = 6
 FURTHEST = 9.5  # from a node, of the tables
 LEAST_GROUPS = 64
-MANY = 64  # candidates; more are a crowd
+MANY = 160  # candidates; more are a crowd
 CELL = 0.5  # of a crowd
 AT_LEAST = 32  # rows for a thread
 

@@ -247,7 +247,7 @@ generator = torch.Generator().manual_seed(0)
 results = []
 for dtype in (torch.float32, torch.float64):
     for spread in (0.1, 3.0):
-        rows = (spread * torch.randn(2, 150, generator=generator)).to(dtype)
+        rows = (spread * torch.randn(2, 200, generator=generator)).to(dtype)
         found = expectations(rows, 3, 0.2, True)
         results += [found.shift, slopes(found, torch.ones(2, dtype=dtype), torch.tensor([1, 2]), rows)]
 torch.save(results, sys.argv[1])
