@@ -11,7 +11,7 @@ import functools
 import importlib.util
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -33,9 +33,9 @@ def compiled_with(*fastmath: str, counting: bool = True) -> Callable[[F], F]:
 
     Args:
         fastmath: LLVM's leave for ``"reassoc"`` (sums in any order), ``"contract"`` and the like.
-        counting: False for a function that makes no arrays, but for views of those it is given, and that calls and
-            is called by its like alone. It leaves out the counting of references, which costs more than the work on
-            a short row, where this Numba has an option for it.
+        counting: False for a function that makes no arrays, but for views of those it is given, and that returns
+            none. It leaves out the counting of references, which costs more than the work on a short row, where this
+            Numba has an option for it.
     """
     from numba import njit  # noqa: PLC0415  # an optional dependency
     from numba.core.options import DefaultOptions  # noqa: PLC0415
@@ -47,11 +47,27 @@ def compiled_with(*fastmath: str, counting: bool = True) -> Callable[[F], F]:
 
     def compile_function(function: F) -> F:
         try:
-            return cast("F", njit(cache=True, **options)(function))
+            kernel = njit(cache=True, **options)(function)
         except RuntimeError:  # neither the package's folder nor the user's can be written
             return cast("F", njit(**options)(function))
+        _forget_what_cannot_be_read(kernel)
+        return cast("F", kernel)
 
     return compile_function
+
+
+def _forget_what_cannot_be_read(kernel: Any) -> None:
+    """Clear what an earlier version of a module has left on disk, if its arguments were of a class that is gone.
+
+    Numba keeps the names of such classes in the index of a function's machine code, which it reads before it looks
+    whether that is still true.
+    """
+    cache: Any = getattr(kernel, "_cache", None)
+    try:
+        cache._cache_file._load_index()
+    except (AttributeError, ImportError):
+        if hasattr(cache, "flush"):
+            cache.flush()
 
 
 def takes_on_cpu(scores: Tensor) -> bool:

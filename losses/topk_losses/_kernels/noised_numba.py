@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from topk_losses._kernels.compiled import compiled, compiled_with
+from topk_losses._kernels.compiled import compiled_with
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     ``(4, BINS + 1)`` after the binned classes.
     """
 
-__all__ = ["draw_rows", "generator", "tables"]
+__all__ = ["draw_rows", "generator", "room_for", "tables"]
 
 WIDTH = 0.2  # of a bin of classes, in units of ε
 ABOVE = 21  # bins above the centre, the first one with all that is higher still
@@ -75,26 +75,12 @@ def _tail_probability(x: float) -> float:
     return math.erfc(x / math.sqrt(2)) / 2
 
 
-@compiled
-def draw_rows(
-    scores: Floats,
-    k: int,
-    epsilon: float,
-    wanted: float,
-    gap_tables: Tables,
-    rng: np.random.Generator,
-    classes: Integers,
-    noise: Floats,
-) -> None:
-    """Fill the k-th largest's classes ``(N, B)`` and mean noise ``(N,)`` for scores ``(N, L)``.
-
-    Where there is NaN or +inf the noise is NaN, where fewer than k classes are not masked -inf, and the classes -1.
-    """
-    size, lanes = scores.shape[1], max(8, min(classes.shape[1], MOST_LANES, LANES_ROOM // scores.shape[1]))
-    search = np.empty(_groups(size, k), scores.dtype), np.empty(k)
+def room_for(scores: Floats, k: int, samples: int) -> Room:
+    """Memory for one thread."""
+    size, lanes = scores.shape[1], max(8, min(samples, MOST_LANES, LANES_ROOM // scores.shape[1]))
+    largest = np.empty(k)
     found = np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64)
     binned = np.empty(size, np.int64), np.empty(size), np.empty(BINS + 1, np.int64)
-    tiers = np.empty((4, BINS + 1), np.int64)
     block = (
         np.empty((2 * size, lanes)),
         np.empty((size, lanes), np.int64),
@@ -102,13 +88,13 @@ def draw_rows(
         np.empty((k + 1, lanes)),
         np.empty(lanes, np.int64),
     )
-    completion = np.empty(size), np.empty(size, np.bool_), search[1]
-    room = search, found, binned, tiers, block, completion
-    _fill(scores, k, epsilon, wanted, gap_tables, rng, room, classes, noise)
+    completion = np.empty(size), np.empty(size, np.bool_), largest
+    search = np.empty(_groups(size, k), scores.dtype), largest
+    return search, found, binned, np.empty((4, BINS + 1), np.int64), block, completion
 
 
 @borrowing
-def _fill(
+def draw_rows(
     scores: Floats,
     k: int,
     epsilon: float,
@@ -119,7 +105,10 @@ def _fill(
     classes: Integers,
     noise: Floats,
 ) -> None:
-    """As ``draw_rows``, in memory that is there."""
+    """Fill the k-th largest's classes ``(N, B)`` and mean noise ``(N,)`` for scores ``(N, L)``.
+
+    Where there is NaN or +inf the noise is NaN, where fewer than k classes are not masked -inf, and the classes -1.
+    """
     (maxima, largest), found, binned, tiers, block, completion = room
     size = scores.shape[1]
     for n in range(len(scores)):
@@ -147,7 +136,6 @@ def _fill(
         )
 
 
-@compiled
 def _groups(size: int, k: int) -> int:
     members = MEMBERS
     while members > 1 and size < SPARE * k * members:
