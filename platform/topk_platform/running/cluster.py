@@ -61,7 +61,8 @@ def connected(study: Study, address: str | None, workers: int | None) -> Iterato
     """Connect to Ray for as long as the block lasts and yield how many trials may run at once.
 
     Without an address Ray starts on this machine, listening on loopback alone, without dashboard and usage
-    statistics, and is stopped at the end. A Ray that the caller has already connected to is used as it is and left running.
+    statistics, and is stopped at the end. A Ray that the caller has already connected to is used as it is and left
+    running.
 
     Args:
         study: Says what a trial needs.

@@ -27,7 +27,7 @@ def listening(pid: int) -> list[str]:
     sockets = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
-            sockets.update(re.findall(r"socket:\[(\d+)\]", os.readlink(link)))  # noqa: PTH115 - no path at all
+            sockets.update(re.findall(r"socket:\[(\d+)\]", os.readlink(link)))
         except OSError:  # closed meanwhile
             continue
     found = []
