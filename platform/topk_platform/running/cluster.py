@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 import ray
+from ray._private import ray_constants
 from ray.exceptions import RayError
 
 from topk_platform.errors import ClusterError
@@ -35,6 +36,7 @@ _QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
+_LOOPBACK = "127.0.0.1"
 _OBJECT_STORE_BYTES = 200 * 2**20
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 20
@@ -58,8 +60,9 @@ def local_cpus() -> int:
 def connected(study: Study, address: str | None, workers: int | None) -> Iterator[int]:
     """Connect to Ray for as long as the block lasts and yield how many trials may run at once.
 
-    Without an address Ray starts on this machine, without dashboard and usage statistics, and is stopped at the
-    end. A Ray that the caller has already connected to is used as it is and left running.
+    Without an address Ray starts on this machine, listening on loopback alone, without dashboard and usage
+    statistics, and is stopped at the end. A Ray that the caller has already connected to is used as it is and left
+    running.
 
     Args:
         study: Says what a trial needs.
@@ -111,10 +114,26 @@ def _interrupts_wait() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let a Ray that starts meanwhile listen on loopback alone, as Ray does by itself where it knows no clusters.
+
+    Elsewhere it replaces a loopback address that it is given by one that others reach, and listens everywhere. The
+    variable that says otherwise is read when Ray is imported, which the caller may have done before.
+    """
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
 def _connect(study: Study, address: str | None, workers: int | None) -> None:
     if address is None:
-        with _interrupts_wait():
+        with _interrupts_wait(), _on_loopback():
             ray.init(
+                _node_ip_address=_LOOPBACK,
                 address="local",  # else RAY_ADDRESS, or a Ray that happens to run here, would be joined
                 num_cpus=max(local_cpus(), (workers or 1) * study.threads),
                 include_dashboard=False,

@@ -140,11 +140,15 @@ class Lab:
 
     def processes(self) -> list[str]:
         """Return the command lines of what runs with this lab's mark in its environment."""
-        found = []
+        return list(self.running().values())
+
+    def running(self) -> dict[int, str]:
+        """Return the same by process id."""
+        found = {}
         for place in Path("/proc").glob("[0-9]*"):
             try:
                 if self.mark.encode() in (place / "environ").read_bytes():
-                    found.append((place / "cmdline").read_text().replace("\0", " "))
+                    found[int(place.name)] = (place / "cmdline").read_text().replace("\0", " ")
             except OSError:  # it has ended meanwhile
                 continue
         return found
