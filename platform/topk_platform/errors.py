@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-__all__ = ["ClusterError", "MissingDataError", "StoreError", "UserError", "unknown_name"]
+__all__ = [
+    "ClusterError",
+    "MissingDataError",
+    "StoreError",
+    "UserError",
+    "blamed",
+    "place_of",
+    "unknown_name",
+]
+
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class UserError(ValueError):
@@ -43,3 +56,36 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     return UserError(f"unknown {kind} {name!r}: {hint}(known: {', '.join(names)})")
+
+
+def place_of(error: BaseException) -> str:
+    """Return where an exception came from: the innermost line that is not in an installed library, if there is one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((*_LIBRARIES, __file__, "<frozen"))]
+    frame = (own or frames)[-1]
+    return f"{frame.filename}:{frame.lineno} in {frame.name}"
+
+
+@contextmanager
+def blamed(what: str) -> Iterator[None]:
+    """Turn whatever code of the user's raises within the block into one line that says what, why and where.
+
+    Args:
+        what: The code's name, to be followed by "raised".
+
+    Raises:
+        UserError: in place of any other exception but an interrupt, and of an exit.
+
+    Example:
+        >>> with blamed("model mine"):  # doctest: +ELLIPSIS
+        ...     raise SystemExit(3)
+        Traceback (most recent call last):
+        topk_platform.errors.UserError: model mine raised SystemExit: 3 (...:2 in <module>)
+    """
+    try:
+        yield
+    except UserError:  # which says it all
+        raise
+    except (Exception, SystemExit) as error:
+        why = " ".join(str(error).split())
+        raise UserError(f"{what} raised {type(error).__name__}: {why} ({place_of(error)})") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -134,8 +135,16 @@ def ui(
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking_uri(folder)]
     command += ["--host", host, "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    _check_free(host, port)
     typer.echo(f"MLflow on http://{host}:{port} (Ctrl-C ends it)")
     raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)  # noqa: S603 - our own interpreter
+
+
+def _check_free(host: str, port: int) -> None:
+    try:
+        socket.create_server((host, port)).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"cannot listen on --host {host!r} and --port {port}: {error}") from error
 
 
 def print_plan(console: Console, plan: Plan) -> None:

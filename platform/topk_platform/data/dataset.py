@@ -105,7 +105,7 @@ class Dataset:
                 raise ValueError(f"the {name} split must hold at least one sample")
             if labels.min() < 0 or labels.max() >= self.classes:
                 raise ValueError(
-                    f"{name} labels must lie in [0, {self.classes}), got up to {int(labels.max())}"
+                    f"{name} labels must lie in [0, {self.classes}), got {int(labels.min())} to {int(labels.max())}"
                 )
         if self.superclasses is not None and len(self.superclasses) != self.classes:
             raise ValueError(

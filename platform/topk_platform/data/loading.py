@@ -20,7 +20,7 @@ from topk_platform.data.plantnet import plantnet300k
 from topk_platform.data.population import Population, Source
 from topk_platform.data.ring import ring
 from topk_platform.data.synthetic import synthetic_images
-from topk_platform.errors import UserError
+from topk_platform.errors import UserError, blamed
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import Regime
 
@@ -105,10 +105,11 @@ def _is_drawn(function: Callable[..., Any]) -> bool:
 
 
 def _call(name: str, function: Callable[..., Any], **arguments: Any) -> Dataset:
-    try:
-        dataset = function(**arguments)
-    except OSError as error:
-        raise UserError(f"dataset {name} cannot be read: {error}") from error
+    with blamed(f"dataset {name}"):
+        try:
+            dataset = function(**arguments)
+        except OSError as error:
+            raise UserError(f"dataset {name} cannot be read: {error}") from error
     if not isinstance(dataset, Dataset):
         raise UserError(
             f"dataset {name}: must return a topk_platform.data.Dataset, got {type(dataset).__name__}"

@@ -38,7 +38,8 @@ def from_tensors(
         superclasses: The superclass of each class, where there are any.
 
     Raises:
-        UserError: if labels are not whole numbers, or a class has too few samples to be split.
+        UserError: if labels are not whole numbers, do not number the classes from 0 on without wide gaps, or a class
+            has too few samples to be split.
         ValueError: as :class:`Dataset`, :class:`Split`.
 
     Example:
@@ -50,7 +51,21 @@ def from_tensors(
     given = {"validation": validation, "test": test}
     pairs = {"train": train} | {name: pair for name, pair in given.items() if isinstance(pair, tuple)}
     fractions = {name: part for name, part in given.items() if not isinstance(part, tuple)}
-    return assembled({name: _split(name, pair) for name, pair in pairs.items()}, fractions, superclasses)
+    splits = {name: _split(name, pair) for name, pair in pairs.items()}
+    _check_numbered(torch.cat([split.labels for split in splits.values()]))
+    return assembled(splits, fractions, superclasses)
+
+
+def _check_numbered(labels: Tensor) -> None:
+    """Raise ``UserError`` unless labels number classes: most of those up to the largest must occur."""
+    found = torch.unique(labels)
+    check(len(found) > 0, "inputs and labels must hold at least one sample, got none")
+    low, high = int(found[0]), int(found[-1])
+    check(
+        low >= 0 and 1 + high <= 2 * len(found),
+        f"labels must number the classes from 0 on, at most every other without a sample, got {len(found)} different "
+        f"ones from {low} to {high}",
+    )
 
 
 def assembled(

@@ -73,15 +73,22 @@ class Store:
 
     def names(self, folder: str = "", suffix: str = "") -> list[str]:
         """Return the sorted names of the visible files of a folder; none where there is no folder."""
-        selector = fs.FileSelector(self.path(folder) if folder else self.root, allow_not_found=True)
-        infos = self.filesystem.get_file_info(selector)
+        infos = self._infos(self.path(folder) if folder else self.root)
         names = (info.base_name for info in infos if info.type == fs.FileType.File)
         return sorted(name for name in names if name.endswith(suffix) and not name.startswith(_HIDDEN))
 
     def folders(self) -> list[str]:
         """Return the sorted names of the folders directly inside."""
-        infos = self.filesystem.get_file_info(fs.FileSelector(self.root, allow_not_found=True))
-        return sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
+        return sorted(info.base_name for info in self._infos(self.root) if info.type == fs.FileType.Directory)
+
+    def _infos(self, folder: str) -> list[fs.FileInfo]:
+        try:
+            infos: list[fs.FileInfo] = self.filesystem.get_file_info(
+                fs.FileSelector(folder, allow_not_found=True)
+            )
+        except OSError as error:
+            raise StoreError(f"store {self.uri!r} cannot be read: {error}") from error
+        return infos
 
     def read(self, name: str) -> bytes:
         """Return a file's bytes."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from topk_platform.code_version import code_version
 from topk_platform.data import Dataset, Images, Source, download, load
 from topk_platform.errors import UserError
 from topk_platform.models import build_model, check_model
-from topk_platform.specs import Arm, Study
+from topk_platform.running.rehearsal import Rehearsal
+from topk_platform.specs import Arm, Scalar, Study
 from topk_platform.training import check_ensemble, check_loss, split_parameters
 from topk_platform.training.optim import searched_recipe
 
@@ -43,15 +46,18 @@ def check_study(study: Study, downloads: bool = False) -> Checked:
     Raises:
         MissingDataError: if a dataset is not on disk.
         UserError: naming an unknown dataset, model, loss or parameter, with near misses; a K that is not below
-            the number of classes; a value that a loss or a recipe refuses.
+            the number of classes; a value of the space that a loss or a recipe refuses; what goes wrong at an arm's
+            first step.
     """
     if downloads:
         for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
             download(regime)
-    fingerprints = {}
+    fingerprints, rehearse = {}, Rehearsal()
     for arm in study.arms:
         dataset = load(arm.regime)
+        _check_metrics(study, arm, dataset)
         _check_arm(arm, dataset)
+        rehearse(arm, dataset)
         fingerprints[study.arm_id(arm)] = dataset.fingerprint
     return Checked(study, fingerprints, code_versions(study))
 
@@ -59,6 +65,14 @@ def check_study(study: Study, downloads: bool = False) -> Checked:
 def code_versions(study: Study) -> dict[str, str]:
     """Return each arm's code version, by arm identity."""
     return {study.arm_id(arm): code_version(arm) for arm in study.arms}
+
+
+def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
+    if study.topk[-1] > dataset.classes:
+        raise UserError(
+            f"study {study.name}: topk must be at most the number of classes ({dataset.classes} in arm {arm.name}), "
+            f"got {study.topk}"
+        )
 
 
 def _check_arm(arm: Arm, dataset: Source) -> None:
@@ -82,14 +96,35 @@ def _check_arm(arm: Arm, dataset: Source) -> None:
         raise UserError(
             f"arm {arm.name}: dataset {arm.regime.dataset} is in files and cannot train an ensemble"
         )
-    searched, own = split_parameters({**arm.loss.fixed, **arm.loss.first})
-    try:
-        searched_recipe(arm.recipe, searched)
-    except TypeError as error:
-        raise UserError(f"arm {arm.name}: {error}") from error
-    check_loss(arm.loss, own, arm.k, torch.clamp(dataset.class_counts, min=1), arm.recipe)
+    _check_space(arm, torch.clamp(dataset.class_counts, min=1))
     if arm.protocol.ensemble > 1:
         _check_ensemble(arm, dataset)
+
+
+def _check_space(arm: Arm, class_counts: Tensor) -> None:
+    """Build recipe and loss from the first values, then with each dimension at each of its ends."""
+    _check_values(arm, {}, class_counts)
+    for name, value in _ends(arm):
+        try:
+            _check_values(arm, {name: value}, class_counts)
+        except UserError as error:
+            raise UserError(f"{error}; the space holds {name} = {value!r}") from error
+
+
+def _ends(arm: Arm) -> Iterator[tuple[str, Scalar]]:
+    for name, dimension in arm.loss.space.items():
+        for value in dimension.ends:
+            yield name, value
+
+
+def _check_values(arm: Arm, changes: dict[str, Scalar], class_counts: Tensor) -> None:
+    searched, own = split_parameters({**arm.loss.fixed, **arm.loss.first, **changes})
+    try:
+        recipe = searched_recipe(arm.recipe, searched)
+        if not changes or changes.keys() & own.keys():
+            check_loss(arm.loss, own, arm.k, class_counts, None if changes else recipe)
+    except UserError as error:
+        raise UserError(f"arm {arm.name}: {error}") from error
 
 
 def _check_ensemble(arm: Arm, dataset: Source) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from topk_platform.data import data_at
 from topk_platform.records import ArmHistory, Ledger, Store, read_history
-from topk_platform.running.checks import Checked, check_study, with_budget
+from topk_platform.running.checks import Checked, check_device, check_study, with_budget
 from topk_platform.running.study import make_board
 from topk_platform.search import ArmBoard
 from topk_platform.specs import Arm, Study
@@ -102,7 +102,10 @@ def _plan(checked: Checked, store: str | Path) -> Plan:
     histories = read_history(ledger, study, checked.codes, checked.fingerprints)
     boards = make_board(checked, histories).arms
     known = {arm_id: seconds for arm_id, history in histories.items() if (seconds := _mean_seconds(history))}
-    guessed = _measure([board for arm_id, board in boards.items() if arm_id not in known and board.left])
+    unknown = [board for arm_id, board in boards.items() if arm_id not in known and board.left]
+    if unknown:
+        check_device(study)
+    guessed = _measure(unknown)
     fallback = sum(guessed.values()) / len(guessed) if guessed else 0.0
     arms = [
         ArmPlan(

@@ -40,6 +40,11 @@ class Float:
         object.__setattr__(self, "high", float(self.high))
         _check_range(self.low, self.high, self.log)
 
+    @property
+    def ends(self) -> tuple[Scalar, ...]:
+        """The smallest and the largest value."""
+        return self.low, self.high
+
     def holds(self, value: Scalar) -> bool:
         """Return whether ``value`` lies in the range."""
         return (
@@ -76,6 +81,11 @@ class Int:
         check_fields(self)
         _check_range(self.low, self.high, self.log)
 
+    @property
+    def ends(self) -> tuple[Scalar, ...]:
+        """The smallest and the largest value."""
+        return self.low, self.high
+
     def holds(self, value: Scalar) -> bool:
         """Return whether ``value`` is a whole number in the range."""
         return isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high
@@ -106,6 +116,11 @@ class Choice:
         check_fields(self)
         if not self.options or len(set(self.options)) < len(self.options):
             raise UserError(f"Choice needs at least one option and each only once, got {self.options!r}")
+
+    @property
+    def ends(self) -> tuple[Scalar, ...]:
+        """All of the options, for none lies between others."""
+        return self.options
 
     def holds(self, value: Scalar) -> bool:
         """Return whether ``value`` is one of the options."""

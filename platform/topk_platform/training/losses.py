@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 import topk_losses as tl
-from topk_platform.errors import UserError
+from topk_platform.errors import UserError, blamed
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import Loss, Recipe, Scalar
 
@@ -248,10 +248,11 @@ def check_loss(
         )
     takes = inspect.signature(function).parameters
     check_arguments("loss", loss.name, function, {**own, **{name: None for name in _GIVEN if name in takes}})
-    try:
-        module = build_loss(loss, own, k, class_counts)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"loss {loss.label}: {error}") from error
+    with blamed(f"loss {loss.label}"):
+        try:
+            module = build_loss(loss, own, k, class_counts)
+        except (TypeError, ValueError) as error:  # a value that it refuses
+            raise UserError(f"loss {loss.label}: {error}") from error
     if recipe is not None:
         _check_recipe(loss, module, len(class_counts), recipe)
 

@@ -15,7 +15,7 @@ from topk_platform.references import import_reference, is_reference
 from topk_platform.specs import Numerics, Trial
 from topk_platform.streams import stream_seed
 
-__all__ = ["lent_process", "process_state", "restore_process"]
+__all__ = ["kept_process", "lent_process", "process_state", "restore_process"]
 
 _Switch = tuple[Callable[[], Any], Callable[[Any], Any], Any]
 
@@ -74,6 +74,28 @@ def restore_process(state: dict[str, Any]) -> None:
 
 
 @contextmanager
+def kept_process() -> Iterator[None]:
+    """Put back at the block's end what a trial, or code of the user's, changes of the process.
+
+    That is torch's defaults for dtype, gradients, precision, determinism and anomaly detection, the thread count, and
+    torch's, NumPy's and Python's global generators.
+    """
+    before = [(read, write, read()) for read, write, _ in _SWITCHES + _chosen(Numerics())]
+    threads = torch.get_num_threads()
+    generators = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002 - the user's code may draw from it
+    try:
+        yield
+    finally:
+        for read, write, value in before:
+            if read() != value:  # writing that algorithms repeat imports torch's compiler, two seconds
+                write(value)
+        torch.set_num_threads(threads)
+        torch.set_rng_state(generators[0])
+        random.setstate(generators[1])
+        np.random.set_state(generators[2])  # noqa: NPY002 - as above
+
+
+@contextmanager
 def lent_process(trial: Trial) -> Iterator[None]:
     """Give the process the state that every trial starts from, whatever ran in it before; put it back at the end.
 
@@ -87,9 +109,7 @@ def lent_process(trial: Trial) -> Iterator[None]:
             and what that draws or changes must not tell the first trial from the next.
     """
     switches = _SWITCHES + _chosen(trial.arm.recipe.numerics)
-    before = [(write, read()) for read, write, _ in switches]
-    generators = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002 - the user's code may draw from it
-    try:
+    with kept_process():
         _reset(trial, switches)
         load(trial.arm.regime)
         for name in (trial.arm.model.name, trial.arm.loss.name):
@@ -97,12 +117,6 @@ def lent_process(trial: Trial) -> Iterator[None]:
                 import_reference(name)
         _reset(trial, switches)
         yield
-    finally:
-        for write, value in before:
-            write(value)
-        torch.set_rng_state(generators[0])
-        random.setstate(generators[1])
-        np.random.set_state(generators[2])  # noqa: NPY002 - as above
 
 
 def _reset(trial: Trial, switches: tuple[_Switch, ...]) -> None:

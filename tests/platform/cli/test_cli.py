@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
 
@@ -29,6 +30,12 @@ def empty_range(): return study(space={"learning_rate": Float(1, 1)}, first={"le
 def reversed_range(): return study(space={"learning_rate": Float(2, 1)}, first={"learning_rate": 1})
 def bad_recipe(): return study(fixed={"batch_size": 0})
 def absent(): return study(dataset="cifar100", model="convnet")
+def bad_space(): return study(loss="smooth_topk_svm", space={"tau": Float(-1, 1)}, first={"tau": 1.0})
+def bad_width(): return study(options={"hidden": -4})
+def bad_type(): return Recipe(epochs="3")
+def on_gpu():
+    import dataclasses
+    return dataclasses.replace(study(), device="cuda")
 def no_study(): return 3
 good = study()
 """
@@ -81,6 +88,9 @@ def topk(
         (["run", "lab_of_bad_things:empty_range"], "low < high"),
         (["run", "lab_of_bad_things:reversed_range"], "low < high"),
         (["run", "lab_of_bad_things:bad_recipe"], "batch_size must be at least 1, got 0"),
+        (["run", "lab_of_bad_things:bad_space"], "the space holds tau = -1.0"),
+        (["plan", "lab_of_bad_things:bad_width"], "arm r/mlp/cross_entropy: model mlp (mlp.py:"),
+        (["run", "lab_of_bad_things:bad_type"], "Recipe.epochs must be a whole number, got '3'"),
         (["run", "digits", "--only", "nothing*"], "matches no arm"),
         (["run", "digits", "--trials", "0"], "trials must be at least 1, got 0"),
         (["run", "digits", "--seeds", "-1"], "seeds must be at least 1, got -1"),
@@ -98,6 +108,8 @@ def topk(
         (["replay", "abc"], "got 0 trials"),
         (["status"], "holds no study"),
         (["ui"], "holds no MLflow database"),
+        (["status", "--store", "lab_of_bad_things.py"], "store 'lab_of_bad_things.py' cannot be read"),
+        (["show", "abc", "--store", "lab_of_bad_things.py"], "cannot be read"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(
@@ -183,3 +195,27 @@ def test_a_table_of_nothing_is_empty_not_wrong(
     assert code == 0
     assert len(out.splitlines()) == 1
     assert not (lab / "runs").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_a_study_for_a_gpu_is_refused_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lab: Path, command: str
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    code, out, err = topk(monkeypatch, capsys, command, "lab_of_bad_things:on_gpu")
+    assert (code, out) == (2, "")
+    assert "study mine wants device 'cuda' and this machine has none" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_the_ui_says_where_it_cannot_listen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lab: Path
+) -> None:
+    (lab / "runs").mkdir()
+    (lab / "runs" / "mlflow.db").touch()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for port in (99999, taken.getsockname()[1]):
+            code, out, err = topk(monkeypatch, capsys, "ui", "--port", str(port))
+            assert (code, out) == (2, "")
+            assert f"cannot listen on --host '127.0.0.1' and --port {port}" in err
+            assert len(err.strip().splitlines()) == 1

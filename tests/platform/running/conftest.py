@@ -45,6 +45,8 @@ class Mischief(nn.Module):
         super().__init__()
         self.how = how
     def forward(self, scores, target):
+        if not ray.is_initialized():  # the driver's dry step
+            return nn.functional.cross_entropy(scores, target)
         mark = FOLDER / "died"
         if self.how == "always" or (self.how == "once" and not mark.exists()):
             mark.touch()

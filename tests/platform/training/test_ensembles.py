@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from topk_platform import Arm, Float, LongTail, Loss, Model, Protocol, Recipe, Regime, Study, UserError
+from topk_platform import Arm, Int, LongTail, Loss, Model, Protocol, Recipe, Regime, Study, UserError
 from topk_platform.running.checks import check_study
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import finish, run_trials
@@ -128,13 +128,13 @@ def test_a_member_that_diverges_or_is_pruned_leaves_the_others_alone(make_trial:
     [
         (f"{__name__}:normalised", {}, Recipe(1), "neither buffers"),
         (f"{__name__}:dropping", {}, Recipe(1), "nor dropout"),
-        ("mlp", {"batch_size": Float(1, 2)}, Recipe(1), "one batch_size"),
+        ("mlp", {"batch_size": Int(1, 2)}, Recipe(1), "one batch_size"),
     ],
 )
 def test_what_cannot_train_together_is_refused_before_anything_runs(
     model: str, space: dict[str, Any], recipe: Recipe, message: str
 ) -> None:
-    loss = Loss("cross_entropy", space=space, first=dict.fromkeys(space, 1.0))
+    loss = Loss("cross_entropy", space=space, first=dict.fromkeys(space, 1))
     arm = Arm(Regime("r", "digits"), Model(model), loss, 3, recipe, protocol=Protocol(ensemble=2))
     with pytest.raises(UserError, match=message):
         check_study(Study("s", [arm], topk=(1, 3)))

@@ -1,0 +1,113 @@
+"""One dry step before anything starts: an arm's model and loss on a few samples, on the CPU."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from topk_platform.data import Dataset, Images, Population, Source
+from topk_platform.errors import UserError, blamed
+from topk_platform.models import MODELS, build_model
+from topk_platform.references import is_reference, look_up
+from topk_platform.specs import Arm
+from topk_platform.training.losses import LOSSES, BoundLoss, build_loss
+from topk_platform.training.optim import split_parameters
+from topk_platform.training.process import kept_process
+
+__all__ = ["Rehearsal"]
+
+_SAMPLES = 4
+_MOST_PARAMETERS = 2**25  # a step of a larger network takes seconds; ResNet-50 has 25.6 million
+
+
+class Rehearsal:
+    """Takes a dry step of each arm; models and losses that arms share are tried once.
+
+    What the code of an arm does wrong at its first step, it is told here in one line. The process is left as it was.
+    """
+
+    def __init__(self) -> None:
+        self._scores: dict[Any, Tensor] = {}
+
+    def __call__(self, arm: Arm, dataset: Source) -> None:
+        """Raise ``UserError``, naming the arm and the place in the code, unless a step of the arm can be made."""
+        inputs, labels = _few(dataset)
+        same = repr((arm.regime.dataset, arm.regime.options, arm.model, arm.loss.head))
+        with kept_process():
+            torch.manual_seed(0)
+            if same not in self._scores:
+                self._scores[same] = _scores(arm, inputs, dataset)
+            if is_reference(arm.loss.name):  # ours keep a contract, and some take a second to compile
+                _check_loss(arm, self._scores[same], labels, dataset)
+
+
+def _few(dataset: Source) -> tuple[Tensor, Tensor]:
+    """Return a few training inputs, as networks take them, and their labels; of images in files, black ones."""
+    data: Dataset = dataset.example if isinstance(dataset, Population) else dataset
+    labels = data.train.labels[:_SAMPLES]
+    if isinstance(data.train.inputs, Images):
+        return torch.zeros(len(labels), *data.shape), labels
+    inputs = data.train.inputs[:_SAMPLES].clone()
+    return (inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs), labels
+
+
+def _scores(arm: Arm, inputs: Tensor, dataset: Source) -> Tensor:
+    """Return the scores of an arm's network, once it has been seen that they can be differentiated."""
+    told = f"arm {arm.name}: model {arm.model.name}{_place(look_up('model', arm.model.name, MODELS))}"
+    with blamed(told):
+        network: object = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
+    if not isinstance(network, nn.Module):
+        raise UserError(f"{told} must return a torch.nn.Module, got {_described(network)}")
+    wanted = (len(inputs), dataset.classes)
+    if sum(parameter.numel() for parameter in network.parameters()) > _MOST_PARAMETERS:
+        return torch.randn(wanted)
+    with blamed(f"{told}, called with {_described(inputs)},"):
+        scores: object = network(inputs)
+    if not isinstance(scores, Tensor) or scores.shape != wanted or not scores.is_floating_point():
+        raise UserError(f"{told} must give scores of shape {wanted}, got {_described(scores)}")
+    if not scores.requires_grad:
+        raise UserError(f"{told} must give scores that depend on its parameters, got none that does")
+    with blamed(f"{told}, differentiated,"):
+        scores.sum().backward()  # type: ignore[no-untyped-call]
+    return scores.detach().float()
+
+
+def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, dataset: Source) -> None:
+    told = f"arm {arm.name}: loss {arm.loss.name}{_place(look_up('loss', arm.loss.name, LOSSES))}"
+    own = split_parameters({**arm.loss.fixed, **arm.loss.first})[1]
+    scores = scores.clone().requires_grad_()
+    with blamed(told):
+        module: object = build_loss(arm.loss, own, arm.k, torch.clamp(dataset.class_counts, min=1))
+    if not isinstance(module, nn.Module):
+        raise UserError(f"{told} must return a torch.nn.Module, got {_described(module)}")
+    with blamed(f"{told}, called with scores {tuple(scores.shape)} and labels {labels.tolist()},"):
+        loss: object = BoundLoss(module, torch.Generator().manual_seed(0))(scores, labels)
+    if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
+        raise UserError(
+            f"{told} must give the batch's mean loss as a tensor of shape () that depends on the scores, "
+            f"got {_described(loss)}"
+        )
+    with blamed(f"{told}, differentiated,"):
+        loss.backward()  # type: ignore[no-untyped-call]
+
+
+def _described(value: object) -> str:
+    if not isinstance(value, Tensor):
+        return f"a {type(value).__name__}"
+    kind = str(value.dtype).removeprefix("torch.")
+    return (
+        f"a {kind} tensor of shape {tuple(value.shape)}{'' if value.requires_grad else ' without gradient'}"
+    )
+
+
+def _place(function: Callable[..., Any]) -> str:
+    with suppress(TypeError, OSError):  # what is built in has no source
+        file = inspect.getsourcefile(function)
+        return f" ({Path(file).name}:{inspect.getsourcelines(function)[1]})" if file else ""
+    return ""

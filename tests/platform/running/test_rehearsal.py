@@ -1,0 +1,187 @@
+"""What is wrong with a user's data, model or loss is one line before anything starts."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from topk_platform import Choice, Float, Int, Loss, Model, Recipe, Regime, Study, UserError, grid
+from topk_platform.data import from_tensors
+from topk_platform.running.checks import check_study
+from topk_platform.specs import Dimension
+
+LAB = """
+import random, sys
+import numpy as np, torch
+from torch import nn
+from topk_platform.data import Dataset, Split, from_tensors
+
+def data(kind="right"):
+    inputs, labels = torch.randn(60, 5), torch.arange(60) % 6
+    if kind == "double": inputs = inputs.double()
+    if kind == "whole": inputs = inputs.long()
+    if kind == "negative": labels = labels - 1
+    if kind == "gaps": labels = labels * 1000
+    if kind == "raises": raise LookupError("no table")
+    if kind == "exits": sys.exit("enough")
+    if kind == "beyond":
+        return Dataset(*[Split(inputs, labels)] * 3, classes=5)
+    return from_tensors((inputs, labels))
+
+def net(shape, classes, head, kind="right"):
+    if kind == "raises": raise LookupError("no layer")
+    if kind == "narrow": return nn.Linear(shape[0], classes - 1)
+    if kind == "frozen": return nn.Linear(shape[0], classes).requires_grad_(False)
+    if kind == "tuple": return Pair(shape[0], classes)
+    if kind == "function": return lambda x: x
+    return nn.Linear(shape[0], classes)
+
+class Pair(nn.Linear):
+    def forward(self, x): return (super().forward(x), 0)
+
+class Bad(nn.Module):
+    def __init__(self, kind, scale):
+        super().__init__()
+        if scale == 13: raise KeyError("unlucky")
+        self.kind = kind
+    def forward(self, scores, target):
+        if self.kind == "raises": raise LookupError("no loss")
+        if self.kind == "exits": sys.exit(3)
+        each = nn.functional.cross_entropy(scores, target, reduction="none")
+        return {"vector": each, "float": float(each.mean()), "detached": each.mean().detach()}.get(
+            self.kind, each.mean())
+
+class Messy(nn.Module):
+    def forward(self, scores, target):
+        torch.set_default_dtype(torch.float64); torch.set_num_threads(3); torch.set_grad_enabled(False)
+        torch.manual_seed(1); random.seed(1); np.random.seed(1)
+        with torch.enable_grad(): return nn.functional.cross_entropy(scores, target)
+
+def loss(kind="right", scale=1.0): return Bad(kind, scale) if kind != "plain" else 3
+def messy(): return Messy()
+"""
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"lab_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(LAB)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    return name
+
+
+def study(
+    lab: str,
+    data: str = "right",
+    net: str = "right",
+    loss: str = "right",
+    function: str = "loss",
+    scale: Dimension | None = None,
+    **more: Any,
+) -> Study:
+    space = {} if scale is None else {"scale": scale}
+    first = {name: dimension.ends[0] for name, dimension in space.items()}
+    fixed: dict[str, Any] = {"kind": loss} if function == "loss" else {}
+    arms = grid(
+        [Regime("r", f"{lab}:data", options={"kind": data})],
+        [Model(f"{lab}:net", {"kind": net})],
+        [Loss(f"{lab}:{function}", space, first, fixed)],
+        k=3,
+        recipe=Recipe(1),
+    )
+    return Study("s", arms, **{"topk": (1, 3), **more})
+
+
+def test_what_is_right_passes(lab: str) -> None:
+    check_study(study(lab, scale=Float(1, 12)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"data": "double"}, r"arm r/net/loss: model lab.*net \(lab.*py:\d+\), called with a float64 tensor"),
+        ({"data": "whole"}, "called with a int64 tensor of shape .* raised RuntimeError"),
+        ({"data": "negative"}, "from -1 to 4"),
+        ({"data": "gaps"}, "labels must number the classes from 0 .*, got 6 different ones from 0 to 5000"),
+        (
+            {"data": "beyond"},
+            r"data raised ValueError: train labels must lie in \[0, 5\), got 0 to 5 \(.*py:\d+",
+        ),
+        ({"data": "raises"}, r"dataset lab.*:data raised LookupError: no table \(.*lab.*py:\d+ in data\)"),
+        ({"data": "exits"}, "data raised SystemExit: enough"),
+        (
+            {"net": "raises"},
+            r"arm r/net/loss: model .* raised LookupError: no layer \(.*lab.*py:\d+ in net\)",
+        ),
+        (
+            {"net": "narrow"},
+            r"net \(lab.*py:\d+\) must give scores of shape \(4, 6\), got a .* shape \(4, 5\)",
+        ),
+        ({"net": "frozen"}, "must give scores that depend on its parameters"),
+        ({"net": "tuple"}, r"must give scores of shape \(4, 6\), got a tuple"),
+        ({"net": "function"}, "must return a torch.nn.Module, got a function"),
+        ({"loss": "raises"}, r"arm r/net/loss: loss .* raised LookupError: no loss \(.*py:\d+ in forward\)"),
+        ({"loss": "exits"}, "raised SystemExit: 3"),
+        ({"loss": "vector"}, r"shape \(\) that depends on the scores, got a float32 tensor of shape \(4,\)"),
+        ({"loss": "float"}, "got a float"),
+        ({"loss": "detached"}, r"shape \(\) without gradient"),
+        ({"loss": "plain"}, "must return a torch.nn.Module, got a int"),
+        ({"scale": Int(1, 13)}, "arm r/net/loss: loss loss raised KeyError: .* the space holds scale = 13"),
+        ({"scale": Choice((1, 13, 2))}, "the space holds scale = 13"),
+        ({"topk": (1, 3, 50)}, r"topk must be at most the number of classes \(6 in .*\), got \(1, 3, 50\)"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(lab: str, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        check_study(study(lab, **wrong))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("hidden", [-4, "a"])
+def test_options_of_our_models_are_tried(hidden: Any) -> None:
+    loss = Loss("cross_entropy")
+    arms = grid([Regime("r", "digits")], [Model("mlp", {"hidden": hidden})], [loss], k=3, recipe=Recipe(1))
+    with pytest.raises(UserError, match=r"arm r/mlp/cross_entropy: model mlp \(mlp.py:\d+\) raised"):
+        check_study(Study("s", arms, topk=(3,)))
+
+
+@pytest.mark.parametrize(
+    ("name", "dimension", "message"),
+    [
+        ("tau", Float(-1, 1), r"tau must be .*, got -1.0; the space holds tau = -1.0"),
+        ("learning_rate", Float(-0.5, 1), "learning_rate must be at least 0, got -0.5"),
+        ("momentum", Float(0.5, 1), r"momentum must be in \[0, 1\), got 1.0; the space holds"),
+        ("batch_size", Int(0, 64), "batch_size must be at least 1, got 0"),
+        ("batch_size", Choice((64, 2.5)), "batch_size must be a whole number, got 2.5"),
+    ],
+)
+def test_a_space_is_tried_at_its_ends(name: str, dimension: Dimension, message: str) -> None:
+    first = 64 if name == "batch_size" else 0.5
+    loss = Loss("smooth_topk_svm", {name: dimension}, {name: first})
+    arms = grid([Regime("r", "digits")], [Model("mlp")], [loss], k=3, recipe=Recipe(1))
+    with pytest.raises(UserError, match=f"arm r/mlp/smooth_topk_svm: .*{message}"):
+        check_study(Study("s", arms, topk=(3,)))
+
+
+def test_the_process_is_left_as_it_was(lab: str) -> None:
+    def state() -> list[Any]:
+        numbers = torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
+        return [torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled(), numbers]
+
+    check_study(study(lab))  # which reads the data
+    before = state()
+    check_study(study(lab, function="messy"))
+    assert state() == before
+
+
+def test_labels_may_leave_some_classes_out() -> None:
+    labels = torch.tensor([0, 2, 4, 5]).repeat(10)
+    assert from_tensors((torch.zeros(40, 1), labels)).classes == 6
+    with pytest.raises(UserError, match="at least one sample"):
+        from_tensors((torch.zeros(0, 1), torch.zeros(0, dtype=torch.int64)))
