@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 __all__ = [
+    "ChangedError",
     "ClusterError",
     "MissingDataError",
     "StoreError",
@@ -27,6 +28,10 @@ class UserError(ValueError):
 
 class MissingDataError(UserError):
     """A dataset is not on disk; the message says where to get it and where to put it."""
+
+
+class ChangedError(UserError):
+    """The code or the data at hand are not those that a trial was planned with, so that it cannot run here."""
 
 
 class StoreError(UserError):
