@@ -63,13 +63,26 @@ def list_studies() -> None:
 
 
 @contextmanager
-def _interrupts_told() -> Iterator[None]:
+def _interrupts_told() -> Iterator[list[int]]:
+    """Tell of an interrupt in one line; SIGTERM, by which SLURM and Kubernetes end a job, is one like Ctrl-C.
+
+    Yields the signals that came.
+    """
+    came: list[int] = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        came.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
     # Here and not in main, for Typer turns an interrupt into its own exit and says nothing.
     try:
-        yield
+        yield came
     except KeyboardInterrupt:
         typer.echo("Interrupted; what had ended is kept, and the same command goes on from here.", err=True)
-        raise typer.Exit(128 + signal.SIGINT) from None
+        raise typer.Exit(128 + (came or [signal.SIGINT])[0]) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @app.command()
@@ -98,7 +111,7 @@ def run(
 
     console = Console()
     wanted = _study(study, smoke, address, console)
-    with _interrupts_told(), ProgressDisplay(console) as progress:
+    with _interrupts_told() as came, ProgressDisplay(console) as progress:
         summary = running.run(
             wanted,
             store=store,
@@ -113,7 +126,8 @@ def run(
             data=data,
             download=download,
         )
-    raise typer.Exit(inspecting.print_summary(console, summary, store))
+    code = inspecting.print_summary(console, summary, store)
+    raise typer.Exit(128 + came[0] if summary.left and came else code)
 
 
 @app.command()
@@ -185,7 +199,7 @@ def table(
 
 
 def main() -> None:
-    """Run the command: exit code 2 and one line for what the user can mend, 130 for an interrupt."""
+    """Run the command: exit code 2 and one line for what the user can mend, 130 for an interrupt, 143 for SIGTERM."""
     try:
         app()
     except UserError as error:

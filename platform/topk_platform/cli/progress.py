@@ -23,6 +23,7 @@ from topk_platform.specs import TrialRecord
 __all__ = ["ProgressDisplay"]
 
 _LINE_SECONDS = 10.0
+_LOST = "lost and tried again"
 
 
 class ProgressDisplay:
@@ -58,12 +59,16 @@ class ProgressDisplay:
         self._bar.stop()
 
     def __call__(self, board: Board, record: TrialRecord | None) -> None:
-        """Take note of an ended trial."""
+        """Take note of an ended trial, or of a lost process."""
         if record is not None:
             self._counts[record.trial.phase] += 1
             if record.status in ("failed", "diverged"):
                 self._counts[record.status] += 1
-        text = ", ".join(f"{name} {count}" for name, count in sorted(self._counts.items())) or "starting Ray"
+        if board.lost > self._counts[_LOST]:
+            self._counts[_LOST] = board.lost
+            self._next_line = 0.0
+        text = ", ".join(f"{name} {count}" for name, count in sorted(self._counts.items()) if count)
+        text = text or "starting Ray"
         done = board.total - board.left
         self._bar.update(self._task, total=board.total, completed=done, description=text)
         if not self._console.is_terminal and board.left and time.monotonic() >= self._next_line:

@@ -100,18 +100,25 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Let a Ctrl-C wait until the block has ended: a Ray cut off while it starts crashes or stays behind."""
+    """Let a Ctrl-C or SIGTERM wait until the block has ended: a Ray cut off while it starts crashes or stays behind.
+
+    What SIGTERM does is the caller's again at the end; Ray would have it exit, wherever the caller is.
+    """
     if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
         yield
         return
     came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    before = {
+        number: signal.signal(number, lambda number, _frame: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if came:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(came[0])
 
 
 @contextmanager

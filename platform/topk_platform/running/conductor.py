@@ -33,7 +33,7 @@ class Conductor:
     Args:
         board: The study's state.
         keep: Called with every record, before anything that follows from it may start.
-        tell: Called with it afterwards.
+        tell: Called with it afterwards, and with None when a process was lost.
         store: The URI of the study's folder, for the workers.
         checkpoint_seconds: The least time between two checkpoints of a trial.
 
@@ -45,7 +45,7 @@ class Conductor:
         self,
         board: Board,
         keep: Callable[[TrialRecord], None],
-        tell: Callable[[TrialRecord], None],
+        tell: Callable[[TrialRecord | None], None],
         store: str,
         checkpoint_seconds: float,
     ) -> None:
@@ -96,6 +96,8 @@ class Conductor:
             del self._running[tune_id]
             for trial in trials:
                 self._board.release(trial)
+            self._board.lost += 1
+            self._tell(None)
         else:
             now = time.time()
             why = f"its process was lost {_TRIES} times: {reason}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -23,13 +21,14 @@ from topk_platform.records import (
 )
 from topk_platform.reports import Table, build_table, to_csv, to_markdown, to_parquet
 from topk_platform.running.checks import Checked, check_device, check_study, code_versions, with_budget
+from topk_platform.running.scratch import scratch_folder
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import Study, TrialRecord
 
 __all__ = ["Progress", "Summary", "make_board", "run", "table"]
 
 Progress = Callable[[Board, TrialRecord | None], None]
-"""Told of the study's state at the start, with None, and after every ended trial."""
+"""Told of the study's state after every ended trial, and, with None, at the start and after every lost process."""
 
 
 @dataclass(frozen=True)
@@ -171,14 +170,13 @@ def _run_trials(
     study: Study,
     board: Board,
     recorder: _Recorder,
-    tell: Callable[[Board, TrialRecord], None],
+    tell: Progress,
     slots: int,
     checkpoint_seconds: float,
 ) -> None:
     from topk_platform.running.tuning import tune_trials  # noqa: PLC0415 - as above
 
-    scratch = tempfile.mkdtemp(prefix="topk-tune-")
-    try:
+    with scratch_folder() as scratch:
         tune_trials(
             study,
             board,
@@ -189,8 +187,6 @@ def _run_trials(
             scratch,
             checkpoint_seconds,
         )
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 @dataclass

@@ -24,7 +24,7 @@ def tune_trials(
     study: Study,
     board: Board,
     keep: Callable[[TrialRecord], None],
-    tell: Callable[[TrialRecord], None],
+    tell: Callable[[TrialRecord | None], None],
     store: str,
     slots: int,
     scratch: str,
@@ -36,7 +36,7 @@ def tune_trials(
         study: Says what a trial needs.
         board: The study's state, brought up to date as trials end.
         keep: Called with every record, to write it down.
-        tell: Called with it afterwards.
+        tell: Called with it afterwards, and with None when a process was lost.
         store: The URI of the study's folder.
         slots: How many trials run at once.
         scratch: A folder for Tune's own files, which nothing is ever restored from.

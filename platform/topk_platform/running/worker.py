@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import signal
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -52,6 +53,8 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
         return True
 
     def _start(self, config: dict[str, Any]) -> None:
+        # Ray raises SystemExit where a node is shut down, which would look like an exit of the trial's own code.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         trials = [Trial.from_json(text) for text in config["trials"]]
         use_data_folder(config["data"])
         keeper = StoreKeeper(Store.open(config["store"]), config["checkpoint_seconds"])
@@ -73,4 +76,4 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
 
 def _checked(trials: Sequence[Trial], keeper: StoreKeeper) -> Training:
     check_code(trials[0])  # an ensemble's are of one arm
-    return (yield from run_trials(trials, keeper))
+    return (yield from run_trials(trials, keeper, interruptible=False))

@@ -148,10 +148,14 @@ class Board:
 
     Args:
         arms: Their boards.
+
+    Attributes:
+        lost: How many processes were lost whose trials start again.
     """
 
     def __init__(self, arms: Iterable[ArmBoard]) -> None:
         self.arms = {arm.arm_id: arm for arm in arms}
+        self.lost = 0
 
     def next_trials(self) -> tuple[Trial, ...]:
         """Return the next trial, or all of the next ensemble, and mark them as running; none while nothing can start.

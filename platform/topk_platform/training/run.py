@@ -107,16 +107,20 @@ def _versions(device: str) -> dict[str, str]:
     return {"python": platform.python_version(), "torch": torch.__version__, "device": f"{device} {name}"}
 
 
-def run_trials(trials: Sequence[Trial], keeper: Keeper | None = None) -> Training:
+def run_trials(
+    trials: Sequence[Trial], keeper: Keeper | None = None, *, interruptible: bool = True
+) -> Training:
     """Train a trial, or several as an ensemble; yield now and then, return the records.
 
-    Whatever the trials' own code does wrong ends in their records: NaN and Inf as ``diverged``, an exception as
-    ``failed`` with its reason. The process's death is left to the caller; with a keeper the same call then
+    Whatever the trials' own code does wrong ends in their records: NaN and Inf as ``diverged``, an exception or an
+    exit as ``failed`` with its reason. The process's death is left to the caller; with a keeper the same call then
     goes on from the last checkpoint, to the same history and weights, on the CPU bit for bit.
 
     Args:
         trials: One, or those of one ensemble in their order.
         keeper: Keeps checkpoints and the networks of completed confirmations.
+        interruptible: Whether a ``KeyboardInterrupt`` is somebody's at the terminal, and goes on to the caller, rather
+            than one that the trials' own code raises.
 
     Returns:
         A generator; ``records = yield from run_trials(trials)``. It yields how many epochs have ended, at each that
@@ -130,9 +134,11 @@ def run_trials(trials: Sequence[Trial], keeper: Keeper | None = None) -> Trainin
     try:
         with lent_process(trials[0]):
             yield from _run(group)
-    except (ChangedError, MissingDataError):
+    except (ChangedError, MissingDataError, GeneratorExit):
         raise
-    except Exception as error:  # noqa: BLE001 - what a user's code raises is the trial's result, told with its reason
+    except BaseException as error:  # what a user's code raises is the trial's result, told with its reason
+        if interruptible and isinstance(error, KeyboardInterrupt):
+            raise
         for member in group.running:
             member.end("failed", _reason(error, member.trial))
     return [group.record(member) for member in group.members]
@@ -148,7 +154,7 @@ def finish(training: Training) -> list[TrialRecord]:
             return records
 
 
-def _reason(error: Exception, trial: Trial) -> str:
+def _reason(error: BaseException, trial: Trial) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno} in {frame.name})"
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error):

@@ -56,6 +56,10 @@ class Mischief(nn.Module):
             os.kill(os.getpid(), signal.SIGKILL)
         if self.how == "raises":
             raise ArithmeticError("no such luck")
+        if self.how == "exits":
+            sys.exit("enough of it")
+        if self.how == "interrupts":
+            raise KeyboardInterrupt
         if self.how == "slow":
             time.sleep(0.02)
         if self.how == "nasty":
@@ -84,7 +88,7 @@ def study(*hows, name="lab", trials=1, seeds=1, epochs=1, **more):
 
 def plain(): return study("none")
 def edited(): return study("none", "edits")
-def lost(): return study("none", "once", "always", "raises", "nan")
+def lost(): return study("none", "once", "always", "raises", "nan", "exits", "interrupts")
 def reused(): return study("nasty", "none")
 def slow(): return study("slow", "none", trials=3, epochs=3)
 def on_gpu(): return study("none", device="cuda", gpus=0.5)

@@ -34,6 +34,8 @@ def test_nothing_stops_the_study(troubled: tuple[Any, Path, str], rows: Rows) ->
     found = sorted((row["loss"], row["phase"], row["status"]) for row in rows(store))
     assert found == [
         ("always", "search", "failed"),
+        ("exits", "search", "failed"),
+        ("interrupts", "search", "failed"),
         ("nan", "search", "diverged"),
         ("none", "confirm", "completed"),
         ("none", "search", "completed"),
@@ -80,6 +82,27 @@ def test_an_exception_is_final_at_the_first_try(troubled: tuple[Any, Path, str],
     assert "no such luck" in " ".join(out.split())
 
 
+@pytest.mark.parametrize(
+    ("how", "why"), [("exits", "SystemExit: enough of it ("), ("interrupts", "KeyboardInt")]
+)
+def test_an_exit_or_an_interrupt_of_the_trials_own_code_is_an_exception_too(
+    troubled: tuple[Any, Path, str], rows: Rows, how: str, why: str
+) -> None:
+    lab, store, _ = troubled
+    (row,) = (row for row in rows(store) if row["loss"] == how)
+    assert len({line.split()[0] for line in tries(lab, how)}) == 1 + 1
+    assert row["reason"].startswith(why)
+    assert "lab.py" in row["reason"]
+
+
+def test_lost_processes_are_told_of_while_they_are_tried_again(troubled: tuple[Any, Path, str]) -> None:
+    _, _, out = troubled
+    told = [line for line in out.splitlines() if "lost and tried again" in line]
+    counts = [int(line.rpartition("lost and tried again ")[2].partition(",")[0]) for line in told]
+    assert counts == sorted(counts)
+    assert counts[-1] == 4  # three times of the one, once of the other
+
+
 def test_a_loss_that_is_not_finite_is_no_failure(troubled: tuple[Any, Path, str], rows: Rows) -> None:
     _, store, out = troubled
     (row,) = (row for row in rows(store) if row["loss"] == "nan")
@@ -123,15 +146,21 @@ def test_a_process_that_finds_other_code_is_refused_and_the_next_run_goes_on(
 
 
 @needs_proc
+@pytest.mark.parametrize(
+    ("number", "everybody", "code"),
+    [(signal.SIGINT, True, 130), (signal.SIGTERM, True, 143), (signal.SIGTERM, False, 143)],
+)
 def test_an_interrupt_ends_the_run_and_the_next_goes_on(
-    lab: Any, rows: Rows, until: Until, tmp_path: Path
+    lab: Any, rows: Rows, until: Until, tmp_path: Path, number: int, everybody: bool, code: int
 ) -> None:
+    """Ctrl-C and SLURM send theirs to every process, Kubernetes to the driver."""
     process = lab.start("run", "lab:slow", "--store", tmp_path, "--workers", "2")
     until(lambda: tmp_path.joinpath("lab").exists() and len(rows(tmp_path)) >= 2, "two trials")
-    os.killpg(process.pid, signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "the same command goes on from here" in out
+    (os.killpg if everybody else os.kill)(process.pid, number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code, out + err
+    assert "the same command goes on from here" in out + err
+    assert "***" not in err and "Traceback" not in err
     until(lambda: not lab.processes(), "Ray to be gone", seconds=15)
     half = rows(tmp_path)
     assert 2 <= len(half) < 8
