@@ -89,8 +89,9 @@ def replay(key: str, store: str | Path = "runs", data: str | Path | None = None)
     trials = _ensemble(found.trial, store)
     with data_at(data):
         _check_setup(found.trial.arm)
+        version = loaded_version(found.trial.arm)
         record = finish(run_trials(trials))[[trial.key for trial in trials].index(found.trial.key)]
-    return Replay(found, record, _differing(found.row, record), loaded_version(found.trial.arm))
+    return Replay(found, record, _differing(found.row, record), version)
 
 
 def _check_setup(arm: Arm) -> None:
