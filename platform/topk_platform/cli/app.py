@@ -31,7 +31,9 @@ inspecting.add_to(app)
 StudyName = Annotated[str, typer.Argument(help="A name that `topk list` shows, or package.module:attribute.")]
 TrialsOption = Annotated[int | None, typer.Option("--trials", help="Search trials per arm.")]
 SeedsOption = Annotated[int | None, typer.Option("--seeds", help="Confirmation seeds per arm.")]
-OnlyOption = Annotated[str | None, typer.Option("--only", help="A glob over arms, regime/model/loss.")]
+OnlyOption = Annotated[
+    list[str] | None, typer.Option("--only", help="A glob over arms, regime/model/loss; may be given again.")
+]
 DownloadOption = Annotated[
     bool, typer.Option("--download", help="Download into it the datasets that are not there.")
 ]
