@@ -227,5 +227,9 @@ def test_what_is_confirmed_is_the_configuration_that_is_best_now(
     later = [record(study, 3, top3=0.6), record(study, 3, seed=1), record(study, 3, seed=2, status="failed")]
     codes = {study.arm_id(study.arms[0]): "c"}
     (history,) = read_history(fill(tmp_path, study, rows + later), study, codes).values()
-    assert list(history.confirmed(trials=3, seeds=2)) == [1, 2]
-    assert {seed: row["number"] for seed, row in history.confirmed(trials=4, seeds=5).items()} == {1: 3}
+    assert list(history.confirmations(trials=3, seeds=2)) == [1, 2]
+    found = history.confirmations(trials=4, seeds=5)
+    assert {seed: (row["number"], row["status"]) for seed, row in found.items()} == {
+        1: (3, "completed"),
+        2: (3, "failed"),
+    }
