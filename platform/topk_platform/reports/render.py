@@ -85,7 +85,7 @@ def _notes(table: Table) -> list[str]:
 def _legend(table: Table) -> str:
     text = (
         "Test accuracy: mean ± 95 % t-interval over fresh seeds; the best mean of a column is marked. Intervals cover "
-        "the training seeds alone, not the sampling error of the test set nor the luck of the search."
+        "what differs between seeds, not the sampling error of a test set that they share nor the luck of the search."
     )
     if table.study.baseline is None:
         return text

@@ -426,4 +426,4 @@ def test_without_a_baseline_the_legend_names_none() -> None:
     study = a_study().only("*/smooth*")
     text = to_markdown(build_table(study, {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}))
     assert "difference" not in text and "None" not in text
-    assert "not the sampling error of the test set nor the luck of the search" in text
+    assert "not the sampling error of a test set that they share nor the luck of the search" in text
