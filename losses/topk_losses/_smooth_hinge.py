@@ -155,10 +155,10 @@ class SmoothHinge:
         low, high = torch.full_like(best[:, :1], -self.cap), best[:, :1]
         t, tolerance = low, 4 * torch.finfo(values.dtype).eps * self.gamma
         for _ in range(200):  # some ten; halving the interval would take as many as there are bits in t
-            above = (values - t).clamp_(min=0)
-            over = (best - t - self.cap).clamp_(min=0)  # none but the K largest can be above the cap
-            excess = above.sum(1, keepdim=True) - over.sum(1, keepdim=True) - self.gamma
-            free = (torch.count_nonzero(above, 1) - torch.count_nonzero(over, 1)).clamp(min=1)
+            share = (values - t).clamp_(0, self.cap)
+            excess = share.sum(1, keepdim=True) - self.gamma
+            capped = torch.count_nonzero(best - t > self.cap, 1)  # none but the K largest can be
+            free = (torch.count_nonzero(share, 1) - capped).clamp(min=1)
             low, high = torch.where(excess > 0, t, low), torch.where(excess > 0, high, t)
             step = t + excess / free.unsqueeze(1)
             before, t = t, torch.where((step >= low) & (step <= high), step, (low + high) / 2)

@@ -4,33 +4,78 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import importlib.util
-import sys
+import os
+import pkgutil
 from collections.abc import Iterable, Iterator
-from functools import cache
+from contextlib import suppress
+from functools import cache, lru_cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from topk_platform.references import is_reference
 from topk_platform.specs import Arm
 
-__all__ = ["code_version"]
+__all__ = ["code_version", "loaded_version", "user_modules"]
 
+_OURS = frozenset({"topk_losses", "topk_platform", "topk_studies"})
 _PLATFORM_PARTS = ("data", "models", "training", "metrics.py", "streams.py")
 
 
 def code_version(arm: Arm) -> str:
     """Return the hash of the losses, of the platform's data, models and training, and of the user's modules.
 
-    Of a user's module that the arm refers to, the module itself counts and what it imports from its own
-    top-level package, so that one more loss repeats no other arm's trials. Tables, searches and this module do
-    not count, for they change no trial's result.
+    Every byte of these counts, a comment's as well. Of the losses and the platform all files count for every arm,
+    whichever loss it has. Of the user's modules those count that the arm refers to and what they import, see
+    :func:`user_modules`, so that one more loss in a file of its own repeats no other arm's trials; of an installed
+    package that the arm refers to, all files. Studies, tables, searches and this module do not count, for they
+    change no trial's result.
     """
-    state = hashlib.sha256(_own_sources().encode())
+    return _version(_referenced(arm))
+
+
+def loaded_version(arm: Arm) -> str:
+    """Return the code version of what this process works with: found once, right after its modules were imported.
+
+    What a process imports it keeps; a file that changes later changes nothing in it. A module that cannot be
+    imported counts as the file that it is: its error is for whoever uses the module.
+    """
+    return _loaded_version(_referenced(arm))
+
+
+@cache
+def _loaded_version(names: tuple[str, ...]) -> str:
+    for name in names:
+        with suppress(Exception):  # raised again where the module is used
+            importlib.import_module(name)
+    return _version(names)  # after the imports: a file that changes between the two is seen, not missed
+
+
+def user_modules(arm: Arm) -> dict[str, Path]:
+    """Return the files of the modules that an arm refers to and of all that these import, by module name.
+
+    Imports are followed as they are written, in functions as well and with the packages that modules lie in, to
+    whatever is neither the standard library's, nor installed in ``site-packages``, nor of ``topk_losses``,
+    ``topk_platform`` and ``topk_studies``. Nothing is imported for it, a module that is not there is left out, and
+    one that is imported by a computed name is not seen.
+    """
+    return _followed(_referenced(arm))
+
+
+def _referenced(arm: Arm) -> tuple[str, ...]:
     names = (arm.regime.dataset, arm.model.name, arm.loss.name)
-    for path in sorted(
-        _user_sources({name.partition(":")[0] for name in names if is_reference(name)}), key=str
-    ):
-        state.update(path.read_bytes())
+    return tuple(sorted({name.partition(":")[0] for name in names if is_reference(name)}))
+
+
+def _version(names: tuple[str, ...]) -> str:
+    state = hashlib.sha256(_own_sources().encode())
+    for name, path in sorted(_followed(names).items()):  # by name: the same in whichever folder they lie
+        source = path.read_bytes()
+        state.update(f"{name}\0{len(source)}\0".encode())
+        state.update(source)
+    for top in sorted({_top(name) for name in names} - _OURS):
+        state.update(_installed_sources(top).encode())
     return state.hexdigest()[:12]
 
 
@@ -38,56 +83,102 @@ def code_version(arm: Arm) -> str:
 def _own_sources() -> str:
     here = Path(__file__).parent
     losses = Path(str(importlib.util.find_spec("topk_losses").origin)).parent  # type: ignore[union-attr]
-    roots = [losses, *(here / part for part in _PLATFORM_PARTS)]
+    return _hashed([losses, *(here / part for part in _PLATFORM_PARTS)])
+
+
+@cache
+def _installed_sources(top: str) -> str:
+    spec = _spec(top)
+    place = None if spec is None else next(iter(spec.submodule_search_locations or ()), spec.origin)
+    return _hashed([Path(place)]) if place is not None and _installed(Path(place)) else ""
+
+
+def _hashed(roots: Iterable[Path]) -> str:
     state = hashlib.sha256()
     for root in roots:
         for path in sorted([root] if root.is_file() else root.rglob("*.py")):
-            if "testing" not in path.parts:
-                state.update(path.relative_to(root.parent).as_posix().encode())
+            place = path.relative_to(root.parent)
+            if "testing" not in place.parts:
+                state.update(place.as_posix().encode())
                 state.update(path.read_bytes())
     return state.hexdigest()
 
 
-def _user_sources(modules: Iterable[str]) -> set[Path]:
-    seen: dict[str, Path] = {}
-    waiting = [name for name in modules if not name.startswith("topk_")]
+def _followed(names: Iterable[str]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    seen: set[str] = set()
+    waiting = list(names)
     while waiting:
         name = waiting.pop()
+        if name in seen or _top(name) in _OURS | {""}:
+            continue
+        seen.add(name)
         path = _source(name)
-        if name not in seen and path is not None:
-            seen[name] = path
-            waiting += _imported_siblings(name, path)
-    return set(seen.values())
+        if path is not None and not _installed(path):
+            found[name] = path
+            waiting += _imports_of(name, path)
+        waiting += [name.rpartition(".")[0]]  # to import a module is to run its packages
+    return found
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _installed(path: Path) -> bool:
+    library = Path(os.__file__).parent
+    return path.is_relative_to(library) or not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
 
 
 def _source(name: str) -> Path | None:
-    found = sys.modules.get(name)
-    origin = getattr(found, "__file__", None)
-    if origin is None:
-        try:
-            spec = importlib.util.find_spec(name)
-        except (ImportError, ValueError):  # a name imported from a package need not be a module
-            return None
-        origin = spec.origin if spec else None
-    return Path(origin) if origin and origin.endswith(".py") else None
+    spec = _spec(name)
+    path = Path(spec.origin) if spec is not None and spec.origin else None
+    return path if path is not None and path.is_file() else None  # built-in modules have no file
 
 
-def _imported_siblings(name: str, path: Path) -> Iterator[str]:
-    top = name.partition(".")[0]
+def _spec(name: str) -> ModuleSpec | None:
+    """Return where a module is, importing nothing: ``importlib.util.find_spec`` would run its packages."""
+    parent = name.rpartition(".")[0]
+    if not parent:
+        with suppress(ImportError, ValueError):
+            return importlib.util.find_spec(name)
+        return None
+    above = _spec(parent)
+    places = (above.submodule_search_locations if above is not None else None) or ()
+    finders = filter(None, map(pkgutil.get_importer, places))
+    specs = [spec for finder in finders if (spec := finder.find_spec(name)) is not None]
+    return next((spec for spec in specs if spec.loader is not None), specs[0] if specs else None)
+
+
+def _imports_of(name: str, path: Path) -> Iterator[str]:
+    if path.suffix != ".py":
+        return
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        for imported in _imports(node, package):
-            if imported.partition(".")[0] == top:
-                yield imported
+    for base, level in _statements(path.read_bytes()):
+        yield _absolute(base, level, package)
 
 
-def _imports(node: ast.AST, package: str) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if not isinstance(node, ast.ImportFrom):
-        return []
-    base = node.module or ""
-    if node.level:
-        parents = package.split(".")[: len(package.split(".")) - node.level + 1]
-        base = ".".join([*parents, base] if base else parents)
-    return [base, *(f"{base}.{alias.name}" for alias in node.names)]
+@lru_cache(maxsize=1024)
+def _statements(source: bytes) -> tuple[tuple[str, int], ...]:
+    """Return every name that a source may import, and how many packages above its own it is relative to."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # half written, as a rule; whoever imports it is told
+        return ()
+    found: set[tuple[str, int]] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {(alias.name, 0) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):  # what is imported from a package may be a module
+            base = node.module or ""
+            found |= {(f"{base}.{alias.name}".lstrip("."), node.level) for alias in node.names}
+            found |= {(base, node.level)}
+    return tuple(sorted(found))
+
+
+def _absolute(name: str, level: int, package: str) -> str:
+    if not level:
+        return name
+    parents = package.split(".")
+    above = parents[: max(0, len(parents) - level + 1)]
+    return ".".join(part for part in (*above, name) if part)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topk_losses import functional
+from topk_losses._kernels import compiled
 
 LOSSES = {
     "cross_entropy": lambda s, y, k: functional.cross_entropy(s, y, reduction="none"),
@@ -31,8 +32,61 @@ LOSSES = {
     "topk_entropy": lambda s, y, k: functional.topk_entropy(s, y, k, reduction="none"),
     "truncated_topk_entropy": lambda s, y, k: functional.truncated_topk_entropy(s, y, k, reduction="none"),
 }
+ASK_WHICH = (
+    "topk_grouping",
+    "topk_transition",
+    "sorting_topk_cross_entropy",
+    "logistic_sorting",
+)  # of equal scores
 every_loss = pytest.mark.parametrize("name", LOSSES)
 few = settings(max_examples=25, deadline=None)
+
+
+@every_loss
+@pytest.mark.parametrize("classes", [6, 100])
+def test_several_gradients_at_once(name, classes):
+    """As ``is_grads_batched`` has them: each the gradient that it is alone."""
+    generator = torch.Generator().manual_seed(0)
+    leaf = torch.randn(5, classes, generator=generator).requires_grad_()
+    losses = LOSSES[name](leaf, torch.randint(classes, (5,), generator=generator), 3)
+    each = torch.eye(5)
+    together = torch.autograd.grad(losses, leaf, each, is_grads_batched=True, retain_graph=True)[0]
+    alone = torch.stack([torch.autograd.grad(losses, leaf, one, retain_graph=True)[0] for one in each])
+    torch.testing.assert_close(together, alone)
+
+
+@every_loss
+@settings(max_examples=25, deadline=None)
+@given(
+    classes=st.sampled_from([2, 5, 30, 100, 129, 400]),
+    data=st.data(),
+    step=st.sampled_from([2.0**-10, 2.0**-4, 0.25, 2.0]),
+    offset=st.sampled_from([0.0, -300.0]),
+    seed=st.integers(0, 10_000),
+)
+def test_kernels_agree_with_torch_alone(name, classes, data, step, offset, seed):
+    """Compiled or not, float32 losses and gradients are the same, of odd rows as well; of ties the losses."""
+    k = data.draw(st.integers(1, min(classes - 1, 7 if "sorting" in name else 20)))
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.stack([torch.randperm(classes, generator=generator) for _ in range(8)])
+    scores = offset + step * order  # exact, no two of a row equal
+    target = torch.randint(classes, (8,), generator=generator)
+    scores[1] = scores[1].masked_fill(torch.rand(classes, generator=generator) < 0.3, -torch.inf)
+    scores[2, 0], scores[3, 1] = torch.nan, torch.inf
+    if name not in ASK_WHICH:
+        scores[4], scores[5] = offset, (scores[5] / (8 * step)).round() * step
+    results = []
+    for there in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not there:
+                patch.setattr(compiled, "_numba_is_there", lambda: False)
+            leaf = scores.clone().requires_grad_()
+            losses = LOSSES[name](leaf, target, k)
+            (slope,) = torch.autograd.grad(losses.sum(), leaf)
+            results.append((losses.detach(), slope[[0, 6, 7]]))
+    rounding = 2e-6 * max(1.0, abs(offset)) + 1e-5
+    torch.testing.assert_close(*(r[0] for r in results), rtol=1e-4, atol=10 * rounding, equal_nan=True)
+    torch.testing.assert_close(*(r[1] for r in results), rtol=1e-3, atol=2e-4, equal_nan=True)
 
 
 @st.composite

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from topk_losses._candidates import grouped
 from topk_losses._checks import check_k, check_not_negative, check_scores, values_are_readable
+from topk_losses._kernels.dispatch import is_batched
 from topk_losses._kernels.expected import Expectations, expectations, slopes, takes_expected
 from topk_losses._rank_quadrature import rank_mean
 from topk_losses._shapes import computing
@@ -156,6 +157,9 @@ class _CompiledRows(torch.autograd.Function):
                 if labels is not None:
                     value = value - scores.gather(1, labels.unsqueeze(1)).squeeze(1)
             slope = torch.autograd.grad(value, scores, gradient, create_graph=True)[0]
+        elif is_batched(gradient):
+            ones = torch.ones_like(scores[:, 0])
+            slope = gradient.unsqueeze(1) * slopes(Expectations(*found), ones, labels, scores)
         else:
             slope = slopes(Expectations(*found), gradient, labels, scores)
         return slope, None, None, None, None

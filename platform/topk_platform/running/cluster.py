@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import logging
 import os
 import re
@@ -12,17 +12,17 @@ import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 
 import ray
 from ray._private import ray_constants
 from ray.exceptions import RayError
 
+from topk_platform.code_version import user_modules
 from topk_platform.errors import ClusterError
-from topk_platform.references import is_reference
 from topk_platform.running.capacity import slots
 from topk_platform.specs import Study
 
@@ -192,24 +192,23 @@ def _one_line(error: Exception) -> str:
 
 
 def _shipped(study: Study) -> list[Path]:
-    """Return the packages that workers elsewhere need: ours, and those of the user's that the study refers to.
+    """Return the packages and modules that workers elsewhere need: ours, and those of the user's behind the study.
 
     What was installed with pip, such as torchvision for ``torchvision.models:resnet18``, a cluster has itself.
     """
     names = {"topk_losses", "topk_platform"}
     for arm in study.arms:
-        for name in (arm.regime.dataset, arm.model.name, arm.loss.name):
-            if is_reference(name):
-                names.add(name.partition(":")[0].partition(".")[0])
-    places = {name: _location(importlib.import_module(name)) for name in sorted(names)}
+        names |= {name.partition(".")[0] for name in user_modules(arm)}
+    places = {name: _location(importlib.util.find_spec(name)) for name in sorted(names)}
     return [
         path for name, path in places.items() if path and (name.startswith("topk_") or not _installed(path))
     ]
 
 
-def _location(module: ModuleType) -> Path | None:
-    folders: Iterable[str] = getattr(module, "__path__", ())
-    place = next(iter(folders), getattr(module, "__file__", None))
+def _location(spec: ModuleSpec | None) -> Path | None:
+    if spec is None:
+        return None
+    place = next(iter(spec.submodule_search_locations or ()), spec.origin)
     return None if place is None else Path(place).absolute()
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from topk_platform.specs.checks import check, check_name
+from topk_platform.specs.fields import Count, Rule, Share, Whole, check_fields, one_of
 from topk_platform.specs.recipe import Recipe
 from topk_platform.specs.regime import Regime
 from topk_platform.specs.space import Dimension, Scalar
 
 __all__ = ["Arm", "Loss", "Model", "Protocol", "Pruning", "grid"]
+
+_Rung = Annotated[float, Rule("in (0, 1)", lambda value: 0 < value < 1)]
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Model:
     label: str = ""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         object.__setattr__(self, "label", self.label or self.name.rpartition(":")[2])
         check_name("model label", self.label)
 
@@ -54,13 +59,13 @@ class Loss:
     space: Mapping[str, Dimension] = field(default_factory=dict)
     first: Mapping[str, Scalar] = field(default_factory=dict)
     fixed: Mapping[str, Scalar] = field(default_factory=dict)
-    head: str = "linear"
+    head: Annotated[str, one_of("linear", "cosine")] = "linear"
     label: str = ""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         object.__setattr__(self, "label", self.label or self.name.rpartition(":")[2])
         check_name("loss label", self.label)
-        check(self.head in ("linear", "cosine"), f"Loss.head must be 'linear' or 'cosine', got {self.head!r}")
         both = sorted(set(self.space) & set(self.fixed))
         check(not both, f"loss {self.label}: {both} cannot be both in space and fixed")
         check(
@@ -90,15 +95,12 @@ class Pruning:
         startup: How many earlier trials must have reached a rung before anything is stopped there.
     """
 
-    rungs: tuple[float, ...] = (0.25, 0.5)
-    quantile: float = 0.5
-    startup: int = 4
+    rungs: tuple[_Rung, ...] = (0.25, 0.5)
+    quantile: Share = 0.5
+    startup: Count = 4
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rungs", tuple(self.rungs))
-        check(all(0 < r < 1 for r in self.rungs), f"Pruning.rungs must lie in (0, 1), got {self.rungs!r}")
-        check(0 <= self.quantile <= 1, f"Pruning.quantile must be in [0, 1], got {self.quantile!r}")
-        check(self.startup >= 1, f"Pruning.startup must be at least 1, got {self.startup!r}")
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -115,15 +117,13 @@ class Protocol:
             consecutive seeds. It changes the last bits, hence it is part of the key.
     """
 
-    random: int = 5
-    width: int = 1
+    random: Whole = 5
+    width: Count = 1
     pruning: Pruning | None = field(default_factory=Pruning)
-    ensemble: int = 1
+    ensemble: Count = 1
 
     def __post_init__(self) -> None:
-        check(self.ensemble >= 1, f"Protocol.ensemble must be at least 1, got {self.ensemble!r}")
-        check(self.random >= 0, f"Protocol.random must be at least 0, got {self.random!r}")
-        check(self.width >= 1, f"Protocol.width must be at least 1, got {self.width!r}")
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -144,13 +144,13 @@ class Arm:
     regime: Regime
     model: Model
     loss: Loss
-    k: int
+    k: Count
     recipe: Recipe
     metric: str = ""
     protocol: Protocol = field(default_factory=Protocol)
 
     def __post_init__(self) -> None:
-        check(self.k >= 1, f"Arm.k must be at least 1, got {self.k!r}")
+        check_fields(self)
         object.__setattr__(self, "metric", self.metric or f"top{self.k}")
 
     @property

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from topk_platform.errors import UserError
 from topk_platform.specs.arm import Arm
 from topk_platform.specs.checks import check
+from topk_platform.specs.fields import Count, NonNegative, Rule, check_fields, one_of
 
 __all__ = ["Published", "check_published"]
 
@@ -40,28 +41,19 @@ class Published:
     regime: str
     loss: str
     metric: str
-    value: float
+    value: Annotated[float, Rule("a percentage in [0, 100]", lambda value: 0 <= value <= 100)]
     source: str
-    spread: float | None = None
-    runs: int | None = None
+    spread: NonNegative | None = None
+    runs: Count | None = None
     model: str | None = None
-    split: str = "test"
+    split: Annotated[str, one_of("test", "validation")] = "test"
 
     def __post_init__(self) -> None:
-        what = f"Published of {self.place}:"
-        check(0 <= self.value <= 100, f"{what} value must be a percentage in [0, 100], got {self.value!r}")
+        check_fields(self)
         check(
-            self.spread is None or (math.isfinite(self.spread) and self.spread >= 0),
-            f"{what} spread must be at least 0 or None, got {self.spread!r}",
+            bool(self.source),
+            f"Published.source of {self.place} must say where it stands, got {self.source!r}",
         )
-        check(
-            self.runs is None or self.runs >= 1, f"{what} runs must be at least 1 or None, got {self.runs!r}"
-        )
-        check(
-            self.split in ("test", "validation"),
-            f"{what} split must be 'test' or 'validation', got {self.split!r}",
-        )
-        check(bool(self.source), f"{what} source must say where it stands, got {self.source!r}")
 
     @property
     def place(self) -> str:

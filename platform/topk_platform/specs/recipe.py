@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from topk_platform.specs.checks import check
+from topk_platform.specs.fields import Count, NonNegative, Positive, Rule, Whole, check_fields, one_of
 
 __all__ = ["Augmentation", "Numerics", "Recipe"]
+
+_Momentum = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
 
 
 @dataclass(frozen=True)
@@ -23,21 +27,15 @@ class Augmentation:
         mix_alpha: Of the Beta distribution that a batch's share is drawn from.
     """
 
-    crop: int = 0
+    crop: Whole = 0
     window: bool = False
     flip: bool = False
-    cutout: int = 0
-    mix: str = ""
-    mix_alpha: float = 1.0
+    cutout: Whole = 0
+    mix: Annotated[str, one_of("", "mixup", "cutmix")] = ""
+    mix_alpha: Positive = 1.0
 
     def __post_init__(self) -> None:
-        check(self.crop >= 0, f"Augmentation.crop must be at least 0, got {self.crop!r}")
-        check(self.cutout >= 0, f"Augmentation.cutout must be at least 0, got {self.cutout!r}")
-        check(
-            self.mix in ("", "mixup", "cutmix"),
-            f"Augmentation.mix must be '', 'mixup' or 'cutmix', got {self.mix!r}",
-        )
-        check(self.mix_alpha > 0, f"Augmentation.mix_alpha must be above 0, got {self.mix_alpha!r}")
+        check_fields(self)
 
     @property
     def on_images(self) -> bool:
@@ -66,6 +64,9 @@ class Numerics:
     channels_last: bool = False
     deterministic: bool = False
     compiled: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -101,69 +102,35 @@ class Recipe:
         numerics: How the network computes.
     """
 
-    epochs: int
-    batch_size: int = 64
-    accumulate: int = 1
-    optimizer: str = "sgd"
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    schedule: str = "cosine"
-    milestones: tuple[int, ...] = ()
-    decay: float = 0.1
-    warmup: float = 0.0
-    clip_norm: float | None = None
-    reweighting: int | None = None
+    epochs: Count
+    batch_size: Count = 64
+    accumulate: Count = 1
+    optimizer: Annotated[str, one_of("sgd", "adam")] = "sgd"
+    learning_rate: NonNegative = 0.1
+    momentum: _Momentum = 0.9
+    weight_decay: NonNegative = 1e-4
+    schedule: Annotated[str, one_of("cosine", "constant", "milestones")] = "cosine"
+    milestones: tuple[Count, ...] = ()
+    decay: Positive = 0.1
+    warmup: NonNegative = 0.0
+    clip_norm: Positive | None = None
+    reweighting: Whole | None = None
     augmentation: Augmentation = field(default_factory=Augmentation)
-    evaluate_every: int = 1
+    evaluate_every: Count = 1
     keep: tuple[str, ...] = ()
-    patience: int | None = None
-    test_crops: str = ""
+    patience: Count | None = None
+    test_crops: Annotated[str, one_of("", "inclusion", "softmax")] = ""
     numerics: Numerics = field(default_factory=Numerics)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "milestones", tuple(self.milestones))
-        object.__setattr__(self, "keep", tuple(self.keep))
-        for name in ("epochs", "batch_size", "accumulate", "evaluate_every"):
-            value = getattr(self, name)
-            check(value >= 1, f"Recipe.{name} must be at least 1, got {value!r}")
-        self._check_choices()
-        self._check_schedule()
-        self._check_patience()
-
-    def _check_choices(self) -> None:
-        for name, options in (
-            ("optimizer", ("sgd", "adam")),
-            ("schedule", ("cosine", "constant", "milestones")),
-            ("test_crops", ("", "inclusion", "softmax")),
-        ):
-            value = getattr(self, name)
-            check(value in options, f"Recipe.{name} must be one of {list(options)}, got {value!r}")
-
-    def _check_schedule(self) -> None:
+        check_fields(self)
         check(
             bool(self.milestones) == (self.schedule == "milestones"),
             f"Recipe.milestones go with schedule 'milestones', got {self.milestones!r} with {self.schedule!r}",
         )
         check(
-            all(epoch >= 1 for epoch in self.milestones) and list(self.milestones) == sorted(self.milestones),
-            f"Recipe.milestones must be rising epochs of at least 1, got {self.milestones!r}",
-        )
-        check(self.decay > 0, f"Recipe.decay must be above 0, got {self.decay!r}")
-        check(self.warmup >= 0, f"Recipe.warmup must be at least 0, got {self.warmup!r}")
-        check(
-            self.clip_norm is None or self.clip_norm > 0,
-            f"Recipe.clip_norm must be above 0 or None, got {self.clip_norm!r}",
-        )
-        check(
-            self.reweighting is None or self.reweighting >= 0,
-            f"Recipe.reweighting must be at least 0 or None, got {self.reweighting!r}",
-        )
-
-    def _check_patience(self) -> None:
-        check(
-            self.patience is None or self.patience >= 1,
-            f"Recipe.patience must be at least 1 or None, got {self.patience!r}",
+            list(self.milestones) == sorted(self.milestones),
+            f"Recipe.milestones must be rising epochs, got {self.milestones!r}",
         )
         check(
             self.patience is None or bool(self.keep),

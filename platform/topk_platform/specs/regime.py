@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from topk_platform.specs.checks import check, check_name
+from topk_platform.specs.checks import check_name
+from topk_platform.specs.fields import Count, Part, Rule, Share, check_fields
 from topk_platform.specs.space import Scalar
 
 __all__ = ["Condition", "LabelNoise", "LongTail", "PerClass", "Regime", "TrainFraction"]
@@ -21,12 +23,10 @@ class LabelNoise:
         probability: In ``[0, 1]``.
     """
 
-    probability: float
+    probability: Share
 
     def __post_init__(self) -> None:
-        check(
-            0 <= self.probability <= 1, f"LabelNoise.probability must be in [0, 1], got {self.probability!r}"
-        )
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class LongTail:
         ratio: Largest over smallest class count, at least 1.
     """
 
-    ratio: float
+    ratio: Annotated[float, Rule("at least 1", lambda value: value >= 1)]
 
     def __post_init__(self) -> None:
-        check(self.ratio >= 1, f"LongTail.ratio must be at least 1, got {self.ratio!r}")
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class TrainFraction:
         fraction: In ``(0, 1]``.
     """
 
-    fraction: float
+    fraction: Part
 
     def __post_init__(self) -> None:
-        check(0 < self.fraction <= 1, f"TrainFraction.fraction must be in (0, 1], got {self.fraction!r}")
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ class PerClass:
         samples: Of each class, at least 1.
     """
 
-    samples: int
+    samples: Count
 
     def __post_init__(self) -> None:
-        check(self.samples >= 1, f"PerClass.samples must be at least 1, got {self.samples!r}")
+        check_fields(self)
 
 
 Condition = LabelNoise | LongTail | PerClass | TrainFraction
@@ -96,5 +96,5 @@ class Regime:
     options: Mapping[str, Scalar] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_name("regime name", self.name)
-        object.__setattr__(self, "conditions", tuple(self.conditions))

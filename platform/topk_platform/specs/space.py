@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from topk_platform.errors import UserError
+from topk_platform.specs.fields import check_fields
 
 __all__ = ["Choice", "Dimension", "Float", "Int", "Scalar"]
 
@@ -34,6 +35,7 @@ class Float:
     log: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         object.__setattr__(self, "low", float(self.low))
         object.__setattr__(self, "high", float(self.high))
         _check_range(self.low, self.high, self.log)
@@ -71,6 +73,7 @@ class Int:
     log: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_range(self.low, self.high, self.log)
 
     def holds(self, value: Scalar) -> bool:
@@ -100,7 +103,7 @@ class Choice:
     options: tuple[Scalar, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "options", tuple(self.options))
+        check_fields(self)
         if not self.options or len(set(self.options)) < len(self.options):
             raise UserError(f"Choice needs at least one option and each only once, got {self.options!r}")
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
+from typing import Annotated
 
 from topk_platform.errors import UserError
 from topk_platform.specs.arm import Arm
 from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.codec import digest
+from topk_platform.specs.fields import Count, Part, Positive, check_fields, one_of
 from topk_platform.specs.metrics import accuracy_names, candidate_names
 from topk_platform.specs.published import Published, check_published
 from topk_platform.specs.smoke import smoke_arm
@@ -51,42 +53,25 @@ class Study:
 
     name: str
     arms: Sequence[Arm]
-    topk: tuple[int, ...] = (1, 5)
-    targets: tuple[float, ...] = (0.99,)
-    trials: int = 16
-    seeds: int = 5
+    topk: tuple[Count, ...] = (1, 5)
+    targets: tuple[Part, ...] = (0.99,)
+    trials: Count = 16
+    seeds: Count = 5
     baseline: str | None = None
     show: tuple[str, ...] = ()
     seed: int = 0
-    threads: int = 1
-    device: str = "cpu"
-    gpus: float = 1.0
+    threads: Count = 1
+    device: Annotated[str, one_of("cpu", "cuda")] = "cpu"
+    gpus: Positive = 1.0
     description: str = ""
     published: Sequence[Published] = ()
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_name("study name", self.name)
-        object.__setattr__(self, "arms", tuple(self.arms))
         object.__setattr__(self, "topk", tuple(sorted(set(self.topk))))
-        object.__setattr__(self, "targets", tuple(self.targets))
-        object.__setattr__(self, "published", tuple(self.published))
         check(bool(self.arms), f"study {self.name}: arms must hold at least one arm")
-        check(self.trials >= 1, f"study {self.name}: trials must be at least 1, got {self.trials!r}")
-        check(self.seeds >= 1, f"study {self.name}: seeds must be at least 1, got {self.seeds!r}")
-        check(self.threads >= 1, f"study {self.name}: threads must be at least 1, got {self.threads!r}")
-        check(self.gpus > 0, f"study {self.name}: gpus must be above 0, got {self.gpus!r}")
-        check(
-            bool(self.topk) and self.topk[0] >= 1,
-            f"study {self.name}: topk must be at least 1, got {self.topk!r}",
-        )
-        check(
-            self.device in ("cpu", "cuda"),
-            f"study {self.name}: device must be cpu or cuda, got {self.device!r}",
-        )
-        check(
-            all(0 < target <= 1 for target in self.targets),
-            f"study {self.name}: targets must be in (0, 1], got {self.targets!r}",
-        )
+        check(bool(self.topk), f"study {self.name}: topk must hold at least one k, got {self.topk!r}")
         names = [arm.name for arm in self.arms]
         twice = sorted({name for name in names if names.count(name) > 1})
         check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")

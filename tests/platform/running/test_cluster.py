@@ -175,13 +175,21 @@ def test_the_patience_with_an_address_is_below_30_seconds() -> None:
     assert cluster._CONNECT_SECONDS + cluster._ANSWER_SECONDS <= 25
 
 
-def test_installed_packages_are_not_shipped(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_modules_import_is_shipped_and_installed_packages_are_not(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(lab.folder))
     monkeypatch.setenv("LAB_FOLDER", str(lab.folder))
     lab.folder.joinpath("single.py").write_text("def loss(): ...")
     names = ["torch.nn:CrossEntropyLoss", "single:loss", "labparts.parts:loss", "math:floor"]
     found = {path.name for name in names for path in cluster._shipped(a_study(loss=name))}
-    assert found == {"topk_losses", "topk_platform", "single.py", "labparts"}
+    assert found == {
+        "topk_losses",
+        "topk_platform",
+        "single.py",
+        "labparts",
+        "lab.py",
+    }  # labparts imports lab
 
 
 def nodes(*resources: dict[str, float]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from topk_platform import (
     LongTail,
     Loss,
     Model,
+    Numerics,
     Protocol,
     Pruning,
     Published,
@@ -82,7 +84,7 @@ def a_trial(**changes: object) -> Trial:
         (lambda: Float(2, 1), "low < high"),
         (lambda: Float(1, 1), "low < high"),
         (lambda: Float(0, 1, log=True), "low > 0"),
-        (lambda: Float(float("nan"), 1), "low < high"),
+        (lambda: Float(float("nan"), 1), "Float.low must be a finite number, got nan"),
         (lambda: Int(5, 4), "low < high"),
         (lambda: Int(0, 4, log=True), "low > 0"),
         (lambda: Choice(()), "at least one option"),
@@ -94,6 +96,42 @@ def a_trial(**changes: object) -> Trial:
         (lambda: Recipe(epochs=0), "epochs"),
         (lambda: Recipe(epochs=1, optimizer="lion"), "optimizer"),
         (lambda: Recipe(epochs=1, schedule="step"), "schedule"),
+        (lambda: Recipe(epochs=2.5), "Recipe.epochs must be a whole number, got 2.5"),
+        (lambda: Recipe(epochs=True), "Recipe.epochs must be a whole number, got True"),
+        (lambda: Recipe(epochs="3"), "Recipe.epochs must be a whole number, got '3'"),
+        (lambda: Recipe(1, batch_size=32.5), "Recipe.batch_size must be a whole number, got 32.5"),
+        (lambda: Recipe(1, learning_rate=math.nan), "Recipe.learning_rate must be a finite number, got nan"),
+        (lambda: Recipe(1, learning_rate=-1), "Recipe.learning_rate must be at least 0, got -1"),
+        (lambda: Recipe(1, weight_decay=-1), "Recipe.weight_decay must be at least 0, got -1"),
+        (lambda: Recipe(1, momentum=5), r"Recipe.momentum must be in \[0, 1\), got 5"),
+        (
+            lambda: Recipe(1, clip_norm="x"),
+            "Recipe.clip_norm must be a finite number or None|above 0 or None",
+        ),
+        (lambda: Recipe(1, clip_norm=0), "Recipe.clip_norm must be above 0 or None, got 0"),
+        (lambda: Recipe(1, keep="top1"), "Recipe.keep must be a sequence, each a string, got 'top1'"),
+        (lambda: Numerics(bfloat16="yes"), "Numerics.bfloat16 must be True or False, got 'yes'"),
+        (
+            lambda: Study("s", [an_arm()], topk=(3,), trials="3"),
+            "Study.trials must be a whole number, got '3'",
+        ),
+        (
+            lambda: Study("s", [an_arm()], topk=(3,), trials=2.5),
+            "Study.trials must be a whole number, got 2.5",
+        ),
+        (lambda: Study("s", [an_arm()], topk=(3,), seeds=1.5), "Study.seeds must be a whole number, got 1.5"),
+        (
+            lambda: Study("s", [an_arm()], topk=3),
+            "Study.topk must be a sequence, each a whole number .*, got 3",
+        ),
+        (lambda: Study("s", [an_arm()], topk=(3, 0)), r"Study.topk\[1\] must be at least 1, got 0"),
+        (lambda: Study("s", ["arm"], topk=(3,)), r"Study.arms\[0\] must be Arm, got 'arm'"),
+        (
+            lambda: Loss("ldam", {"scale": (0.1, 1)}, {"scale": 1}),
+            r"Loss.space\['scale'\] must be Float or Int or Choice, got \(0.1, 1\)",
+        ),
+        (lambda: Model("mlp", {"hidden": [3]}), r"Model.options\['hidden'\] must be .* got \[3\]"),
+        (lambda: Int(0.5, 3), "Int.low must be a whole number, got 0.5"),
         (lambda: Pruning(rungs=(1.0,)), "rungs"),
         (lambda: Pruning(quantile=2), "quantile"),
         (lambda: Protocol(width=0), "width"),
@@ -119,7 +157,7 @@ def a_trial(**changes: object) -> Trial:
             "baseline must be .* got 'crossentropy'",
         ),
         (lambda: printed(value=0.943e3), r"value must be a percentage in \[0, 100\]"),
-        (lambda: printed(value=float("nan")), "value must be a percentage"),
+        (lambda: printed(value=float("nan")), "value must be a finite number, got nan"),
         (lambda: printed(spread=-0.1), "spread"),
         (lambda: printed(runs=0), "runs"),
         (lambda: printed(split="train"), "split"),

@@ -288,7 +288,11 @@ def test_mixtures_are_taken_where_the_loss_takes_soft_labels(loss: str) -> None:
 
 @pytest.mark.parametrize("name", ["crop", "flip", "cutout", "cutmix"])
 def test_what_is_for_images_is_refused_for_anything_else(name: str) -> None:
-    how = Augmentation(mix="cutmix") if name == "cutmix" else dataclasses.replace(Augmentation(), **{name: 1})
+    how = (
+        Augmentation(mix="cutmix")
+        if name == "cutmix"
+        else dataclasses.replace(Augmentation(), **{name: True if name == "flip" else 1})
+    )
     with pytest.raises(UserError, match=r"are for images .* got inputs of shape \(2,\)"):
         check_study(study("cross_entropy", how, "ring", per_class=5))
     check_study(study("cross_entropy", Augmentation(mix="mixup"), "ring", per_class=5))
@@ -299,7 +303,7 @@ def test_what_is_for_images_is_refused_for_anything_else(name: str) -> None:
     [
         ({"crop": -1}, "Augmentation.crop must be at least 0, got -1"),
         ({"cutout": -2}, "Augmentation.cutout must be at least 0, got -2"),
-        ({"mix": "mixcut"}, "must be '', 'mixup' or 'cutmix', got 'mixcut'"),
+        ({"mix": "mixcut"}, r"must be one of \['', 'mixup', 'cutmix'\], got 'mixcut'"),
         ({"mix_alpha": 0.0}, "Augmentation.mix_alpha must be above 0, got 0.0"),
     ],
 )

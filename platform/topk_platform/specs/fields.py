@@ -1,0 +1,138 @@
+"""Fields of specs held to their annotations: the types, and the ranges that ``Annotated`` adds to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from topk_platform.specs.checks import check
+
+__all__ = ["Count", "NonNegative", "Part", "Positive", "Rule", "Share", "Whole", "check_fields", "one_of"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a value must be besides its type.
+
+    Args:
+        text: The rule, to follow "must be".
+        holds: Whether a value of the right type is so.
+    """
+
+    text: str
+    holds: Callable[[Any], bool]
+
+
+def one_of(*options: str) -> Rule:
+    """Return the rule that a value is one of these."""
+    return Rule(f"one of {list(options)}", options.__contains__)
+
+
+_AT_LEAST_0 = Rule("at least 0", lambda value: value >= 0)
+
+Count = Annotated[int, Rule("at least 1", lambda value: value >= 1)]
+Whole = Annotated[int, _AT_LEAST_0]
+NonNegative = Annotated[float, _AT_LEAST_0]
+Positive = Annotated[float, Rule("above 0", lambda value: value > 0)]
+Share = Annotated[float, Rule("in [0, 1]", lambda value: 0 <= value <= 1)]
+Part = Annotated[float, Rule("in (0, 1]", lambda value: 0 < value <= 1)]
+
+
+def check_fields(spec: Any) -> None:
+    """Hold a frozen dataclass to its annotations; what is annotated as a sequence becomes a tuple.
+
+    Nothing else changes; whole numbers given for real ones stay as they are, for another type is another hash.
+
+    Raises:
+        UserError: naming the field, the rule and the value.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Trip:
+        ...     days: Count
+        >>> check_fields(Trip(2))
+        >>> check_fields(Trip(2.5))
+        Traceback (most recent call last):
+        topk_platform.errors.UserError: Trip.days must be a whole number, got 2.5
+    """
+    kind: Any = type(spec)
+    for name, annotation in _annotations(kind).items():
+        value = getattr(spec, name)
+        if _is_sequence(annotation) and isinstance(value, Iterable) and not isinstance(value, (str, Mapping)):
+            value = tuple(value)
+            object.__setattr__(spec, name, value)
+        _check(f"{kind.__name__}.{name}", value, annotation)
+
+
+@cache
+def _annotations(cls: type) -> dict[str, Any]:
+    hints = get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(cls)}
+
+
+def _check(place: str, value: Any, annotation: Any, also: str = "") -> None:
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        _check(place, value, parts[0])
+        for rule in parts[1:]:
+            check(rule.holds(value), f"{place} must be {rule.text}{also}, got {value!r}")
+    elif origin in (Union, UnionType):
+        _check_union(place, value, annotation)
+    else:
+        check(_fits(value, origin or annotation), f"{place} must be {_described(annotation)}, got {value!r}")
+        if origin in (tuple, Sequence):
+            for number, item in enumerate(value):
+                _check(f"{place}[{number}]", item, parts[0])
+        elif origin is Mapping:
+            for key, item in value.items():
+                _check(f"the name {key!r} in {place}", key, parts[0])
+                _check(f"{place}[{key!r}]", item, parts[1])
+
+
+def _check_union(place: str, value: Any, annotation: Any) -> None:
+    """Hold a value to the first member of a union that is of its type, ranges and all."""
+    for member in get_args(annotation):
+        plain = get_args(member)[0] if get_origin(member) is Annotated else member
+        if _fits(value, get_origin(plain) or plain):
+            also = " or None" if NoneType in get_args(annotation) else ""
+            return _check(place, value, member, also)
+    return check(False, f"{place} must be {_described(annotation)}, got {value!r}")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Return whether a value is of a plain type; a whole number is a number, and true is neither."""
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def _is_sequence(annotation: Any) -> bool:
+    return get_origin(annotation) in (tuple, Sequence)
+
+
+_WORDS = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a finite number",
+    str: "a string",
+    NoneType: "None",
+}
+
+
+def _described(annotation: Any) -> str:
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return " ".join((_described(parts[0]), *(rule.text for rule in parts[1:])))
+    if origin in (Union, UnionType):
+        return " or ".join(map(_described, parts))
+    if origin in (tuple, Sequence):
+        return f"a sequence, each {_described(parts[0])}"
+    if origin is Mapping:
+        return "a mapping"
+    return _WORDS.get(annotation) or str(annotation.__name__)
