@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["ClusterError", "MissingDataError", "StoreError", "UserError", "unknown_name"]
+__all__ = ["ChangedError", "ClusterError", "MissingDataError", "StoreError", "UserError", "unknown_name"]
 
 
 class UserError(ValueError):
@@ -14,6 +14,10 @@ class UserError(ValueError):
 
 class MissingDataError(UserError):
     """A dataset is not on disk; the message says where to get it and where to put it."""
+
+
+class ChangedError(UserError):
+    """The code or the data at hand are not those that a trial was planned with, so that it cannot run here."""
 
 
 class StoreError(UserError):

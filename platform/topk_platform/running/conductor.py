@@ -36,6 +36,9 @@ class Conductor:
         tell: Called with it afterwards.
         store: The URI of the study's folder, for the workers.
         checkpoint_seconds: The least time between two checkpoints of a trial.
+
+    Attributes:
+        refusal: Why a worker could not run a trial as it was planned; empty while none has refused.
     """
 
     def __init__(
@@ -53,12 +56,13 @@ class Conductor:
         self._place = Store.open(store)
         self._running: dict[str, tuple[Trial, ...]] = {}
         self._lost: Counter[str] = Counter()
+        self.refusal = ""
         self._versions = {name: importlib.metadata.version(name) for name in ("ray", "optuna")}
 
     @property
     def done(self) -> bool:
-        """Whether every trial has ended."""
-        return self._board.left == 0
+        """Whether nothing more is to start: every trial has ended, or a worker refused one."""
+        return bool(self.refusal) or self._board.left == 0
 
     def start(self, tune_id: str) -> dict[str, Any] | None:
         """Return the configuration of the next trial or ensemble, or None while nothing can start."""
@@ -97,6 +101,12 @@ class Conductor:
             why = f"its process was lost {_TRIES} times: {reason}"
             self.end(tune_id, [TrialRecord(trial, "failed", why, started=now, ended=now) for trial in trials])
 
+    def refuse(self, tune_id: str, reason: str) -> None:
+        """Keep nothing of a trial that a worker cannot run as it was planned, and start nothing more."""
+        self.refusal = self.refusal or reason
+        for trial in self._running.pop(tune_id):
+            self._board.release(trial)
+
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles it for a restore that never happens: the ledger is what a study goes on from
 
@@ -116,7 +126,11 @@ class BoardSearcher(Searcher):  # type: ignore[misc]
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
         """Take the record; a trial that was cut off by an interrupt has none and leaves no trace."""
-        if not error and result is not None and "records" in result:
+        if error or result is None:
+            return
+        if "refused" in result:
+            self._conductor.refuse(trial_id, result["refused"])
+        elif "records" in result:
             self._conductor.end(trial_id, [TrialRecord.from_json(text) for text in result["records"]])
 
     def save(self, checkpoint_path: str) -> None:

@@ -104,6 +104,8 @@ def run(
 
     Raises:
         MissingDataError: if a dataset is not on disk.
+        ChangedError: if a source file or the data changed while the study ran: nothing wrong is kept, and running
+            it again goes on.
         UserError: if something the user gave cannot be; nothing was written and no worker started.
 
     Example:

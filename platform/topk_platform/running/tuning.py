@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from ray import tune
 
+from topk_platform.errors import ChangedError
 from topk_platform.running.capacity import trial_resources
 from topk_platform.running.conductor import BoardSearcher, Conductor, LossListener
 from topk_platform.running.worker import TrialActor
@@ -40,6 +41,10 @@ def tune_trials(
         slots: How many trials run at once.
         scratch: A folder for Tune's own files, which nothing is ever restored from.
         checkpoint_seconds: The least time between two checkpoints of a trial.
+
+    Raises:
+        ChangedError: if a worker's code or data are not those that the study was checked with; the trials that ran
+            meanwhile have ended and are kept.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     conductor = Conductor(board, keep, tell, store, checkpoint_seconds)
@@ -62,6 +67,8 @@ def tune_trials(
     )
     with _own_interrupts():
         tuner.fit()
+    if conductor.refusal:
+        raise ChangedError(f"{conductor.refusal}. What had ended is kept; the same command goes on from here")
 
 
 @contextmanager

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import platform
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ray import tune
 
+from topk_platform.code_version import loaded_version
 from topk_platform.data import use_data_folder
+from topk_platform.errors import ChangedError, MissingDataError
 from topk_platform.records import Store, StoreKeeper
 from topk_platform.specs import Trial
 from topk_platform.training import Training, run_trials
 
-__all__ = ["TrialActor"]
+__all__ = ["TrialActor", "check_code"]
 
 _REPORT_SECONDS = 2.0
+
+
+def check_code(trial: Trial) -> None:
+    """Check that this process works with the code that a trial was planned with; looked up once in a process.
+
+    Raises:
+        ChangedError: if it does not.
+    """
+    found = loaded_version(trial.arm)
+    if found != trial.code_version:
+        raise ChangedError(
+            f"arm {trial.arm.name}: a worker found code version {found} where the study began with "
+            f"{trial.code_version}: a source file changed meanwhile, or that machine has other sources"
+        )
 
 
 class TrialActor(tune.Trainable):  # type: ignore[misc]
@@ -37,15 +55,22 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
         trials = [Trial.from_json(text) for text in config["trials"]]
         use_data_folder(config["data"])
         keeper = StoreKeeper(Store.open(config["store"]), config["checkpoint_seconds"])
-        self._training: Training = run_trials(trials, keeper)
+        self._training: Training = _checked(trials, keeper)
 
     def step(self) -> dict[str, Any]:
-        """Train for some seconds; return the progress, or the records when the training has ended."""
+        """Train for some seconds; return the progress, the records when the training has ended, or why it cannot be."""
         until = time.monotonic() + _REPORT_SECONDS
         while True:
             try:
                 epoch = next(self._training)
             except StopIteration as end:
                 return {"done": True, "records": [record.to_json() for record in end.value]}
+            except (ChangedError, MissingDataError) as error:
+                return {"done": True, "refused": f"{error} (on {platform.node()})"}
             if time.monotonic() >= until:
                 return {"done": False, "epoch": epoch}
+
+
+def _checked(trials: Sequence[Trial], keeper: StoreKeeper) -> Training:
+    check_code(trials[0])  # an ensemble's are of one arm
+    return (yield from run_trials(trials, keeper))

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from topk_platform.errors import ChangedError, MissingDataError
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training.clock import Stopwatch
 from topk_platform.training.ensemble import Ensemble
@@ -110,7 +111,7 @@ def run_trials(trials: Sequence[Trial], keeper: Keeper | None = None) -> Trainin
     """Train a trial, or several as an ensemble; yield now and then, return the records.
 
     Whatever the trials' own code does wrong ends in their records: NaN and Inf as ``diverged``, an exception as
-    ``failed`` with its reason. Only the process's death is left to the caller; with a keeper the same call then
+    ``failed`` with its reason. The process's death is left to the caller; with a keeper the same call then
     goes on from the last checkpoint, to the same history and weights, on the CPU bit for bit.
 
     Args:
@@ -120,11 +121,17 @@ def run_trials(trials: Sequence[Trial], keeper: Keeper | None = None) -> Trainin
     Returns:
         A generator; ``records = yield from run_trials(trials)``. It yields how many epochs have ended, at each that
         was validated and at checkpoints within one.
+
+    Raises:
+        ChangedError: if the data at hand are not those that the trials were planned with: no result of theirs.
+        MissingDataError: if they are not there.
     """
     group = _Group([Member(trial) for trial in trials], keeper, Stopwatch(trials[0].device))
     try:
         with lent_process(trials[0]):
             yield from _run(group)
+    except (ChangedError, MissingDataError):
+        raise
     except Exception as error:  # noqa: BLE001 - what a user's code raises is the trial's result, told with its reason
         for member in group.running:
             member.end("failed", _reason(error, member.trial))

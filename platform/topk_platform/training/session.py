@@ -54,7 +54,7 @@ class Session:
         """Return a fresh session; nothing of an earlier trial is left in it.
 
         Raises:
-            RuntimeError: if the data at hand are not those that the trial was planned with.
+            ChangedError: if the data at hand are not those that the trial was planned with.
         """
         dataset, recipe = dataset_of(trial), recipe_of(trial)
         normalisation = Normalisation.of(dataset, trial.device)

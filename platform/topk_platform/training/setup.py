@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from topk_platform.data import Dataset, apply_conditions, load, shots
+from topk_platform.errors import ChangedError
 from topk_platform.metrics import Scorer
 from topk_platform.models import build_model
 from topk_platform.specs import Recipe, Trial
@@ -95,11 +96,11 @@ def dataset_of(trial: Trial) -> Dataset:
     """Return the trial's data, its conditions applied, on the CPU.
 
     Raises:
-        RuntimeError: if the data at hand are not those that the trial was planned with.
+        ChangedError: if the data at hand are not those that the trial was planned with.
     """
     source = load(trial.arm.regime)
     if source.fingerprint != trial.dataset_fingerprint:
-        raise RuntimeError(
+        raise ChangedError(
             f"dataset {trial.arm.regime.dataset} has fingerprint {source.fingerprint}, "
             f"the trial was planned with {trial.dataset_fingerprint}"
         )

@@ -46,8 +46,11 @@ class Mischief(nn.Module):
         self.how = how
     def forward(self, scores, target):
         mark = FOLDER / "died"
-        if self.how == "always" or (self.how == "once" and not mark.exists()):
+        if self.how == "always" or (self.how in ("once", "edits") and not mark.exists()):
             mark.touch()
+            if self.how == "edits":
+                with open(__file__, "a") as file:
+                    file.write("# edited while the study runs\\n")
             os.kill(os.getpid(), signal.SIGKILL)
         if self.how == "raises":
             raise ArithmeticError("no such luck")
@@ -78,6 +81,7 @@ def study(*hows, name="lab", trials=1, seeds=1, epochs=1, **more):
     return Study(name, arms, topk=(1, 3), trials=trials, seeds=seeds, baseline="none", **more)
 
 def plain(): return study("none")
+def edited(): return study("none", "edits")
 def lost(): return study("none", "once", "always", "raises", "nan")
 def reused(): return study("nasty", "none")
 def slow(): return study("slow", "none", trials=3, epochs=3)

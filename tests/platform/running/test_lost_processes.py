@@ -107,6 +107,21 @@ def test_a_reused_process_gives_what_a_fresh_one_gives(lab: Any, rows: Rows, tmp
     assert "bit for bit" in out
 
 
+def test_a_process_that_finds_other_code_is_refused_and_the_next_run_goes_on(
+    lab: Any, rows: Rows, tmp_path: Path
+) -> None:
+    """The first process dies when the file was changed; the one that tries again imports the changed file."""
+    _, err = lab.topk("run", "lab:edited", "--store", tmp_path, "--workers", "1", code=2)
+    told = err.splitlines()[-1]
+    assert told.startswith("topk: arm plain/with_dropout/edits: a worker found code version")
+    assert "a source file changed meanwhile" in told
+    assert {row["loss"] for row in rows(tmp_path)} <= {"none"}
+    lab.topk("run", "lab:edited", "--store", tmp_path)
+    found = [row for row in rows(tmp_path) if row["loss"] == "edits"]
+    assert [row["status"] for row in found] == ["completed"] * 2
+    assert len({row["code_version"] for row in found}) == 1
+
+
 @needs_proc
 def test_an_interrupt_ends_the_run_and_the_next_goes_on(
     lab: Any, rows: Rows, until: Until, tmp_path: Path

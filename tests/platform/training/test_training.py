@@ -11,6 +11,7 @@ from torch import nn
 
 from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime, UserError
 from topk_platform.data import digits
+from topk_platform.errors import ChangedError
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.streams import stream_seed
 from topk_platform.training import (
@@ -124,11 +125,13 @@ def test_a_diverging_trial_is_recorded_as_such() -> None:
 
 
 def test_an_exception_is_the_trials_result_with_its_reason() -> None:
-    record = train(a_trial(dataset_fingerprint="another"))
-    assert record.status == "failed"
-    assert "RuntimeError: dataset digits has fingerprint" in record.reason
     unknown = train(a_trial("smooth_topk"))
     assert "did you mean 'smooth_topk_svm'" in unknown.reason
+
+
+def test_other_data_than_planned_are_no_result_of_the_trial() -> None:
+    with pytest.raises(ChangedError, match=r"dataset digits has fingerprint .* was planned with another"):
+        train(a_trial(dataset_fingerprint="another"))
 
 
 def test_only_completed_confirmations_are_saved() -> None:
