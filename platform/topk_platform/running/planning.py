@@ -70,7 +70,7 @@ def plan(
     store: str | Path = "runs",
     trials: int | None = None,
     seeds: int | None = None,
-    only: str | None = None,
+    only: str | Sequence[str] | None = None,
     data: str | Path | None = None,
     download: bool = False,
 ) -> Plan:
@@ -85,7 +85,7 @@ def plan(
         store: Folder or URI of the results.
         trials: Search trials per arm, instead of the study's.
         seeds: Confirmation seeds per arm, instead of the study's.
-        only: A glob over arm names, ``regime/model/loss``.
+        only: A glob over arm names, ``regime/model/loss``, or several.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
         download: Whether to download into it the datasets that are not there.
 
