@@ -13,7 +13,7 @@ from rich.console import Console
 
 from topk_platform.cli import inspecting
 from topk_platform.cli.inspecting import DataOption, StoreOption
-from topk_platform.cli.studies import known_studies, load_study, smoke_notice, smoke_study
+from topk_platform.cli.studies import find_modules_here, known_studies, load_study, smoke_notice, smoke_study
 from topk_platform.errors import UserError
 from topk_platform.specs import Study
 
@@ -31,7 +31,9 @@ inspecting.add_to(app)
 StudyName = Annotated[str, typer.Argument(help="A name that `topk list` shows, or package.module:attribute.")]
 TrialsOption = Annotated[int | None, typer.Option("--trials", help="Search trials per arm.")]
 SeedsOption = Annotated[int | None, typer.Option("--seeds", help="Confirmation seeds per arm.")]
-OnlyOption = Annotated[str | None, typer.Option("--only", help="A glob over arms, regime/model/loss.")]
+OnlyOption = Annotated[
+    list[str] | None, typer.Option("--only", help="A glob over arms, regime/model/loss; may be given again.")
+]
 DownloadOption = Annotated[
     bool, typer.Option("--download", help="Download into it the datasets that are not there.")
 ]
@@ -78,8 +80,10 @@ def _interrupts_told() -> Iterator[list[int]]:
     # Here and not in main, for Typer turns an interrupt into its own exit and says nothing.
     try:
         yield came
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         typer.echo("Interrupted; what had ended is kept, and the same command goes on from here.", err=True)
+        for note in getattr(error, "__notes__", ()):
+            typer.echo(note, err=True)
         raise typer.Exit(128 + (came or [signal.SIGINT])[0]) from None
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -184,6 +188,7 @@ def table(
     output: Annotated[str, typer.Option("--format", help="rich, md or csv.")] = "rich",
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
+    only: OnlyOption = None,
     smoke: SmokeOption = False,
 ) -> None:
     """Print a study's table from what the store holds; run nothing."""
@@ -191,7 +196,7 @@ def table(
 
     if output not in ("rich", "md", "csv"):
         raise UserError(f"--format must be rich, md or csv, got {output!r}")
-    found = running.table(_study(study, smoke), store=store, trials=trials, seeds=seeds)
+    found = running.table(_study(study, smoke), store=store, trials=trials, seeds=seeds, only=only)
     if output == "rich":
         Console().print(reports.to_rich(found))
     else:
@@ -200,6 +205,7 @@ def table(
 
 def main() -> None:
     """Run the command: exit code 2 and one line for what the user can mend, 130 for an interrupt, 143 for SIGTERM."""
+    find_modules_here()
     try:
         app()
     except UserError as error:

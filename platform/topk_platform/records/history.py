@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from topk_platform.outcomes import Ended, chosen
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.specs import Arm, Study
 
-__all__ = ["ArmHistory", "read_history"]
+__all__ = ["ArmHistory", "Tally", "read_history"]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many runs ended how.
+
+    Example:
+        >>> Tally.of(["completed", "diverged", "diverged"])
+        Tally(completed=1, pruned=0, diverged=2, failed=0)
+    """
+
+    completed: int = 0
+    pruned: int = 0
+    diverged: int = 0
+    failed: int = 0
+
+    @classmethod
+    def of(cls, statuses: Iterable[str]) -> Tally:
+        """Return the tally of statuses."""
+        return cls(**Counter(statuses))
+
+    @property
+    def ended(self) -> int:
+        """How many there are in all."""
+        return self.completed + self.pruned + self.diverged + self.failed
+
+    @property
+    def lost(self) -> int:
+        """How many have no result though they were meant to: they diverged or failed."""
+        return self.diverged + self.failed
 
 
 @dataclass
@@ -50,8 +80,12 @@ class ArmHistory:
         """Return the best of the first ``trials`` search trials, or what stands for it where nothing is searched."""
         return chosen(self.arm, (ended for number, ended in self.ended().items() if number < trials))
 
-    def confirmed(self, trials: int, seeds: int) -> dict[int, Row]:
-        """Return, by seed, the completed confirmations of the configuration that is best now.
+    def searched(self, trials: int) -> list[Row]:
+        """Return the first ``trials`` search trials, as far as they have ended."""
+        return [row for number, row in self.search.items() if number < trials]
+
+    def confirmations(self, trials: int, seeds: int) -> dict[int, Row]:
+        """Return, by seed, the confirmations of the configuration that is best now, however they ended.
 
         Args:
             trials: How many search trials count.
@@ -61,7 +95,7 @@ class ArmHistory:
         if best is None:
             return {}
         rows = {seed: self.confirm.get((best.number, seed)) for seed in range(1, seeds + 1)}
-        return {seed: row for seed, row in rows.items() if row is not None and row["status"] == "completed"}
+        return {seed: row for seed, row in rows.items() if row is not None}
 
     def rows(self) -> list[Row]:
         """Return all rows that count."""
@@ -77,14 +111,14 @@ def read_history(
         ledger: Where the rows are.
         study: Says which arms count.
         codes: The code version that counts, by arm identity.
-        fingerprints: The dataset fingerprint that counts, by arm identity; any by default.
+        fingerprints: The dataset fingerprint that counts, by arm identity; any of an arm that it lacks.
     """
     histories = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
     for row in ledger.rows():
         arm_id = row["arm_id"]
         if arm_id not in histories:
             continue
-        data = row["dataset_fingerprint"] if fingerprints is None else fingerprints[arm_id]
+        data = (fingerprints or {}).get(arm_id, row["dataset_fingerprint"])
         if (row["code_version"], row["dataset_fingerprint"]) != (codes[arm_id], data):
             histories[arm_id].outdated += 1
         elif row["phase"] == "search":

@@ -3,7 +3,9 @@
 ``<store>/<study>/trials/*.parquet`` holds a row per (trial, seed), ``epochs/*.parquet`` a row per trial and
 epoch. A part is named by its trial's key, epochs are written first, and the trial's row is the commit mark: a
 trial that was written twice overwrites itself, and one that was not is simply not there. Compaction turns many
-parts into one; it is journalled, so that a kill in its middle loses and doubles nothing.
+parts into one; it is journalled, so that a kill in its middle loses and doubles nothing. The merged part is there
+before the old ones go, and a :class:`Ledger` reads each row once: a reader beside a writer misses nothing. Another
+tool may meet rows twice at that moment, which ``distinct on (key)`` mends.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -40,7 +43,9 @@ Row = dict[str, Any]
 _MARK = "ledger.json"
 _JOURNAL = "compaction.json"
 _KINDS = ("trials", "epochs")
+_IDENTITY = {"trials": ["key"], "epochs": ["key", "epoch"]}
 _MANY_PARTS = 256
+_LISTINGS = 5
 
 
 @dataclass
@@ -161,11 +166,21 @@ class Ledger:
             kind: Which table.
             columns: The columns wanted; all by default.
         """
-        names = self.store.names(kind, ".parquet")
-        tables = [self._read_part(kind, name, columns) for name in names]
+        for _ in range(_LISTINGS - 1):
+            try:
+                return self._read(kind, columns)
+            except FileNotFoundError:  # compaction has put another part in the place of one that was listed
+                continue
+        return self._read(kind, columns)
+
+    def _read(self, kind: str, columns: Sequence[str] | None) -> pa.Table:
+        wanted = None if columns is None else list(dict.fromkeys((*_IDENTITY[kind], *columns)))
+        tables = [self._read_part(kind, name, wanted) for name in self.store.names(kind, ".parquet")]
         if not tables:
             return pa.table({})
-        return pa.concat_tables(tables, promote_options="permissive")
+        schema = reduce(merge, (table.schema for table in tables))
+        found = _distinct(pa.concat_tables(_conform(table, schema) for table in tables), _IDENTITY[kind])
+        return found if columns is None else found.select([c for c in columns if c in schema.names])
 
     def _read_part(self, kind: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         with self.store.filesystem.open_input_file(self.store.path(kind, name)) as source:
@@ -208,13 +223,20 @@ class Ledger:
         if not self.store.exists(_JOURNAL):
             return
         journal = json.loads(self.store.read(_JOURNAL))
-        # From here on every step may be repeated: the merged part lies complete beside the old ones.
+        # From here on every step may be repeated, for the staged part goes last; readers never see a hole.
+        self.store.write(journal["place"], self.store.read(f"compaction/{journal['kind']}.parquet"))
         for name in journal["delete"]:
             if f"{journal['kind']}/{name}" != journal["place"]:
                 self.store.delete(f"{journal['kind']}/{name}")
-        self.store.write(journal["place"], self.store.read(f"compaction/{journal['kind']}.parquet"))
         self.store.delete(_JOURNAL)
         self.store.delete(f"compaction/{journal['kind']}.parquet")
+
+
+def _distinct(table: pa.Table, identity: list[str]) -> pa.Table:
+    """Return the first row of each identity; a compaction that is under way has rows in two parts."""
+    places = table.select(identity).append_column("place", pa.array(range(len(table)), pa.int64()))
+    first = places.group_by(identity, use_threads=False).aggregate([("place", "min")])["place_min"]
+    return table if len(first) == len(table) else table.take(first.sort())
 
 
 def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -1,6 +1,7 @@
 """Tables from the ledger."""
 
-from topk_platform.reports.render import to_arrow, to_csv, to_markdown, to_parquet, to_rich
+from topk_platform.reports.export import to_arrow, to_csv, to_files, to_parquet, to_seeds
+from topk_platform.reports.render import to_markdown, to_rich
 from topk_platform.reports.statistics import Estimate, estimate, paired_difference
 from topk_platform.reports.table import Cell, Choice, Table, build_table
 
@@ -14,7 +15,9 @@ __all__ = [
     "paired_difference",
     "to_arrow",
     "to_csv",
+    "to_files",
     "to_markdown",
     "to_parquet",
     "to_rich",
+    "to_seeds",
 ]

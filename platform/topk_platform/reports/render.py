@@ -1,25 +1,23 @@
-"""A table as Markdown, CSV, Parquet and on the terminal."""
+"""A table as Markdown and on the terminal."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Sequence
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from topk_platform.records import Tally
 from topk_platform.reports.statistics import Estimate
 from topk_platform.reports.table import Cell, Choice, Table
 from topk_platform.specs import Published
 
-__all__ = ["to_arrow", "to_csv", "to_markdown", "to_parquet", "to_rich"]
+__all__ = ["to_markdown", "to_rich"]
 
 _UP, _DOWN = "▲", "▼"
+_MARKS = {"": "", "better": _UP, "worse": _DOWN}
 
 
 def metric_title(metric: str) -> str:
@@ -38,8 +36,26 @@ def _number(found: Estimate, signed: bool = False) -> str:
     return mean if math.isnan(found.half_width) else f"{mean} ± {100 * found.half_width:.1f}"
 
 
-def _value(value: Estimate) -> str:
-    return f"{_number(value)} (n = {value.n})"
+def _mean(cell: Cell) -> str:
+    return "–" if cell.value is None else _number(cell.value)
+
+
+def _count(cell: Cell) -> str:
+    return "" if cell.value is None else f"(n = {cell.value.n})"
+
+
+def _missing(cell: Cell) -> str:
+    """Return which runs a cell lacks, because they diverged or failed, or nothing if it lacks none."""
+    if cell.confirmed.lost:
+        return f"({_ends(cell.confirmed, 'seeds')})"
+    fruitless = cell.searched.ended and not cell.searched.completed
+    return f"({_ends(cell.searched, 'search trials')})" if fruitless else ""
+
+
+def _ends(tally: Tally, what: str) -> str:
+    counts = {"pruned": tally.pruned, "diverged": tally.diverged, "failed": tally.failed}
+    parts = [f"{tally.completed} of {tally.ended} {what}"]
+    return ", ".join(parts + [f"{count} {name}" for name, count in counts.items() if count])
 
 
 def _published(number: Published) -> str:
@@ -56,26 +72,52 @@ def _published(number: Published) -> str:
 def _difference(cell: Cell) -> str:
     if cell.difference is None:
         return ""
-    mark = "" if not cell.difference.excludes_zero else _UP if cell.difference.mean > 0 else _DOWN
-    return f"{_number(cell.difference, signed=True)} {mark}".rstrip()
+    pairs = cell.difference.n
+    count = "" if cell.value is not None and cell.value.n == pairs else f" (n = {pairs})"
+    return f"{_number(cell.difference, signed=True)}{count} {_MARKS[cell.mark]}".rstrip()
+
+
+def _notes(table: Table) -> list[str]:
+    """Return the lines that say what the numbers mean and what they leave out."""
+    return [line for line in (_legend(table), _lost(table), _uncounted(table), _sources(table)) if line]
 
 
 def _legend(table: Table) -> str:
-    uncounted = (
-        f" {table.outdated} recorded trials of another version of the code or the data are not counted."
-        if table.outdated
-        else ""
+    text = (
+        "Test accuracy: mean ± 95 % t-interval over fresh seeds; the best mean of a column is marked. Intervals cover "
+        "what differs between seeds, not the sampling error of a test set that they share nor the luck of the search."
     )
+    if table.study.baseline is None:
+        return text
     return (
-        "Test accuracy: mean ± 95 % t-interval over fresh seeds; the best mean of a column is marked. "
-        f"Below it, the difference to {table.study.baseline}, paired by seed; "
-        f"{_UP}{_DOWN}: its interval excludes 0 (not corrected for the number of comparisons).{uncounted}"
+        f"{text} Below it, the difference to {table.study.baseline}, paired by seed; {_UP}{_DOWN}: its interval "
+        "excludes 0, of three pairs or more that are not all equal (not corrected for the number of comparisons)."
     )
+
+
+def _lost(table: Table) -> str:
+    found = table.confirmed
+    if not found.ended:
+        return "No confirmation has ended yet: there are no numbers of ours."
+    if not found.lost:
+        return ""
+    counts = {"diverged": found.diverged, "failed": found.failed}
+    told = " and ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return (
+        f"Of {found.ended} confirmations, {told}. A mean is that of the seeds that were completed; where others were "
+        f"not, it is marked neither best nor {_UP}, nor is a difference to it {_DOWN}."
+    )
+
+
+def _uncounted(table: Table) -> str:
+    if not table.outdated:
+        return ""
+    return f"{table.outdated} recorded trials of another version of the code or the data are not counted."
 
 
 def _sources(table: Table) -> str:
     """Return the line that says where the published numbers stand, or nothing if there are none."""
-    numbers = table.study.published
+    numbers = [cell.published for cell in table.cells.values() if cell.published is not None]
     if not numbers:
         return ""
     line = f"Published: {'; '.join(dict.fromkeys(number.source for number in numbers))}."
@@ -100,7 +142,7 @@ def _markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str
 
 def to_markdown(table: Table) -> str:
     """Return the table as Markdown: per metric a row per loss, a column per regime (or model), and what was chosen."""
-    parts = [f"# {table.study.name}", *filter(None, (_legend(table), _sources(table)))]
+    parts = [f"# {table.study.name}", *_notes(table)]
     for metric in table.study.show:
         body = [[row, *(_markdown_cell(table, row, c, metric) for c in table.columns)] for row in table.rows]
         parts += [f"## {metric_title(metric)}", _markdown_table(["loss", *table.columns], body)]
@@ -131,84 +173,22 @@ def _markdown_cell(table: Table, row: str, column: str, metric: str) -> str:
     if cell is None:
         return ""
     lines = []
-    if cell.value is not None:
-        value = _value(cell.value)
+    if runs := _missing(cell) or _count(cell):
+        value = f"{_mean(cell)} {runs}"
         lines += [f"**{value}**" if cell.best else value, _difference(cell)]
     lines += [_published(cell.published)] if cell.published else []
     return "<br>".join(filter(None, lines))
 
 
-_COLUMNS = (
-    ("loss", pa.string()),
-    ("regime", pa.string()),
-    ("metric", pa.string()),
-    ("mean", pa.float64()),
-    ("half_width", pa.float64()),
-    ("n", pa.int64()),
-    ("best", pa.bool_()),
-    ("difference", pa.float64()),
-    ("difference_half_width", pa.float64()),
-    ("difference_n", pa.int64()),
-    ("published", pa.float64()),
-    ("published_sd", pa.float64()),
-    ("published_n", pa.int64()),
-    ("published_split", pa.string()),
-    ("published_source", pa.string()),
-)
-
-
-def to_arrow(table: Table) -> pa.Table:
-    """Return every metric of every cell, a row each, as fractions of 1.
-
-    The column ``regime`` is called ``model`` where the table's columns are models.
-    """
-    rows = [
-        (*place, *_estimated(cell.value), cell.best, *_estimated(cell.difference), *_published_values(cell))
-        for place, cell in table.cells.items()
-    ]
-    columns = [pa.array([row[i] for row in rows], kind) for i, (_, kind) in enumerate(_COLUMNS)]
-    names = [table.across if name == "regime" else name for name, _ in _COLUMNS]
-    return pa.Table.from_arrays(columns, names=names)
-
-
-def _estimated(found: Estimate | None) -> tuple[float | None, float | None, int | None]:
-    return (None, None, None) if found is None else (found.mean, found.half_width, found.n)
-
-
-def _published_values(cell: Cell) -> tuple[float | str | None, ...]:
-    found = cell.published
-    if found is None:
-        return (None,) * 5
-    spread = None if found.spread is None else found.spread / 100
-    return found.value / 100, spread, found.runs, found.split, found.source
-
-
-def to_parquet(table: Table) -> bytes:
-    """Return what :func:`to_arrow` returns, as a Parquet file."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(to_arrow(table), sink)
-    return bytes(sink.getvalue())
-
-
-def to_csv(table: Table) -> str:
-    """Return what :func:`to_arrow` returns, as CSV with a header."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    arrow = to_arrow(table)
-    writer.writerow(arrow.column_names)
-    writer.writerows(zip(*(column.to_pylist() for column in arrow.columns), strict=True))
-    return text.getvalue()
-
-
 def to_rich(table: Table) -> Group:
     """Return the table for a terminal: a block per metric, differences under the values."""
-    below = [Text(line, style="dim") for line in (_legend(table), _sources(table)) if line]
+    below = [Text(line, style="yellow" if line == _lost(table) else "dim") for line in _notes(table)]
     return Group(*(_block(table, metric) for metric in table.study.show), *below)
 
 
 def _block(table: Table, metric: str) -> RichTable:
-    values = [cell.value for place, cell in table.cells.items() if place[2] == metric]
-    numbers = {value.n for value in values if value is not None}
+    sound = [cell for place, cell in table.cells.items() if place[2] == metric and not cell.confirmed.lost]
+    numbers = {cell.value.n for cell in sound if cell.value is not None}
     common = numbers.pop() if len(numbers) == 1 else None
     title = metric_title(metric) + (f" (n = {common})" if common else "")
     block = RichTable(title=title, title_justify="left", show_lines=True)
@@ -225,9 +205,14 @@ def _rich_cell(cell: Cell | None, common: int | None) -> Text:
     if cell is None:
         return Text("–", style="dim")
     text = Text()
-    if cell.value is not None:
-        value = _number(cell.value) if common else _value(cell.value)
-        text.append(_unbroken(value + (" *" if cell.best else "")), style="bold" if cell.best else "")
+    missing = _missing(cell)
+    if cell.value is not None or missing:
+        count = "" if missing or (cell.value and cell.value.n == common) else _count(cell)
+        value = " ".join(filter(None, (_mean(cell), count, "*" if cell.best else "")))
+        text.append(_unbroken(value), style="bold" if cell.best else "")
+        text.append(
+            f" {missing}" if missing else "", style="yellow"
+        )  # long: it may be broken between its words
     if cell.difference is not None:
         text.append(f"\n{_unbroken(_difference(cell))}")
     if cell.published is not None:

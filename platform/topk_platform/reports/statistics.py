@@ -12,6 +12,10 @@ from scipy import stats
 __all__ = ["Estimate", "estimate", "paired_difference"]
 
 
+_ENOUGH = 3
+_ROUNDING = 1e-9  # far below what one sample of any test set is worth
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A mean and the half-width of its 95 % Student-t interval; NaN for a single value.
@@ -28,8 +32,12 @@ class Estimate:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval lies on one side of 0."""
-        return self.n > 1 and abs(self.mean) > self.half_width
+        """Whether the interval lies on one side of 0 and can be believed to.
+
+        Two values, or values that are all the same, tell nothing of their spread: accuracies on a small test set are
+        few fractions, and differences between them are equal by chance.
+        """
+        return self.n >= _ENOUGH and abs(self.mean) > self.half_width > _ROUNDING
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:

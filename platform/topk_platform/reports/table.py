@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from topk_platform.records import ArmHistory, Row
+from topk_platform.records import ArmHistory, Row, Tally
 from topk_platform.reports.statistics import Estimate, estimate, paired_difference
 from topk_platform.specs import Arm, Published, Scalar, Study
 
 __all__ = ["Cell", "Choice", "Table", "build_table"]
+
+
+Mark = Literal["", "better", "worse"]
 
 
 @dataclass(frozen=True)
@@ -17,16 +21,24 @@ class Cell:
     """One row in one column by one metric.
 
     Args:
-        value: Mean test metric over the confirmed seeds; None where nothing is confirmed yet.
+        value: Mean test metric over the seeds that were completed; None where there is none.
         difference: To the baseline, paired by seed; None for the baseline itself.
-        best: Whether no row has a higher mean in this column.
+        best: Whether no other cell has a higher mean in this column; never where a seed diverged or failed.
         published: What a paper printed for it, in percent.
+        confirmed: How its seeds ended.
+        searched: How its search trials ended.
+        mark: Whether it is better or worse than the baseline by more than seeds explain. What diverged or failed
+            would have been worse than what is left: with such seeds it is never better, and never worse than a
+            baseline that has them.
     """
 
     value: Estimate | None
     difference: Estimate | None = None
     best: bool = False
     published: Published | None = None
+    confirmed: Tally = field(default_factory=Tally)
+    searched: Tally = field(default_factory=Tally)
+    mark: Mark = ""
 
 
 @dataclass(frozen=True)
@@ -54,11 +66,13 @@ class Table:
         study: The study.
         rows: Row names: losses, or model and loss where the study has several regimes and several models.
         columns: Column names: regimes, or models where the study has several models in a single regime.
-        cells: By row, column and metric; what is neither confirmed yet nor published is missing.
+        cells: By row, column and metric; missing where there is nothing to tell: neither a number nor why there is
+            none.
         choices: By row and column.
         failures: Keys, arms and reasons of failed trials.
         outdated: How many recorded trials of these arms do not count: other code or other data made them.
         across: What the columns are, ``"regime"`` or ``"model"``.
+        confirmations: The ended confirmations' ledger rows by seed, by row and column.
     """
 
     study: Study
@@ -69,72 +83,136 @@ class Table:
     failures: tuple[tuple[str, str, str], ...] = ()
     outdated: int = 0
     across: str = "regime"
+    confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)
+
+    @property
+    def confirmed(self) -> Tally:
+        """How all confirmations ended."""
+        return Tally.of(row["status"] for rows in self.confirmations.values() for row in rows.values())
 
 
 Place = tuple[str, str, str]
 """Row, column and metric."""
 
 
-def build_table(study: Study, histories: Mapping[str, ArmHistory]) -> Table:
+@dataclass(frozen=True)
+class _Runs:
+    """The runs of an arm that a table is made of: its confirmations by seed, and its search trials."""
+
+    confirmations: Mapping[int, Row] = field(default_factory=dict)
+    searched: Tally = field(default_factory=Tally)
+
+    @property
+    def confirmed(self) -> Tally:
+        return Tally.of(row["status"] for row in self.confirmations.values())
+
+    @property
+    def fruitless(self) -> bool:
+        """Whether all that ended of the last phase ended without a result."""
+        last = self.confirmed if self.confirmations else self.searched
+        return last.ended > 0 and not last.completed
+
+    def values(self, metric: str) -> dict[int, float]:
+        """Return the metric by seed; a regime may lack a group of classes, and its metrics with it."""
+        completed = {s: row for s, row in self.confirmations.items() if row["status"] == "completed"}
+        values = {seed: row[f"test.{metric}"] for seed, row in completed.items()}
+        return {seed: value for seed, value in values.items() if value is not None}
+
+
+def build_table(
+    study: Study, histories: Mapping[str, ArmHistory], only: Sequence[Arm] | None = None
+) -> Table:
     """Return the table of what the ledger holds of the study.
 
     Args:
         study: Says which arms, how many trials and which metrics.
         histories: Each arm's history, by identity.
+        only: The arms to show, with the numbers and marks that they have among all; by default all.
     """
     across = _across(study)
-    arms = [(*_row_and_column(study, across, history.arm), history) for history in histories.values()]
-    values: dict[Place, dict[int, float]] = {}
-    against: dict[Place, dict[int, float]] = {}
-    published: dict[Place, Published] = {}
-    for row, column, history in arms:
-        rows, baseline = history.confirmed(study.trials, study.seeds), _baseline(study, histories, history)
-        theirs = {} if baseline is None else baseline.confirmed(study.trials, study.seeds)
-        for metric in study.accuracies:
-            values[row, column, metric] = _by_seed(rows, metric)
-            against[row, column, metric] = _by_seed(theirs, metric)
-            if (number := study.published_of(history.arm, metric)) is not None:
-                published[row, column, metric] = number
+    places = {
+        arm_id: _row_and_column(study, across, history.arm)
+        for arm_id, history in histories.items()
+        if only is None or history.arm in only
+    }
+    runs = {arm_id: _runs(study, history) for arm_id, history in histories.items()}
+    shown = {arm_id: histories[arm_id] for arm_id in places}
+    cells = _cells(study, histories, runs, across)
     return Table(
         study=study,
-        rows=tuple(dict.fromkeys(row for row, _, _ in arms)),
-        columns=tuple(dict.fromkeys(column for _, column, _ in arms)),
-        cells=_cells(values, against, published),
-        choices={(row, column): found for row, column, h in arms if (found := _choice(h, study.trials))},
-        failures=tuple(_failures(histories)),
-        outdated=sum(history.outdated for history in histories.values()),
+        rows=tuple(dict.fromkeys(row for row, _ in places.values())),
+        columns=tuple(dict.fromkeys(column for _, column in places.values())),
+        cells={place: cell for place, cell in cells.items() if place[:2] in places.values()},
+        choices={places[i]: found for i, h in shown.items() if (found := _choice(h, study.trials))},
+        failures=tuple(_failures(shown)),
+        outdated=sum(history.outdated for history in shown.values()),
         across=across,
+        confirmations={place: runs[arm_id].confirmations for arm_id, place in places.items()},
     )
 
 
-def _by_seed(rows: Mapping[int, Row], metric: str) -> dict[int, float]:
-    values = {seed: row[f"test.{metric}"] for seed, row in rows.items()}
-    return {seed: value for seed, value in values.items() if value is not None}  # a regime may lack a group
+def _runs(study: Study, history: ArmHistory) -> _Runs:
+    searched = Tally.of(row["status"] for row in history.searched(study.trials))
+    return _Runs(history.confirmations(study.trials, study.seeds), searched)
 
 
-def _baseline(study: Study, histories: Mapping[str, ArmHistory], history: ArmHistory) -> ArmHistory | None:
-    """Return the history that an arm is compared with: same regime, same model; None for the baseline itself."""
-    if history.arm.loss.label == study.baseline:
-        return None
-    place = (history.arm.regime.name, history.arm.model.label, study.baseline)
-    named = {(h.arm.regime.name, h.arm.model.label, h.arm.loss.label): h for h in histories.values()}
-    return named.get(place)
+def _baselines(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, str]:
+    """Return whom each arm is compared with, by identity: the baseline of its regime and model, never itself."""
+    arms = {arm_id: history.arm for arm_id, history in histories.items()}
+    named = {(a.regime.name, a.model.label): i for i, a in arms.items() if a.loss.label == study.baseline}
+    found = {i: named.get((arm.regime.name, arm.model.label)) for i, arm in arms.items()}
+    return {i: other for i, other in found.items() if other is not None and other != i}
 
 
 def _cells(
-    values: Mapping[Place, Mapping[int, float]],
-    against: Mapping[Place, Mapping[int, float]],
-    published: Mapping[Place, Published],
+    study: Study, histories: Mapping[str, ArmHistory], runs: Mapping[str, _Runs], across: str
 ) -> dict[Place, Cell]:
-    means = {place: found for place, by_seed in values.items() if (found := estimate(list(by_seed.values())))}
+    baselines = _baselines(study, histories)
+    cells = {}
+    for arm_id, history in histories.items():
+        row, column = _row_and_column(study, across, history.arm)
+        theirs = runs[baselines[arm_id]] if arm_id in baselines else _Runs()
+        for metric in study.accuracies:
+            cell = _cell(runs[arm_id], theirs, metric, study.published_of(history.arm, metric))
+            if cell.value is not None or cell.published is not None or runs[arm_id].fruitless:
+                cells[row, column, metric] = cell
+    return _with_best(cells)
+
+
+def _cell(ours: _Runs, theirs: _Runs, metric: str, published: Published | None) -> Cell:
+    values = ours.values(metric)
+    difference = paired_difference(values, theirs.values(metric))
+    return Cell(
+        value=estimate(list(values.values())),
+        difference=difference,
+        published=published,
+        confirmed=ours.confirmed,
+        searched=ours.searched,
+        mark=_mark(difference, ours.confirmed, theirs.confirmed),
+    )
+
+
+def _mark(difference: Estimate | None, ours: Tally, theirs: Tally) -> Mark:
+    if difference is None or not difference.excludes_zero:
+        return ""
+    if difference.mean > 0:
+        return "" if ours.lost else "better"
+    return "" if theirs.lost else "worse"
+
+
+def _with_best(cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
+    sound = {
+        place: cell.value.mean
+        for place, cell in cells.items()
+        if cell.value is not None and not cell.confirmed.lost
+    }
     top: dict[tuple[str, str], float] = {}
-    for (_, column, metric), mean in means.items():
-        top[column, metric] = max(mean.mean, top.get((column, metric), mean.mean))
-    cells = {place: Cell(None, published=number) for place, number in published.items()}
-    for place, mean in means.items():
-        difference = paired_difference(values[place], against[place])
-        cells[place] = Cell(mean, difference, mean.mean == top[place[1:]], published.get(place))
-    return {place: cells[place] for place in values if place in cells}
+    for (_, column, metric), mean in sound.items():
+        top[column, metric] = max(mean, top.get((column, metric), mean))
+    return {
+        place: replace(cell, best=place in sound and sound[place] == top[place[1:]])
+        for place, cell in cells.items()
+    }
 
 
 def _across(study: Study) -> str:
@@ -154,9 +232,8 @@ def _choice(history: ArmHistory, trials: int) -> Choice | None:
     chosen = history.best(trials) if history.arm.searches else None
     if chosen is None:
         return None
-    statuses = [row["status"] for number, row in history.search.items() if number < trials]
-    stopped = sum(status != "completed" for status in statuses)
-    return Choice(chosen.values, chosen.objective, len(statuses), stopped)
+    tally = Tally.of(row["status"] for row in history.searched(trials))
+    return Choice(chosen.values, chosen.objective, tally.ended, tally.ended - tally.completed)
 
 
 def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:

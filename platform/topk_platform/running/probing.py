@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -67,7 +67,7 @@ class Probe:
 def probe(
     study: Study,
     *,
-    only: str | None = None,
+    only: str | Sequence[str] | None = None,
     memory: float | None = None,
     data: str | Path | None = None,
     tell: Callable[[Arm], None] | None = None,
@@ -79,7 +79,7 @@ def probe(
 
     Args:
         study: The study.
-        only: A glob over arm names, ``regime/model/loss``.
+        only: A glob over arm names, ``regime/model/loss``, or several.
         memory: GiB for a trial: on a GPU by default all that is free, or the study's fraction of it; on the CPU what
             the machine has available, shared by as many trials as run at once.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from topk_platform.data import data_at
-from topk_platform.errors import UserError
+from topk_platform.errors import StoreError, UserError
 from topk_platform.records import (
     ArmHistory,
     Ledger,
@@ -19,7 +20,7 @@ from topk_platform.records import (
     read_history,
     tracking_uri,
 )
-from topk_platform.reports import Table, build_table, to_csv, to_markdown, to_parquet
+from topk_platform.reports import Table, build_table, to_files
 from topk_platform.running.checks import Checked, check_device, check_study, code_versions, with_budget
 from topk_platform.running.scratch import scratch_folder
 from topk_platform.search import ArmBoard, Board
@@ -36,7 +37,7 @@ class Summary:
     """What a run did.
 
     Args:
-        table: The table as it stands.
+        table: The table of what was asked for, as it stands.
         ran: How many trials ended in this run.
         left: How many are still to end; above 0 after an interrupt.
         tracking_error: What kept MLflow from being written, if anything did.
@@ -72,7 +73,7 @@ def run(
     address: str | None = None,
     trials: int | None = None,
     seeds: int | None = None,
-    only: str | None = None,
+    only: str | Sequence[str] | None = None,
     workers: int | None = None,
     mlflow_uri: str | None = None,
     checkpoint_seconds: float = 30.0,
@@ -83,7 +84,8 @@ def run(
     """Run what is missing of a study and return its table.
 
     The outcome depends on the study and its seeds alone: neither workers nor interruptions change a number. What
-    the ledger holds is not run again.
+    the ledger holds is not run again. Whatever part of the study is asked for, the files in its ``tables`` folder are
+    of the whole study as it is defined; after an error or an interrupt they are written as well.
 
     Args:
         study: The study.
@@ -91,7 +93,7 @@ def run(
         address: A Ray cluster's; by default Ray starts on this machine.
         trials: Search trials per arm, instead of the study's.
         seeds: Confirmation seeds per arm, instead of the study's.
-        only: A glob over arm names, ``regime/model/loss``.
+        only: A glob over arm names, ``regime/model/loss``, or several.
         workers: How many trials may run at once.
         mlflow_uri: MLflow's tracking URI; by default a sqlite database in a local store.
         checkpoint_seconds: The least time between two checkpoints of a trial, from which one that is cut off goes on.
@@ -109,16 +111,16 @@ def run(
         >>> from topk_studies import digits
         >>> summary = run(digits().smoke(), store="runs", only="balanced/*")  # doctest: +SKIP
     """
-    study = with_budget(study.only(only) if only else study, trials, seeds)
+    part = with_budget(study.only(only) if only else study, trials, seeds)
     if workers is not None and workers < 1:
         raise UserError(f"workers must be at least 1, got {workers}")
     if not checkpoint_seconds >= 0:
         raise UserError(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
     if address is None:
-        check_device(study)
+        check_device(part)
     with data_at(data):
         launch = _Launch(Store.open(store), address, workers, mlflow_uri, checkpoint_seconds)
-        return _run(check_study(study, download), launch, progress or (lambda _board, _record: None))
+        return _run(study, check_study(part, download), launch, progress or (lambda _board, _record: None))
 
 
 @dataclass(frozen=True)
@@ -132,31 +134,44 @@ class _Launch:
     checkpoint_seconds: float
 
 
-def _run(checked: Checked, launch: _Launch, tell: Progress) -> Summary:
-    study = checked.study
+def _run(whole: Study, checked: Checked, launch: _Launch, tell: Progress) -> Summary:
+    study, codes = checked.study, code_versions(whole)
     ledger = Ledger.open(launch.store, study.name)
     ledger.store.check_writable()
     needed = bool(_board(checked, ledger).left)
+
+    def known() -> dict[str, ArmHistory]:
+        return read_history(ledger, whole, codes, checked.fingerprints)
+
     with _cluster(study, launch) if needed else nullcontext(0) as slots, ledger.writing(study):
         board = _board(checked, ledger)
         recorder = _Recorder(ledger, _sink(launch.store, ledger, launch.mlflow_uri))
         forget(ledger.store, ledger.keys())
-        try:
+        with _closing(lambda: recorder.close(lambda: to_files(build_table(whole, known())))):
             tell(board, None)
             if board.left:
                 _run_trials(study, board, recorder, tell, slots, launch.checkpoint_seconds)
-        finally:
-            found = build_table(study, _history(checked, ledger))
-            error = recorder.close(found)
-    return Summary(found, recorder.ran, board.left, error, ledger.store.uri)
+        budget = dataclasses.replace(whole, trials=study.trials, seeds=study.seeds)
+        found = build_table(budget, known(), study.arms)
+    return Summary(found, recorder.ran, board.left, recorder.tracking_error, ledger.store.uri)
 
 
-def _history(checked: Checked, ledger: Ledger) -> dict[str, ArmHistory]:
-    return read_history(ledger, checked.study, checked.codes, checked.fingerprints)
+@contextmanager
+def _closing(close: Callable[[], None]) -> Iterator[None]:
+    """Close at the end, whatever happened; the error that ended it stays the one to tell."""
+    try:
+        yield
+    except BaseException as error:
+        try:
+            close()
+        except Exception as another:  # noqa: BLE001 - told in a note of the first error, its cause as a rule
+            error.add_note(f"The tables could not be written: {another!r}")
+        raise
+    close()
 
 
 def _board(checked: Checked, ledger: Ledger) -> Board:
-    return make_board(checked, _history(checked, ledger))
+    return make_board(checked, read_history(ledger, checked.study, checked.codes, checked.fingerprints))
 
 
 def _cluster(study: Study, launch: _Launch) -> AbstractContextManager[int]:
@@ -196,6 +211,7 @@ class _Recorder:
     ledger: Ledger
     sink: TrackingSink | None
     ran: int = 0
+    tracking_error: Exception | None = None
 
     def __call__(self, record: TrialRecord) -> None:
         row, epochs = self.ledger.append(record)
@@ -203,16 +219,17 @@ class _Recorder:
         if self.sink is not None:
             self.sink.put(row, epochs)
 
-    def close(self, found: Table) -> Exception | None:
-        """Write the tables, wait for the sink, and return what stopped it, if anything did."""
-        files = {"table.md": to_markdown(found), "table.csv": to_csv(found)}
-        for name, text in files.items():
-            self.ledger.store.write(f"tables/{name}", text.encode())
-        self.ledger.store.write("tables/table.parquet", to_parquet(found))
-        if self.sink is None:
-            return None
-        self.sink.put_files(files)
-        return self.sink.close()
+    def close(self, make_files: Callable[[], Mapping[str, bytes]]) -> None:
+        """Write the tables, wait for the sink, and keep what stopped it, if anything did."""
+        try:
+            files = make_files()
+            for name, content in files.items():
+                self.ledger.store.write(f"tables/{name}", content)
+            if self.sink is not None:
+                texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
+                self.sink.put_files(texts)
+        finally:
+            self.tracking_error = None if self.sink is None else self.sink.close()
 
 
 def _sink(store: Store, ledger: Ledger, uri: str | None) -> TrackingSink | None:
@@ -226,19 +243,30 @@ def _sink(store: Store, ledger: Ledger, uri: str | None) -> TrackingSink | None:
 
 
 def table(
-    study: Study, *, store: str | Path = "runs", trials: int | None = None, seeds: int | None = None
+    study: Study,
+    *,
+    store: str | Path = "runs",
+    trials: int | None = None,
+    seeds: int | None = None,
+    only: str | Sequence[str] | None = None,
 ) -> Table:
     """Return the table of what the store holds of a study, running nothing.
+
+    Of a study with published numbers there is a table of these before anything ran.
 
     Args:
         study: The study.
         store: Folder or URI of the results.
         trials: Search trials per arm to select among, instead of the study's.
         seeds: Confirmation seeds per arm, instead of the study's.
+        only: A glob over the names of the arms to show, ``regime/model/loss``, or several.
 
     Raises:
-        UserError: if the store holds something else.
+        UserError: if the store holds something else, or nothing of the study.
     """
     study = with_budget(study, trials, seeds)
+    shown = study.only(only) if only else study
     ledger = Ledger.open(Store.open(store), study.name)
-    return build_table(study, read_history(ledger, study, code_versions(study)))
+    if not ledger.exists and not shown.published:
+        raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
+    return build_table(study, read_history(ledger, study, code_versions(study)), shown.arms)

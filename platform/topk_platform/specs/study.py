@@ -20,6 +20,7 @@ from topk_platform.specs.smoke import smoke_arm
 
 __all__ = ["Study"]
 
+_BASELINE = "cross_entropy"
 _SMOKE_CLASSES = 8
 
 
@@ -35,7 +36,8 @@ class Study:
         targets: Top-K accuracies of which the least K is recorded that reaches them.
         trials: Search trials per arm.
         seeds: Fresh seeds with which each arm's best configuration is trained anew.
-        baseline: The label of the loss that the others are compared with.
+        baseline: The label of the loss that the others are compared with; by default ``cross_entropy`` where an arm
+            has it, and otherwise None: with none.
         show: The metrics in tables; by default every arm's selection metric and ``top1``.
         seed: The root of all random streams.
         threads: Torch threads of a trial; part of a trial's key, for it changes the last bits.
@@ -45,8 +47,8 @@ class Study:
         published: Numbers of papers for its arms, which tables show beside ours; they change no result.
 
     Raises:
-        UserError: if a name is unsafe, two arms have one name, a number is out of range, or a published one is that
-            of no arm or of a metric that tables do not have.
+        UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
+            range, or a published one is that of no arm or of a metric that tables do not have.
     """
 
     name: str
@@ -55,7 +57,7 @@ class Study:
     targets: tuple[Part, ...] = (0.99,)
     trials: Count = 16
     seeds: Count = 5
-    baseline: str = "cross_entropy"
+    baseline: str | None = None
     show: tuple[str, ...] = ()
     seed: int = 0
     threads: Count = 1
@@ -73,8 +75,18 @@ class Study:
         names = [arm.name for arm in self.arms]
         twice = sorted({name for name in names if names.count(name) > 1})
         check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
+        self._check_baseline()
         self._check_metrics()
         check_published(self.name, self.published, self.arms, self.accuracies)
+
+    def _check_baseline(self) -> None:
+        labels = list(dict.fromkeys(arm.loss.label for arm in self.arms))
+        if self.baseline is None:
+            object.__setattr__(self, "baseline", _BASELINE if _BASELINE in labels else None)
+        elif self.baseline not in labels:
+            raise UserError(
+                f"study {self.name}: baseline must be the label of one of its losses, {labels}, got {self.baseline!r}"
+            )
 
     def _check_metrics(self) -> None:
         selected = dict.fromkeys(arm.metric for arm in self.arms)
@@ -110,19 +122,27 @@ class Study:
         found = (number for number in self.published if number.metric == metric and number.names(arm))
         return next(found, None)
 
-    def only(self, pattern: str) -> Study:
-        """Return the study with the arms whose name matches the glob ``pattern``.
+    def only(self, patterns: str | Sequence[str]) -> Study:
+        """Return the study with the arms whose name matches a glob, or one of several.
+
+        Where the baseline's arms are not among them, the default baseline takes its place.
+
+        Args:
+            patterns: Globs over arm names, ``regime/model/loss``.
 
         Raises:
-            UserError: if no arm matches.
+            UserError: if one of them matches no arm.
         """
-        arms = tuple(arm for arm in self.arms if fnmatchcase(arm.name, pattern))
-        if not arms:
-            raise UserError(
-                f"--only {pattern!r} matches no arm of {self.name}; arms: {[a.name for a in self.arms]}"
-            )
-        kept = [number for number in self.published if any(map(number.names, arms))]
-        return dataclasses.replace(self, arms=arms, published=kept)
+        globs = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+        for glob in globs:
+            if not any(fnmatchcase(arm.name, glob) for arm in self.arms):
+                raise UserError(
+                    f"--only {glob!r} matches no arm of {self.name}; arms: {[a.name for a in self.arms]}"
+                )
+        arms = tuple(arm for arm in self.arms if any(fnmatchcase(arm.name, glob) for glob in globs))
+        published = [number for number in self.published if any(map(number.names, arms))]
+        baseline = self.baseline if any(arm.loss.label == self.baseline for arm in arms) else None
+        return dataclasses.replace(self, arms=arms, published=published, baseline=baseline)
 
     def smoke(self) -> Study:
         """Return the study shrunk to seconds: 2 trials, 2 seeds and 2 epochs an arm, under a name of its own.

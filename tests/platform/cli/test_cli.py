@@ -104,6 +104,9 @@ def topk(
         (["probe", "lab_of_bad_things:absent"], "dataset cifar100 is not on disk"),
         (["table", "digits", "--format", "html"], "--format must be rich, md or csv, got 'html'"),
         (["table", "digit"], "did you mean 'digits'"),
+        (["table", "digits", "--store", "typo"], "store 'typo' holds nothing of study 'digits'"),
+        (["table", "sawada2020_cifar100", "--only", "nothing*"], "matches no arm"),
+        (["run", "digits", "--only", "balanced/*", "--only", "nothing*"], "'nothing*' matches no arm"),
         (["show", "abc"], "got 0 trials"),
         (["replay", "abc"], "got 0 trials"),
         (["status"], "holds no study"),
@@ -188,12 +191,16 @@ def test_probe_names_the_largest_batch(
     assert not (lab / "runs").exists()
 
 
-def test_a_table_of_nothing_is_empty_not_wrong(
+def test_before_anything_ran_there_is_a_table_of_what_is_published(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lab: Path
 ) -> None:
-    code, out, _ = topk(monkeypatch, capsys, "table", "digits", "--format", "csv")
+    arguments = ("--only", "*/resnet18/cross*", "--only", "*/resnet18/topk_t*")
+    code, out, _ = topk(monkeypatch, capsys, "table", "sawada2020_cifar100", "--format", "md", *arguments)
     assert code == 0
-    assert len(out.splitlines()) == 1
+    assert "published 93.1" in out and "No confirmation has ended yet" in out
+    rows = {line.split(" | ")[0] for line in out.splitlines() if line.startswith("| resnet18")}
+    assert rows == {"| resnet18/cross_entropy", "| resnet18/topk_transition"}
+    assert "densenet" not in out
     assert not (lab / "runs").exists()
 
 

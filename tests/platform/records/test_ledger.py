@@ -124,10 +124,42 @@ def test_a_kill_anywhere_in_compaction_loses_and_doubles_nothing(
                 ledger.compact()
         except Killed:
             pass
+    reader = open_ledger(tmp_path)  # as `topk table` would find it at that moment
+    assert sorted(reader.keys()) == before
+    assert len(reader.read("epochs", ["learning_rate"])) == 6
     ledger = fill(tmp_path, study, [])
     assert sorted(row["key"] for row in ledger.rows()) == before
     assert len(ledger.read("epochs")) == 6
     assert not ledger.store.exists("compaction.json")
+
+
+def test_a_reader_whose_parts_are_compacted_away_lists_them_again(
+    tmp_path: Path, study: Study, wider_study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = fill(tmp_path, study, [record(study, n) for n in range(3)])
+    listed = [ledger.store.names("trials", ".parquet")]
+    with ledger.writing(study):
+        ledger.compact()
+    names = Store.names
+    monkeypatch.setattr(Store, "names", lambda *args: listed.pop() if listed else names(*args))
+    assert len(ledger.rows()) == 3
+    assert not listed
+
+
+def test_columns_of_another_type_are_read_beside_their_merged_part(
+    tmp_path: Path, study: Study, record: Make
+) -> None:
+    """Compaction widens a column's type; until the old part is gone, both types are there."""
+    ledger = fill(tmp_path, study, [record(study, 0)])
+    (part,) = (tmp_path / "s" / "trials").iterdir()
+    table = pq.read_table(part)
+    place = table.schema.get_field_index("param.learning_rate")
+    text = table["param.learning_rate"].cast("string")
+    pq.write_table(
+        table.set_column(place, "param.learning_rate", text), part.with_name("part-merged.parquet")
+    )
+    (row,) = ledger.rows()
+    assert row["param.learning_rate"] == "0.1"
 
 
 def test_epochs_of_a_trial_that_never_ended_do_not_stay(tmp_path: Path, study: Study, record: Make) -> None:
@@ -195,5 +227,9 @@ def test_what_is_confirmed_is_the_configuration_that_is_best_now(
     later = [record(study, 3, top3=0.6), record(study, 3, seed=1), record(study, 3, seed=2, status="failed")]
     codes = {study.arm_id(study.arms[0]): "c"}
     (history,) = read_history(fill(tmp_path, study, rows + later), study, codes).values()
-    assert list(history.confirmed(trials=3, seeds=2)) == [1, 2]
-    assert {seed: row["number"] for seed, row in history.confirmed(trials=4, seeds=5).items()} == {1: 3}
+    assert list(history.confirmations(trials=3, seeds=2)) == [1, 2]
+    found = history.confirmations(trials=4, seeds=5)
+    assert {seed: (row["number"], row["status"]) for seed, row in found.items()} == {
+        1: (3, "completed"),
+        2: (3, "failed"),
+    }

@@ -13,14 +13,17 @@ from scipy import stats
 from topk_platform import Arm, Float, Loss, Model, Published, Recipe, Regime, Study, grid
 from topk_platform.records import ArmHistory
 from topk_platform.reports import (
+    Cell,
     Table,
     build_table,
     estimate,
     paired_difference,
     to_csv,
+    to_files,
     to_markdown,
     to_parquet,
     to_rich,
+    to_seeds,
 )
 from topk_platform.reports.render import metric_title
 from topk_platform.specs import Trial
@@ -101,8 +104,24 @@ def test_differences_are_paired_by_seed() -> None:
     found = paired_difference({1: 0.9, 2: 0.8, 4: 0.1}, {1: 0.85, 2: 0.75, 3: 0.9})
     assert found is not None
     assert (found.n, found.mean, found.half_width) == (2, pytest.approx(0.05), pytest.approx(0, abs=1e-12))
-    assert found.excludes_zero
     assert paired_difference({1: 0.9}, {2: 0.8}) is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "sure"),
+    [
+        ([0.92, 0.81, 0.72], True),
+        ([0.91, 0.82, 0.71, 0.61], True),
+        ([0.92, 0.81], False),  # two pairs tell nothing of their spread
+        ([0.91, 0.81, 0.71], False),  # nor do equal ones, as on a small test set
+        ([0.91, 0.81, 0.70], False),  # its interval holds 0
+    ],
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_interval_without_a_spread_is_not_believed(ours: list[float], sure: bool, sign: int) -> None:
+    theirs = [0.9, 0.8, 0.7, 0.6]
+    found = estimate([sign * (a - b) for a, b in zip(ours, theirs, strict=False)])
+    assert found is not None and found.excludes_zero == sure
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
@@ -231,7 +250,8 @@ def test_published_numbers_change_nothing_of_ours() -> None:
     """What is printed of a study without them is what is left when they are taken away."""
     with_them, without = a_table(*PRINTED), a_table()
     for place, cell in with_them.cells.items():
-        assert dataclasses.replace(cell, published=None) == without.cells.get(place, type(cell)(None))
+        bare = dataclasses.replace(cell, published=None)
+        assert bare == without.cells.get(place, Cell(None, searched=cell.searched))
     assert len(with_them.cells) == len(without.cells) + 2
 
 
@@ -276,4 +296,134 @@ def test_a_table_of_nothing_but_published_numbers_prints() -> None:
     assert "| cross_entropy | published 91.3 (sd 0.1, n = 4) |  |" in to_markdown(table)
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(to_rich(table))
-    assert "(n =" not in console.export_text().splitlines()[0]
+    text = console.export_text()
+    assert "(n =" not in text.splitlines()[0]
+    assert "No confirmation has ended yet" in text
+
+
+CE_VALUES = [0.5, 0.6, 0.7, 0.5, 0.6]
+
+
+def with_ends(ends: dict[str, dict[int, str]], searches: dict[str, str] | None = None) -> Table:
+    """A regime with two losses, the SVM well ahead on every seed; some confirmations, or all of a search, end badly."""
+    study = dataclasses.replace(a_study(), seeds=5).only("clean/*")
+    ahead = [value + gain for value, gain in zip(CE_VALUES, (0.2, 0.21, 0.22, 0.2, 0.2), strict=True)]
+    histories = {}
+    for arm, tests in zip(study.arms, (CE_VALUES, ahead), strict=True):
+        found = history(study, arm, tests)
+        for seed, status in ends.get(arm.loss.label, {}).items():
+            found.confirm[1, seed] |= {
+                "status": status,
+                **dict.fromkeys(f"test.{m}" for m in study.metrics),
+            }
+        if arm.loss.label in (searches or {}):
+            found = ArmHistory(arm, {n: row | {"status": "diverged"} for n, row in found.search.items()})
+        histories[study.arm_id(arm)] = found
+    return build_table(study, histories)
+
+
+def shown(table: Table, width: int = 200) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(to_rich(table))
+    return console.export_text().replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_seeds_that_diverged_are_told_of_wherever_the_mean_is() -> None:
+    table = with_ends({"smooth_topk_svm": {2: "diverged", 3: "diverged", 5: "failed"}})
+    text, terminal = to_markdown(table), shown(table)
+    assert table.cells["smooth_topk_svm", "clean", "top3"].value == estimate([0.7, 0.7])
+    assert "| 70.0 ± 0.0 (2 of 5 seeds, 2 diverged, 1 failed)<br>+20.0 ± 0.0 |" in text
+    assert "70.0 ± 0.0 (2 of 5 seeds, 2 diverged, 1 failed)" in terminal
+    for told in (text, terminal):
+        assert "Of 10 confirmations, 2 diverged and 1 failed." in told
+    (row,) = [
+        r
+        for r in csv.DictReader(io.StringIO(to_csv(table)))
+        if r["metric"] == "top3" and r["diverged"] != "0"
+    ]
+    assert (row["n"], row["seeds"], row["diverged"], row["failed"]) == ("2", "5", "2", "1")
+    parquet = pq.read_table(io.BytesIO(to_parquet(table))).to_pylist()
+    assert {(r["seeds"], r["diverged"], r["failed"]) for r in parquet} == {(5, 0, 0), (5, 2, 1)}
+    assert "…" not in shown(table, 60) and "diverged" in shown(table, 60)
+    assert "diverged" not in to_markdown(with_ends({})) + shown(with_ends({}))
+
+
+@pytest.mark.parametrize("status", ["diverged", "failed"])
+def test_what_is_left_of_diverged_seeds_is_neither_best_nor_better(status: str) -> None:
+    sound, broken = with_ends({}), with_ends({"smooth_topk_svm": {5: status}})
+    place = ("smooth_topk_svm", "clean", "top3")
+    assert (sound.cells[place].best, sound.cells[place].mark) == (True, "better")
+    found = broken.cells[place]
+    assert found.difference is not None and found.difference.excludes_zero  # on the four that are left
+    assert (found.best, found.mark) == (False, "")
+    assert broken.cells["cross_entropy", *place[1:]].best
+    assert "▲" not in to_markdown(broken).replace("nor ▲", "").replace("▲▼", "")
+
+
+def test_nobody_is_worse_than_what_is_left_of_a_baseline() -> None:
+    study = a_study().only("clean/*")
+    behind = ([0.9, 0.8, 0.7, 0.9], [0.8, 0.69, 0.6, 0.79])
+    made = [history(study, arm, tests) for arm, tests in zip(study.arms, behind, strict=True)]
+    study = dataclasses.replace(study, seeds=4)
+    histories = dict(zip(map(study.arm_id, study.arms), made, strict=True))
+    place = ("smooth_topk_svm", "clean", "top3")
+    assert build_table(study, histories).cells[place].mark == "worse"
+    made[0].confirm[1, 4]["status"] = "diverged"
+    found = build_table(study, histories).cells[place]
+    assert found.difference is not None and (found.difference.n, found.difference.excludes_zero) == (3, True)
+    assert (found.mark, found.best) == ("", True)
+    assert "-10.3 ± 1.4 (n = 3)" in to_markdown(build_table(study, histories))
+
+
+def test_an_arm_that_diverged_everywhere_says_so() -> None:
+    everywhere = with_ends({"smooth_topk_svm": dict.fromkeys(range(1, 6), "diverged")})
+    assert "| – (0 of 5 seeds, 5 diverged) |" in to_markdown(everywhere)
+    assert "– (0 of 5 seeds, 5 diverged)" in shown(everywhere)
+    rows = [r for r in csv.DictReader(io.StringIO(to_csv(everywhere))) if r["loss"] == "smooth_topk_svm"]
+    assert {(r["mean"], r["n"], r["seeds"], r["diverged"]) for r in rows} == {("", "", "5", "5")}
+    search = with_ends({}, {"smooth_topk_svm": "diverged"})
+    assert "| – (0 of 2 search trials, 2 diverged) |" in to_markdown(search)
+    assert "– (0 of 2 search trials, 2 diverged)" in shown(search)
+    rows = [r for r in csv.DictReader(io.StringIO(to_csv(search))) if r["loss"] == "smooth_topk_svm"]
+    assert {(r["seeds"], r["search_trials"], r["search_diverged"]) for r in rows} == {("0", "2", "2")}
+
+
+def test_a_part_of_the_arms_has_the_numbers_and_marks_of_the_whole() -> None:
+    study = dataclasses.replace(a_study(), seeds=3)
+    values = {"cross_entropy": [0.9, 0.92, 0.94], "smooth_topk_svm": [0.5, 0.51, 0.52]}
+    histories = {study.arm_id(arm): history(study, arm, values[arm.loss.label]) for arm in study.arms}
+    whole, part = (
+        build_table(study, histories),
+        build_table(study, histories, study.only("noisy/*/smooth*").arms),
+    )
+    assert (part.rows, part.columns, len(part.cells)) == (("smooth_topk_svm",), ("noisy",), 10)
+    assert part.cells.items() <= whole.cells.items()
+    assert part.confirmed.ended == 3
+    assert not part.cells["smooth_topk_svm", "noisy", "top3"].best
+
+
+def test_seeds_are_told_one_by_one() -> None:
+    table = with_ends({"smooth_topk_svm": {2: "diverged"}})
+    rows = to_seeds(table).to_pylist()
+    assert [(r["loss"], r["regime"], r["seed"], r["status"]) for r in rows[4:8]] == [
+        ("cross_entropy", "clean", 5, "completed"),
+        ("smooth_topk_svm", "clean", 1, "completed"),
+        ("smooth_topk_svm", "clean", 2, "diverged"),
+        ("smooth_topk_svm", "clean", 3, "completed"),
+    ]
+    assert (rows[0]["top3"], rows[6]["top3"]) == (0.5, None)
+    files = to_files(table)
+    assert (
+        files["seeds.csv"]
+        .decode()
+        .splitlines()[0]
+        .startswith("loss,regime,seed,status,key,top1,top3,macro_top1")
+    )
+    assert pq.read_table(io.BytesIO(files["seeds.parquet"])).to_pylist() == rows
+
+
+def test_without_a_baseline_the_legend_names_none() -> None:
+    study = a_study().only("*/smooth*")
+    text = to_markdown(build_table(study, {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}))
+    assert "difference" not in text and "None" not in text
+    assert "not the sampling error of a test set that they share nor the luck of the search" in text

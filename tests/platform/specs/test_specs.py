@@ -151,6 +151,11 @@ def a_trial(**changes: object) -> Trial:
         (lambda: Study("s", [an_arm()], topk=(3,), device="tpu"), "device"),
         (lambda: Study("s", [an_arm()], topk=(3,), show=("top9",)), "top9"),
         (lambda: Study("s", [an_arm()], topk=(3,)).only("nothing*"), "matches no arm"),
+        (lambda: Study("s", [an_arm()], topk=(3,)).only(["*", "nothing*"]), r"'nothing\*' matches no arm"),
+        (
+            lambda: Study("s", [an_arm()], topk=(3,), baseline="crossentropy"),
+            "baseline must be .* got 'crossentropy'",
+        ),
         (lambda: printed(value=0.943e3), r"value must be a percentage in \[0, 100\]"),
         (lambda: printed(value=float("nan")), "value must be a finite number, got nan"),
         (lambda: printed(spread=-0.1), "spread"),
@@ -261,6 +266,27 @@ def test_grid_is_the_product() -> None:
     )
     assert [arm.name for arm in arms] == ["a/mlp/ldam", "a/wide/ldam", "b/mlp/ldam", "b/wide/ldam"]
     assert arms[0].metric == "top2"
+
+
+def test_several_globs_keep_the_arms_that_any_of_them_names_in_the_studys_order() -> None:
+    losses = [Loss(name) for name in ("cross_entropy", "ldam", "focal")]
+    study = Study(
+        "s", grid([Regime("a", "digits")], [Model("mlp")], losses, k=3, recipe=Recipe(1)), topk=(3,)
+    )
+    found = study.only(["*/focal", "*/cross*", "*/cross*"])
+    assert [arm.loss.label for arm in found.arms] == ["cross_entropy", "focal"]
+    assert study.only("*/ldam").arms == study.arms[1:2]
+
+
+def test_the_baseline_is_cross_entropy_where_there_is_one_and_else_none() -> None:
+    losses = [Loss(name) for name in ("cross_entropy", "ldam", "focal")]
+    study = Study(
+        "s", grid([Regime("a", "digits")], [Model("mlp")], losses, k=3, recipe=Recipe(1)), topk=(3,)
+    )
+    assert study.baseline == "cross_entropy"
+    assert study.only(["*/ldam", "*/focal"]).baseline is None
+    ldam = dataclasses.replace(study, baseline="ldam")
+    assert (ldam.baseline, ldam.only("*/[lf]*").baseline, ldam.smoke().baseline) == ("ldam",) * 3
 
 
 def test_published_numbers_determine_no_result() -> None:

@@ -1,0 +1,129 @@
+"""A table as Arrow, Parquet and CSV: every metric of every cell, and every confirmed run of its own."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from topk_platform.records import Tally
+from topk_platform.reports.render import to_markdown
+from topk_platform.reports.statistics import Estimate
+from topk_platform.reports.table import Cell, Table
+
+__all__ = ["to_arrow", "to_csv", "to_files", "to_parquet", "to_seeds"]
+
+_COLUMNS = (
+    ("loss", pa.string()),
+    ("regime", pa.string()),
+    ("metric", pa.string()),
+    ("mean", pa.float64()),
+    ("half_width", pa.float64()),
+    ("n", pa.int64()),
+    ("seeds", pa.int64()),
+    ("diverged", pa.int64()),
+    ("failed", pa.int64()),
+    ("search_trials", pa.int64()),
+    ("search_diverged", pa.int64()),
+    ("search_failed", pa.int64()),
+    ("best", pa.bool_()),
+    ("difference", pa.float64()),
+    ("difference_half_width", pa.float64()),
+    ("difference_n", pa.int64()),
+    ("mark", pa.string()),
+    ("published", pa.float64()),
+    ("published_sd", pa.float64()),
+    ("published_n", pa.int64()),
+    ("published_split", pa.string()),
+    ("published_source", pa.string()),
+)
+
+
+def to_arrow(table: Table) -> pa.Table:
+    """Return every metric of every cell, a row each, as fractions of 1.
+
+    ``seeds`` is how many confirmations have ended, ``diverged`` and ``failed`` how many of them have no result; ``n``
+    is how many the mean is over. The column ``regime`` is called ``model`` where the table's columns are models.
+    """
+    rows = [(*place, *_values(cell)) for place, cell in table.cells.items()]
+    return _from_rows(rows, {table.across if name == "regime" else name: kind for name, kind in _COLUMNS})
+
+
+def _values(cell: Cell) -> tuple[float | str | None, ...]:
+    runs = (_ended(cell.confirmed), _ended(cell.searched))
+    difference = (*_estimated(cell.difference), cell.mark)
+    return (*_estimated(cell.value), *runs[0], *runs[1], cell.best, *difference, *_published_values(cell))
+
+
+def _ended(tally: Tally) -> tuple[int, int, int]:
+    return tally.ended, tally.diverged, tally.failed
+
+
+def _estimated(found: Estimate | None) -> tuple[float | None, float | None, int | None]:
+    return (None, None, None) if found is None else (found.mean, found.half_width, found.n)
+
+
+def _published_values(cell: Cell) -> tuple[float | str | None, ...]:
+    found = cell.published
+    if found is None:
+        return (None,) * 5
+    spread = None if found.spread is None else found.spread / 100
+    return found.value / 100, spread, found.runs, found.split, found.source
+
+
+def to_seeds(table: Table) -> pa.Table:
+    """Return every ended confirmation of the table's arms, a row each: how it ended, and its test metrics."""
+    kinds = dict.fromkeys(("loss", table.across), pa.string())
+    kinds |= {"seed": pa.int64(), "status": pa.string(), "key": pa.string()}
+    kinds |= dict.fromkeys(table.study.accuracies, pa.float64())
+    rows = [
+        (*place, seed, row["status"], row["key"], *(row[f"test.{m}"] for m in table.study.accuracies))
+        for place, confirmations in table.confirmations.items()
+        for seed, row in confirmations.items()
+    ]
+    return _from_rows(rows, kinds)
+
+
+def _from_rows(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, pa.DataType]) -> pa.Table:
+    columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(kinds.values())]
+    return pa.Table.from_arrays(columns, names=list(kinds))
+
+
+def to_parquet(table: Table) -> bytes:
+    """Return what :func:`to_arrow` returns, as a Parquet file."""
+    return _parquet(to_arrow(table))
+
+
+def to_csv(table: Table) -> str:
+    """Return what :func:`to_arrow` returns, as CSV with a header."""
+    return _csv(to_arrow(table))
+
+
+def to_files(table: Table) -> dict[str, bytes]:
+    """Return the files of a study's ``tables`` folder by name: the table and its seeds, to read and to work with."""
+    seeds = to_seeds(table)
+    return {
+        "table.md": to_markdown(table).encode(),
+        "table.csv": to_csv(table).encode(),
+        "table.parquet": to_parquet(table),
+        "seeds.csv": _csv(seeds).encode(),
+        "seeds.parquet": _parquet(seeds),
+    }
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return bytes(sink.getvalue())
+
+
+def _csv(table: pa.Table) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.column_names)
+    writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return text.getvalue()

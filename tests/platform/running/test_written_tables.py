@@ -1,0 +1,124 @@
+"""The files in a study's ``tables`` folder: of the whole study, whichever part ran and however it ended."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run
+from topk_platform.errors import StoreError
+from topk_platform.outcomes import Ended
+from topk_platform.records import Store
+from topk_platform.running import study as running
+from topk_platform.search import Board
+from topk_platform.specs import TrialRecord
+
+RATE = {"learning_rate": Float(0.01, 1)}
+LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
+REGIMES = [Regime("a", "digits"), Regime("b", "digits")]
+STUDY = Study(
+    "s", grid(REGIMES, [Model("linear")], LOSSES, k=3, recipe=Recipe(1)), topk=(1, 3), trials=2, seeds=3
+)
+
+
+class TroubleError(Exception):
+    pass
+
+
+def ends_at_once(
+    study: Study, board: Board, recorder: Callable[..., None], tell: Callable[..., None], *_: object
+) -> None:
+    while trials := board.next_trials():
+        for trial in trials:
+            metrics = dict.fromkeys(study.metrics, 0.5 + trial.seed / 100)
+            record = TrialRecord(trial, "completed", validation=metrics, test=metrics if trial.seed else None)
+            recorder(record)
+            board.end(trial, Ended.from_record(record))
+            tell(board, record)
+
+
+def ends_in_trouble(*arguments: Any) -> None:
+    ends_at_once(*arguments)
+    raise TroubleError("the first error")
+
+
+@pytest.fixture(autouse=True)
+def without_ray_and_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_cluster", lambda *_: nullcontext(1))
+    monkeypatch.setattr(running, "_sink", lambda *_: None)
+    monkeypatch.setattr(running, "_run_trials", ends_at_once)
+
+
+def written(store: Path, name: str = "table.csv") -> list[dict[str, str]]:
+    with (store / "s" / "tables" / name).open() as file:
+        return list(csv.DictReader(file))
+
+
+def told(store: Path) -> dict[tuple[str, str], str]:
+    return {(r["regime"], r["loss"]): r["n"] for r in written(store) if r["metric"] == "top3"}
+
+
+def test_what_a_part_runs_is_written_beside_what_others_ran(tmp_path: Path) -> None:
+    run(STUDY, store=tmp_path, only="a/*")
+    part = run(STUDY, store=tmp_path, only=["b/*/cross_entropy", "b/*/smooth*"], seeds=2).table
+    assert part.columns == ("b",)
+    assert {cell.value.n for cell in part.cells.values() if cell.value} == {2}
+    expected = {("a", "cross_entropy"): "3", ("a", "smooth_topk_svm"): "3"}
+    expected |= {("b", "cross_entropy"): "2", ("b", "smooth_topk_svm"): "2"}
+    assert told(tmp_path) == expected
+    text = (tmp_path / "s" / "tables" / "table.md").read_text()
+    assert "| loss | a | b |" in text
+    assert len(written(tmp_path, "seeds.csv")) == 2 * 3 + 2 * 2
+
+
+def test_a_part_tells_of_its_difference_to_a_baseline_that_ran_before(tmp_path: Path) -> None:
+    run(STUDY, store=tmp_path, only="a/*/cross_entropy")
+    found = run(STUDY, store=tmp_path, only="a/*/smooth*").table
+    difference = found.cells["smooth_topk_svm", "a", "top3"].difference
+    assert difference is not None and (difference.n, difference.mean) == (3, 0)
+
+
+def test_a_larger_budget_for_once_does_not_change_what_the_files_are_of(tmp_path: Path) -> None:
+    run(STUDY, store=tmp_path)
+    before = (tmp_path / "s" / "tables" / "table.csv").read_bytes()
+    assert run(STUDY, store=tmp_path, seeds=5).table.study.seeds == 5
+    assert (tmp_path / "s" / "tables" / "table.csv").read_bytes() == before
+
+
+def test_after_an_error_what_had_ended_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_run_trials", ends_in_trouble)
+    with pytest.raises(TroubleError, match="the first error"):
+        run(STUDY, store=tmp_path)
+    assert set(told(tmp_path).values()) == {"3"}
+
+
+@pytest.mark.parametrize("broken", ["build_table", "write"])
+def test_an_error_of_the_tables_does_not_take_the_first_ones_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    original = Store.write
+
+    def no_tables(self: Store, name: str, data: bytes) -> None:
+        if name.startswith("tables/"):
+            raise StoreError("no space left")
+        original(self, name, data)
+
+    def no_table(*_: object) -> None:
+        raise StoreError("no space left")
+
+    monkeypatch.setattr(running, "_run_trials", ends_in_trouble)
+    if broken == "write":
+        monkeypatch.setattr(Store, "write", no_tables)
+    else:
+        monkeypatch.setattr(running, "build_table", no_table)
+    with pytest.raises(TroubleError, match="the first error") as caught:
+        run(STUDY, store=tmp_path)
+    assert "no space left" in caught.value.__notes__[0]
+    monkeypatch.setattr(running, "_run_trials", ends_at_once)
+    with pytest.raises(StoreError, match="no space left"):  # of a run in order it is the only one
+        run(STUDY, store=tmp_path)
