@@ -122,6 +122,20 @@ def _interrupts_wait() -> Iterator[None]:
 
 
 @contextmanager
+def _sheltered() -> Iterator[None]:
+    """Let processes that start meanwhile not hear SIGTERM, which SLURM sends to all of a job's.
+
+    The driver stops them in its own time; without them it would wait a minute for an answer. Trials' own processes
+    hear it again, see :class:`TrialActor`.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def _on_loopback() -> Iterator[None]:
     """Let a Ray that starts meanwhile listen on loopback alone, as Ray does by itself where it knows no clusters.
 
@@ -138,7 +152,7 @@ def _on_loopback() -> Iterator[None]:
 
 def _connect(study: Study, address: str | None, workers: int | None) -> None:
     if address is None:
-        with _interrupts_wait(), _on_loopback():
+        with _interrupts_wait(), _on_loopback(), _sheltered():
             ray.init(
                 _node_ip_address=_LOOPBACK,
                 address="local",  # else RAY_ADDRESS, or a Ray that happens to run here, would be joined

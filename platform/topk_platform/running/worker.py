@@ -55,6 +55,7 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
     def _start(self, config: dict[str, Any]) -> None:
         # Ray raises SystemExit where a node is shut down, which would look like an exit of the trial's own code.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         trials = [Trial.from_json(text) for text in config["trials"]]
         use_data_folder(config["data"])
         keeper = StoreKeeper(Store.open(config["store"]), config["checkpoint_seconds"])

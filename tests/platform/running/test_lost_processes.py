@@ -100,7 +100,7 @@ def test_lost_processes_are_told_of_while_they_are_tried_again(troubled: tuple[A
     told = [line for line in out.splitlines() if "lost and tried again" in line]
     counts = [int(line.rpartition("lost and tried again ")[2].partition(",")[0]) for line in told]
     assert counts == sorted(counts)
-    assert counts[-1] == 4  # three times of the one, once of the other
+    assert counts[-1] in (3, 4)  # the one three times; the other once, unless the first died before it
 
 
 def test_a_loss_that_is_not_finite_is_no_failure(troubled: tuple[Any, Path, str], rows: Rows) -> None:
