@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from topk_losses import functional
 from topk_losses._kernels import noised_cpu
@@ -106,6 +107,22 @@ def test_derivatives_of_higher_order_and_several_at_once():
     (slope,) = torch.autograd.grad(value, leaf, outer, create_graph=True)
     (mixed,) = torch.autograd.grad(slope.square().sum(), outer)
     torch.testing.assert_close(mixed, 2 * alone.sum(0).square().sum(1))
+
+
+@pytest.mark.parametrize("classes", [20, 70, 300])  # whole rows, and rows with thinned bins
+@pytest.mark.parametrize("spread", [0.05, 0.5, 3.0])
+def test_many_draws_of_a_row_are_distributed_as_they_should(classes, spread):
+    """Of 150 draws in three blocks that go on from each other: χ² at 1e-5, so one seed in 10,000 would fail."""
+    row = spread * torch.randn(1, classes, generator=generator(classes))
+    draws = noised_draws(row.repeat(100, 1), 5, 0.25, 150, generator=generator(1))
+    leaf = row.double().requires_grad_()
+    functional.expected_topk(leaf, 5, 0.25).backward()
+    expected = leaf.grad[0] * draws.classes.numel()
+    counts = draws.classes.flatten().bincount(minlength=classes).double()
+    common = expected >= 5
+    observed, predicted = (torch.cat([x[common], x[~common].sum()[None]]) for x in (counts, expected))
+    statistic = ((observed - predicted).square() / predicted.clamp(min=5)).sum().item()
+    assert stats.chi2.sf(statistic, int(common.sum())) > 1e-5
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from topk_platform.cli import inspecting
 from topk_platform.cli.inspecting import DataOption, StoreOption
-from topk_platform.cli.studies import known_studies, load_study, smoke_notice, smoke_study
+from topk_platform.cli.studies import find_modules_here, known_studies, load_study, smoke_notice, smoke_study
 from topk_platform.errors import UserError
 from topk_platform.specs import Study
 
@@ -191,6 +191,7 @@ def table(
 
 def main() -> None:
     """Run the command: exit code 2 and one line for what the user can mend, 130 for an interrupt."""
+    find_modules_here()
     try:
         app()
     except UserError as error:

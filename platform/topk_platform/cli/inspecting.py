@@ -114,6 +114,11 @@ def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = Non
     )
     for name, value in {**record.validation, **(record.test or {})}.items():
         typer.echo(f"  {name:<16} {value:.6f}")
+    if found.code_version != found.found.trial.code_version:
+        typer.echo(
+            f"the code has changed: its record's version is {found.found.trial.code_version}, "
+            f"this one's {found.code_version}"
+        )
     if found.differing:
         typer.echo(f"differs from its record in {', '.join(found.differing)}")
         raise typer.Exit(1)

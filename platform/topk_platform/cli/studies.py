@@ -12,7 +12,13 @@ from topk_platform.errors import UserError
 from topk_platform.references import import_reference, is_reference, look_up
 from topk_platform.specs import STANDINS, Arm, Study
 
-__all__ = ["known_studies", "load_study", "smoke_notice", "smoke_study"]
+__all__ = ["find_modules_here", "known_studies", "load_study", "smoke_notice", "smoke_study"]
+
+
+def find_modules_here() -> None:
+    """Let modules of the current folder be imported, as with ``python -m``; those of a study, a record or a worker."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
 
 
 def known_studies() -> Mapping[str, Callable[[], Study]]:
@@ -24,13 +30,9 @@ def known_studies() -> Mapping[str, Callable[[], Study]]:
 def load_study(name: str) -> Study:
     """Return the study of this name; a reference may name a ``Study`` or a function that returns one.
 
-    Modules of the current folder are found, as with ``python -m``.
-
     Raises:
         UserError: if there is no such study, or the reference names something else.
     """
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
     if "/" in name or os.sep in name:
         raise UserError(f"a study is a name or package.module:attribute, not a path, got {name!r}")
     found = import_reference(name) if is_reference(name) else look_up("study", name, known_studies())

@@ -77,7 +77,8 @@ def plan(
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
     Arms without an ended trial are timed here by an epoch of their first, or by the start of a long one, for some
-    seconds in all; the rest take the mean of those.
+    seconds in all; the rest take the mean of those. A first step and validation, in which kernels are compiled, are
+    not timed.
 
     Args:
         study: The study.
@@ -134,20 +135,24 @@ def _measure(boards: Sequence[ArmBoard]) -> dict[str, float]:
 
 def _guess(session: Session) -> float:
     recipe = session.recipe
+    # What is done once in a process, such as compiling kernels or memory's first use, may take as long as all the rest.
+    session.advance(lambda: True)
+    _validation_seconds(session)
     epoch = _epoch_seconds(session, _EPOCH_SECONDS)
     validation = _validation_seconds(session)
-    if epoch < 1:  # what is done once, such as memory's first use, would be most of it
-        epoch, validation = _seconds(session.train_epoch), _validation_seconds(session)
+    if epoch < 1:  # what disturbs so short a measurement only lengthens it
+        epoch = min(epoch, _seconds(session.train_epoch))
+        validation = min(validation, _validation_seconds(session))
     validations = sum(recipe.evaluates(number) for number in range(1, recipe.epochs + 1))
     return recipe.epochs * epoch + validations * validation
 
 
 def _epoch_seconds(session: Session, enough: float) -> float:
-    """Return about how long an epoch takes, from as many of its steps as are made in ``enough`` seconds."""
-    until = time.perf_counter() + enough
+    """Return about how long an epoch takes, from as many of its steps left as are made in ``enough`` seconds."""
+    done, until = session.step, time.perf_counter() + enough
     with Stopwatch(session.trial.device) as watch:
         session.advance(lambda: time.perf_counter() >= until)
-    return watch.seconds * session.epoch_steps / session.step
+    return watch.seconds * session.epoch_steps / (session.step - done)
 
 
 def _validation_seconds(session: Session) -> float:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from topk_platform.data import data_at
+from topk_platform.code_version import loaded_version
+from topk_platform.data import data_at, load
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Ledger, Row, Store
-from topk_platform.specs import Trial, TrialRecord
+from topk_platform.references import import_reference, is_reference
+from topk_platform.specs import Arm, Trial, TrialRecord
 from topk_platform.training import finish, run_trials
 
 __all__ = ["Found", "Replay", "find", "replay"]
@@ -35,11 +37,13 @@ class Replay:
         found: What the ledger holds.
         record: What came of it now.
         differing: The names of the metrics whose values are not bit for bit the same.
+        code_version: The arm's code version now, which may be another than its record's.
     """
 
     found: Found
     record: TrialRecord
     differing: tuple[str, ...]
+    code_version: str
 
 
 def find(key: str, store: str | Path = "runs") -> Found:
@@ -78,13 +82,28 @@ def replay(key: str, store: str | Path = "runs", data: str | Path | None = None)
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
 
     Raises:
-        UserError: if no trial, or more than one, is called so.
+        UserError: if no trial, or more than one, is called so, a module that it refers to cannot be imported, or its
+            data are not there or are others than it was trained on.
     """
     found = find(key, store)
     trials = _ensemble(found.trial, store)
     with data_at(data):
+        _check_setup(found.trial.arm)
+        version = loaded_version(found.trial.arm)
         record = finish(run_trials(trials))[[trial.key for trial in trials].index(found.trial.key)]
-    return Replay(found, record, _differing(found.row, record))
+    return Replay(found, record, _differing(found.row, record), version)
+
+
+def _check_setup(arm: Arm) -> None:
+    """Raise ``UserError`` for what is no result of the trial: what it needs cannot be imported or read here."""
+    for name in filter(is_reference, (arm.regime.dataset, arm.model.name, arm.loss.name)):
+        try:
+            import_reference(name)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"{name!r} cannot be imported: {type(error).__name__}: {error}") from error
+    load(arm.regime)
 
 
 def _ensemble(trial: Trial, store: str | Path) -> list[Trial]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import chain, repeat
+
 import pytest
 from torch import Tensor
 
@@ -51,3 +54,28 @@ def test_of_a_long_validation_a_part_is_timed(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
     assert planning._validation_seconds(session) == len(whole) / 64
     assert seen == [64] and session.dataset.validation is whole
+
+
+def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that work moves on: 17 steps and one validation an epoch, of which the first takes 10 s each."""
+    regime = Regime("r", "digits")
+    study = Study("s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(200))], topk=(1, 3))
+    board = ArmBoard(study, study.arms[0], load(regime).fingerprint, "c")
+    session = Session.prepare(board.trial(next(iter(board.ready()))))
+    now = 0.0
+
+    def slow_at_first(work: Callable[..., Tensor], usual: float) -> Callable[..., Tensor]:
+        costs = chain([10.0], repeat(usual))
+
+        def timed(*arguments: Tensor) -> Tensor:
+            nonlocal now
+            now += next(costs)
+            return work(*arguments)
+
+        return timed
+
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    monkeypatch.setattr(session, "_step", slow_at_first(session._step, 0.25))
+    monkeypatch.setattr(session, "validate", slow_at_first(session.validate, 0.5))
+    assert session.epoch_steps == 17
+    assert planning._guess(session) == pytest.approx(200 * (17 * 0.25 + 0.5))
