@@ -107,6 +107,9 @@ def run(
     ] = 30.0,
     data: DataOption = None,
     download: DownloadOption = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Run failed trials again, in place of their records.")
+    ] = False,
     smoke: SmokeOption = False,
 ) -> None:
     """Run what is missing of a study, then print its table. Running it again is how it is resumed."""
@@ -129,6 +132,7 @@ def run(
             progress=progress,
             data=data,
             download=download,
+            retry_failed=retry_failed,
         )
     code = inspecting.print_summary(console, summary, store)
     raise typer.Exit(128 + came[0] if summary.left and came else code)

@@ -204,9 +204,18 @@ class Ledger:
             if len(self.store.names(kind, ".parquet")) >= at_least:
                 self._compact(kind)
 
-    def _compact(self, kind: str) -> None:
+    def remove(self, keys: Sequence[str]) -> None:
+        """Forget trials and their epochs, inside :meth:`writing` only; a kill in its middle leaves epochs of none."""
+        if keys:
+            self._compact("trials", without=keys)
+            if self.store.names("epochs", ".parquet"):
+                self._compact("epochs")
+
+    def _compact(self, kind: str, without: Sequence[str] = ()) -> None:
         names = self.store.names(kind, ".parquet")
         merged = _conform(self.read(kind), self._schemas[kind])
+        if without:
+            merged = merged.filter(pc.invert(pc.is_in(merged["key"], pa.array(without, pa.string()))))
         if kind == "epochs":  # of a trial whose row was never written, nothing stays
             ended = self.read("trials", ["key"])["key"] if self.store.names("trials", ".parquet") else []
             merged = merged.filter(pc.is_in(merged["key"], pa.array(ended, pa.string())))

@@ -8,7 +8,7 @@ import os
 import queue
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,12 +43,14 @@ class TrackingSink(threading.Thread):
         uri: MLflow's tracking URI.
         artifacts: Where a new experiment's artifacts go; the server's default if None.
         ledger: The study's ledger.
+        stale: Keys of trials whose runs are made anew, for the ledger has forgotten what they show.
     """
 
-    def __init__(self, uri: str, artifacts: str | None, ledger: Ledger) -> None:
+    def __init__(self, uri: str, artifacts: str | None, ledger: Ledger, stale: Collection[str] = ()) -> None:
         super().__init__(name="mlflow", daemon=True)
         self.uri = uri
         self.ledger = ledger
+        self._stale = stale
         self.error: Exception | None = None
         self._artifacts = artifacts
         self._queue: queue.SimpleQueue[tuple[Row, list[Row]] | Mapping[str, str] | None] = queue.SimpleQueue()
@@ -114,7 +116,7 @@ class TrackingSink(threading.Thread):
         tags = run.data.tags
         if "topk.parent" in tags:
             self._parents[tags["topk.parent"]] = run.info.run_id
-        elif "topk.key" in tags and run.info.status == "RUNNING":
+        elif "topk.key" in tags and (run.info.status == "RUNNING" or tags["topk.key"] in self._stale):
             self._client.delete_run(run.info.run_id)
         elif "topk.key" in tags:
             self._written.add(tags["topk.key"])

@@ -80,6 +80,7 @@ def run(
     progress: Progress | None = None,
     data: str | Path | None = None,
     download: bool = False,
+    retry_failed: bool = False,
 ) -> Summary:
     """Run what is missing of a study and return its table.
 
@@ -100,6 +101,8 @@ def run(
         progress: Called after every trial.
         data: The folder of datasets, the same on every machine; by default ``TOPK_DATA``, or else ``data``.
         download: Whether to download into it the datasets that are not there.
+        retry_failed: Whether trials that failed run again, in place of their records; later search trials stay as
+            they were suggested.
 
     Raises:
         MissingDataError: if a dataset is not on disk.
@@ -119,7 +122,7 @@ def run(
     if address is None:
         check_device(part)
     with data_at(data):
-        launch = _Launch(Store.open(store), address, workers, mlflow_uri, checkpoint_seconds)
+        launch = _Launch(Store.open(store), address, workers, mlflow_uri, checkpoint_seconds, retry_failed)
         return _run(study, check_study(part, download), launch, progress or (lambda _board, _record: None))
 
 
@@ -132,20 +135,23 @@ class _Launch:
     workers: int | None
     mlflow_uri: str | None
     checkpoint_seconds: float
+    retry_failed: bool = False
 
 
 def _run(whole: Study, checked: Checked, launch: _Launch, tell: Progress) -> Summary:
     study, codes = checked.study, code_versions(whole)
     ledger = Ledger.open(launch.store, study.name)
     ledger.store.check_writable()
-    needed = bool(_board(checked, ledger).left)
+    again = _failed(checked, ledger) if launch.retry_failed else []
+    needed = bool(_board(checked, ledger).left or again)
 
     def known() -> dict[str, ArmHistory]:
         return read_history(ledger, whole, codes, checked.fingerprints)
 
     with _cluster(study, launch) if needed else nullcontext(0) as slots, ledger.writing(study):
+        ledger.remove(again)
         board = _board(checked, ledger)
-        recorder = _Recorder(ledger, _sink(launch.store, ledger, launch.mlflow_uri))
+        recorder = _Recorder(ledger, _sink(launch.store, ledger, launch.mlflow_uri, again))
         forget(ledger.store, ledger.keys())
         with _closing(lambda: recorder.close(lambda: to_files(build_table(whole, known())))):
             tell(board, None)
@@ -168,6 +174,11 @@ def _closing(close: Callable[[], None]) -> Iterator[None]:
             error.add_note(f"The tables could not be written: {another!r}")
         raise
     close()
+
+
+def _failed(checked: Checked, ledger: Ledger) -> list[str]:
+    histories = read_history(ledger, checked.study, checked.codes, checked.fingerprints).values()
+    return [row["key"] for history in histories for row in history.rows() if row["status"] == "failed"]
 
 
 def _board(checked: Checked, ledger: Ledger) -> Board:
@@ -232,12 +243,12 @@ class _Recorder:
             self.tracking_error = None if self.sink is None else self.sink.close()
 
 
-def _sink(store: Store, ledger: Ledger, uri: str | None) -> TrackingSink | None:
+def _sink(store: Store, ledger: Ledger, uri: str | None, stale: Sequence[str]) -> TrackingSink | None:
     local = store.local
     if uri is None and local is None:
         return None
     artifacts = None if uri is not None or local is None else (local / "mlflow-artifacts").as_uri()
-    sink = TrackingSink(uri or tracking_uri(Path(store.root)), artifacts, ledger)
+    sink = TrackingSink(uri or tracking_uri(Path(store.root)), artifacts, ledger, stale)
     sink.start()
     return sink
 

@@ -56,6 +56,8 @@ class Mischief(nn.Module):
             os.kill(os.getpid(), signal.SIGKILL)
         if self.how == "raises":
             raise ArithmeticError("no such luck")
+        if self.how == "stale" and not (FOLDER / "repaired").exists():
+            raise OSError("stale NFS handle")
         if self.how == "exits":
             sys.exit("enough of it")
         if self.how == "interrupts":
@@ -88,6 +90,7 @@ def study(*hows, name="lab", trials=1, seeds=1, epochs=1, **more):
 
 def plain(): return study("none")
 def edited(): return study("none", "edits")
+def stale(): return study("none", "stale")
 def lost(): return study("none", "once", "always", "raises", "nan", "exits", "interrupts")
 def reused(): return study("nasty", "none")
 def slow(): return study("slow", "none", trials=3, epochs=3)

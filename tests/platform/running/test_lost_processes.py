@@ -145,6 +145,24 @@ def test_a_process_that_finds_other_code_is_refused_and_the_next_run_goes_on(
     assert len({row["code_version"] for row in found}) == 1
 
 
+def test_failed_trials_run_again_when_told_so_in_place_of_their_records(
+    lab: Any, rows: Rows, tmp_path: Path
+) -> None:
+    lab.topk("run", "lab:stale", "--store", tmp_path, code=1)
+    before = {row["key"]: row for row in rows(tmp_path)}
+    (failed,) = (row for row in before.values() if row["status"] == "failed")
+    (lab.folder / "repaired").touch()
+    out, _ = lab.topk("run", "lab:stale", "--store", tmp_path, code=1)
+    assert "0 trials ran" in out
+    out, _ = lab.topk("run", "lab:stale", "--store", tmp_path, "--retry-failed")
+    assert "2 trials ran" in out  # the search and its confirmation
+    after = {row["key"]: row for row in rows(tmp_path)}
+    assert len(after) == len(rows(tmp_path)) == 4
+    assert after.keys() >= before.keys()
+    assert after[failed["key"]]["status"] == "completed"
+    assert all(after[key] == row for key, row in before.items() if key != failed["key"])
+
+
 @needs_proc
 @pytest.mark.parametrize(
     ("number", "everybody", "code"),
