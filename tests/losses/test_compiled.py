@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from topk_losses._kernels import compiled
+from topk_losses.functional import smooth_topk_svm
 
 MODULE = """
 from typing import NamedTuple
@@ -63,6 +64,22 @@ def test_without_a_place_to_keep_it_machine_code_is_made_all_the_same(module, mo
     loaded = module(MODULE.format(name="Pair", constant=1), 1_000_000)
     assert loaded.result() == 4
     assert not hasattr(loaded.total._cache, "_cache_file")
+
+
+@pytest.fixture
+def numba_fails(monkeypatch):
+    """A Numba that is installed and cannot be imported."""
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    compiled._numba_is_there.cache_clear()
+    yield
+    compiled._numba_is_there.cache_clear()
+
+
+def test_a_numba_that_cannot_be_imported_leaves_the_losses_to_torch(numba_fails):
+    scores = torch.randn(4, 100, generator=torch.Generator().manual_seed(0))
+    with pytest.warns(UserWarning, match="losses run in plain torch"):
+        assert smooth_topk_svm(scores, torch.arange(4), 5).isfinite()
 
 
 @pytest.mark.parametrize(("rows", "at_least", "parts"), [(10, 1, 3), (10, 4, 2), (10, 11, 1), (0, 1, 1)])

@@ -8,7 +8,9 @@ that module alone to see whether they are still true, so that a kernel calls not
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
@@ -85,7 +87,15 @@ def takes_on_cpu(scores: Tensor) -> bool:
 
 @functools.cache
 def _numba_is_there() -> bool:
-    return importlib.util.find_spec("numba") is not None
+    """Whether Numba can be imported; it asks for a NumPy that it knows."""
+    if importlib.util.find_spec("numba") is None:
+        return False
+    try:
+        importlib.import_module("numba")
+    except ImportError as error:
+        warnings.warn(f"Numba is of no use, so that losses run in plain torch: {error}", stacklevel=2)
+        return False
+    return True
 
 
 def in_parts(kernel: Callable[[int, int], None], rows: int, at_least: int) -> None:
