@@ -100,8 +100,8 @@ def test_the_fingerprint_is_the_definitions() -> None:
     ("options", "message"),
     [
         ({"sigma": -1.0}, "sigma must be at least 0 degrees, got -1.0"),
-        ({"sigma": math.nan}, "sigma must be"),
-        ({"distance": math.inf}, "distance must be"),
+        ({"sigma": math.nan}, r"options\['sigma'\] must be .* a finite number .*, got nan"),
+        ({"distance": math.inf}, r"options\['distance'\] must be .*, got inf"),
         ({"per_class": 0}, "per_class must be at least 1, got 0"),
         ({"classes": 0}, "classes must be at least 1, got 0"),
         ({"sigmas": 1.0}, "did you mean 'sigma'"),
