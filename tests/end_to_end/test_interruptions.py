@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from mlflow import MlflowClient
 
 from topk_platform.records import Ledger, Store
@@ -53,6 +54,7 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(
     assert set(mlflow_keys(tmp_path)) == set(mlflow_keys(reference))
 
 
+@pytest.mark.slow
 def test_a_trial_killed_in_its_middle_goes_on_from_its_checkpoint(
     topk: Topk,
     start: Callable[..., subprocess.Popen[bytes]],
@@ -73,6 +75,7 @@ def test_a_trial_killed_in_its_middle_goes_on_from_its_checkpoint(
     assert not checkpoints(tmp_path / "killed")
 
 
+@pytest.mark.slow
 def test_more_trials_and_one_more_loss_only_add_what_is_missing(
     reference: Path, topk: Topk, content: Content, tmp_path: Path
 ) -> None:

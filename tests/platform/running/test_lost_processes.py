@@ -130,6 +130,7 @@ def test_a_reused_process_gives_what_a_fresh_one_gives(lab: Any, rows: Rows, tmp
     assert "bit for bit" in out
 
 
+@pytest.mark.slow
 def test_a_process_that_finds_other_code_is_refused_and_the_next_run_goes_on(
     lab: Any, rows: Rows, tmp_path: Path
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_process_that_finds_other_code_is_refused_and_the_next_run_goes_on(
     assert len({row["code_version"] for row in found}) == 1
 
 
+@pytest.mark.slow
 def test_failed_trials_run_again_when_told_so_in_place_of_their_records(
     lab: Any, rows: Rows, tmp_path: Path
 ) -> None:
@@ -166,7 +168,11 @@ def test_failed_trials_run_again_when_told_so_in_place_of_their_records(
 @needs_proc
 @pytest.mark.parametrize(
     ("number", "everybody", "code"),
-    [(signal.SIGINT, True, 130), (signal.SIGTERM, True, 143), (signal.SIGTERM, False, 143)],
+    [
+        (signal.SIGINT, True, 130),
+        pytest.param(signal.SIGTERM, True, 143, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, False, 143, marks=pytest.mark.slow),
+    ],
 )
 def test_an_interrupt_ends_the_run_and_the_next_goes_on(
     lab: Any, rows: Rows, until: Until, tmp_path: Path, number: int, everybody: bool, code: int
