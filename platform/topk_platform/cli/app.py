@@ -110,6 +110,12 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run failed trials again, in place of their records.")
     ] = False,
+    mixed: Annotated[
+        bool,
+        typer.Option(
+            "--mixed", help="Let machines and versions differ: all results count, the table says so."
+        ),
+    ] = False,
     smoke: SmokeOption = False,
 ) -> None:
     """Run what is missing of a study, then print its table. Running it again is how it is resumed."""
@@ -133,6 +139,7 @@ def run(
             data=data,
             download=download,
             retry_failed=retry_failed,
+            mixed=mixed,
         )
     code = inspecting.print_summary(console, summary, store)
     raise typer.Exit(128 + came[0] if summary.left and came else code)

@@ -1,7 +1,7 @@
 """The ledger, what is read from it, and the tracking sink that is derived from it."""
 
 from topk_platform.records.checkpoints import StoreKeeper, forget
-from topk_platform.records.history import ArmHistory, Tally, read_history
+from topk_platform.records.history import ArmHistory, Tally, last_counted, read_history
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.records.models import model_name, save_model
 from topk_platform.records.schema import (
@@ -26,6 +26,7 @@ __all__ = [
     "epochs_schema",
     "epochs_table",
     "forget",
+    "last_counted",
     "model_name",
     "read_history",
     "save_model",

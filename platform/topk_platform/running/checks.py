@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass
+import importlib.metadata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -12,13 +13,15 @@ from torch import Tensor
 from topk_platform.code_version import code_version
 from topk_platform.data import Dataset, Images, Source, download, load
 from topk_platform.errors import UserError
+from topk_platform.identity import Identity
 from topk_platform.models import build_model, check_model
+from topk_platform.records import Ledger
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.specs import Arm, Scalar, Study
 from topk_platform.training import check_ensemble, check_loss, split_parameters
 from topk_platform.training.optim import searched_recipe
 
-__all__ = ["Checked", "check_device", "check_study", "code_versions", "with_budget"]
+__all__ = ["Checked", "check_device", "check_study", "with_budget"]
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,28 @@ class Checked:
 
     Args:
         study: The study.
-        fingerprints: Of each arm's dataset, by arm identity.
-        codes: Each arm's code version, by arm identity.
+        identities: Each arm's code and data, by arm identity; the machine is not known yet.
     """
 
     study: Study
-    fingerprints: dict[str, str]
-    codes: dict[str, str]
+    identities: dict[str, Identity]
+
+    def on_machine(self, machine: Mapping[str, str]) -> dict[str, Identity]:
+        """Return the arms' identities on a machine; of those that search, Optuna's version is part of it."""
+        optuna = {"optuna": importlib.metadata.version("optuna")}
+        searches = {self.study.arm_id(arm): arm.searches for arm in self.study.arms}
+        return {
+            arm_id: replace(identity, environment={**machine, **(optuna if searches[arm_id] else {})})
+            for arm_id, identity in self.identities.items()
+        }
+
+    def on_noted_machine(self, ledger: Ledger) -> dict[str, Identity]:
+        """Return the arms' identities on the machine of the last run; on any where there was none."""
+        noted = ledger.identities()
+        return {
+            arm_id: replace(identity, environment=noted.get(arm_id, identity).environment)
+            for arm_id, identity in self.identities.items()
+        }
 
 
 def check_study(study: Study, downloads: bool = False) -> Checked:
@@ -52,19 +70,14 @@ def check_study(study: Study, downloads: bool = False) -> Checked:
     if downloads:
         for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
             download(regime)
-    fingerprints, rehearse = {}, Rehearsal()
+    identities, rehearse = {}, Rehearsal()
     for arm in study.arms:
         dataset = load(arm.regime)
         _check_metrics(study, arm, dataset)
         _check_arm(arm, dataset)
         rehearse(arm, dataset)
-        fingerprints[study.arm_id(arm)] = dataset.fingerprint
-    return Checked(study, fingerprints, code_versions(study))
-
-
-def code_versions(study: Study) -> dict[str, str]:
-    """Return each arm's code version, by arm identity."""
-    return {study.arm_id(arm): code_version(arm) for arm in study.arms}
+        identities[study.arm_id(arm)] = Identity(code_version(arm), dataset.fingerprint)
+    return Checked(study, identities)
 
 
 def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:

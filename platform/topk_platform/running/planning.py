@@ -100,8 +100,9 @@ def plan(
 def _plan(checked: Checked, store: str | Path) -> Plan:
     study = checked.study
     ledger = Ledger.open(Store.open(store), study.name)
-    histories = read_history(ledger, study, checked.codes, checked.fingerprints)
-    boards = make_board(checked, histories).arms
+    identities = checked.on_noted_machine(ledger)
+    histories = read_history(ledger, study, identities)
+    boards = make_board(study, ledger, identities).arms
     known = {arm_id: seconds for arm_id, history in histories.items() if (seconds := _mean_seconds(history))}
     unknown = [board for arm_id, board in boards.items() if arm_id not in known and board.left]
     if unknown:

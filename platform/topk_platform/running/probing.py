@@ -150,7 +150,7 @@ def _trials(checked: Checked) -> list[_Candidate]:
     candidates = []
     for arm in checked.study.arms:
         arm_id = checked.study.arm_id(arm)
-        board = ArmBoard(checked.study, arm, checked.fingerprints[arm_id], checked.codes[arm_id])
+        board = ArmBoard(checked.study, arm, checked.identities[arm_id])
         trial = board.trial(next(board.ready()))
         dataset = dataset_of(trial)
         candidates.append(_Candidate(trial, len(dataset.train), dataset.shape, dataset.classes))

@@ -8,10 +8,11 @@ from pathlib import Path
 from topk_platform.code_version import loaded_version
 from topk_platform.data import data_at, load
 from topk_platform.errors import StoreError, UserError
+from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Row, Store
 from topk_platform.references import import_reference, is_reference
 from topk_platform.specs import Arm, Trial, TrialRecord
-from topk_platform.training import finish, run_trials
+from topk_platform.training import environment, finish, run_trials
 
 __all__ = ["Found", "Replay", "find", "replay"]
 
@@ -38,12 +39,14 @@ class Replay:
         record: What came of it now.
         differing: The names of the metrics whose values are not bit for bit the same.
         code_version: The arm's code version now, which may be another than its record's.
+        environment: In what the machine and its packages are others than its record's; empty where they are the same.
     """
 
     found: Found
     record: TrialRecord
     differing: tuple[str, ...]
     code_version: str
+    environment: str
 
 
 def find(key: str, store: str | Path = "runs") -> Found:
@@ -91,7 +94,8 @@ def replay(key: str, store: str | Path = "runs", data: str | Path | None = None)
         _check_setup(found.trial.arm)
         version = loaded_version(found.trial.arm)
         record = finish(run_trials(trials))[[trial.key for trial in trials].index(found.trial.key)]
-    return Replay(found, record, _differing(found.row, record), version)
+    here = Identity(environment=environment(found.trial.device)).excludes(found.row)
+    return Replay(found, record, _differing(found.row, record), version, here)
 
 
 def _check_setup(arm: Arm) -> None:

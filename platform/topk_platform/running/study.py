@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from topk_platform.data import data_at
 from topk_platform.errors import StoreError, UserError
+from topk_platform.identity import Identity
 from topk_platform.records import (
     ArmHistory,
     Ledger,
     Store,
     TrackingSink,
     forget,
+    last_counted,
     read_history,
     tracking_uri,
 )
 from topk_platform.reports import Table, build_table, to_files
-from topk_platform.running.checks import Checked, check_device, check_study, code_versions, with_budget
+from topk_platform.running.checks import Checked, check_device, check_study, with_budget
 from topk_platform.running.scratch import scratch_folder
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import Study, TrialRecord
+from topk_platform.training import environment
 
 __all__ = ["Progress", "Summary", "make_board", "run", "table"]
 
@@ -51,18 +54,24 @@ class Summary:
     folder: str
 
 
-def make_board(checked: Checked, histories: dict[str, ArmHistory]) -> Board:
-    """Return the study's state as the ledger tells it."""
+def make_board(study: Study, ledger: Ledger, identities: Mapping[str, Identity]) -> Board:
+    """Return the study's state as the ledger tells it.
+
+    Args:
+        study: The study.
+        ledger: Where its rows are.
+        identities: Which of them count, by arm identity.
+    """
     return Board(
         ArmBoard(
-            study=checked.study,
+            study=study,
             arm=history.arm,
-            dataset_fingerprint=checked.fingerprints[arm_id],
-            code_version=checked.codes[arm_id],
+            identity=identities[arm_id],
             searched=history.ended(),
             confirmed={("confirm", number, seed) for number, seed in history.confirm},
+            outdated=history.outdated,
         )
-        for arm_id, history in histories.items()
+        for arm_id, history in read_history(ledger, study, identities).items()
     )
 
 
@@ -81,6 +90,7 @@ def run(
     data: str | Path | None = None,
     download: bool = False,
     retry_failed: bool = False,
+    mixed: bool = False,
 ) -> Summary:
     """Run what is missing of a study and return its table.
 
@@ -103,9 +113,12 @@ def run(
         download: Whether to download into it the datasets that are not there.
         retry_failed: Whether trials that failed run again, in place of their records; later search trials stay as
             they were suggested.
+        mixed: Whether machines, and versions of torch, Numba, Triton and Optuna, may differ: results of all of them
+            count, and the table says so.
 
     Raises:
         MissingDataError: if a dataset is not on disk.
+        ClusterError: if the cluster cannot be reached, or its nodes differ in what decides a result's last bits.
         ChangedError: if a source file or the data changed while the study ran: nothing wrong is kept, and running
             it again goes on.
         UserError: if something the user gave cannot be; nothing was written and no worker started.
@@ -122,13 +135,14 @@ def run(
     if address is None:
         check_device(part)
     with data_at(data):
-        launch = _Launch(Store.open(store), address, workers, mlflow_uri, checkpoint_seconds, retry_failed)
+        place = Store.open(store)
+        launch = _Launch(place, address, workers, mlflow_uri, checkpoint_seconds, retry_failed, mixed)
         return _run(study, check_study(part, download), launch, progress or (lambda _board, _record: None))
 
 
 @dataclass(frozen=True)
 class _Launch:
-    """Where and how a study runs; nothing of it changes a result."""
+    """Where and how a study runs."""
 
     store: Store
     address: str | None
@@ -136,27 +150,32 @@ class _Launch:
     mlflow_uri: str | None
     checkpoint_seconds: float
     retry_failed: bool = False
+    mixed: bool = False
 
 
 def _run(whole: Study, checked: Checked, launch: _Launch, tell: Progress) -> Summary:
-    study, codes = checked.study, code_versions(whole)
+    study = checked.study
     ledger = Ledger.open(launch.store, study.name)
     ledger.store.check_writable()
-    again = _failed(checked, ledger) if launch.retry_failed else []
-    needed = bool(_board(checked, ledger).left or again)
+    identities = _expected(checked, ledger, launch)
+    again = _failed(study, ledger, identities) if launch.retry_failed else []
+    needed = bool(make_board(study, ledger, identities).left or again)
 
     def known() -> dict[str, ArmHistory]:
-        return read_history(ledger, whole, codes, checked.fingerprints)
+        return read_history(ledger, whole, last_counted(ledger, whole))
 
-    with _cluster(study, launch) if needed else nullcontext(0) as slots, ledger.writing(study):
+    with _cluster(study, launch) if needed else nullcontext(_Cluster()) as cluster, ledger.writing(study):
+        if cluster.environment is not None:
+            identities = checked.on_machine(cluster.environment)
+        ledger.identify({**last_counted(ledger, whole), **identities})
         ledger.remove(again)
-        board = _board(checked, ledger)
+        board = make_board(study, ledger, identities)
         recorder = _Recorder(ledger, _sink(launch.store, ledger, launch.mlflow_uri, again))
         forget(ledger.store, ledger.keys())
         with _closing(lambda: recorder.close(lambda: to_files(build_table(whole, known())))):
             tell(board, None)
             if board.left:
-                _run_trials(study, board, recorder, tell, slots, launch.checkpoint_seconds)
+                _run_trials(study, board, recorder, tell, cluster.slots, launch.checkpoint_seconds)
         budget = dataclasses.replace(whole, trials=study.trials, seeds=study.seeds)
         found = build_table(budget, known(), study.arms)
     return Summary(found, recorder.ran, board.left, recorder.tracking_error, ledger.store.uri)
@@ -176,20 +195,39 @@ def _closing(close: Callable[[], None]) -> Iterator[None]:
     close()
 
 
-def _failed(checked: Checked, ledger: Ledger) -> list[str]:
-    histories = read_history(ledger, checked.study, checked.codes, checked.fingerprints).values()
+def _expected(checked: Checked, ledger: Ledger, launch: _Launch) -> dict[str, Identity]:
+    """Return which rows count. A cluster's machines are taken for the last run's until they can be asked."""
+    if launch.mixed:
+        return checked.identities
+    if launch.address is None:
+        return checked.on_machine(environment(checked.study.device))
+    return checked.on_noted_machine(ledger)
+
+
+def _failed(study: Study, ledger: Ledger, identities: Mapping[str, Identity]) -> list[str]:
+    histories = read_history(ledger, study, identities).values()
     return [row["key"] for history in histories for row in history.rows() if row["status"] == "failed"]
 
 
-def _board(checked: Checked, ledger: Ledger) -> Board:
-    return make_board(checked, read_history(ledger, checked.study, checked.codes, checked.fingerprints))
+@dataclass(frozen=True)
+class _Cluster:
+    """The connected cluster: how many trials may run at once, and its environment where it had to be asked for it."""
+
+    slots: int = 0
+    environment: Mapping[str, str] | None = None
 
 
-def _cluster(study: Study, launch: _Launch) -> AbstractContextManager[int]:
+@contextmanager
+def _cluster(study: Study, launch: _Launch) -> Iterator[_Cluster]:
     # Ray takes a second to import, which a study that is done need not wait for.
-    from topk_platform.running.cluster import connected  # noqa: PLC0415
+    import ray  # noqa: PLC0415
 
-    return connected(study, launch.address, launch.workers)
+    from topk_platform.running.cluster import connected  # noqa: PLC0415
+    from topk_platform.running.machines import common_environment  # noqa: PLC0415
+
+    here = launch.address is None and not ray.is_initialized()
+    with connected(study, launch.address, launch.workers) as slots:
+        yield _Cluster(slots, None if here or launch.mixed else common_environment(study))
 
 
 def _run_trials(
@@ -280,4 +318,4 @@ def table(
     ledger = Ledger.open(Store.open(store), study.name)
     if not ledger.exists and not shown.published:
         raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
-    return build_table(study, read_history(ledger, study, code_versions(study)), shown.arms)
+    return build_table(study, read_history(ledger, study, last_counted(ledger, study)), shown.arms)
