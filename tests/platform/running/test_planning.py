@@ -10,6 +10,7 @@ from torch import Tensor
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.data import load
+from topk_platform.identity import Identity
 from topk_platform.running import planning
 from topk_platform.search import ArmBoard
 from topk_platform.training import Session
@@ -23,7 +24,7 @@ def test_of_a_long_epoch_the_start_is_timed(
     regime = Regime("r", "digits")
     study = Study("s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(2))], topk=(1, 3))
 
-    board = ArmBoard(study, study.arms[0], load(regime).fingerprint, "c")
+    board = ArmBoard(study, study.arms[0], Identity("c", load(regime).fingerprint))
     session = Session.prepare(board.trial(next(iter(board.ready()))))
     seconds = iter(range(1000))
     monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
@@ -38,7 +39,7 @@ def test_of_a_long_validation_a_part_is_timed(monkeypatch: pytest.MonkeyPatch) -
     study = Study(
         "s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(2, batch_size=64))], topk=(1, 3)
     )
-    board = ArmBoard(study, study.arms[0], load(regime).fingerprint, "c")
+    board = ArmBoard(study, study.arms[0], Identity("c", load(regime).fingerprint))
     session = Session.prepare(board.trial(next(iter(board.ready()))))
     whole = session.dataset.validation
     session.advance(lambda: True)
@@ -60,7 +61,7 @@ def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) 
     """By a clock that work moves on: 17 steps and one validation an epoch, of which the first takes 10 s each."""
     regime = Regime("r", "digits")
     study = Study("s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(200))], topk=(1, 3))
-    board = ArmBoard(study, study.arms[0], load(regime).fingerprint, "c")
+    board = ArmBoard(study, study.arms[0], Identity("c", load(regime).fingerprint))
     session = Session.prepare(board.trial(next(iter(board.ready()))))
     now = 0.0
 
