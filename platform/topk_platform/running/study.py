@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from topk_platform.data import data_at
-from topk_platform.errors import StoreError, UserError
+from topk_platform.code_version import code_versions
+from topk_platform.errors import UserError
 from topk_platform.records import (
     ArmHistory,
     Ledger,
@@ -21,12 +22,16 @@ from topk_platform.records import (
     tracking_uri,
 )
 from topk_platform.reports import Table, build_table, to_files
-from topk_platform.running.checks import Checked, check_device, check_study, code_versions, with_budget
+from topk_platform.running.address import host_and_port
+from topk_platform.running.boards import finished, make_board
 from topk_platform.running.scratch import scratch_folder
-from topk_platform.search import ArmBoard, Board
+from topk_platform.search import Board
 from topk_platform.specs import Study, TrialRecord
 
-__all__ = ["Progress", "Summary", "make_board", "run", "table"]
+if TYPE_CHECKING:
+    from topk_platform.running.checks import Checked
+
+__all__ = ["Progress", "Summary", "run"]
 
 Progress = Callable[[Board, TrialRecord | None], None]
 """Told of the study's state after every ended trial, and, with None, at the start and after every lost process."""
@@ -49,21 +54,6 @@ class Summary:
     left: int
     tracking_error: Exception | None
     folder: str
-
-
-def make_board(checked: Checked, histories: dict[str, ArmHistory]) -> Board:
-    """Return the study's state as the ledger tells it."""
-    return Board(
-        ArmBoard(
-            study=checked.study,
-            arm=history.arm,
-            dataset_fingerprint=checked.fingerprints[arm_id],
-            code_version=checked.codes[arm_id],
-            searched=history.ended(),
-            confirmed={("confirm", number, seed) for number, seed in history.confirm},
-        )
-        for arm_id, history in histories.items()
-    )
 
 
 def run(
@@ -114,16 +104,20 @@ def run(
         >>> from topk_studies import digits
         >>> summary = run(digits().smoke(), store="runs", only="balanced/*")  # doctest: +SKIP
     """
-    part = with_budget(study.only(only) if only else study, trials, seeds)
-    if workers is not None and workers < 1:
-        raise UserError(f"workers must be at least 1, got {workers}")
-    if not checkpoint_seconds >= 0:
-        raise UserError(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
+    part = (study.only(only) if only else study).with_budget(trials, seeds)
+    launch = _Launch(Store.open(store), address, workers, mlflow_uri, checkpoint_seconds, retry_failed)
+    launch.check()
+    ledger = Ledger.open(launch.store, study.name)
+    ledger.store.check_writable()
+    # Torch, a second or two that what is wrong with the arguments need not wait for.
+    from topk_platform.data import data_at  # noqa: PLC0415
+    from topk_platform.running.checks import check_device, check_study  # noqa: PLC0415
+
     if address is None:
         check_device(part)
     with data_at(data):
-        launch = _Launch(Store.open(store), address, workers, mlflow_uri, checkpoint_seconds, retry_failed)
-        return _run(study, check_study(part, download), launch, progress or (lambda _board, _record: None))
+        checked = check_study(part, download, {} if retry_failed else _finished(part, ledger))
+        return _run(study, checked, ledger, launch, progress or (lambda _board, _record: None))
 
 
 @dataclass(frozen=True)
@@ -137,11 +131,23 @@ class _Launch:
     checkpoint_seconds: float
     retry_failed: bool = False
 
+    def check(self) -> None:
+        """Raise ``UserError`` for what cannot be."""
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"workers must be at least 1, got {self.workers}")
+        if not self.checkpoint_seconds >= 0:
+            raise UserError(f"checkpoint_seconds must be at least 0, got {self.checkpoint_seconds}")
+        if self.address is not None:
+            host_and_port(self.address)
 
-def _run(whole: Study, checked: Checked, launch: _Launch, tell: Progress) -> Summary:
+
+def _finished(study: Study, ledger: Ledger) -> dict[str, str]:
+    codes = code_versions(study)
+    return finished(study, codes, read_history(ledger, study, codes))
+
+
+def _run(whole: Study, checked: Checked, ledger: Ledger, launch: _Launch, tell: Progress) -> Summary:
     study, codes = checked.study, code_versions(whole)
-    ledger = Ledger.open(launch.store, study.name)
-    ledger.store.check_writable()
     again = _failed(checked, ledger) if launch.retry_failed else []
     needed = bool(_board(checked, ledger).left or again)
 
@@ -182,7 +188,8 @@ def _failed(checked: Checked, ledger: Ledger) -> list[str]:
 
 
 def _board(checked: Checked, ledger: Ledger) -> Board:
-    return make_board(checked, read_history(ledger, checked.study, checked.codes, checked.fingerprints))
+    histories = read_history(ledger, checked.study, checked.codes, checked.fingerprints)
+    return make_board(checked.study, checked.codes, checked.fingerprints, histories)
 
 
 def _cluster(study: Study, launch: _Launch) -> AbstractContextManager[int]:
@@ -251,33 +258,3 @@ def _sink(store: Store, ledger: Ledger, uri: str | None, stale: Sequence[str]) -
     sink = TrackingSink(uri or tracking_uri(Path(store.root)), artifacts, ledger, stale)
     sink.start()
     return sink
-
-
-def table(
-    study: Study,
-    *,
-    store: str | Path = "runs",
-    trials: int | None = None,
-    seeds: int | None = None,
-    only: str | Sequence[str] | None = None,
-) -> Table:
-    """Return the table of what the store holds of a study, running nothing.
-
-    Of a study with published numbers there is a table of these before anything ran.
-
-    Args:
-        study: The study.
-        store: Folder or URI of the results.
-        trials: Search trials per arm to select among, instead of the study's.
-        seeds: Confirmation seeds per arm, instead of the study's.
-        only: A glob over the names of the arms to show, ``regime/model/loss``, or several.
-
-    Raises:
-        UserError: if the store holds something else, or nothing of the study.
-    """
-    study = with_budget(study, trials, seeds)
-    shown = study.only(only) if only else study
-    ledger = Ledger.open(Store.open(store), study.name)
-    if not ledger.exists and not shown.published:
-        raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
-    return build_table(study, read_history(ledger, study, code_versions(study)), shown.arms)
