@@ -21,8 +21,10 @@ from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import told
 
 if TYPE_CHECKING:
-    from topk_platform.records import Ledger, Row
-    from topk_platform.running import Found, Plan, Probe, Summary
+    from topk_platform.records import Found, Ledger, Row
+    from topk_platform.running.planning import Plan
+    from topk_platform.running.probing import Probe
+    from topk_platform.running.study import Summary
 
 __all__ = ["DataOption", "StoreOption", "add_to", "print_plan", "print_probe", "print_summary"]
 
@@ -89,7 +91,7 @@ def _by_arm(row: dict[str, str]) -> tuple[str, bool]:
 
 def show(key: KeyArgument, store: StoreOption = "runs") -> None:
     """Show one trial: how it ended, its configuration, its epochs, and how to run it alone."""
-    from topk_platform.running import find  # noqa: PLC0415
+    from topk_platform.records import find  # noqa: PLC0415
 
     found = find(key, store)
     row, console = found.row, Console()
@@ -116,7 +118,7 @@ def _epochs(found: Found) -> Table:
 
 def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = None) -> None:
     """Run one recorded trial again, alone in this process, and compare it with its record."""
-    from topk_platform.running import replay as replay_trial  # noqa: PLC0415
+    from topk_platform.running.replaying import replay as replay_trial  # noqa: PLC0415
 
     found = replay_trial(key, store, data)
     record = found.record

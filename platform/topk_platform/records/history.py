@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from topk_platform.code_version import code_version
+from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended, chosen
 from topk_platform.records.ledger import Ledger, Row
@@ -116,8 +116,8 @@ def last_counted(ledger: Ledger, study: Study) -> dict[str, Identity]:
     """
     noted = ledger.identities()
     return {
-        arm_id: replace(noted.get(arm_id, Identity()), code_version=code_version(arm))
-        for arm_id, arm in ((study.arm_id(arm), arm) for arm in study.arms)
+        arm_id: replace(noted.get(arm_id, Identity()), code_version=code)
+        for arm_id, code in code_versions(study).items()
     }
 
 

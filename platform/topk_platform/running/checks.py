@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import importlib.metadata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,51 +12,27 @@ from topk_platform.data import Dataset, Images, Source, download, load
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.models import build_model, check_model
-from topk_platform.records import Ledger
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.specs import Arm, Scalar, Study
 from topk_platform.training import check_ensemble, check_loss, split_parameters
 from topk_platform.training.optim import searched_recipe
 
-__all__ = ["Checked", "check_device", "check_study", "with_budget"]
+__all__ = ["check_device", "check_study"]
 
 
-@dataclass(frozen=True)
-class Checked:
-    """A study whose names, values and data were found to be good.
-
-    Args:
-        study: The study.
-        identities: Each arm's code and data, by arm identity; the machine is not known yet.
-    """
-
-    study: Study
-    identities: dict[str, Identity]
-
-    def on_machine(self, machine: Mapping[str, str]) -> dict[str, Identity]:
-        """Return the arms' identities on a machine; of those that search, Optuna's version is part of it."""
-        optuna = {"optuna": importlib.metadata.version("optuna")}
-        searches = {self.study.arm_id(arm): arm.searches for arm in self.study.arms}
-        return {
-            arm_id: replace(identity, environment={**machine, **(optuna if searches[arm_id] else {})})
-            for arm_id, identity in self.identities.items()
-        }
-
-    def on_noted_machine(self, ledger: Ledger) -> dict[str, Identity]:
-        """Return the arms' identities on the machine of the last run; on any where there was none."""
-        noted = ledger.identities()
-        return {
-            arm_id: replace(identity, environment=noted.get(arm_id, identity).environment)
-            for arm_id, identity in self.identities.items()
-        }
-
-
-def check_study(study: Study, downloads: bool = False) -> Checked:
+def check_study(
+    study: Study, downloads: bool = False, finished: Mapping[str, str] | None = None
+) -> dict[str, Identity]:
     """Return what the study's trials are known by, or raise the first thing that is wrong with it.
 
     Args:
         study: The study.
         downloads: Whether to download the datasets that are not on disk.
+        finished: Arms of which nothing is left to run, each with the fingerprint of the data it was trained on: of
+            these nothing but the data is looked at, and they are checked like the others where the data changed.
+
+    Returns:
+        Each arm's code and data, by arm identity; the machine is not known yet.
 
     Raises:
         MissingDataError: if a dataset is not on disk.
@@ -72,12 +45,14 @@ def check_study(study: Study, downloads: bool = False) -> Checked:
             download(regime)
     identities, rehearse = {}, Rehearsal()
     for arm in study.arms:
-        dataset = load(arm.regime)
+        dataset, arm_id = load(arm.regime), study.arm_id(arm)
+        identities[arm_id] = Identity(code_version(arm), dataset.fingerprint)
+        if (finished or {}).get(arm_id) == dataset.fingerprint:
+            continue
         _check_metrics(study, arm, dataset)
         _check_arm(arm, dataset)
         rehearse(arm, dataset)
-        identities[study.arm_id(arm)] = Identity(code_version(arm), dataset.fingerprint)
-    return Checked(study, identities)
+    return identities
 
 
 def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
@@ -154,16 +129,3 @@ def check_device(study: Study) -> None:
         raise UserError(
             f"study {study.name} wants device 'cuda' and this machine has none; pass --address or cpu"
         )
-
-
-def with_budget(study: Study, trials: int | None, seeds: int | None) -> Study:
-    """Return the study with another budget.
-
-    Raises:
-        UserError: if a number is below 1.
-    """
-    return dataclasses.replace(
-        study,
-        trials=study.trials if trials is None else trials,
-        seeds=study.seeds if seeds is None else seeds,
-    )

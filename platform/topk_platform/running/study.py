@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from topk_platform.data import data_at
-from topk_platform.errors import StoreError, UserError
+from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.records import (
     ArmHistory,
@@ -23,13 +22,13 @@ from topk_platform.records import (
     tracking_uri,
 )
 from topk_platform.reports import Table, build_table, to_files
-from topk_platform.running.checks import Checked, check_device, check_study, with_budget
+from topk_platform.running.address import host_and_port
+from topk_platform.running.boards import finished, in_environment, make_board
 from topk_platform.running.scratch import scratch_folder
-from topk_platform.search import ArmBoard, Board
+from topk_platform.search import Board
 from topk_platform.specs import Study, TrialRecord
-from topk_platform.training import environment
 
-__all__ = ["Progress", "Summary", "make_board", "run", "table"]
+__all__ = ["Progress", "Summary", "run"]
 
 Progress = Callable[[Board, TrialRecord | None], None]
 """Told of the study's state after every ended trial, and, with None, at the start and after every lost process."""
@@ -52,27 +51,6 @@ class Summary:
     left: int
     tracking_error: Exception | None
     folder: str
-
-
-def make_board(study: Study, ledger: Ledger, identities: Mapping[str, Identity]) -> Board:
-    """Return the study's state as the ledger tells it.
-
-    Args:
-        study: The study.
-        ledger: Where its rows are.
-        identities: Which of them count, by arm identity.
-    """
-    return Board(
-        ArmBoard(
-            study=study,
-            arm=history.arm,
-            identity=identities[arm_id],
-            searched=history.ended(),
-            confirmed={("confirm", number, seed) for number, seed in history.confirm},
-            outdated=history.outdated,
-        )
-        for arm_id, history in read_history(ledger, study, identities).items()
-    )
 
 
 def run(
@@ -127,17 +105,23 @@ def run(
         >>> from topk_studies import digits
         >>> summary = run(digits().smoke(), store="runs", only="balanced/*")  # doctest: +SKIP
     """
-    part = with_budget(study.only(only) if only else study, trials, seeds)
-    if workers is not None and workers < 1:
-        raise UserError(f"workers must be at least 1, got {workers}")
-    if not checkpoint_seconds >= 0:
-        raise UserError(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
+    part = (study.only(only) if only else study).with_budget(trials, seeds)
+    launch = _Launch(Store.open(store), address, workers, mlflow_uri, checkpoint_seconds, retry_failed, mixed)
+    launch.check()
+    ledger = Ledger.open(launch.store, study.name)
+    ledger.store.check_writable()
+    # Torch, a second or two that what is wrong with the arguments need not wait for.
+    from topk_platform.data import data_at  # noqa: PLC0415
+    from topk_platform.running.checks import check_device, check_study  # noqa: PLC0415
+
     if address is None:
         check_device(part)
     with data_at(data):
-        place = Store.open(store)
-        launch = _Launch(place, address, workers, mlflow_uri, checkpoint_seconds, retry_failed, mixed)
-        return _run(study, check_study(part, download), launch, progress or (lambda _board, _record: None))
+        counted = _expected(part, ledger, launch)
+        histories = read_history(ledger, part, counted)
+        checked = check_study(part, download, {} if retry_failed else finished(part, counted, histories))
+        counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
+        return _run(study, part, counted, ledger, launch, progress or (lambda _board, _record: None))
 
 
 @dataclass(frozen=True)
@@ -152,24 +136,43 @@ class _Launch:
     retry_failed: bool = False
     mixed: bool = False
 
+    def check(self) -> None:
+        """Raise ``UserError`` for what cannot be."""
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"workers must be at least 1, got {self.workers}")
+        if not self.checkpoint_seconds >= 0:
+            raise UserError(f"checkpoint_seconds must be at least 0, got {self.checkpoint_seconds}")
+        if self.address is not None:
+            host_and_port(self.address)
 
-def _run(whole: Study, checked: Checked, launch: _Launch, tell: Progress) -> Summary:
-    study = checked.study
-    ledger = Ledger.open(launch.store, study.name)
-    ledger.store.check_writable()
-    identities = _expected(checked, ledger, launch)
-    again = _failed(study, ledger, identities) if launch.retry_failed else []
-    needed = bool(make_board(study, ledger, identities).left or again)
+
+def _expected(study: Study, ledger: Ledger, launch: _Launch) -> dict[str, Identity]:
+    """Return which rows count. A cluster's machines are taken for the last run's until they can be asked."""
+    counted = last_counted(ledger, study)
+    if launch.mixed:
+        return {arm_id: replace(identity, environment={}) for arm_id, identity in counted.items()}
+    if launch.address is None:
+        from topk_platform.training import environment  # noqa: PLC0415 - torch
+
+        return in_environment(study, counted, environment(study.device))
+    return counted
+
+
+def _run(
+    whole: Study, study: Study, counted: dict[str, Identity], ledger: Ledger, launch: _Launch, tell: Progress
+) -> Summary:
+    again = _failed(study, counted, ledger) if launch.retry_failed else []
+    needed = bool(_board(study, counted, ledger).left or again)
 
     def known() -> dict[str, ArmHistory]:
         return read_history(ledger, whole, last_counted(ledger, whole))
 
     with _cluster(study, launch) if needed else nullcontext(_Cluster()) as cluster, ledger.writing(study):
         if cluster.environment is not None:
-            identities = checked.on_machine(cluster.environment)
-        ledger.identify({**last_counted(ledger, whole), **identities})
+            counted = in_environment(study, counted, cluster.environment)
+        ledger.identify({**last_counted(ledger, whole), **counted})
         ledger.remove(again)
-        board = make_board(study, ledger, identities)
+        board = _board(study, counted, ledger)
         recorder = _Recorder(ledger, _sink(launch.store, ledger, launch.mlflow_uri, again))
         forget(ledger.store, ledger.keys())
         with _closing(lambda: recorder.close(lambda: to_files(build_table(whole, known())))):
@@ -195,18 +198,13 @@ def _closing(close: Callable[[], None]) -> Iterator[None]:
     close()
 
 
-def _expected(checked: Checked, ledger: Ledger, launch: _Launch) -> dict[str, Identity]:
-    """Return which rows count. A cluster's machines are taken for the last run's until they can be asked."""
-    if launch.mixed:
-        return checked.identities
-    if launch.address is None:
-        return checked.on_machine(environment(checked.study.device))
-    return checked.on_noted_machine(ledger)
-
-
-def _failed(study: Study, ledger: Ledger, identities: Mapping[str, Identity]) -> list[str]:
-    histories = read_history(ledger, study, identities).values()
+def _failed(study: Study, counted: Mapping[str, Identity], ledger: Ledger) -> list[str]:
+    histories = read_history(ledger, study, counted).values()
     return [row["key"] for history in histories for row in history.rows() if row["status"] == "failed"]
+
+
+def _board(study: Study, counted: Mapping[str, Identity], ledger: Ledger) -> Board:
+    return make_board(study, counted, read_history(ledger, study, counted))
 
 
 @dataclass(frozen=True)
@@ -289,33 +287,3 @@ def _sink(store: Store, ledger: Ledger, uri: str | None, stale: Sequence[str]) -
     sink = TrackingSink(uri or tracking_uri(Path(store.root)), artifacts, ledger, stale)
     sink.start()
     return sink
-
-
-def table(
-    study: Study,
-    *,
-    store: str | Path = "runs",
-    trials: int | None = None,
-    seeds: int | None = None,
-    only: str | Sequence[str] | None = None,
-) -> Table:
-    """Return the table of what the store holds of a study, running nothing.
-
-    Of a study with published numbers there is a table of these before anything ran.
-
-    Args:
-        study: The study.
-        store: Folder or URI of the results.
-        trials: Search trials per arm to select among, instead of the study's.
-        seeds: Confirmation seeds per arm, instead of the study's.
-        only: A glob over the names of the arms to show, ``regime/model/loss``, or several.
-
-    Raises:
-        UserError: if the store holds something else, or nothing of the study.
-    """
-    study = with_budget(study, trials, seeds)
-    shown = study.only(only) if only else study
-    ledger = Ledger.open(Store.open(store), study.name)
-    if not ledger.exists and not shown.published:
-        raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
-    return build_table(study, read_history(ledger, study, last_counted(ledger, study)), shown.arms)

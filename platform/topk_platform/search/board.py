@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended, chosen
 from topk_platform.search.pruning import stopping_values
-from topk_platform.search.suggest import suggest
 from topk_platform.specs import Arm, Phase, Scalar, Study, Trial
 
 __all__ = ["ArmBoard", "Board"]
@@ -98,6 +97,8 @@ class ArmBoard:
         block = self.block(slot)
         together = () if len(block) == 1 else tuple(n if phase == "search" else s for _, n, s in block)
         if phase == "search":
+            from topk_platform.search.suggest import suggest  # noqa: PLC0415 - Optuna, which counting need not wait for
+
             known = [self.searched[n] for n in self._known(number)]
             values: Mapping[str, Scalar] = suggest(
                 self.arm_id, self.arm.loss, self.arm.protocol, number, known

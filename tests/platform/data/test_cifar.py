@@ -199,7 +199,7 @@ def test_a_study_downloads_when_told_to_and_only_then(
     assert not (tmp_path / "data").exists()
     checked = check_study(study, downloads=True)
     assert (
-        checked.identities[study.arm_id(arm)].dataset_fingerprint
+        checked[study.arm_id(arm)].dataset_fingerprint
         == read_cifar100(tmp_path / "data", archive).fingerprint
     )
 

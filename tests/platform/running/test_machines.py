@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,13 +13,14 @@ from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run, 
 from topk_platform.cli.inspecting import status
 from topk_platform.cli.progress import ProgressDisplay
 from topk_platform.errors import ClusterError
-from topk_platform.records import Ledger, Store
+from topk_platform.identity import Identity
+from topk_platform.records import Ledger, Store, read_history
 from topk_platform.reports import to_markdown
 from topk_platform.running import machines
 from topk_platform.running import study as running_study
+from topk_platform.running.boards import in_environment, make_board
 from topk_platform.running.checks import check_study
 from topk_platform.running.conductor import Conductor
-from topk_platform.running.study import make_board
 from topk_platform.search import Board
 from topk_platform.specs import TrialRecord
 from topk_platform.training import environment, finish, run_trials
@@ -39,12 +40,12 @@ def a_study() -> Study:
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """A store with the whole study, trained elsewhere."""
-    checked = check_study(a_study())
     ledger = Ledger.open(Store.open(tmp_path), "s")
-    identities = checked.on_machine({name: ELSEWHERE[name] for name in ("torch", "machine", "losses")})
-    with ledger.writing(checked.study):
-        ledger.identify(identities)
-        while trials := make_board(checked.study, ledger, identities).next_trials():
+    machine = {name: ELSEWHERE[name] for name in ("torch", "machine", "losses")}
+    counted = in_environment(a_study(), check_study(a_study()), machine)
+    with ledger.writing(a_study()):
+        ledger.identify(counted)
+        while trials := board_of(ledger, counted).next_trials():
             (record,) = finish(run_trials(trials))
             ledger.append(record.replace_versions(**ELSEWHERE))
     return tmp_path
@@ -52,9 +53,12 @@ def store(tmp_path: Path) -> Path:
 
 def board_here(store: Path) -> Board:
     """The study's state on this machine."""
-    checked = check_study(a_study())
     ledger = Ledger.open(Store.open(store), "s")
-    return make_board(checked.study, ledger, checked.on_machine(environment("cpu")))
+    return board_of(ledger, in_environment(a_study(), check_study(a_study()), environment("cpu")))
+
+
+def board_of(ledger: Ledger, counted: Mapping[str, Identity]) -> Board:
+    return make_board(a_study(), counted, read_history(ledger, a_study(), counted))
 
 
 class StartedError(Exception):
@@ -113,7 +117,7 @@ def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.C
     assert "do not count" not in capsys.readouterr().out
     ledger = Ledger.open(Store.open(store), "s")
     with ledger.writing(a_study()):
-        ledger.identify(check_study(a_study()).on_machine(environment("cpu")))
+        ledger.identify(in_environment(a_study(), check_study(a_study()), environment("cpu")))
     assert "3 recorded trials are not counted: 3 of torch 1.0 in place of " in to_markdown(
         table(a_study(), store=store)
     )

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from topk_platform import Arm, Choice, Float, Int, Loss, Model, Protocol, Pruning, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended, best
-from topk_platform.search import ArmBoard, Board, stopping_values, suggest
-from topk_platform.search.suggest import _told, to_optuna
+from topk_platform.search import ArmBoard, Board, stopping_values
+from topk_platform.search.suggest import _told, suggest, to_optuna
 from topk_platform.specs import Status, Trial
 
 LOSS = Loss(

@@ -11,7 +11,7 @@ from torch import Tensor
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.data import load
 from topk_platform.identity import Identity
-from topk_platform.running import planning
+from topk_platform.running import timing
 from topk_platform.search import ArmBoard
 from topk_platform.training import Session
 
@@ -29,7 +29,7 @@ def test_of_a_long_epoch_the_start_is_timed(
     seconds = iter(range(1000))
     monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
     # The watch looks at the clock when it starts and stops, and the steps' end is looked for after each of them.
-    assert planning._epoch_seconds(session, enough) == (1 + steps) * 17 / steps
+    assert timing._epoch_seconds(session, enough) == (1 + steps) * 17 / steps
     assert session.step == steps
 
 
@@ -53,7 +53,7 @@ def test_of_a_long_validation_a_part_is_timed(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(session, "validate", counted)
     seconds = iter(range(1000))
     monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
-    assert planning._validation_seconds(session) == len(whole) / 64
+    assert timing._validation_seconds(session) == len(whole) / 64
     assert seen == [64] and session.dataset.validation is whole
 
 
@@ -79,4 +79,4 @@ def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(session, "_step", slow_at_first(session._step, 0.25))
     monkeypatch.setattr(session, "validate", slow_at_first(session.validate, 0.5))
     assert session.epoch_steps == 17
-    assert planning._guess(session) == pytest.approx(200 * (17 * 0.25 + 0.5))
+    assert timing._guess(session) == pytest.approx(200 * (17 * 0.25 + 0.5))
