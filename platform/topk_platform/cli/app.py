@@ -110,16 +110,22 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run failed trials again, in place of their records.")
     ] = False,
+    mixed: Annotated[
+        bool,
+        typer.Option(
+            "--mixed", help="Let machines and versions differ: all results count, the table says so."
+        ),
+    ] = False,
     smoke: SmokeOption = False,
 ) -> None:
     """Run what is missing of a study, then print its table. Running it again is how it is resumed."""
-    from topk_platform import running  # noqa: PLC0415 - torch, which `topk list` need not wait for
-    from topk_platform.cli.progress import ProgressDisplay  # noqa: PLC0415
+    from topk_platform.cli.progress import ProgressDisplay  # noqa: PLC0415 - what `topk list` need not wait for
+    from topk_platform.running.study import run as run_study  # noqa: PLC0415
 
     console = Console()
     wanted = _study(study, smoke, address, console)
     with _interrupts_told() as came, ProgressDisplay(console) as progress:
-        summary = running.run(
+        summary = run_study(
             wanted,
             store=store,
             address=address,
@@ -133,6 +139,7 @@ def run(
             data=data,
             download=download,
             retry_failed=retry_failed,
+            mixed=mixed,
         )
     code = inspecting.print_summary(console, summary, store)
     raise typer.Exit(128 + came[0] if summary.left and came else code)
@@ -150,11 +157,11 @@ def plan(
     smoke: SmokeOption = False,
 ) -> None:
     """Show a study's arms, what is done, and about how long the rest takes."""
-    from topk_platform import running  # noqa: PLC0415
+    from topk_platform.running.planning import plan as plan_study  # noqa: PLC0415 - as above
 
     console = Console()
     wanted = _study(study, smoke, tell=console)
-    found = running.plan(
+    found = plan_study(
         wanted, store=store, trials=trials, seeds=seeds, only=only, data=data, download=download
     )
     inspecting.print_plan(console, found)
@@ -174,12 +181,12 @@ def probe(
     smoke: SmokeOption = False,
 ) -> None:
     """Find the largest batch of each arm that fits into this machine's memory, by training steps."""
-    from topk_platform import running  # noqa: PLC0415
+    from topk_platform.running.probing import probe as probe_study  # noqa: PLC0415 - as above
 
     console = Console()
     wanted = _study(study, smoke, tell=console)
     with console.status("reading data") as shown:
-        found = running.probe(
+        found = probe_study(
             wanted, only=only, memory=memory, data=data, tell=lambda arm: shown.update(f"trying {arm.name}")
         )
     raise typer.Exit(inspecting.print_probe(console, found))
@@ -196,11 +203,12 @@ def table(
     smoke: SmokeOption = False,
 ) -> None:
     """Print a study's table from what the store holds; run nothing."""
-    from topk_platform import reports, running  # noqa: PLC0415
-
     if output not in ("rich", "md", "csv"):
         raise UserError(f"--format must be rich, md or csv, got {output!r}")
-    found = running.table(_study(study, smoke), store=store, trials=trials, seeds=seeds, only=only)
+    from topk_platform import reports  # noqa: PLC0415 - as above
+    from topk_platform.reports.reading import table as read_table  # noqa: PLC0415
+
+    found = read_table(_study(study, smoke), store=store, trials=trials, seeds=seeds, only=only)
     if output == "rich":
         Console().print(reports.to_rich(found))
     else:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,10 +18,13 @@ from rich.console import Console
 from rich.table import Table
 
 from topk_platform.errors import StoreError, UserError
+from topk_platform.identity import told
 
 if TYPE_CHECKING:
-    from topk_platform.records import Ledger
-    from topk_platform.running import Found, Plan, Probe, Summary
+    from topk_platform.records import Found, Ledger, Row
+    from topk_platform.running.planning import Plan
+    from topk_platform.running.probing import Probe
+    from topk_platform.running.study import Summary
 
 __all__ = ["DataOption", "StoreOption", "add_to", "print_plan", "print_probe", "print_summary"]
 
@@ -57,11 +61,11 @@ def status(store: StoreOption = "runs") -> None:
 
 def _status_table(ledger: Ledger) -> Table:
     rows = ledger.rows()
-    codes = len({row["code_version"] for row in rows})
+    outdated = _outdated(ledger, rows)
     last = max((row["ended"] for row in rows), default=None)
     when = f", the last at {last:%Y-%m-%d %H:%M:%S} UTC" if last else ""
     title = f"{ledger.study}: {len(rows)} trials ended{when}" + (
-        f", {codes} code versions" if codes > 1 else ""
+        f"; {sum(outdated.values())} do not count: {told(outdated)}" if outdated else ""
     )
     found = Table(
         "arm", "phase", "completed", "pruned", "diverged", "failed", title=title, title_justify="left"
@@ -73,13 +77,21 @@ def _status_table(ledger: Ledger) -> Table:
     return found
 
 
+def _outdated(ledger: Ledger, rows: Sequence[Row]) -> Counter[str]:
+    """Return how many rows did not count in the last run, by the reason."""
+    counted = ledger.identities()
+    gone = "arms that the study no longer has"
+    reasons = (counted[row["arm_id"]].excludes(row) if row["arm_id"] in counted else gone for row in rows)
+    return Counter(filter(None, reasons)) if counted else Counter()
+
+
 def _by_arm(row: dict[str, str]) -> tuple[str, bool]:
     return row["arm"], row["phase"] == "confirm"
 
 
 def show(key: KeyArgument, store: StoreOption = "runs") -> None:
     """Show one trial: how it ended, its configuration, its epochs, and how to run it alone."""
-    from topk_platform.running import find  # noqa: PLC0415
+    from topk_platform.records import find  # noqa: PLC0415
 
     found = find(key, store)
     row, console = found.row, Console()
@@ -106,7 +118,7 @@ def _epochs(found: Found) -> Table:
 
 def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = None) -> None:
     """Run one recorded trial again, alone in this process, and compare it with its record."""
-    from topk_platform.running import replay as replay_trial  # noqa: PLC0415
+    from topk_platform.running.replaying import replay as replay_trial  # noqa: PLC0415
 
     found = replay_trial(key, store, data)
     record = found.record
@@ -120,6 +132,8 @@ def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = Non
             f"the code has changed: its record's version is {found.found.trial.code_version}, "
             f"this one's {found.code_version}"
         )
+    if found.environment:
+        typer.echo(f"the machine or its packages are others: {found.environment}")
     if found.differing:
         typer.echo(f"differs from its record in {', '.join(found.differing)}")
         raise typer.Exit(1)

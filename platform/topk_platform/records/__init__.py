@@ -1,7 +1,8 @@
 """The ledger, what is read from it, and the tracking sink that is derived from it."""
 
 from topk_platform.records.checkpoints import StoreKeeper, forget
-from topk_platform.records.history import ArmHistory, Tally, read_history
+from topk_platform.records.finding import Found, find
+from topk_platform.records.history import ArmHistory, Tally, last_counted, read_history
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.records.models import model_name, save_model
 from topk_platform.records.schema import (
@@ -17,6 +18,7 @@ from topk_platform.records.tracking import TrackingSink, tracking_uri
 __all__ = [
     "SCHEMA_VERSION",
     "ArmHistory",
+    "Found",
     "Ledger",
     "Row",
     "Store",
@@ -25,7 +27,9 @@ __all__ = [
     "TrackingSink",
     "epochs_schema",
     "epochs_table",
+    "find",
     "forget",
+    "last_counted",
     "model_name",
     "read_history",
     "save_model",

@@ -10,9 +10,10 @@ tool may meet rows twice at that moment, which ``distinct on (key)`` mends.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from topk_platform.errors import StoreError
+from topk_platform.identity import Identity
 from topk_platform.records.schema import (
     SCHEMA_VERSION,
     epochs_schema,
@@ -42,6 +44,7 @@ Row = dict[str, Any]
 
 _MARK = "ledger.json"
 _JOURNAL = "compaction.json"
+_IDENTITIES = "identities.json"
 _KINDS = ("trials", "epochs")
 _IDENTITY = {"trials": ["key"], "epochs": ["key", "epoch"]}
 _MANY_PARTS = 256
@@ -139,6 +142,18 @@ class Ledger:
     def _part_schema(self, kind: str, name: str) -> pa.Schema:
         with self.store.filesystem.open_input_file(self.store.path(kind, name)) as source:
             return pq.read_schema(source)
+
+    def identities(self) -> dict[str, Identity]:
+        """Return which rows counted in the last run, by arm identity; empty where there was none yet."""
+        if not self.store.exists(_IDENTITIES):
+            return {}
+        found: dict[str, dict[str, Any]] = json.loads(self.store.read(_IDENTITIES))
+        return {arm_id: Identity(**fields) for arm_id, fields in found.items()}
+
+    def identify(self, identities: Mapping[str, Identity]) -> None:
+        """Note which rows count from now on, inside :meth:`writing` only, for those who read the ledger later."""
+        found = {arm_id: dataclasses.asdict(identity) for arm_id, identity in identities.items()}
+        self.store.write(_IDENTITIES, json.dumps(found, indent=1).encode())
 
     def append(self, record: TrialRecord) -> tuple[Row, list[Row]]:
         """Write an ended trial, inside :meth:`writing` only, and return its row and its epochs' rows.

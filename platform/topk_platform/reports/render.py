@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from topk_platform.identity import told
 from topk_platform.records import Tally
 from topk_platform.reports.statistics import Estimate
 from topk_platform.reports.table import Cell, Choice, Table
@@ -79,7 +80,11 @@ def _difference(cell: Cell) -> str:
 
 def _notes(table: Table) -> list[str]:
     """Return the lines that say what the numbers mean and what they leave out."""
-    return [line for line in (_legend(table), _lost(table), _uncounted(table), _sources(table)) if line]
+    return [
+        line
+        for line in (_legend(table), _lost(table), _uncounted(table), _environments(table), _sources(table))
+        if line
+    ]
 
 
 def _legend(table: Table) -> str:
@@ -112,7 +117,14 @@ def _lost(table: Table) -> str:
 def _uncounted(table: Table) -> str:
     if not table.outdated:
         return ""
-    return f"{table.outdated} recorded trials of another version of the code or the data are not counted."
+    return f"{sum(table.outdated.values())} recorded trials are not counted: {told(table.outdated)}."
+
+
+def _environments(table: Table) -> str:
+    """Return the line that says that trials were made in several environments, or nothing."""
+    if not table.environments:
+        return ""
+    return f"Machines or versions differ, and with them the last bits of results: {told(table.environments)}."
 
 
 def _sources(table: Table) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from topk_platform.identity import environment_of
 from topk_platform.records import ArmHistory, Row, Tally
 from topk_platform.reports.statistics import Estimate, estimate, paired_difference
 from topk_platform.specs import Arm, Published, Scalar, Study
@@ -70,7 +72,8 @@ class Table:
             none.
         choices: By row and column.
         failures: Keys, arms and reasons of failed trials.
-        outdated: How many recorded trials of these arms do not count: other code or other data made them.
+        outdated: How many recorded trials of these arms do not count, by the reason.
+        environments: How many of the trials that count were made in which environment, where there are several.
         across: What the columns are, ``"regime"`` or ``"model"``.
         confirmations: The ended confirmations' ledger rows by seed, by row and column.
     """
@@ -81,7 +84,8 @@ class Table:
     cells: Mapping[tuple[str, str, str], Cell]
     choices: Mapping[tuple[str, str], Choice]
     failures: tuple[tuple[str, str, str], ...] = ()
-    outdated: int = 0
+    outdated: Mapping[str, int] = field(default_factory=dict)
+    environments: Mapping[str, int] = field(default_factory=dict)
     across: str = "regime"
     confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)
 
@@ -145,7 +149,8 @@ def build_table(
         cells={place: cell for place, cell in cells.items() if place[:2] in places.values()},
         choices={places[i]: found for i, h in shown.items() if (found := _choice(h, study.trials))},
         failures=tuple(_failures(shown)),
-        outdated=sum(history.outdated for history in shown.values()),
+        outdated=sum((history.outdated for history in shown.values()), Counter()),
+        environments=_environments(shown),
         across=across,
         confirmations={place: runs[arm_id].confirmations for arm_id, place in places.items()},
     )
@@ -234,6 +239,12 @@ def _choice(history: ArmHistory, trials: int) -> Choice | None:
         return None
     tally = Tally.of(row["status"] for row in history.searched(trials))
     return Choice(chosen.values, chosen.objective, tally.ended, tally.ended - tally.completed)
+
+
+def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
+    rows = (row for history in histories.values() for row in history.rows())
+    found = Counter(environment_of(row) for row in rows)
+    return found if len(found) > 1 else {}
 
 
 def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:

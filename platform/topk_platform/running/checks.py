@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -12,36 +10,29 @@ from torch import Tensor
 from topk_platform.code_version import code_version
 from topk_platform.data import Dataset, Images, Source, download, load
 from topk_platform.errors import UserError
+from topk_platform.identity import Identity
 from topk_platform.models import build_model, check_model
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.specs import Arm, Scalar, Study
 from topk_platform.training import check_ensemble, check_loss, split_parameters
 from topk_platform.training.optim import searched_recipe
 
-__all__ = ["Checked", "check_device", "check_study", "code_versions", "with_budget"]
+__all__ = ["check_device", "check_study"]
 
 
-@dataclass(frozen=True)
-class Checked:
-    """A study whose names, values and data were found to be good.
-
-    Args:
-        study: The study.
-        fingerprints: Of each arm's dataset, by arm identity.
-        codes: Each arm's code version, by arm identity.
-    """
-
-    study: Study
-    fingerprints: dict[str, str]
-    codes: dict[str, str]
-
-
-def check_study(study: Study, downloads: bool = False) -> Checked:
+def check_study(
+    study: Study, downloads: bool = False, finished: Mapping[str, str] | None = None
+) -> dict[str, Identity]:
     """Return what the study's trials are known by, or raise the first thing that is wrong with it.
 
     Args:
         study: The study.
         downloads: Whether to download the datasets that are not on disk.
+        finished: Arms of which nothing is left to run, each with the fingerprint of the data it was trained on: of
+            these nothing but the data is looked at, and they are checked like the others where the data changed.
+
+    Returns:
+        Each arm's code and data, by arm identity; the machine is not known yet.
 
     Raises:
         MissingDataError: if a dataset is not on disk.
@@ -52,19 +43,16 @@ def check_study(study: Study, downloads: bool = False) -> Checked:
     if downloads:
         for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
             download(regime)
-    fingerprints, rehearse = {}, Rehearsal()
+    identities, rehearse = {}, Rehearsal()
     for arm in study.arms:
-        dataset = load(arm.regime)
+        dataset, arm_id = load(arm.regime), study.arm_id(arm)
+        identities[arm_id] = Identity(code_version(arm), dataset.fingerprint)
+        if (finished or {}).get(arm_id) == dataset.fingerprint:
+            continue
         _check_metrics(study, arm, dataset)
         _check_arm(arm, dataset)
         rehearse(arm, dataset)
-        fingerprints[study.arm_id(arm)] = dataset.fingerprint
-    return Checked(study, fingerprints, code_versions(study))
-
-
-def code_versions(study: Study) -> dict[str, str]:
-    """Return each arm's code version, by arm identity."""
-    return {study.arm_id(arm): code_version(arm) for arm in study.arms}
+    return identities
 
 
 def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
@@ -141,16 +129,3 @@ def check_device(study: Study) -> None:
         raise UserError(
             f"study {study.name} wants device 'cuda' and this machine has none; pass --address or cpu"
         )
-
-
-def with_budget(study: Study, trials: int | None, seeds: int | None) -> Study:
-    """Return the study with another budget.
-
-    Raises:
-        UserError: if a number is below 1.
-    """
-    return dataclasses.replace(
-        study,
-        trials=study.trials if trials is None else trials,
-        seeds=study.seeds if seeds is None else seeds,
-    )

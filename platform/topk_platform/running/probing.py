@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,7 +10,8 @@ import torch
 
 from topk_platform.data import data_at
 from topk_platform.errors import UserError
-from topk_platform.running.checks import Checked, check_device, check_study
+from topk_platform.identity import Identity
+from topk_platform.running.checks import check_device, check_study
 from topk_platform.search import ArmBoard
 from topk_platform.specs import Arm, Choice, Int, Study, Trial, canonical_json
 from topk_platform.training.probing import (
@@ -94,7 +95,7 @@ def probe(
     study = study.only(only) if only else study
     check_device(study)
     with data_at(data):
-        trials = _trials(check_study(study))
+        trials = _trials(study, check_study(study))
         given = _default_memory(study) if memory is None else round(memory * _GIB)
         found = {
             candidate.trial.arm.name: result
@@ -146,11 +147,10 @@ class _Candidate:
         return canonical_json((self.shape, self.classes, arm.model, arm.loss, arm.k, recipe))
 
 
-def _trials(checked: Checked) -> list[_Candidate]:
+def _trials(study: Study, identities: Mapping[str, Identity]) -> list[_Candidate]:
     candidates = []
-    for arm in checked.study.arms:
-        arm_id = checked.study.arm_id(arm)
-        board = ArmBoard(checked.study, arm, checked.fingerprints[arm_id], checked.codes[arm_id])
+    for arm in study.arms:
+        board = ArmBoard(study, arm, identities[study.arm_id(arm)])
         trial = board.trial(next(board.ready()))
         dataset = dataset_of(trial)
         candidates.append(_Candidate(trial, len(dataset.train), dataset.shape, dataset.classes))

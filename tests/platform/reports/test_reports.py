@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import math
+from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
@@ -62,7 +63,8 @@ def history(
         )
         return {
             "key": trial.key, "arm": arm.name, "number": number, "seed": seed, "status": status, "reason": "why",
-            "config": trial.to_json(), **{f"test.{m}": value for m in study.metrics},
+            "config": trial.to_json(), "versions": '{"machine": "m", "torch": "2.15.0"}',
+            **{f"test.{m}": value for m in study.metrics},
         }  # fmt: skip
 
     search = {n: row(n, 0, math.nan) for n in range(2)}
@@ -213,10 +215,23 @@ def test_the_terminal_shows_every_number_whole(width: int) -> None:
 
 def test_trials_that_do_not_count_are_told_of() -> None:
     study = a_study()
-    old = ArmHistory(study.arms[0], outdated=7)
+    old = ArmHistory(study.arms[0], outdated=Counter({"other code": 7, "torch 2.14.0 in place of 2.15.0": 2}))
     text = to_markdown(build_table(study, {study.arm_id(study.arms[0]): old}))
-    assert "7 recorded trials of another version of the code or the data are not counted." in text
+    assert "9 recorded trials are not counted: 7 of other code; 2 of torch 2.14.0 in place of 2.15.0." in text
     assert "not counted" not in to_markdown(a_table())
+
+
+def test_a_table_of_several_machines_says_so() -> None:
+    study = a_study()
+    arm = study.arms[0]
+    mixed = history(study, arm, [0.9, 0.92])
+    mixed.confirm[1, 2]["versions"] = '{"machine": "another", "torch": "2.14.0"}'
+    text = to_markdown(build_table(study, {study.arm_id(arm): mixed}))
+    line = (
+        "Machines or versions differ, and with them the last bits of results: 3 of machine m, torch 2.15.0; "
+    )
+    assert f"{line}1 of machine another, torch 2.14.0." in text
+    assert "last bits" not in to_markdown(a_table())
 
 
 def test_titles() -> None:

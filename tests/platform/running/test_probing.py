@@ -23,8 +23,8 @@ from topk_platform import (
     TrainFraction,
 )
 from topk_platform.errors import UserError
-from topk_platform.running import ArmProbe, probe, probing
-from topk_platform.running.probing import available_memory
+from topk_platform.running import probing
+from topk_platform.running.probing import ArmProbe, available_memory, probe
 from topk_platform.specs import Trial
 from topk_platform.training.probing import StepError
 

@@ -240,7 +240,9 @@ def study(regime: Regime, recipe: Recipe, ensemble: int = 1) -> Study:
 
 def test_a_study_is_checked_before_it_starts(folder: Path) -> None:
     checked = check_study(study(REGIMES["plantnet300k"], recipe()))
-    assert set(checked.fingerprints.values()) == {load(REGIMES["plantnet300k"]).fingerprint}
+    assert {found.dataset_fingerprint for found in checked.values()} == {
+        load(REGIMES["plantnet300k"]).fingerprint
+    }
     for changed in (recipe(), recipe(augmentation=Augmentation(), test_crops="inclusion")):
         with pytest.raises(UserError, match="window and test_crops are for images in files"):
             check_study(study(Regime("r", "digits"), changed))
