@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # uv, where it is installed, sets up in a fraction of pip's time; both show what they fetch.
 ifneq ($(shell command -v uv 2>/dev/null),)
 CREATE = uv venv --python "$$(command -v $(PYTHON))" $(VENV)
-INSTALL = uv pip install --python $(BIN)/python
+INSTALL = uv pip install --compile-bytecode --python $(BIN)/python
 else
 CREATE = $(PYTHON) -m venv $(VENV)
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
