@@ -119,11 +119,12 @@ def run(
     smoke: SmokeOption = False,
 ) -> None:
     """Run what is missing of a study, then print its table. Running it again is how it is resumed."""
-    from topk_platform.cli.progress import ProgressDisplay  # noqa: PLC0415 - what `topk list` need not wait for
-    from topk_platform.running.study import run as run_study  # noqa: PLC0415
-
     console = Console()
     wanted = _study(study, smoke, address, console)
+    # After the study, whose name may be misspelt, and never for `topk list`.
+    from topk_platform.cli.progress import ProgressDisplay  # noqa: PLC0415
+    from topk_platform.running.study import run as run_study  # noqa: PLC0415
+
     with _interrupts_told() as came, ProgressDisplay(console) as progress:
         summary = run_study(
             wanted,
@@ -157,10 +158,10 @@ def plan(
     smoke: SmokeOption = False,
 ) -> None:
     """Show a study's arms, what is done, and about how long the rest takes."""
-    from topk_platform.running.planning import plan as plan_study  # noqa: PLC0415 - as above
-
     console = Console()
     wanted = _study(study, smoke, tell=console)
+    from topk_platform.running.planning import plan as plan_study  # noqa: PLC0415 - as above
+
     found = plan_study(
         wanted, store=store, trials=trials, seeds=seeds, only=only, data=data, download=download
     )
@@ -181,10 +182,10 @@ def probe(
     smoke: SmokeOption = False,
 ) -> None:
     """Find the largest batch of each arm that fits into this machine's memory, by training steps."""
-    from topk_platform.running.probing import probe as probe_study  # noqa: PLC0415 - as above
-
     console = Console()
     wanted = _study(study, smoke, tell=console)
+    from topk_platform.running.probing import probe as probe_study  # noqa: PLC0415 - as above
+
     with console.status("reading data") as shown:
         found = probe_study(
             wanted, only=only, memory=memory, data=data, tell=lambda arm: shown.update(f"trying {arm.name}")
@@ -205,10 +206,11 @@ def table(
     """Print a study's table from what the store holds; run nothing."""
     if output not in ("rich", "md", "csv"):
         raise UserError(f"--format must be rich, md or csv, got {output!r}")
+    wanted = _study(study, smoke)
     from topk_platform import reports  # noqa: PLC0415 - as above
     from topk_platform.reports.reading import table as read_table  # noqa: PLC0415
 
-    found = read_table(_study(study, smoke), store=store, trials=trials, seeds=seeds, only=only)
+    found = read_table(wanted, store=store, trials=trials, seeds=seeds, only=only)
     if output == "rich":
         Console().print(reports.to_rich(found))
     else:

@@ -13,7 +13,8 @@ from topk_platform.records.schema import (
     trials_table,
 )
 from topk_platform.records.store import Store
-from topk_platform.records.tracking import TrackingSink, tracking_uri
+from topk_platform.records.tracked import tracking_uri
+from topk_platform.records.tracking import TrackingSink
 
 __all__ = [
     "SCHEMA_VERSION",
