@@ -17,16 +17,36 @@ from rich.console import Console
 from rich.table import Table
 
 from topk_platform.errors import StoreError, UserError
+from topk_platform.specs.checks import check_place
 
 if TYPE_CHECKING:
     from topk_platform.records import Ledger
     from topk_platform.running import Found, Plan, Probe, Summary
 
-__all__ = ["DataOption", "StoreOption", "add_to", "print_plan", "print_probe", "print_summary"]
+__all__ = [
+    "DataOption",
+    "StoreOption",
+    "add_to",
+    "named_place",
+    "print_plan",
+    "print_probe",
+    "print_summary",
+]
 
-StoreOption = Annotated[str, typer.Option("--store", help="Folder or URI of the results.")]
+
+def named_place(option: typer.CallbackParam, value: str | None) -> str | None:
+    """Return an option's value, a path or an address; raise ``UserError`` if it is blank."""
+    if value is not None:
+        check_place(option.opts[0], value)
+    return value
+
+
+StoreOption = Annotated[
+    str, typer.Option("--store", help="Folder or URI of the results.", callback=named_place)
+]
 DataOption = Annotated[
-    str | None, typer.Option("--data", help="Folder of datasets; TOPK_DATA or data/ by default.")
+    str | None,
+    typer.Option("--data", help="Folder of datasets; TOPK_DATA or data/ by default.", callback=named_place),
 ]
 KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first letters.")]
 
@@ -128,7 +148,7 @@ def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = Non
 
 def ui(
     store: StoreOption = "runs",
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.", callback=named_place)] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 5000,
 ) -> None:
     """Open MLflow's UI over a store's runs, on loopback unless told otherwise."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from topk_platform.code_version import code_version
-from topk_platform.data import Dataset, Images, Source, download, load
+from topk_platform.data import Dataset, Images, Source, check_source, download, load
 from topk_platform.errors import UserError
 from topk_platform.models import build_model, check_model
 from topk_platform.running.rehearsal import Rehearsal
@@ -45,16 +45,20 @@ def check_study(study: Study, downloads: bool = False) -> Checked:
 
     Raises:
         MissingDataError: if a dataset is not on disk.
-        UserError: naming an unknown dataset, model, loss or parameter, with near misses; a K that is not below
-            the number of classes; a value of the space that a loss or a recipe refuses; what goes wrong at an arm's
-            first step.
+        UserError: naming an unknown dataset, model, loss or parameter, with near misses; inputs that are not finite; a
+            dataset function of the user's, which is called twice, that does not give the same data both times; a K
+            that is not below the number of classes; a value of the space that a loss or a recipe refuses; what goes
+            wrong at an arm's first step.
     """
     if downloads:
         for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
             download(regime)
-    fingerprints, rehearse = {}, Rehearsal()
+    fingerprints, rehearse, sound = {}, Rehearsal(), set()
     for arm in study.arms:
         dataset = load(arm.regime)
+        if (same := repr((arm.regime.dataset, sorted(arm.regime.options.items())))) not in sound:
+            check_source(arm.regime, dataset)
+            sound.add(same)
         _check_metrics(study, arm, dataset)
         _check_arm(arm, dataset)
         rehearse(arm, dataset)
@@ -139,7 +143,9 @@ def check_device(study: Study) -> None:
     """Raise ``UserError`` if the study wants a GPU and this machine, which is to run it, has none."""
     if study.device == "cuda" and not torch.cuda.is_available():
         raise UserError(
-            f"study {study.name} wants device 'cuda' and this machine has none; pass --address or cpu"
+            f"study {study.name} wants device 'cuda' and this machine has none: run it on a cluster that has, "
+            "--address HOST:PORT; try it on the CPU with --smoke; or train there, with "
+            "dataclasses.replace(study, device='cpu') in a study file of yours"
         )
 
 
