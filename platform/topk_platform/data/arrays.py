@@ -89,7 +89,7 @@ def _kind(tensor: Tensor) -> str:
 
 def _tensor(what: str, values: Any) -> Tensor:
     try:  # of a pandas series torch takes the values in the order of its index, which may be another
-        return torch.as_tensor(values.to_numpy() if hasattr(values, "to_numpy") else values)
+        return torch.as_tensor(np.array(values) if hasattr(values, "to_numpy") else values)
     except (TypeError, ValueError, RuntimeError, LookupError) as error:
         raise UserError(
             f"{what} must be a tensor, a NumPy array or lists of numbers, got {_described(values)}: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from topk_platform.data.dataset import Dataset
@@ -43,14 +44,14 @@ def _check_finite(name: str, dataset: Dataset) -> None:
         row = _first_not_finite(part.inputs)
         if row is not None:
             raise UserError(
-                f"dataset {name}: inputs must be finite, sample {row} of the {split} split (counted from 0) holds NaN or "
-                "infinity: leave such samples out, or replace the numbers with torch.nan_to_num"
+                f"dataset {name}: inputs must be finite, got NaN or infinity in sample {row} (from 0) of the {split} "
+                "split: leave such samples out, or take torch.nan_to_num(inputs)"
             )
 
 
 def _first_not_finite(inputs: Tensor) -> int | None:
     size = max(_NUMBERS_AT_ONCE // max(inputs[0].numel(), 1), 1)
-    for number, part in enumerate(inputs.split(size)):
+    for number, part in enumerate(torch.split(inputs, size)):
         finite = part.isfinite()
         if not finite.all():
             return number * size + int(finite.flatten(1).all(1).logical_not().nonzero()[0])

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from torch import nn
 
+from topk_platform.errors import UserError
 from topk_platform.models.convnet import convnet
 from topk_platform.models.densenet import densenet
 from topk_platform.models.linear import linear
 from topk_platform.models.mlp import mlp
 from topk_platform.models.vision import densenet121_small, find_weights, resnet18_small, torchvision_model
-from topk_platform.errors import UserError
 from topk_platform.references import check_arguments, look_up, signature_of
 from topk_platform.specs import Model
 
@@ -69,7 +69,7 @@ def _check_takes(name: str, function: Callable[..., nn.Module]) -> None:
         return
     got = f"a {type(function).__name__}" if isinstance(function, nn.Module) else f"one of {list(takes)}"
     raise UserError(
-        f"model {name} must be a function of shape, classes and head, then its options, that returns a torch.nn.Module, "
+        f"model {name} must be a function of shape, classes, head and its options that returns a torch.nn.Module, "
         f"got {got}: wrap it, def net(shape, classes, head): return ..."
     )
 

@@ -264,8 +264,8 @@ def _check_makes(name: str, function: Callable[..., nn.Module], given: Mapping[s
     """Raise ``UserError`` if a loss's function is a module itself, or one of scores and labels."""
     if isinstance(function, nn.Module):
         raise UserError(
-            f"loss {name} must be a function or a class that returns a torch.nn.Module, got a {type(function).__name__}: "
-            "wrap it, def loss(): return ..."
+            f"loss {name} must be a function or a class that returns a torch.nn.Module, got a "
+            f"{type(function).__name__}: wrap it, def loss(): return ..."
         )
     takes = signature_of("loss", name, function).parameters
     needed = [
