@@ -13,6 +13,7 @@ from topk_platform.records.schema import (
 )
 from topk_platform.records.store import Store
 from topk_platform.records.tracking import TrackingSink, tracking_uri
+from topk_platform.records.tracking_check import check_tracking
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -23,6 +24,7 @@ __all__ = [
     "StoreKeeper",
     "Tally",
     "TrackingSink",
+    "check_tracking",
     "epochs_schema",
     "epochs_table",
     "forget",

@@ -16,6 +16,7 @@ from topk_platform.records import (
     Ledger,
     Store,
     TrackingSink,
+    check_tracking,
     forget,
     read_history,
     tracking_uri,
@@ -96,7 +97,8 @@ def run(
         seeds: Confirmation seeds per arm, instead of the study's.
         only: A glob over arm names, ``regime/model/loss``, or several.
         workers: How many trials may run at once.
-        mlflow_uri: MLflow's tracking URI; by default a sqlite database in a local store.
+        mlflow_uri: MLflow's tracking URI, which has to answer at the start; an MLflow that is down later stops nothing.
+            By default a sqlite database in a local store.
         checkpoint_seconds: The least time between two checkpoints of a trial, from which one that is cut off goes on.
         progress: Called after every trial.
         data: The folder of datasets, the same on every machine; by default ``TOPK_DATA``, or else ``data``.
@@ -121,6 +123,8 @@ def run(
         raise UserError(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
     if address is None:
         check_device(part)
+    if mlflow_uri is not None:
+        check_tracking(mlflow_uri)
     with data_at(data):
         launch = _Launch(Store.open(store), address, workers, mlflow_uri, checkpoint_seconds, retry_failed)
         return _run(study, check_study(part, download), launch, progress or (lambda _board, _record: None))
