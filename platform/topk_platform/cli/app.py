@@ -115,7 +115,10 @@ def run(
     ] = False,
     smoke: SmokeOption = False,
 ) -> None:
-    """Run what is missing of a study, then print its table. Running it again is how it is resumed."""
+    """Run what is missing of a study, then print its table. Running it again is how it is resumed.
+
+    Exit code 1: a trial failed, or an arm ended without a result. 2: bad input.
+    """
     from topk_platform import running  # noqa: PLC0415 - torch, which `topk list` need not wait for
     from topk_platform.cli.progress import ProgressDisplay  # noqa: PLC0415
 

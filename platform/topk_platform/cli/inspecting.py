@@ -213,7 +213,7 @@ def _duration(seconds: float) -> str:
 
 
 def print_summary(console: Console, summary: Summary, store: str) -> int:
-    """Print what a run did and return the command's exit code."""
+    """Print what a run did and return the command's exit code: 1 if a trial failed or an arm ended without a result."""
     from topk_platform.reports import to_rich  # noqa: PLC0415
 
     console.print(to_rich(summary.table))
@@ -234,4 +234,4 @@ def print_summary(console: Console, summary: Summary, store: str) -> int:
     if summary.left:
         console.print(f"Interrupted with {summary.left} trials left; the same command goes on from here.")
         return 128 + signal.SIGINT
-    return 1 if summary.table.failures else 0
+    return 1 if summary.table.failures or summary.table.fruitless else 0

@@ -8,9 +8,9 @@ from typing import Literal
 
 from topk_platform.records import ArmHistory, Row, Tally
 from topk_platform.reports.statistics import Estimate, estimate, paired_difference
-from topk_platform.specs import Arm, Published, Scalar, Study
+from topk_platform.specs import Arm, Phase, Published, Scalar, Study
 
-__all__ = ["Cell", "Choice", "Table", "build_table"]
+__all__ = ["Cell", "Choice", "Fruitless", "Table", "build_table"]
 
 
 Mark = Literal["", "better", "worse"]
@@ -59,6 +59,25 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Fruitless:
+    """An arm without a result that will not have one: all trials of a phase have ended and none was completed.
+
+    Args:
+        arm: Its name.
+        phase: ``"search"``, so that there is no configuration to confirm, or ``"confirm"``.
+        ends: How the phase's trials ended.
+        key: The first of them.
+        reason: Why that one ended so.
+    """
+
+    arm: str
+    phase: Phase
+    ends: Tally
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Table:
     """A study's results.
 
@@ -70,6 +89,7 @@ class Table:
             none.
         choices: By row and column.
         failures: Keys, arms and reasons of failed trials.
+        fruitless: The arms that ended without a result.
         outdated: How many recorded trials of these arms do not count: other code or other data made them.
         across: What the columns are, ``"regime"`` or ``"model"``.
         confirmations: The ended confirmations' ledger rows by seed, by row and column.
@@ -81,6 +101,7 @@ class Table:
     cells: Mapping[tuple[str, str, str], Cell]
     choices: Mapping[tuple[str, str], Choice]
     failures: tuple[tuple[str, str, str], ...] = ()
+    fruitless: tuple[Fruitless, ...] = ()
     outdated: int = 0
     across: str = "regime"
     confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)
@@ -145,6 +166,7 @@ def build_table(
         cells={place: cell for place, cell in cells.items() if place[:2] in places.values()},
         choices={places[i]: found for i, h in shown.items() if (found := _choice(h, study.trials))},
         failures=tuple(_failures(shown)),
+        fruitless=tuple(filter(None, (_fruitless(study, history) for history in shown.values()))),
         outdated=sum(history.outdated for history in shown.values()),
         across=across,
         confirmations={place: runs[arm_id].confirmations for arm_id, place in places.items()},
@@ -234,6 +256,17 @@ def _choice(history: ArmHistory, trials: int) -> Choice | None:
         return None
     tally = Tally.of(row["status"] for row in history.searched(trials))
     return Choice(chosen.values, chosen.objective, tally.ended, tally.ended - tally.completed)
+
+
+def _fruitless(study: Study, history: ArmHistory) -> Fruitless | None:
+    confirmed = list(history.confirmations(study.trials, study.seeds).values())
+    rows = confirmed or history.searched(study.trials)
+    if len(rows) < (study.seeds if confirmed else study.trials):
+        return None
+    ends = Tally.of(row["status"] for row in rows)
+    first = min(rows, key=lambda row: (row["number"], row["seed"]))
+    phase: Phase = "confirm" if confirmed else "search"
+    return None if ends.completed else Fruitless(history.arm.name, phase, ends, first["key"], first["reason"])
 
 
 def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:
