@@ -31,8 +31,10 @@ def import_reference(name: str) -> Any:
         2
     """
     module_name, _, attribute = name.partition(":")
-    if not module_name or module_name.startswith("."):
-        raise UserError(f"a reference must be package.module:attribute, got {name!r}")
+    if not module_name or module_name.startswith(".") or module_name == "__main__":
+        raise UserError(
+            f"a reference must be package.module:attribute, as any process can import it, got {name!r}"
+        )
     with blamed(f"module {module_name!r}"):
         module = _module(module_name, name)
     if not hasattr(module, attribute):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,12 +14,13 @@ from topk_platform.code_version import code_version
 from topk_platform.data import Dataset, Images, Source, check_source, download, load
 from topk_platform.errors import UserError
 from topk_platform.models import build_model, check_model
+from topk_platform.references import is_reference
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.specs import Arm, Scalar, Study
 from topk_platform.training import check_ensemble, check_loss, split_parameters
 from topk_platform.training.optim import searched_recipe
 
-__all__ = ["Checked", "check_device", "check_study", "code_versions", "with_budget"]
+__all__ = ["Checked", "check_device", "check_imported", "check_study", "code_versions", "with_budget"]
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,19 @@ def _check_ensemble(arm: Arm, dataset: Source) -> None:
         check_ensemble(network, arm.recipe, tuple(arm.loss.space))
     except UserError as error:
         raise UserError(f"arm {arm.name}: {error}") from error
+
+
+def check_imported(study: Study) -> None:
+    """Raise ``UserError`` if a module of the study's is being imported: workers, which import it, would run it too."""
+    for arm in study.arms:
+        for name in filter(is_reference, (arm.regime.dataset, arm.model.name, arm.loss.name)):
+            module = name.partition(":")[0]
+            spec = getattr(sys.modules.get(module), "__spec__", None)
+            if getattr(spec, "_initializing", False):  # as Python's own import asks
+                raise UserError(
+                    f"study {study.name} must not be run by importing module {module!r}, as every worker does for "
+                    f"{name}: put run(...) under if __name__ == '__main__':"
+                )
 
 
 def check_device(study: Study) -> None:

@@ -22,7 +22,14 @@ from topk_platform.records import (
     tracking_uri,
 )
 from topk_platform.reports import Table, build_table, to_files
-from topk_platform.running.checks import Checked, check_device, check_study, code_versions, with_budget
+from topk_platform.running.checks import (
+    Checked,
+    check_device,
+    check_imported,
+    check_study,
+    code_versions,
+    with_budget,
+)
 from topk_platform.running.scratch import scratch_folder
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import Study, TrialRecord
@@ -117,6 +124,7 @@ def run(
         >>> summary = run(digits().smoke(), store="runs", only="balanced/*")  # doctest: +SKIP
     """
     part = with_budget(study.only(only) if only else study, trials, seeds)
+    check_imported(part)
     if workers is not None and workers < 1:
         raise UserError(f"workers must be at least 1, got {workers}")
     if not checkpoint_seconds >= 0:

@@ -10,9 +10,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 import topk_losses as tl
-from topk_platform.errors import UserError, blamed
+from topk_platform.errors import UserError, blamed, unknown_name
 from topk_platform.references import check_arguments, look_up, signature_of
 from topk_platform.specs import Loss, Recipe, Scalar
+from topk_platform.training.optim import SEARCHABLE
 
 __all__ = [
     "LOSSES",
@@ -250,6 +251,9 @@ def check_loss(
     takes = signature_of("loss", loss.name, function).parameters
     given = {**own, **{name: None for name in _GIVEN if name in takes}}
     _check_makes(loss.name, function, given)
+    if not any(taken.kind is taken.VAR_KEYWORD for taken in takes.values()):
+        for name in own.keys() - takes.keys():
+            raise unknown_name(f"parameter of loss {loss.name}", name, {*takes, *SEARCHABLE} - {*_GIVEN})
     check_arguments("loss", loss.name, function, given)
     with blamed(f"loss {loss.label}"):
         try:

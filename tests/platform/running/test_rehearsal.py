@@ -13,6 +13,7 @@ import torch
 
 from topk_platform import Choice, Float, Int, Loss, Model, Recipe, Regime, Study, UserError, grid
 from topk_platform.data import from_tensors
+from topk_platform.references import import_reference
 from topk_platform.running.checks import check_study
 from topk_platform.specs import Dimension
 
@@ -244,6 +245,35 @@ def test_what_is_wrong_is_named_with_its_place(lab: str, wrong: dict[str, Any], 
     with pytest.raises(UserError, match=message) as caught:
         check_study(study(lab, **wrong))
     assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_parameter_is_told_what_may_be_searched() -> None:
+    loss = Loss("cross_entropy", {"lr": Float(0.1, 1)}, {"lr": 0.1})
+    arms = grid([Regime("r", "digits")], [Model("mlp")], [loss], k=3, recipe=Recipe(1))
+    with pytest.raises(
+        UserError, match=r"unknown parameter of loss cross_entropy 'lr': .*learning_rate, .*temperature"
+    ):
+        check_study(Study("s", arms, topk=(3,)))
+
+
+def test_a_module_that_runs_its_study_when_it_is_imported_is_refused(tmp_path: Path, lab: str) -> None:
+    """Every worker would import it and run the study as well."""
+    (tmp_path / f"{lab}_runs.py").write_text(
+        "from topk_platform import Loss, Model, Recipe, Regime, Study, grid, run\n"
+        "def data(): ...\n"
+        f"arms = grid([Regime('r', '{lab}_runs:data')], [Model('mlp')], [Loss('focal')], k=3, recipe=Recipe(1))\n"
+        f"run(Study('s', arms, topk=(3,)), store={str(tmp_path / 'runs')!r})\n"
+    )
+    with pytest.raises(
+        UserError, match=r"must not be run by importing module .*: put run\(...\) under if __name__ =="
+    ):
+        import_reference(f"{lab}_runs:arms")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_script_that_is_run_is_no_module_of_the_workers() -> None:
+    with pytest.raises(UserError, match="as any process can import it, got '__main__:data'"):
+        import_reference("__main__:data")
 
 
 @pytest.mark.parametrize("hidden", [-4, "a"])
