@@ -15,7 +15,7 @@ from topk_platform.specs import Regime
 
 __all__ = ["check_source"]
 
-_NUMBERS_AT_ONCE = 2**24
+_NUMBERS_AT_ONCE = 2**20
 
 
 def check_source(regime: Regime, source: Source) -> None:
@@ -52,9 +52,10 @@ def _check_finite(name: str, dataset: Dataset) -> None:
 def _first_not_finite(inputs: Tensor) -> int | None:
     size = max(_NUMBERS_AT_ONCE // max(inputs[0].numel(), 1), 1)
     for number, part in enumerate(torch.split(inputs, size)):
-        finite = part.isfinite()
-        if not finite.all():
-            return number * size + int(finite.flatten(1).all(1).logical_not().nonzero()[0])
+        if (
+            not torch.stack(part.aminmax()).isfinite().all()
+        ):  # the least and the largest: a tenth of the time of all
+            return number * size + int(part.isfinite().flatten(1).all(1).logical_not().nonzero()[0])
     return None
 
 
