@@ -69,8 +69,8 @@ def tune_trials(
         tuner.fit()
     if conductor.refusal:
         raise ChangedError(
-            f"{conductor.refusal}. What had ended is kept; once workers find what the study began with, the same command "
-            "goes on from here"
+            f"{conductor.refusal}. What had ended is kept; once every process finds the same, the same command goes on "
+            "from here"
         )
 
 
