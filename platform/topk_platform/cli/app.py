@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from topk_platform.cli import inspecting
-from topk_platform.cli.inspecting import DataOption, StoreOption
+from topk_platform.cli.inspecting import DataOption, StoreOption, named_place
 from topk_platform.cli.studies import find_modules_here, known_studies, load_study, smoke_notice, smoke_study
 from topk_platform.errors import UserError
 from topk_platform.specs import Study
@@ -93,13 +93,16 @@ def _interrupts_told() -> Iterator[list[int]]:
 def run(
     study: StudyName,
     store: StoreOption = "runs",
-    address: Annotated[str | None, typer.Option(help="A Ray cluster: host:port or auto.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="A Ray cluster: host:port or auto.", callback=named_place)
+    ] = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     only: OnlyOption = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once; all cores by default.")] = None,
     mlflow: Annotated[
-        str | None, typer.Option(help="MLflow's tracking URI; sqlite in the store by default.")
+        str | None,
+        typer.Option(help="MLflow's tracking URI; sqlite in the store by default.", callback=named_place),
     ] = None,
     checkpoints: Annotated[
         float,
@@ -118,7 +121,10 @@ def run(
     ] = False,
     smoke: SmokeOption = False,
 ) -> None:
-    """Run what is missing of a study, then print its table. Running it again is how it is resumed."""
+    """Run what is missing of a study, then print its table. Running it again is how it is resumed.
+
+    Exit code 1: a trial failed, or an arm ended without a result. 2: bad input.
+    """
     console = Console()
     wanted = _study(study, smoke, address, console)
     # After the study, whose name may be misspelt, and never for `topk list`.

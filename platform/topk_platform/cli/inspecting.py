@@ -19,6 +19,7 @@ from rich.table import Table
 
 from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import told
+from topk_platform.specs.checks import check_place
 
 if TYPE_CHECKING:
     from topk_platform.records import Found, Ledger, Row
@@ -26,11 +27,30 @@ if TYPE_CHECKING:
     from topk_platform.running.probing import Probe
     from topk_platform.running.study import Summary
 
-__all__ = ["DataOption", "StoreOption", "add_to", "print_plan", "print_probe", "print_summary"]
+__all__ = [
+    "DataOption",
+    "StoreOption",
+    "add_to",
+    "named_place",
+    "print_plan",
+    "print_probe",
+    "print_summary",
+]
 
-StoreOption = Annotated[str, typer.Option("--store", help="Folder or URI of the results.")]
+
+def named_place(option: typer.CallbackParam, value: str | None) -> str | None:
+    """Return an option's value, a path or an address; raise ``UserError`` if it is blank."""
+    if value is not None:
+        check_place(option.opts[0], value)
+    return value
+
+
+StoreOption = Annotated[
+    str, typer.Option("--store", help="Folder or URI of the results.", callback=named_place)
+]
 DataOption = Annotated[
-    str | None, typer.Option("--data", help="Folder of datasets; TOPK_DATA or data/ by default.")
+    str | None,
+    typer.Option("--data", help="Folder of datasets; TOPK_DATA or data/ by default.", callback=named_place),
 ]
 KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first letters.")]
 
@@ -142,7 +162,7 @@ def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = Non
 
 def ui(
     store: StoreOption = "runs",
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.", callback=named_place)] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 5000,
 ) -> None:
     """Open MLflow's UI over a store's runs, on loopback unless told otherwise."""
@@ -207,7 +227,7 @@ def _duration(seconds: float) -> str:
 
 
 def print_summary(console: Console, summary: Summary, store: str) -> int:
-    """Print what a run did and return the command's exit code."""
+    """Print what a run did and return the command's exit code: 1 if a trial failed or an arm ended without a result."""
     from topk_platform.reports import to_rich  # noqa: PLC0415
 
     console.print(to_rich(summary.table))
@@ -228,4 +248,4 @@ def print_summary(console: Console, summary: Summary, store: str) -> int:
     if summary.left:
         console.print(f"Interrupted with {summary.left} trials left; the same command goes on from here.")
         return 128 + signal.SIGINT
-    return 1 if summary.table.failures else 0
+    return 1 if summary.table.failures or summary.table.fruitless else 0

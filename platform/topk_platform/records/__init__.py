@@ -15,6 +15,7 @@ from topk_platform.records.schema import (
 from topk_platform.records.store import Store
 from topk_platform.records.tracked import tracking_uri
 from topk_platform.records.tracking import TrackingSink
+from topk_platform.records.tracking_check import check_tracking
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -26,6 +27,7 @@ __all__ = [
     "StoreKeeper",
     "Tally",
     "TrackingSink",
+    "check_tracking",
     "epochs_schema",
     "epochs_table",
     "find",

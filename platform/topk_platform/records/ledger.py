@@ -209,9 +209,8 @@ class Ledger:
         """Return the ``trials`` rows as dictionaries."""
         table = self.read("trials")
         moments = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
-        for (
-            name
-        ) in moments:  # Arrow would make them Python's by pandas, whose import takes as long as all the rest
+        # Arrow would make datetimes of them by pandas, whose import takes as long as all the rest.
+        for name in moments:
             table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.int64()))
         rows: list[Row] = table.to_pylist()
         for row in rows:

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from topk_platform.errors import StoreError
+from topk_platform.specs.checks import check_place
 
 __all__ = ["Store"]
 
@@ -36,9 +37,11 @@ class Store:
         """Return the store at a path or URI (``runs``, ``s3://bucket/runs``); nothing is written.
 
         Raises:
+            UserError: if it is blank.
             StoreError: if no file system understands the URI.
         """
         text = str(uri)
+        check_place("store", text)
         try:
             if "://" in text:
                 filesystem, root = fs.FileSystem.from_uri(text)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
 
 from topk_platform.code_version import code_version
-from topk_platform.data import Dataset, Images, Source, download, load
+from topk_platform.data import Dataset, Images, Source, check_source, download, load
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.models import build_model, check_model
+from topk_platform.references import is_reference
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.specs import Arm, Scalar, Study
 from topk_platform.training import check_ensemble, check_loss, split_parameters
 from topk_platform.training.optim import searched_recipe
 
-__all__ = ["check_device", "check_study"]
+__all__ = ["check_device", "check_imported", "check_study"]
 
 
 def check_study(
@@ -36,19 +38,23 @@ def check_study(
 
     Raises:
         MissingDataError: if a dataset is not on disk.
-        UserError: naming an unknown dataset, model, loss or parameter, with near misses; a K that is not below
-            the number of classes; a value of the space that a loss or a recipe refuses; what goes wrong at an arm's
-            first step.
+        UserError: naming an unknown dataset, model, loss or parameter, with near misses; inputs that are not finite; a
+            dataset function of the user's, which is called twice, that does not give the same data both times; a K
+            that is not below the number of classes; a value of the space that a loss or a recipe refuses; what goes
+            wrong at an arm's first step.
     """
     if downloads:
         for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
             download(regime)
-    identities, rehearse = {}, Rehearsal()
+    identities, rehearse, sound = {}, Rehearsal(), set()
     for arm in study.arms:
         dataset, arm_id = load(arm.regime), study.arm_id(arm)
         identities[arm_id] = Identity(code_version(arm), dataset.fingerprint)
         if (finished or {}).get(arm_id) == dataset.fingerprint:
             continue
+        if (same := repr((arm.regime.dataset, sorted(arm.regime.options.items())))) not in sound:
+            check_source(arm.regime, dataset)
+            sound.add(same)
         _check_metrics(study, arm, dataset)
         _check_arm(arm, dataset)
         rehearse(arm, dataset)
@@ -123,9 +129,24 @@ def _check_ensemble(arm: Arm, dataset: Source) -> None:
         raise UserError(f"arm {arm.name}: {error}") from error
 
 
+def check_imported(study: Study) -> None:
+    """Raise ``UserError`` if a module of the study's is being imported: workers, which import it, would run it too."""
+    for arm in study.arms:
+        for name in filter(is_reference, (arm.regime.dataset, arm.model.name, arm.loss.name)):
+            module = name.partition(":")[0]
+            spec = getattr(sys.modules.get(module), "__spec__", None)
+            if getattr(spec, "_initializing", False):  # as Python's own import asks
+                raise UserError(
+                    f"study {study.name} must not be run by importing module {module!r}, as every worker does for "
+                    f"{name}: put run(...) under if __name__ == '__main__':"
+                )
+
+
 def check_device(study: Study) -> None:
     """Raise ``UserError`` if the study wants a GPU and this machine, which is to run it, has none."""
     if study.device == "cuda" and not torch.cuda.is_available():
         raise UserError(
-            f"study {study.name} wants device 'cuda' and this machine has none; pass --address or cpu"
+            f"study {study.name} wants device 'cuda' and this machine has none: run it on a cluster that has, "
+            "--address HOST:PORT; try it on the CPU with --smoke; or train there, with "
+            "dataclasses.replace(study, device='cpu') in a study file of yours"
         )

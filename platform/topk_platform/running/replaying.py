@@ -67,12 +67,7 @@ def replay(key: str, store: str | Path = "runs", data: str | Path | None = None)
 def _check_setup(arm: Arm) -> None:
     """Raise ``UserError`` for what is no result of the trial: what it needs cannot be imported or read here."""
     for name in filter(is_reference, (arm.regime.dataset, arm.model.name, arm.loss.name)):
-        try:
-            import_reference(name)
-        except UserError:
-            raise
-        except Exception as error:
-            raise UserError(f"{name!r} cannot be imported: {type(error).__name__}: {error}") from error
+        import_reference(name)
     from topk_platform.data import load  # noqa: PLC0415 - as above
 
     load(arm.regime)

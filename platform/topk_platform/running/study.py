@@ -16,6 +16,7 @@ from topk_platform.records import (
     Ledger,
     Store,
     TrackingSink,
+    check_tracking,
     forget,
     last_counted,
     read_history,
@@ -84,7 +85,8 @@ def run(
         seeds: Confirmation seeds per arm, instead of the study's.
         only: A glob over arm names, ``regime/model/loss``, or several.
         workers: How many trials may run at once.
-        mlflow_uri: MLflow's tracking URI; by default a sqlite database in a local store.
+        mlflow_uri: MLflow's tracking URI, which has to answer at the start; an MLflow that is down later stops nothing.
+            By default a sqlite database in a local store.
         checkpoint_seconds: The least time between two checkpoints of a trial, from which one that is cut off goes on.
         progress: Called after every trial.
         data: The folder of datasets, the same on every machine; by default ``TOPK_DATA``, or else ``data``.
@@ -112,8 +114,9 @@ def run(
     ledger.store.check_writable()
     # Torch, a second or two that what is wrong with the arguments need not wait for.
     from topk_platform.data import data_at  # noqa: PLC0415
-    from topk_platform.running.checks import check_device, check_study  # noqa: PLC0415
+    from topk_platform.running.checks import check_device, check_imported, check_study  # noqa: PLC0415
 
+    check_imported(part)
     if address is None:
         check_device(part)
     with data_at(data):
@@ -144,6 +147,8 @@ class _Launch:
             raise UserError(f"checkpoint_seconds must be at least 0, got {self.checkpoint_seconds}")
         if self.address is not None:
             host_and_port(self.address)
+        if self.mlflow_uri is not None:
+            check_tracking(self.mlflow_uri)
 
 
 def _expected(study: Study, ledger: Ledger, launch: _Launch) -> dict[str, Identity]:

@@ -103,7 +103,7 @@ def test_another_machine_is_told(folder: Path, replay: Replay) -> None:
         ("loss_of_ones_own", "'loss_of_ones_own:loss': there is no module 'loss_of_ones_own' on the path"),
         (
             "helper_of_ones_own",
-            "cannot be imported: ModuleNotFoundError: No module named 'helper_of_ones_own'",
+            "module 'loss_of_ones_own' raised ModuleNotFoundError: No module named 'helper_of_ones_own'",
         ),
     ],
 )

@@ -157,9 +157,37 @@ def test_conditions_compose_in_order() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Split(torch.zeros(3, 2), torch.zeros(3)), "int64"),
+        (
+            lambda: Split(torch.zeros(3, 2), torch.zeros(3)),
+            r"whole numbers .* got float32 \(3,\): take labels.long",
+        ),
         (lambda: Split(torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64)), "as many"),
+        (
+            lambda: Split(np.zeros((3, 2)), torch.zeros(3).long()),
+            "inputs must be a tensor, got ndarray: take torch.as",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: Split(torch.zeros(3, 2), [0, 1, 2]),
+            "labels must be a tensor, got list: take torch.as_tensor",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: Split(torch.zeros(3, 2).double(), torch.zeros(3).long()),
+            r"float64 \(3, 2\): take inputs.float",
+        ),
+        (
+            lambda: Split(torch.zeros(3, 5, 5, 1).byte(), torch.zeros(3).long()),
+            r"inputs.permute\(0, 3, 1, 2\)",
+        ),
+        (
+            lambda: Split(torch.zeros(3, 5, 5).byte(), torch.zeros(3).long()),
+            r"of grey images take inputs\[:, None\]",
+        ),
         (lambda: dataclasses.replace(digits(), classes=9), r"\[0, 9\)"),
+        (lambda: dataclasses.replace(digits(), superclasses=("a",) * 10), r"a whole number per class \(10\)"),  # type: ignore[arg-type]
+        (
+            lambda: digits().with_train(Split(torch.zeros(9, 64), torch.arange(9))),
+            "of one type and shape, got {'tr",
+        ),
         (lambda: dataclasses.replace(digits(), superclasses=(0, 1)), "superclasses"),
         (lambda: shots(torch.tensor([1]), many=10, few=12), "few must be at most many"),
         (lambda: load(Regime("r", "digitz")), "did you mean 'digits'"),

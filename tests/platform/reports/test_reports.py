@@ -403,6 +403,36 @@ def test_an_arm_that_diverged_everywhere_says_so() -> None:
     assert {(r["seeds"], r["search_trials"], r["search_diverged"]) for r in rows} == {("0", "2", "2")}
 
 
+def test_an_arm_without_a_result_is_told_of_with_the_reason() -> None:
+    search = with_ends({}, {"smooth_topk_svm": "diverged"})
+    (found,) = search.fruitless
+    assert (found.arm, found.phase, found.ends.diverged) == ("clean/mlp/smooth_topk_svm", "search", 2)
+    line = (
+        "No result of clean/mlp/smooth_topk_svm: 0 of 2 search trials, 2 diverged, so there is no configuration to "
+        f"confirm. Running it again changes nothing. The first of them, {found.key}: why."
+    )
+    assert line in to_markdown(search) and line in shown(search, 400)
+    assert "No confirmation has ended yet" not in to_markdown(search)  # cross-entropy's have
+    seeds = with_ends({"smooth_topk_svm": {1: "failed"} | dict.fromkeys(range(2, 6), "diverged")})
+    assert (
+        "0 of 5 confirmations, 4 diverged, 1 failed. Running it again changes nothing, but with --retry-failed."
+        in to_markdown(seeds)
+    )
+    for some in ({1: "diverged"}, dict.fromkeys(range(1, 5), "diverged")):
+        assert with_ends({"smooth_topk_svm": some}).fruitless == ()
+
+
+def test_confirmations_are_announced_only_where_some_can_come() -> None:
+    both = ("cross_entropy", "smooth_topk_svm")
+    assert "ended yet" not in to_markdown(with_ends({}, dict.fromkeys(both, "diverged")))
+    study = a_study().only("clean/*")
+    begun = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
+    found = history(study, study.arms[0], [])
+    found.search = {0: found.search[0] | {"status": "diverged"}}  # the other of two trials may still train
+    table = build_table(study, begun | {study.arm_id(study.arms[0]): found})
+    assert table.fruitless == () and "No confirmation has ended yet" in to_markdown(table)
+
+
 def test_a_part_of_the_arms_has_the_numbers_and_marks_of_the_whole() -> None:
     study = dataclasses.replace(a_study(), seeds=3)
     values = {"cross_entropy": [0.9, 0.92, 0.94], "smooth_topk_svm": [0.5, 0.51, 0.52]}
