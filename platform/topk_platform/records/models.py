@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from safetensors.torch import save
 from torch import nn
 
 from topk_platform.records.store import Store
@@ -18,5 +17,7 @@ def model_name(key: str) -> str:
 
 def save_model(store: Store, trial: Trial, model: nn.Module) -> None:
     """Write a network's tensors, on the CPU, with the trial's JSON in the file's metadata."""
+    from safetensors.torch import save  # noqa: PLC0415 - training and its checkpoints do without
+
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     store.write(model_name(trial.key), save(tensors, metadata={"trial": trial.to_json()}))
