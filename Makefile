@@ -12,7 +12,7 @@ CREATE = $(PYTHON) -m venv $(VENV)
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
 endif
 
-.PHONY: study test test-slow lint wheel-check clean
+.PHONY: study test test-slow gpu lint wheel-check clean
 
 study: $(VENV)/.platform
 	$(BIN)/topk run digits
@@ -23,6 +23,11 @@ test: $(VENV)/.test
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow and not gpu"
+
+# All that waits for a GPU, in at most ten minutes, and a report; with the set-up where there is one, else with whatever
+# $(PYTHON) has: torch, torchvision, numpy, pyarrow, scikit-learn, pytest and hypothesis are enough. It fetches nothing.
+gpu:
+	$(or $(wildcard $(BIN)/python),$(PYTHON)) benchmarks/gpu.py $(GPU)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
