@@ -92,7 +92,10 @@ def topk(
             "a study in lab_of_bad_things.py is called lab_of_bad_things:ATTRIBUTE",
         ),
         (["run", "lab_of_bad_things.py:good"], "a module is named without .py"),
-        (["run", ":good"], "a reference must be package.module:attribute, got ':good'"),
+        (
+            ["run", ":good"],
+            "a reference must be package.module:attribute, as any process can import it, got ':good'",
+        ),
         (
             ["run", "lab_of_bad_things:wants"],
             "cannot be called without arguments: missing a required argument: 'size'",
@@ -225,7 +228,7 @@ def test_a_study_without_a_result_does_not_end_well(
             keep(record)
             board.end(trials[0], Ended.from_record(record))
 
-    monkeypatch.setattr(running, "_cluster", lambda *_: nullcontext(1))
+    monkeypatch.setattr(running, "_cluster", lambda *_: nullcontext(running._Cluster(1)))
     monkeypatch.setattr(running, "_sink", lambda *_: None)
     monkeypatch.setattr(running, "_run_trials", end_all)
     code, out, _ = topk(monkeypatch, capsys, "run", "lab_of_bad_things:searching")
