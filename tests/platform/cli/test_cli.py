@@ -225,6 +225,7 @@ def test_a_study_without_a_result_does_not_end_well(
         while trials := board.next_trials():
             metrics = dict.fromkeys(study.metrics, 0.5) if status == "completed" else {}
             record = TrialRecord(trials[0], status, "as it was told to", validation=metrics, test=metrics)
+            record = record.replace_versions(**trials[0].environment)
             keep(record)
             board.end(trials[0], Ended.from_record(record))
 
