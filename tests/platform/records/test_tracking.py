@@ -17,6 +17,7 @@ from mlflow import MlflowClient
 
 from topk_platform import Study, UserError
 from topk_platform.records import Ledger, Store, TrackingSink, check_tracking, tracking_check, tracking_uri
+from topk_platform.records.tracked import is_tracked
 from topk_platform.specs import TrialRecord
 
 Make = Callable[..., TrialRecord]
@@ -152,3 +153,41 @@ def test_mlflow_being_down_stops_nothing_and_is_told(
     up = sink(tmp_path, ledger)
     assert up.close() is None
     assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
+
+
+def test_what_mlflow_holds_already_is_seen_without_it(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow is asked again once a run, its database or the tables are others, and then everything is there again."""
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study):
+        for number in (0, 1):
+            ledger.append(record(study, number))
+    opened: list[TrackingSink] = []
+    original = TrackingSink._open
+    monkeypatch.setattr(TrackingSink, "_open", lambda self: (opened.append(self), original(self)))
+
+    def asked(text: str = "# one", at: Path = tmp_path, stale: tuple[str, ...] = ()) -> bool:
+        opened.clear()
+        made = TrackingSink(tracking_uri(at), (at / "artifacts").as_uri(), ledger, stale)
+        made.start()
+        made.put_files({"table.md": text})
+        assert made.close() is None
+        assert {run.data.tags.get("topk.key") for run in runs(at)} >= set(ledger.keys())
+        return bool(opened)
+
+    assert [asked(), asked(), asked("# two"), asked("# two")] == [True, False, True, False]
+    client = MlflowClient(tracking_uri(tmp_path))
+    run = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    client.delete_run(run.info.run_id)
+    assert [asked("# two"), asked("# two")] == [True, False]
+    run = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    client.update_run(run.info.run_id, "RUNNING")  # as after a kill
+    assert [asked("# two"), asked("# two")] == [True, False]
+    assert not is_tracked(tracking_uri(tmp_path), "another", ledger.keys(), "")
+    (tmp_path / "other").mkdir()
+    assert [asked("# two", at=tmp_path / "other"), asked("# two")] == [True, False]
+    assert asked("# two", stale=(ledger.keys()[0],))
+    (tmp_path / "mlflow.db").write_bytes(b"no database")
+    assert not is_tracked(tracking_uri(tmp_path), "s", ledger.keys(), "")
+    assert not is_tracked("http://127.0.0.1:9", "s", [], "")

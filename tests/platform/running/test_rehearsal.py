@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from topk_platform import Choice, Float, Int, Loss, Model, Recipe, Regime, Study, UserError, grid
-from topk_platform.data import from_tensors
+from topk_platform.data import from_tensors, load
 from topk_platform.references import import_reference
 from topk_platform.running.checks import check_study
 from topk_platform.specs import Dimension
@@ -318,3 +318,13 @@ def test_labels_may_leave_some_classes_out() -> None:
     assert from_tensors((torch.zeros(40, 1), labels)).classes == 6
     with pytest.raises(UserError, match="at least one sample"):
         from_tensors((torch.zeros(0, 1), torch.zeros(0, dtype=torch.int64)))
+
+
+def test_of_an_arm_that_is_finished_only_the_data_are_looked_at(lab: str) -> None:
+    """A loss that raises at its first step is told of, unless all trials have ended; with other data it is again."""
+    wrong = study(lab, loss="raises")
+    arm_id, fingerprint = wrong.arm_id(wrong.arms[0]), load(wrong.arms[0].regime).fingerprint
+    assert check_study(wrong, finished={arm_id: fingerprint}).fingerprints == {arm_id: fingerprint}
+    for finished in ({}, {arm_id: "other data"}):
+        with pytest.raises(UserError, match="LookupError: no loss"):
+            check_study(wrong, finished=finished)
