@@ -16,6 +16,7 @@ from topk_platform.specs.checks import check_place
 __all__ = ["Store"]
 
 _HIDDEN = "."
+_PROBE_BYTES = 2**20  # MLflow's database takes as much before the first trial
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Store:
             self.filesystem.delete_file(self.path(name))
 
     def check_writable(self) -> None:
-        """Raise ``StoreError`` unless files can be written here; nothing is left of the attempt.
+        """Raise ``StoreError`` unless a file of a MiB can be written here; nothing is left of the attempt.
 
         On a local disk the nearest folder that exists is tried, so that no folder has to be made for it.
         """
@@ -137,5 +138,5 @@ class Store:
             folder = folder.parent
         place = self if folder is None else Store(self.filesystem, str(folder), self.uri)
         probe = f"{_HIDDEN}probe-{uuid.uuid4().hex}"
-        place.write(probe, b"")
+        place.write(probe, bytes(_PROBE_BYTES))
         place.delete(probe)
