@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from topk_platform import Study
-from topk_platform.code_version import code_versions
-from topk_platform.data import load
 from topk_platform.outcomes import Ended
 from topk_platform.records import Ledger, Store, read_history
-from topk_platform.running.boards import make_board
+from topk_platform.running.boards import in_environment, make_board
+from topk_platform.running.checks import check_study
 from topk_platform.specs import EpochRecord, TrialRecord
+from topk_platform.training import environment
 
 SLOW = {"torch", "torchvision", "ray", "mlflow", "optuna", "sklearn", "numba", "pandas", "duckdb"}
 
@@ -61,17 +61,18 @@ def topk(folder: Path, *arguments: str) -> tuple[int, str, str, set[str]]:
 
 def write_ended(study: Study, store: Path) -> str:
     """Write a record of every trial of a study, as if all had run, and return one's key."""
-    prints = {study.arm_id(arm): load(arm.regime).fingerprint for arm in study.arms}
-    ledger, codes = Ledger.open(Store.open(store), study.name), code_versions(study)
+    ledger = Ledger.open(Store.open(store), study.name)
+    counted = in_environment(study, check_study(study), environment("cpu"))
     with ledger.writing(study):
-        board = make_board(study, codes, prints, read_history(ledger, study, codes))
+        ledger.identify(counted)
+        board = make_board(study, counted, read_history(ledger, study, counted))
         while trials := board.next_trials():
             for trial in trials:
                 metrics = dict.fromkeys(study.metrics, 0.5 + trial.seed / 100)
                 epochs = (EpochRecord(1, 1.0, metrics, 0.1, 0.1),)
                 test = metrics if trial.seed else None
                 record = TrialRecord(trial, "completed", "", metrics, test, epochs, 1.0, 1000.0, 1001.0)
-                ledger.append(record)
+                ledger.append(record.replace_versions(**trial.environment))
                 board.end(trial, Ended.from_record(record))
     return ledger.keys()[0]
 
