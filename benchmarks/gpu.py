@@ -82,8 +82,13 @@ def has(*modules: str) -> bool:
 def pytest_command(*arguments: str) -> tuple[str, ...]:
     """Tests, with no plugin needed: the project's own options would ask for some."""
     plain = ("-o", "addopts=--import-mode=importlib --strict-markers", "-q", "-ra", "-p", "no:cacheprovider")
-    several = ("-n", "4") if has("xdist") else ()
+    several = ("-n", str(min(4, os.cpu_count() or 1))) if has("xdist") else ()
     return (sys.executable, "-m", "pytest", *plain, *several, "--durations=10", *arguments)
+
+
+def script(name: str, arguments: str) -> tuple[str, ...]:
+    """One of the scripts beside this one."""
+    return (sys.executable, f"benchmarks/{name}.py", *arguments.split())
 
 
 def marked_files() -> list[str]:
@@ -100,63 +105,64 @@ def steps(device: str, scratch: Path) -> list[Step]:
         device: ``"cuda"``, or ``"cpu"`` for a rehearsal.
         scratch: A folder for what they write.
     """
-    script = (sys.executable, "benchmarks/")
-    cpu = device == "cpu"
-    topk = (sys.executable, "-c", "from topk_platform.cli import main; main()")
+    machine = Step(
+        "machine", "What the machine has", script("machine", f"--device {device}"), 0.5, required=True
+    )
+    return [machine, *_tests(device), *_studies(device, scratch), *_timings(device)]
+
+
+def _tests(device: str) -> list[Step]:
+    interpreted = device == "cpu"
+    kernels = Step(
+        "kernels",
+        "The Triton kernels' tests" + (", in Triton's interpreter" if interpreted else ""),
+        pytest_command(KERNELS, *(("-m", "not gpu") if interpreted else ())),
+        3,
+        40,
+        environment={"TRITON_INTERPRET": "1"} if interpreted else {},
+        skipped="" if has("triton") else "Triton is not installed",
+    )
+    others = pytest_command("-m", "gpu", *marked_files())
+    return [kernels, Step("tests", "All other tests marked gpu", others, 2, 40)]
+
+
+def _studies(device: str, scratch: Path) -> list[Step]:
     missing = [name for name in ("ray", "optuna", "mlflow", "typer", "safetensors") if not has(name)]
+    topk = (sys.executable, "-c", "from topk_platform.cli import main; main()")
+    alone = Step(
+        "training",
+        "A study of seconds through the training engine, without Ray",
+        script("gpu_study", f"--device {device}"),
+        2,
+    )
+    whole = Step(
+        "study",
+        "The same study with Ray",
+        (*topk, "run", f"gpu_study:on_{device}", "--store", str(scratch / "store")),
+        1.5,
+        folder="benchmarks",
+        skipped=f"{', '.join(missing)} missing" if missing else "",
+    )
+    return [alone, whole]
+
+
+def _timings(device: str) -> list[Step]:
+    cpu = device == "cpu"
     few = "--repetitions 1 --members 2 --images 200 --batch 20 --steps 1 --losses smooth_topk_svm noised_topk_hinge"
-    return [
-        Step(
-            "machine",
-            "What the machine has",
-            (script[0], "benchmarks/machine.py", "--device", device),
-            0.5,
-            required=True,
-        ),
-        Step(
-            "kernels",
-            "The Triton kernels' tests, in Triton's interpreter" if cpu else "The Triton kernels' tests",
-            pytest_command(KERNELS, *(("-m", "not gpu") if cpu else ())),
-            3,
-            40,
-            environment={"TRITON_INTERPRET": "1"} if cpu else {},
-            skipped="" if has("triton") else "Triton is not installed",
-        ),
-        Step("tests", "All other tests marked gpu", pytest_command("-m", "gpu", *marked_files()), 2, 40),
-        Step(
-            "training",
-            "A study of seconds through the training engine, without Ray",
-            (script[0], "benchmarks/gpu_study.py", "--device", device),
-            2,
-        ),
-        Step(
-            "study",
-            "The same study with Ray",
-            (*topk, "run", f"gpu_study:on_{device}", "--store", str(scratch / "store")),
-            1.5,
-            folder="benchmarks",
-            skipped=f"{', '.join(missing)} missing" if missing else "",
-        ),
-        Step(
-            "losses",
-            "The losses' kernels beside torch's cross-entropy",
-            (script[0], "benchmarks/losses_gpu.py", "--repetitions", "11"),
-            2,
-            skipped="CUDA kernels are not timed on a CPU" if cpu else "",
-        ),
-        Step(
-            "speed",
-            "Training: ensembles, images a second, steps with each loss, checkpoints",
-            (
-                script[0],
-                "benchmarks/training.py",
-                "--device",
-                device,
-                *(few if cpu else "--repetitions 5").split(),
-            ),
-            2,
-        ),
-    ]
+    losses = Step(
+        "losses",
+        "The losses' kernels beside torch's cross-entropy",
+        script("losses_gpu", "--repetitions 11"),
+        2,
+        skipped="CUDA kernels are not timed on a CPU" if cpu else "",
+    )
+    speed = Step(
+        "speed",
+        "Training: ensembles, images a second, steps with each loss, checkpoints",
+        script("training", f"--device {device} {few if cpu else '--repetitions 5'}"),
+        2,
+    )
+    return [losses, speed]
 
 
 def run(step: Step, seconds: float, scratch: Path) -> Result:

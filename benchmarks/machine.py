@@ -37,20 +37,18 @@ def driver() -> str:
     return (run.stdout + run.stderr).strip()
 
 
-def gpu() -> list[str]:
-    """What torch says of the GPU."""
+def gpu() -> str:
+    """What torch says of the GPU; nothing if it finds none."""
     import torch  # noqa: PLC0415 - may be missing
 
-    lines = [f"torch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"]
     if not torch.cuda.is_available():
-        return [*lines, "torch finds no CUDA device"]
+        return ""
     found = torch.cuda.get_device_properties()
     size = found.total_memory / 2**30
-    return [
-        *lines,
-        f"{found.name}, capability {found.major}.{found.minor}, {found.multi_processor_count} processors, "
-        f"{size:.0f} GiB; {torch.cuda.device_count()} in all",
-    ]
+    return (
+        f"torch finds {found.name}, capability {found.major}.{found.minor}, {found.multi_processor_count} processors, "
+        f"{size:.0f} GiB, CUDA {torch.version.cuda}; {torch.cuda.device_count()} such"
+    )
 
 
 def parse() -> argparse.Namespace:
@@ -71,9 +69,9 @@ def main() -> None:
     print(driver())
     if missing := [package for package in NEEDED if not versions[package]]:
         raise SystemExit(f"training needs {', '.join(missing)}")
-    lines = gpu()
-    print("\n".join(lines))
-    if options.device == "cuda" and len(lines) < 3 and "no CUDA" in lines[-1]:
+    found = gpu()
+    print(found or "torch finds no CUDA device")
+    if options.device == "cuda" and not found:
         raise SystemExit("no CUDA device: --device cpu rehearses all that a CPU can")
 
 

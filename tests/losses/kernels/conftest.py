@@ -62,9 +62,9 @@ def draws(device):
         width = max(4, 1 << (samples - 1).bit_length())
         out = torch.empty(rows, classes, width, device=device)
         block = max(16, 1 << (classes - 1).bit_length())
-        noised_triton.noise[(rows,)](
-            seed, out, classes, DRAWS=width, BLOCK=block, **dispatch.launch_options(block)
-        )
+        # Some 128 Gaussians a thread: with a thousand, as a row's own warps would make them, ptxas takes minutes.
+        options = dispatch.launch_options(block) | {"num_warps": min(32, max(4, block * width // 4096))}
+        noised_triton.noise[(rows,)](seed, out, classes, DRAWS=width, BLOCK=block, **options)
         return out[:, :, :samples].permute(2, 0, 1)
 
     return draw
