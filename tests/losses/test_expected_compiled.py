@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -90,7 +90,6 @@ def test_units_do_not_matter(epsilon, dtype):
         assert_is_that_of_all_classes(row, 6, dtype, epsilon)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     row=st.lists(st.sampled_from([-5.0, -0.5, 0.0, 0.25, 4.0]) | st.floats(-12, 12), min_size=1, max_size=24),
     repeats=st.integers(1, 40),
@@ -110,7 +109,6 @@ def test_equal_masked_and_shifted_scores(row, repeats, masked, offset, data):
     assert (gradient[0, :masked] == 0).all()
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     spread=st.floats(0, 20), classes=st.integers(65, 400), k=st.integers(1, 65), seed=st.integers(0, 2**31)
 )

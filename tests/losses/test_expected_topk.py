@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
@@ -72,7 +72,6 @@ def test_one_class_between_two_crowds(count, gap):
         assert expected_topk(row, k, 1.0).item() == pytest.approx(expected.item(), abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     row=st.lists(st.floats(-5, 5), min_size=2, max_size=6),
     epsilon=st.floats(1e-3, 10),
@@ -85,7 +84,6 @@ def test_bounds_of_the_expectation(row, epsilon, data):
     assert -math.sqrt(2 * math.log(k)) - 1e-9 <= excess <= math.sqrt(2 * math.log(len(row) - k + 1)) + 1e-9
 
 
-@settings(max_examples=30, deadline=None)
 @given(row=st.lists(st.floats(-5, 5), min_size=2, max_size=6), epsilon=st.floats(1e-2, 10))
 def test_ranks_add_up_to_the_classes(row, epsilon):
     """The mean ranks sum to the mean scores, the ranks' probabilities to 1 over classes and over ranks."""

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_losses import functional
@@ -39,7 +39,6 @@ ASK_WHICH = (
     "logistic_sorting",
 )  # of equal scores
 every_loss = pytest.mark.parametrize("name", LOSSES)
-few = settings(max_examples=25, deadline=None)
 
 
 @every_loss
@@ -56,7 +55,6 @@ def test_several_gradients_at_once(name, classes):
 
 
 @every_loss
-@settings(max_examples=25, deadline=None)
 @given(
     classes=st.sampled_from([2, 5, 30, 100, 129, 400]),
     data=st.data(),
@@ -114,7 +112,6 @@ def gradient(loss, scores, target, k):
 
 
 @every_loss
-@few
 @given(problem=problems())
 def test_losses_are_finite_and_not_negative(name, problem):
     scores, target, k = problem
@@ -127,7 +124,6 @@ def test_losses_are_finite_and_not_negative(name, problem):
 
 
 @every_loss
-@few
 @given(problem=problems(), offset=st.floats(-1000, 1000))
 def test_constant_added_to_all_scores(name, problem, offset):
     scores, target, k = without_ties(problem)
@@ -137,7 +133,6 @@ def test_constant_added_to_all_scores(name, problem, offset):
 
 
 @every_loss
-@few
 @given(problem=problems(), seed=st.integers(0, 1000))
 def test_permuted_classes(name, problem, seed):
     scores, target, k = without_ties(problem)
@@ -147,7 +142,6 @@ def test_permuted_classes(name, problem, seed):
 
 
 @every_loss
-@few
 @given(problem=problems(special=[float("nan"), float("inf"), float("-inf")]))
 def test_rows_do_not_touch_one_another(name, problem):
     """Each row's loss and gradient are those it has alone, whatever infinities and NaN the others hold."""
@@ -162,7 +156,6 @@ def test_rows_do_not_touch_one_another(name, problem):
 
 
 @every_loss
-@few
 @given(problem=problems(special=[float("nan"), float("inf"), float("-inf")]))
 def test_special_scores_have_their_stated_results(name, problem):
     """A masked target costs +inf; else NaN or +inf in a row give NaN; else the loss is finite."""
@@ -181,7 +174,6 @@ def test_special_scores_have_their_stated_results(name, problem):
 
 
 @every_loss
-@few
 @given(problem=problems(least=3))
 def test_masked_class_is_absent(name, problem):
     scores, target, k = without_ties(problem)

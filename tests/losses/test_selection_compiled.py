@@ -68,7 +68,7 @@ def assert_largest(rows, k):
     special=st.sampled_from([(), (torch.inf,), (-torch.inf,), (torch.nan,), (-torch.nan, torch.inf)]),
     seed=st.integers(0, 10_000),
 )
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_largest_are_those_of_torch(classes, share, digits, special, seed):
     """With ties (rounded scores), infinite scores and NaN of either sign."""
     source = torch.Generator().manual_seed(seed)

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_losses.functional import smooth_topk_hinge
@@ -50,7 +50,6 @@ def test_derivatives(k, sample):
     assert torch.autograd.gradgradcheck(loss, (scores, margins))
 
 
-@settings(deadline=None, max_examples=60)
 @given(data=st.data(), classes=st.integers(3, 8), gamma=st.sampled_from([0.01, 1.0, 10.0]))
 def test_no_allowed_point_has_a_greater_value(data, classes, gamma):
     """x is in the set if it is a mixture of subsets of at most K classes with 1/K each."""

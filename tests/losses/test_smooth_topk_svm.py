@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_losses import _smooth_svm, functional
@@ -194,7 +194,6 @@ def test_an_infinite_score_is_nan_in_its_row(sample):
     shift=st.floats(-1000, 1000),
     seed=st.integers(0, 10_000),
 )
-@settings(deadline=None, max_examples=60)
 def test_shifts_and_permutations_change_nothing(classes, share, tau, shift, seed):
     generator = torch.Generator().manual_seed(seed)
     k = 1 + int(share * (classes - 2))
@@ -246,7 +245,6 @@ def test_so_many_classes_and_so_large_a_k_that_polynomials_would_overflow():
     tolerance=st.sampled_from([1e-3, 2e-7, 1e-12]),
     seed=st.integers(0, 10_000),
 )
-@settings(deadline=None, max_examples=100)
 def test_power_sums_left_out_are_within_the_bound(k, number, spread, tolerance, seed):
     generator = torch.Generator().manual_seed(seed)
     values = (spread * torch.randn(3 * k + number, generator=generator, dtype=torch.float64)).exp()
