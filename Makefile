@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: study test test-slow lint wheel-check clean
+.PHONY: study test test-slow fuzz lint wheel-check clean
 
 study: $(VENV)/.platform
 	$(BIN)/topk run digits
@@ -14,6 +14,11 @@ test: $(VENV)/.test
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow
+
+# Property tests with fresh seeds, so many examples of each; an hour in all on two cores.
+EXAMPLES ?= 1500
+fuzz: $(VENV)/.test
+	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests -n 2 --dist worksteal -m "hypothesis and not ray" --hypothesis-profile fuzz --timeout 0
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

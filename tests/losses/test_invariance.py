@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from topk_losses import functional
@@ -141,17 +141,27 @@ def test_permuted_classes(name, problem, seed):
     torch.testing.assert_close(permuted, LOSSES[name](scores, target, k), atol=1e-9, rtol=1e-9)
 
 
+AT_A_KINK = torch.tensor([[1.0, 0.0, -1.0], [0.0, 0.0, torch.nan]], dtype=torch.float64)
+
+
 @every_loss
 @given(problem=problems(special=[float("nan"), float("inf"), float("-inf")]))
+@example(problem=(AT_A_KINK, torch.tensor([0, 0]), 1))
 def test_rows_do_not_touch_one_another(name, problem):
-    """Each row's loss and gradient are those it has alone, whatever infinities and NaN the others hold."""
+    """Each row's loss and gradient are those it has alone, whatever infinities and NaN the others hold.
+
+    But for the gradient at a hinge's kink: beside NaN a row goes another way, which may round to the kink's other side.
+    Exact expectations are promised to 1e-8.
+    """
     scores, target, k = problem
     together = LOSSES[name](scores, target, k)
     slope = gradient(LOSSES[name], scores, target, k)
     for n in range(len(scores)):
         row, label = scores[n : n + 1], target[n : n + 1]
-        torch.testing.assert_close(together[n : n + 1], LOSSES[name](row, label, k), equal_nan=True)
-        if together[n].isfinite():
+        alone = LOSSES[name](row, label, k)
+        torch.testing.assert_close(together[n : n + 1], alone, equal_nan=True)
+        at_a_kink = 0 < max(together[n], alone[0]) < 1e-8
+        if together[n].isfinite() and not at_a_kink:
             torch.testing.assert_close(slope[n : n + 1], gradient(LOSSES[name], row, label, k))
 
 

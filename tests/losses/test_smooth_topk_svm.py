@@ -108,8 +108,9 @@ def test_derivatives_of_both_orders(classes, k, spread, tau, sample):
         return smooth_topk_svm(s, target, k, tau, m, reduction="none")
 
     leaves = (scores.requires_grad_(), margins.requires_grad_())
-    assert torch.autograd.gradcheck(loss, leaves)
-    assert torch.autograd.gradgradcheck(loss, leaves)
+    fast = classes > 10  # along random directions, not every pair of entries
+    assert torch.autograd.gradcheck(loss, leaves, fast_mode=fast)
+    assert torch.autograd.gradgradcheck(loss, leaves, fast_mode=fast)
 
 
 @pytest.mark.parametrize("k", [1, 3, 8])
