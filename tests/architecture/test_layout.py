@@ -81,7 +81,9 @@ def test_no_package_marker_where_it_would_hide_something() -> None:
 def test_how_many_examples_a_property_test_tries_is_left_to_the_profile() -> None:
     """Else `make fuzz` would try no more of them than `make test`."""
     for path in (ROOT / "tests").rglob("test_*.py"):
-        keywords = {node.arg for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.keyword)}
+        keywords = {
+            node.arg for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.keyword)
+        }
         assert not keywords & {"max_examples", "derandomize", "deadline"}, path
 
 
