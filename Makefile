@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: study test test-slow fuzz lint wheel-check clean
+.PHONY: study test test-slow fuzz gpu lint wheel-check clean
 
 study: $(VENV)/.platform
 	$(BIN)/topk run digits
@@ -13,9 +13,15 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest tests -m "ray and not slow and not gpu"
 
 test-slow: $(VENV)/.test
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m "slow and not gpu"
 
-# Property tests with fresh seeds, so many examples of each; an hour in all on two cores.
+# All that waits for a GPU, in at most ten minutes, and a report; with the set-up where there is one, else with whatever
+# $(PYTHON) has: torch, torchvision, numpy, pyarrow, scikit-learn, pytest and hypothesis are enough. It fetches nothing.
+gpu:
+	$(or $(wildcard $(BIN)/python),$(PYTHON)) benchmarks/gpu.py $(GPU)
+
+# Property tests with fresh seeds and so many examples of each; 1500 are 25 minutes of one core. What one finds goes
+# into an @example of its test.
 EXAMPLES ?= 1500
 fuzz: $(VENV)/.test
 	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests -n 2 --dist worksteal -m "hypothesis and not ray" --hypothesis-profile fuzz --timeout 0
@@ -25,19 +31,22 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-wheel-check: $(VENV)/.test
+wheel-check:
 	PYTHON=$(PYTHON) .ci/check-wheel
 
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+	$(CREATE)
 
+# Each set-up is marked by a copy of the pyproject.toml that it was made from: a file that was only touched, as by
+# changing branches back and forth, installs nothing again.
 $(VENV)/.platform: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[platform]'
-	@touch $@
+	@cmp -s $< $@ || { echo "Setting up $(VENV): some 6 GB, most of it torch"; $(INSTALL) --editable '.[platform]'; }
+	@cp $< $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[platform,test]'
-	@touch $@ $(VENV)/.platform
+	@cmp -s $< $@ || { echo "Setting up $(VENV): some 6 GB, most of it torch"; $(INSTALL) --editable '.[platform,test]'; }
+	@cp $< $@
+	@cp $< $(VENV)/.platform
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

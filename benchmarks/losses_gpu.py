@@ -150,7 +150,7 @@ def main() -> None:
     """Print the table."""
     options = parse()
     if not torch.cuda.is_available():
-        raise SystemExit("benchmarks/losses_gpu.py needs a CUDA device")
+        raise SystemExit("benchmarks/losses_gpu.py: no CUDA device, and it is CUDA kernels that it times")
     bandwidth = copy_bandwidth()
     print(
         f"torch {torch.__version__}, {torch.cuda.get_device_name()}, copies reach {bandwidth / 1e9:.0f} GB/s\n"

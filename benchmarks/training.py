@@ -285,6 +285,8 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Print the tables asked for."""
     options = parse()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("benchmarks/training.py: no CUDA device; --device cpu does without")
     torch.set_num_threads(options.threads)
     device = torch.cuda.get_device_name() if options.device == "cuda" else platform.machine()
     print(

@@ -1,6 +1,7 @@
 """Losses for top-K classification: exact, stable, and usable with nothing but torch."""
 
 from topk_losses import functional
+from topk_losses.backends import backend
 from topk_losses.heads import CosineHead
 from topk_losses.margins import effective_number_weights, uneven_margins
 from topk_losses.modules import (
@@ -44,6 +45,7 @@ __all__ = [
     "TopKHinge",
     "TopKTransition",
     "TruncatedTopKEntropy",
+    "backend",
     "effective_number_weights",
     "functional",
     "uneven_margins",

@@ -9,6 +9,7 @@ Example:
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError
@@ -35,7 +36,10 @@ from topk_platform.specs import (
 )
 
 if TYPE_CHECKING:
-    from topk_platform.running import plan, replay, run, table
+    from topk_platform.reports.reading import table
+    from topk_platform.running.planning import plan
+    from topk_platform.running.replaying import replay
+    from topk_platform.running.study import run
 
 __all__ = [
     "Arm",
@@ -64,11 +68,16 @@ __all__ = [
     "table",
 ]
 
+_PLACES = {
+    "plan": "running.planning",
+    "replay": "running.replaying",
+    "run": "running.study",
+    "table": "reports.reading",
+}
+
 
 def __getattr__(name: str) -> Any:
-    # What runs studies imports torch and optuna; defining one should not.
-    if name in ("plan", "replay", "run", "table"):
-        from topk_platform import running  # noqa: PLC0415
-
-        return getattr(running, name)
+    # These import pyarrow and more; defining a study should not.
+    if name in _PLACES:
+        return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,9 +15,9 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from topk_platform.references import is_reference
-from topk_platform.specs import Arm
+from topk_platform.specs import Arm, Study
 
-__all__ = ["code_version", "loaded_version", "user_modules"]
+__all__ = ["code_version", "code_versions", "loaded_version", "user_modules"]
 
 _OURS = frozenset({"topk_losses", "topk_platform", "topk_studies"})
 _PLATFORM_PARTS = ("data", "models", "training", "metrics.py", "streams.py")
@@ -33,6 +33,11 @@ def code_version(arm: Arm) -> str:
     change no trial's result.
     """
     return _version(_referenced(arm))
+
+
+def code_versions(study: Study) -> dict[str, str]:
+    """Return each arm's code version, by arm identity."""
+    return {study.arm_id(arm): code_version(arm) for arm in study.arms}
 
 
 def loaded_version(arm: Arm) -> str:

@@ -65,6 +65,10 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
 
 def place_of(error: BaseException) -> str:
     """Return where an exception came from: the innermost line that is not in an installed library, if there is one."""
+    if (
+        isinstance(error, SyntaxError) and error.filename
+    ):  # in a file that was read, not in a line that was run
+        return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((*_LIBRARIES, __file__, "<frozen"))]
     frame = (own or frames)[-1]

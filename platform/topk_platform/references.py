@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any, TypeVar
 
-from topk_platform.errors import UserError, unknown_name
+from topk_platform.errors import UserError, blamed, unknown_name
 
-__all__ = ["check_arguments", "import_reference", "is_reference", "look_up"]
+__all__ = ["check_arguments", "import_reference", "is_reference", "look_up", "signature_of"]
 
 T = TypeVar("T")
 
@@ -23,39 +24,66 @@ def import_reference(name: str) -> Any:
     """Return the object that ``package.module:attribute`` names.
 
     Raises:
-        UserError: if there is no such module or attribute. An error inside the module is raised as it is.
+        UserError: if there is no such module or attribute, or the module raises an error when it is imported.
 
     Example:
         >>> import_reference("math:floor")(2.5)
         2
     """
     module_name, _, attribute = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
-        raise UserError(f"{name!r}: there is no module {error.name!r} on the path") from error
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{name!r}: {error}") from error
+    if not module_name or module_name.startswith(".") or module_name == "__main__":
+        raise UserError(
+            f"a reference must be package.module:attribute, as any process can import it, got {name!r}"
+        )
+    with blamed(f"module {module_name!r}"):
+        module = _module(module_name, name)
     if not hasattr(module, attribute):
         public = [key for key in vars(module) if not key.startswith("_")]
         raise unknown_name(f"attribute of module {module_name!r}", attribute, public)
     return getattr(module, attribute)
 
 
+def _module(module_name: str, reference: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        hint = "; a module is named without .py" if module_name.endswith(".py") else ""
+        raise UserError(f"{reference!r}: there is no module {error.name!r} on the path{hint}") from error
+
+
 def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:
-    """Return what ``table`` holds under ``name``, or what a reference names.
+    """Return what ``table`` holds under ``name``, or the function or class that a reference names.
 
     Raises:
-        UserError: if neither does; near misses are suggested.
+        UserError: if neither does, near misses are suggested; if a reference names something that cannot be called.
     """
     if is_reference(name):
         found: T = import_reference(name)
+        if not callable(found):
+            raise UserError(
+                f"{kind} {name} must be a function or a class, got {_a(found)}: "
+                f"name a function that returns it, such as `def {kind}(): return ...`"
+            )
         return found
     if name not in table:
         raise unknown_name(kind, name, table)
     return table[name]
+
+
+def signature_of(kind: str, name: str, function: Callable[..., Any]) -> inspect.Signature:
+    """Return what a function takes.
+
+    Raises:
+        UserError: if it does not say, as some that are built in do not.
+    """
+    try:
+        return inspect.signature(function)
+    except ValueError as error:
+        raise UserError(
+            f"{kind} {name} must be a function that says what it takes: wrap it in one of yours"
+        ) from error
 
 
 def check_arguments(kind: str, name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
@@ -66,7 +94,7 @@ def check_arguments(kind: str, name: str, function: Callable[..., Any], given: M
         Traceback (most recent call last):
         topk_platform.errors.UserError: unknown parameter of model mlp 'hiden': did you mean 'hidden'? (known: hidden)
     """
-    signature = inspect.signature(function)
+    signature = signature_of(kind, name, function)
     kinds = {parameter.kind for parameter in signature.parameters.values()}
     for argument in given:
         if argument not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
@@ -74,4 +102,11 @@ def check_arguments(kind: str, name: str, function: Callable[..., Any], given: M
     try:
         signature.bind(**given)
     except TypeError as error:
-        raise UserError(f"{kind} {name} cannot be called with {sorted(given)}: {error}") from error
+        raise UserError(
+            f"{kind} {name} cannot be called {f'with {sorted(given)}' if given else 'without arguments'}: {error}"
+        ) from error
+
+
+def _a(value: object) -> str:
+    name = type(value).__name__
+    return f"a{'n' if name[0] in 'aeiou' else ''} {name}"

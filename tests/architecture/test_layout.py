@@ -25,7 +25,7 @@ ALLOWED = {
     "cli": {"running", "records", "reports", "search"},
     "testing": {"data", "training"},
 }
-LEAVES = {"errors", "outcomes", "references", "streams", "metrics", "specs", "code_version"}
+LEAVES = {"errors", "identity", "outcomes", "references", "streams", "metrics", "specs", "code_version"}
 
 
 def imported(path: Path) -> set[str]:

@@ -37,7 +37,9 @@ def test_tau_from_the_study_file_to_the_table(reference: Path, topk: Topk) -> No
     # 6: the record says how it ended and where; a search never sees the test set.
     assert first["status"] == "completed"
     assert first["test.top3"] is None
-    assert set(json.loads(first["versions"])) == {"python", "torch", "ray", "optuna", "device"}
+    versions = json.loads(first["versions"])
+    assert set(versions) == {"python", "torch", "losses", "machine", "ray", "optuna"}
+    assert trial.environment == {name: versions[name] for name in ("torch", "losses", "machine", "optuna")}
     # 8: MLflow has it, under its arm.
     client = MlflowClient(f"sqlite:///{reference / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("small")

@@ -2,7 +2,8 @@
 
 They take CUDA tensors in float32, bfloat16 or float16 of moderate size, in eager mode.
 
-All other calls, and every call where Triton is missing, go the way of plain torch, which computes the same.
+All other calls, and every call where Triton is missing or where its kernels cannot be compiled or launched, go the
+way of plain torch, which computes the same.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import warnings
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-__all__ = ["block_of", "halves", "is_batched", "launch", "launch_options", "takes"]
+from topk_losses._fused import Margin
+
+__all__ = ["Rehearsed", "block_of", "halves", "is_batched", "launch", "launch_options", "runs", "takes"]
 
 DEVICES = ("cuda",)
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MOST_CLASSES = 2**15  # a row stays in one program's registers
+WARNED: set[str] = set()  # losses whose kernels failed in this process, of which it is told once
 
 
 @functools.cache
@@ -47,6 +52,66 @@ def takes(scores: Tensor, target: Tensor) -> bool:
         and _triton_is_there()
         and (scores.device.type != "cuda" or _device_is_able(scores.device.index))
     )
+
+
+class Rehearsed(Protocol):
+    """A loss's kernels, which can be tried."""
+
+    def __hash__(self) -> int:
+        """Of all that they are compiled for beside the rows."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What the loss is called."""
+        ...
+
+    def rehearse(self, scores: Tensor, margin: Margin, with_gradient: bool) -> None:
+        """Launch what a call with such scores and margins launches, forward and, if it is wanted, backward."""
+        ...
+
+
+def runs(kernels: Rehearsed, scores: Tensor, margin: Margin) -> bool:
+    """Whether the kernels can be compiled and launched for rows like these; tried once for each kind, on one row.
+
+    Tried beforehand, so that a gradient never finds its kernel missing, and no random number was drawn in vain. If
+    they cannot, a warning tells why, once for each loss.
+
+    Raises:
+        torch.OutOfMemoryError: or what Triton says of a device without memory, which is no fault of the kernels.
+    """
+    kind = (scores.shape[1], scores.dtype, scores.device, isinstance(margin, Tensor))
+    return _runs(kernels, *kind, with_gradient=torch.is_grad_enabled())
+
+
+@functools.cache
+def _runs(
+    kernels: Rehearsed,
+    classes: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    per_row: bool,
+    *,
+    with_gradient: bool,
+) -> bool:
+    row = torch.zeros(1, classes, dtype=dtype, device=device)
+    try:
+        kernels.rehearse(row, torch.zeros(1, device=device) if per_row else 0.0, with_gradient)
+    except Exception as error:  # Triton's own, its compilers', the driver's, the file system's
+        if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error):
+            raise
+        _warn(kernels.name, error)
+        return False
+    return True
+
+
+def _warn(name: str, error: Exception) -> None:
+    if name not in WARNED:
+        reason = f"{type(error).__name__}: {error}"
+        warnings.warn(
+            f"Triton's kernels cannot run, so that {name} runs in plain torch: {reason}", stacklevel=2
+        )
+        WARNED.add(name)
 
 
 def is_batched(gradient: Tensor) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._fused import Margin
-from topk_losses._kernels.dispatch import block_of, is_batched, launch, takes
+from topk_losses._kernels.dispatch import block_of, is_batched, launch, runs, takes
 from topk_losses._kernels.noised_cpu import NoisedRowsOnCPU, takes_draws
 from topk_losses._kernels.reduction import reduce_rows
 from topk_losses._noised_draws import Generators, check_generators, seeds_of
@@ -35,9 +35,10 @@ LEAST_ROOM = 256  # candidates that are put together in memory, or a sixteenth o
 GROUPS = 256
 
 
-def takes_noised(scores: Tensor, target: Tensor, k: int, samples: int) -> bool:
+def takes_noised(scores: Tensor, target: Tensor, k: int, samples: int, margin: Margin = 1.0) -> bool:
     """Whether the kernels can have this call."""
-    return samples <= MOST_DRAWS and k <= MOST_K and takes(scores, target)
+    few = samples <= MOST_DRAWS and k <= MOST_K
+    return few and takes(scores, target) and runs(NoisedRows(k, 1.0, samples), scores, margin)
 
 
 class Rule(Protocol):
@@ -62,11 +63,12 @@ def noised_rule(
     k: int,
     epsilon: float,
     samples: int,
+    margin: Margin,
     generator: Generators,
     ignore_index: int,
 ) -> Rule | None:
     """The rule that can have this call, if there is one."""
-    if not isinstance(generator, Sequence) and takes_noised(scores, target, k, samples):
+    if not isinstance(generator, Sequence) and takes_noised(scores, target, k, samples, margin):
         return NoisedRows(k, epsilon, samples, ignore_index)
     hard = not target.is_floating_point() and target.device == scores.device
     if hard and takes_draws(scores, k + 1, epsilon):
@@ -185,6 +187,18 @@ class NoisedRows:
             block=min(block_of(classes), 4096),
         )
         return out
+
+    @property
+    def name(self) -> str:
+        """What the loss is called."""
+        return "noised_topk_hinge"
+
+    def rehearse(self, scores: Tensor, margin: Margin, with_gradient: bool) -> None:
+        """Launch what a call with such scores and margins launches."""
+        labels = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
+        losses, active, places = self.forward(scores, labels, margin, seeds=torch.zeros_like(labels))
+        if with_gradient:
+            self.backward(losses.mean().expand(len(scores)), labels, active, places, like=scores)
 
     @property
     def _lanes(self) -> int:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._fused import Margin, fused_losses
-from topk_losses._kernels.dispatch import block_of, halves, is_batched, launch, takes
+from topk_losses._kernels.dispatch import block_of, halves, is_batched, launch, runs, takes
 from topk_losses._kernels.reduction import reduce_rows
 from topk_losses._shapes import computing
 from topk_losses._smooth_svm import SmoothTopK
@@ -19,9 +19,9 @@ __all__ = ["MOST_K", "SmoothTopKKernel", "smooth_topk_svm_on_gpu", "takes_smooth
 MOST_K = 20  # the kernel's code grows with K²
 
 
-def takes_smooth(scores: Tensor, target: Tensor, k: int) -> bool:
+def takes_smooth(scores: Tensor, target: Tensor, k: int, margin: Margin = 1.0) -> bool:
     """Whether the kernels can have this call."""
-    return k <= MOST_K and takes(scores, target)
+    return k <= MOST_K and takes(scores, target) and runs(SmoothTopKKernel(k, tau=1.0), scores, margin)
 
 
 def smooth_topk_svm_on_gpu(
@@ -126,6 +126,18 @@ class SmoothTopKKernel:
             block=block_of(classes),
         )
         return by_score, by_margin
+
+    @property
+    def name(self) -> str:
+        """What the loss is called."""
+        return "smooth_topk_svm"
+
+    def rehearse(self, scores: Tensor, margin: Margin, with_gradient: bool) -> None:
+        """Launch what a call with such scores and margins launches."""
+        labels = torch.zeros(len(scores), 1, dtype=torch.int64, device=scores.device)
+        losses, kept = self.forward(scores, labels, margin, with_gradient)
+        if with_gradient:
+            self.backward(losses.mean().expand(len(scores)), scores, labels, kept)
 
     @property
     def _most(self) -> int:

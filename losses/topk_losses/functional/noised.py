@@ -44,9 +44,9 @@ def noised_topk_hinge(
     .. math:: \Bigl(\alpha + \frac{1}{B} \sum_b (s + \varepsilon Z_b)_{[K+1]} - s_y\Bigr)_+
 
     On CUDA devices Triton's kernels make the noise where it is used, from a seed that the generator gives: for
-    float32 and half-precision scores, K up to 31, B up to 128 and 2^15 classes, where Triton is installed, outside
-    ``torch.compile``. A draw's noise is then within 4.5e-7 of the normal in total variation. On the CPU a kernel
-    compiled by Numba draws where that is installed, as :func:`noised_topk` does.
+    float32 and half-precision scores, K up to 31, B up to 128 and 2^15 classes, where Triton is installed and works,
+    outside ``torch.compile``. A draw's noise is then within 4.5e-7 of the normal in total variation. On the CPU a
+    kernel compiled by Numba draws where that is installed, as :func:`noised_topk` does.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
@@ -89,7 +89,7 @@ def noised_topk_hinge(
     if scores.device.type == "cpu":
         scores = computing(scores)
     if samples is not None and noise is None:
-        rule = noised_rule(scores, target, k, epsilon, samples, generator, ignore_index)
+        rule = noised_rule(scores, target, k, epsilon, samples, margin, generator, ignore_index)
         if rule is not None:
             return noised_topk_hinge_by(
                 rule,

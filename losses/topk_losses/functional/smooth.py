@@ -40,7 +40,7 @@ def smooth_topk_svm(
     it tends to ``(α + (s_{\y})_[K] / K - s_y / K)_+``.
 
     On CUDA devices float32 and half-precision scores are read as they are, once forward and once backward, by
-    Triton's kernels: for K up to 20 and 2^15 classes, where Triton is installed, outside ``torch.compile``.
+    Triton's kernels: for K up to 20 and 2^15 classes, where Triton is installed and works, outside ``torch.compile``.
     On the CPU scores of these precisions are read likewise by kernels that Numba compiles, where it is installed, for
     K up to 128, outside ``torch.compile`` and ``torch.func``.
 
@@ -72,7 +72,7 @@ def smooth_topk_svm(
     check_k(k, scores.shape[1] - 1)
     check_positive("tau", tau)
     check_margin(margin, scores.shape[1])
-    if takes_smooth(scores, target, k):
+    if takes_smooth(scores, target, k, margin):
         return smooth_topk_svm_on_gpu(
             scores, target, k, tau, margin, weight=weight, ignore_index=ignore_index, reduction=reduction
         )

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from topk_platform.cli import inspecting
-from topk_platform.cli.inspecting import DataOption, StoreOption
+from topk_platform.cli.inspecting import DataOption, StoreOption, named_place
 from topk_platform.cli.studies import find_modules_here, known_studies, load_study, smoke_notice, smoke_study
 from topk_platform.errors import UserError
 from topk_platform.specs import Study
@@ -93,13 +93,16 @@ def _interrupts_told() -> Iterator[list[int]]:
 def run(
     study: StudyName,
     store: StoreOption = "runs",
-    address: Annotated[str | None, typer.Option(help="A Ray cluster: host:port or auto.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="A Ray cluster: host:port or auto.", callback=named_place)
+    ] = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     only: OnlyOption = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once; all cores by default.")] = None,
     mlflow: Annotated[
-        str | None, typer.Option(help="MLflow's tracking URI; sqlite in the store by default.")
+        str | None,
+        typer.Option(help="MLflow's tracking URI; sqlite in the store by default.", callback=named_place),
     ] = None,
     checkpoints: Annotated[
         float,
@@ -110,16 +113,26 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run failed trials again, in place of their records.")
     ] = False,
+    mixed: Annotated[
+        bool,
+        typer.Option(
+            "--mixed", help="Let machines and versions differ: all results count, the table says so."
+        ),
+    ] = False,
     smoke: SmokeOption = False,
 ) -> None:
-    """Run what is missing of a study, then print its table. Running it again is how it is resumed."""
-    from topk_platform import running  # noqa: PLC0415 - torch, which `topk list` need not wait for
-    from topk_platform.cli.progress import ProgressDisplay  # noqa: PLC0415
+    """Run what is missing of a study, then print its table. Running it again is how it is resumed.
 
+    Exit code 1: a trial failed, or an arm ended without a result. 2: bad input.
+    """
     console = Console()
     wanted = _study(study, smoke, address, console)
+    # After the study, whose name may be misspelt, and never for `topk list`.
+    from topk_platform.cli.progress import ProgressDisplay  # noqa: PLC0415
+    from topk_platform.running.study import run as run_study  # noqa: PLC0415
+
     with _interrupts_told() as came, ProgressDisplay(console) as progress:
-        summary = running.run(
+        summary = run_study(
             wanted,
             store=store,
             address=address,
@@ -133,6 +146,7 @@ def run(
             data=data,
             download=download,
             retry_failed=retry_failed,
+            mixed=mixed,
         )
     code = inspecting.print_summary(console, summary, store)
     raise typer.Exit(128 + came[0] if summary.left and came else code)
@@ -150,11 +164,11 @@ def plan(
     smoke: SmokeOption = False,
 ) -> None:
     """Show a study's arms, what is done, and about how long the rest takes."""
-    from topk_platform import running  # noqa: PLC0415
-
     console = Console()
     wanted = _study(study, smoke, tell=console)
-    found = running.plan(
+    from topk_platform.running.planning import plan as plan_study  # noqa: PLC0415 - as above
+
+    found = plan_study(
         wanted, store=store, trials=trials, seeds=seeds, only=only, data=data, download=download
     )
     inspecting.print_plan(console, found)
@@ -174,12 +188,12 @@ def probe(
     smoke: SmokeOption = False,
 ) -> None:
     """Find the largest batch of each arm that fits into this machine's memory, by training steps."""
-    from topk_platform import running  # noqa: PLC0415
-
     console = Console()
     wanted = _study(study, smoke, tell=console)
+    from topk_platform.running.probing import probe as probe_study  # noqa: PLC0415 - as above
+
     with console.status("reading data") as shown:
-        found = running.probe(
+        found = probe_study(
             wanted, only=only, memory=memory, data=data, tell=lambda arm: shown.update(f"trying {arm.name}")
         )
     raise typer.Exit(inspecting.print_probe(console, found))
@@ -196,11 +210,13 @@ def table(
     smoke: SmokeOption = False,
 ) -> None:
     """Print a study's table from what the store holds; run nothing."""
-    from topk_platform import reports, running  # noqa: PLC0415
-
     if output not in ("rich", "md", "csv"):
         raise UserError(f"--format must be rich, md or csv, got {output!r}")
-    found = running.table(_study(study, smoke), store=store, trials=trials, seeds=seeds, only=only)
+    wanted = _study(study, smoke)
+    from topk_platform import reports  # noqa: PLC0415 - as above
+    from topk_platform.reports.reading import table as read_table  # noqa: PLC0415
+
+    found = read_table(wanted, store=store, trials=trials, seeds=seeds, only=only)
     if output == "rich":
         Console().print(reports.to_rich(found))
     else:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,16 +18,39 @@ from rich.console import Console
 from rich.table import Table
 
 from topk_platform.errors import StoreError, UserError
+from topk_platform.identity import told
+from topk_platform.specs.checks import check_place
 
 if TYPE_CHECKING:
-    from topk_platform.records import Ledger
-    from topk_platform.running import Found, Plan, Probe, Summary
+    from topk_platform.records import Found, Ledger, Row
+    from topk_platform.running.planning import Plan
+    from topk_platform.running.probing import Probe
+    from topk_platform.running.study import Summary
 
-__all__ = ["DataOption", "StoreOption", "add_to", "print_plan", "print_probe", "print_summary"]
+__all__ = [
+    "DataOption",
+    "StoreOption",
+    "add_to",
+    "named_place",
+    "print_plan",
+    "print_probe",
+    "print_summary",
+]
 
-StoreOption = Annotated[str, typer.Option("--store", help="Folder or URI of the results.")]
+
+def named_place(option: typer.CallbackParam, value: str | None) -> str | None:
+    """Return an option's value, a path or an address; raise ``UserError`` if it is blank."""
+    if value is not None:
+        check_place(option.opts[0], value)
+    return value
+
+
+StoreOption = Annotated[
+    str, typer.Option("--store", help="Folder or URI of the results.", callback=named_place)
+]
 DataOption = Annotated[
-    str | None, typer.Option("--data", help="Folder of datasets; TOPK_DATA or data/ by default.")
+    str | None,
+    typer.Option("--data", help="Folder of datasets; TOPK_DATA or data/ by default.", callback=named_place),
 ]
 KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first letters.")]
 
@@ -57,11 +81,11 @@ def status(store: StoreOption = "runs") -> None:
 
 def _status_table(ledger: Ledger) -> Table:
     rows = ledger.rows()
-    codes = len({row["code_version"] for row in rows})
+    outdated = _outdated(ledger, rows)
     last = max((row["ended"] for row in rows), default=None)
     when = f", the last at {last:%Y-%m-%d %H:%M:%S} UTC" if last else ""
     title = f"{ledger.study}: {len(rows)} trials ended{when}" + (
-        f", {codes} code versions" if codes > 1 else ""
+        f"; {sum(outdated.values())} do not count: {told(outdated)}" if outdated else ""
     )
     found = Table(
         "arm", "phase", "completed", "pruned", "diverged", "failed", title=title, title_justify="left"
@@ -73,13 +97,21 @@ def _status_table(ledger: Ledger) -> Table:
     return found
 
 
+def _outdated(ledger: Ledger, rows: Sequence[Row]) -> Counter[str]:
+    """Return how many rows did not count in the last run, by the reason."""
+    counted = ledger.identities()
+    gone = "arms that the study no longer has"
+    reasons = (counted[row["arm_id"]].excludes(row) if row["arm_id"] in counted else gone for row in rows)
+    return Counter(filter(None, reasons)) if counted else Counter()
+
+
 def _by_arm(row: dict[str, str]) -> tuple[str, bool]:
     return row["arm"], row["phase"] == "confirm"
 
 
 def show(key: KeyArgument, store: StoreOption = "runs") -> None:
     """Show one trial: how it ended, its configuration, its epochs, and how to run it alone."""
-    from topk_platform.running import find  # noqa: PLC0415
+    from topk_platform.records import find  # noqa: PLC0415
 
     found = find(key, store)
     row, console = found.row, Console()
@@ -106,7 +138,7 @@ def _epochs(found: Found) -> Table:
 
 def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = None) -> None:
     """Run one recorded trial again, alone in this process, and compare it with its record."""
-    from topk_platform.running import replay as replay_trial  # noqa: PLC0415
+    from topk_platform.running.replaying import replay as replay_trial  # noqa: PLC0415
 
     found = replay_trial(key, store, data)
     record = found.record
@@ -120,6 +152,8 @@ def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = Non
             f"the code has changed: its record's version is {found.found.trial.code_version}, "
             f"this one's {found.code_version}"
         )
+    if found.environment:
+        typer.echo(f"the machine or its packages are others: {found.environment}")
     if found.differing:
         typer.echo(f"differs from its record in {', '.join(found.differing)}")
         raise typer.Exit(1)
@@ -128,7 +162,7 @@ def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = Non
 
 def ui(
     store: StoreOption = "runs",
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.", callback=named_place)] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 5000,
 ) -> None:
     """Open MLflow's UI over a store's runs, on loopback unless told otherwise."""
@@ -193,7 +227,7 @@ def _duration(seconds: float) -> str:
 
 
 def print_summary(console: Console, summary: Summary, store: str) -> int:
-    """Print what a run did and return the command's exit code."""
+    """Print what a run did and return the command's exit code: 1 if a trial failed or an arm ended without a result."""
     from topk_platform.reports import to_rich  # noqa: PLC0415
 
     console.print(to_rich(summary.table))
@@ -214,4 +248,4 @@ def print_summary(console: Console, summary: Summary, store: str) -> int:
     if summary.left:
         console.print(f"Interrupted with {summary.left} trials left; the same command goes on from here.")
         return 128 + signal.SIGINT
-    return 1 if summary.table.failures else 0
+    return 1 if summary.table.failures or summary.table.fruitless else 0

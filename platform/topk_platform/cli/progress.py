@@ -17,6 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from topk_platform.identity import told
 from topk_platform.search import Board
 from topk_platform.specs import TrialRecord
 
@@ -36,6 +37,7 @@ class ProgressDisplay:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._counts: Counter[str] = Counter()
+        self._told = False
         self._next_line = 0.0
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -59,7 +61,10 @@ class ProgressDisplay:
         self._bar.stop()
 
     def __call__(self, board: Board, record: TrialRecord | None) -> None:
-        """Take note of an ended trial, or of a lost process."""
+        """Take note of an ended trial, or of a lost process; before the first, tell which rows do not count."""
+        if not self._told and board.left and (outdated := board.outdated):
+            self._console.print(f"Recorded trials that do not count: {told(outdated)}.", highlight=False)
+        self._told = True
         if record is not None:
             self._counts[record.trial.phase] += 1
             if record.status in ("failed", "diverged"):

@@ -7,9 +7,11 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
-from topk_platform.errors import UserError
-from topk_platform.references import import_reference, is_reference, look_up
+from topk_platform.errors import UserError, blamed
+from topk_platform.references import check_arguments, import_reference, is_reference, look_up
 from topk_platform.specs import STANDINS, Arm, Study
 
 __all__ = ["find_modules_here", "known_studies", "load_study", "smoke_notice", "smoke_study"]
@@ -35,13 +37,26 @@ def load_study(name: str) -> Study:
     """
     if "/" in name or os.sep in name:
         raise UserError(f"a study is a name or package.module:attribute, not a path, got {name!r}")
-    found = import_reference(name) if is_reference(name) else look_up("study", name, known_studies())
-    study = found if isinstance(found, Study) else found() if callable(found) else found
+    found = import_reference(name) if is_reference(name) else _known(name)
+    study = _made(name, found) if callable(found) else found
     if not isinstance(study, Study):
         raise UserError(
             f"{name!r} must name a Study or a function that returns one, got {type(study).__name__}"
         )
     return study
+
+
+def _known(name: str) -> Callable[[], Study]:
+    file = Path(f"{name.removesuffix('.py')}.py")
+    if name not in known_studies() and file.is_file():
+        raise UserError(f"a study in {file} is called {file.stem}:ATTRIBUTE, got {name!r}")
+    return look_up("study", name, known_studies())
+
+
+def _made(name: str, function: Callable[..., Any]) -> Any:
+    check_arguments("study", name, function, {})
+    with blamed(f"study {name}"):
+        return function()
 
 
 def smoke_study(study: Study, here: bool) -> Study:

@@ -26,6 +26,7 @@ in ``.topk`` in the data folder. Neither changes a result.
 The data folder is ``topk run --data DIR``, the environment's ``TOPK_DATA``, or ``data``: see :func:`data_folder`.
 """
 
+from topk_platform.data.checking import check_source
 from topk_platform.data.cifar import cifar100, read_cifar100
 from topk_platform.data.conditions import apply_conditions, long_tail_counts, noisy_labels
 from topk_platform.data.dataset import Dataset, Split
@@ -52,6 +53,7 @@ __all__ = [
     "Split",
     "apply_conditions",
     "cache_folder",
+    "check_source",
     "cifar100",
     "data_at",
     "data_folder",

@@ -7,11 +7,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 
 import torch
 from torch import Tensor
 
+from topk_platform.data.arrays import check_inputs, class_numbers
 from topk_platform.data.images import Images
+from topk_platform.specs.checks import check
 
 __all__ = ["Dataset", "Split"]
 
@@ -21,20 +24,33 @@ _NUMBERS_AT_ONCE = 2**20  # 341 images of CIFAR: DenseNet 40-40 takes 2 GB to sc
 
 @dataclass(frozen=True)
 class Split:
-    """Inputs ``(n, ...)``, a tensor or images in files, and int64 labels ``(n,)``."""
+    """Inputs ``(n, ...)`` and labels ``(n,)``.
+
+    Args:
+        inputs: A tensor, float32 or whole numbers, of which uint8 are images ``(n, channels, height, width)``; or
+            images in files.
+        labels: Whole numbers, kept as int64.
+
+    Raises:
+        UserError: if they are something else, or not as many.
+    """
 
     inputs: Tensor | Images
     labels: Tensor
 
     def __post_init__(self) -> None:
-        if self.labels.dtype != torch.int64 or self.labels.ndim != 1:
-            raise ValueError(
-                f"labels must be int64 of shape (n,), got {self.labels.dtype} {tuple(self.labels.shape)}"
+        for name, part in (("inputs", self.inputs), ("labels", self.labels)):
+            check(
+                isinstance(part, Tensor) or (name == "inputs" and isinstance(part, Images)),
+                f"{name} must be a tensor, got {type(part).__name__}: take torch.as_tensor({name}), or from_tensors",
             )
-        if len(self.inputs) != len(self.labels):
-            raise ValueError(
-                f"inputs and labels must be as many, got {len(self.inputs)} and {len(self.labels)}"
-            )
+        object.__setattr__(self, "labels", class_numbers("labels", self.labels))
+        if isinstance(self.inputs, Tensor):
+            check_inputs(self.inputs)
+        check(
+            len(self.inputs) == len(self.labels),
+            f"inputs and labels must be as many, got {len(self.inputs)} and {len(self.labels)}",
+        )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -89,7 +105,8 @@ class Dataset:
         superclasses: The superclass of each class, where the dataset has them.
 
     Raises:
-        ValueError: if a label lies outside ``[0, classes)`` or the superclasses are not one per class.
+        UserError: if a split is empty, a label lies outside ``[0, classes)``, the splits' inputs are not of one shape
+            and type, or the superclasses are not a whole number per class.
     """
 
     train: Split
@@ -99,18 +116,32 @@ class Dataset:
     superclasses: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("train", "validation", "test"):
-            labels = getattr(self, name).labels
-            if len(labels) == 0:
-                raise ValueError(f"the {name} split must hold at least one sample")
-            if labels.min() < 0 or labels.max() >= self.classes:
-                raise ValueError(
-                    f"{name} labels must lie in [0, {self.classes}), got {int(labels.min())} to {int(labels.max())}"
-                )
-        if self.superclasses is not None and len(self.superclasses) != self.classes:
-            raise ValueError(
-                f"superclasses must be one per class ({self.classes}), got {len(self.superclasses)}"
+        for name, split in self.splits.items():
+            labels = split.labels
+            check(len(labels) > 0, f"the {name} split must hold at least one sample")
+            check(
+                bool(labels.min() >= 0 and labels.max() < self.classes),
+                f"{name} labels must lie in [0, {self.classes}), got {int(labels.min())} to {int(labels.max())}",
             )
+        kinds = {name: f"{s.inputs.dtype} {tuple(s.inputs.shape[1:])}" for name, s in self.splits.items()}
+        check(
+            len(set(kinds.values())) == 1,
+            f"the inputs of all splits must be of one type and shape, got {kinds}",
+        )
+        if self.superclasses is not None:
+            self._check_superclasses(self.superclasses)
+
+    def _check_superclasses(self, superclasses: tuple[int, ...]) -> None:
+        check(
+            len(superclasses) == self.classes and all(isinstance(group, Integral) for group in superclasses),
+            f"superclasses must be a whole number per class ({self.classes}), got {len(superclasses)}: "
+            f"{superclasses[:3]}...",
+        )
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        """The splits by name."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
 
     @property
     def shape(self) -> tuple[int, ...]:

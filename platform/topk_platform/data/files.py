@@ -79,7 +79,7 @@ def image_files(
 
     Raises:
         MissingDataError: if there is no such folder.
-        UserError: if a class has no images, or the splits' classes differ.
+        UserError: if a class has no images, the splits' classes differ, or a folder beside ``train`` is no split's.
     """
     root = data_folder() / folder
     if not root.is_dir():

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from topk_platform.specs.checks import check_place
+
 __all__ = ["cache_folder", "data_at", "data_folder", "pixel_folder", "use_data_folder"]
 
 _VARIABLE = "TOPK_DATA"
@@ -30,7 +32,12 @@ def data_folder() -> Path:
 
 
 def use_data_folder(folder: str | Path) -> None:
-    """Make ``folder`` this process's, and its children's, folder of datasets."""
+    """Make ``folder`` this process's, and its children's, folder of datasets.
+
+    Raises:
+        UserError: if it is blank.
+    """
+    check_place("data", folder)
     os.environ[_VARIABLE] = str(Path(folder).expanduser().absolute())
 
 

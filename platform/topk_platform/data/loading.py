@@ -110,6 +110,10 @@ def _call(name: str, function: Callable[..., Any], **arguments: Any) -> Dataset:
             dataset = function(**arguments)
         except OSError as error:
             raise UserError(f"dataset {name} cannot be read: {error}") from error
+        except UserError as error:
+            if str(error).startswith(f"dataset {name}"):
+                raise
+            raise type(error)(f"dataset {name}: {error}") from error
     if not isinstance(dataset, Dataset):
         raise UserError(
             f"dataset {name}: must return a topk_platform.data.Dataset, got {type(dataset).__name__}"

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from topk_platform.data.arrays import to_inputs, to_labels
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.folder import data_folder
 from topk_platform.data.splitting import stratified
@@ -20,6 +21,7 @@ __all__ = ["assembled", "from_tensors", "image_folder", "split_folders"]
 
 _SPLIT_SEED = 0
 _HELD_OUT = {"validation": ("validation", "val", "valid"), "test": ("test",)}
+_SPLITS = ("train", *(name for names in _HELD_OUT.values() for name in names))
 
 
 def from_tensors(
@@ -30,6 +32,8 @@ def from_tensors(
 ) -> Dataset:
     """Return a dataset of inputs ``(n, ...)`` and integer labels ``(n,)``, tensors or NumPy arrays.
 
+    Real inputs become float32, whatever their precision was; uint8 ones are images ``(n, channels, height, width)``.
+
     Args:
         train: Inputs and labels to train on.
         validation: The same for validation, or the fraction of each training class to take for it; which samples
@@ -39,8 +43,7 @@ def from_tensors(
 
     Raises:
         UserError: if labels are not whole numbers, do not number the classes from 0 on without wide gaps, or a class
-            has too few samples to be split.
-        ValueError: as :class:`Dataset`, :class:`Split`.
+            has too few samples to be split; as :class:`Dataset`, :class:`Split`.
 
     Example:
         >>> inputs, labels = torch.randn(100, 5), torch.arange(100) % 4
@@ -49,9 +52,10 @@ def from_tensors(
         (60, 20, 20, 4)
     """
     given = {"validation": validation, "test": test}
-    pairs = {"train": train} | {name: pair for name, pair in given.items() if isinstance(pair, tuple)}
-    fractions = {name: part for name, part in given.items() if not isinstance(part, tuple)}
-    splits = {name: _split(name, pair) for name, pair in pairs.items()}
+    fractions = {name: part for name, part in given.items() if isinstance(part, float | int)}
+    splits = {
+        name: _split(name, pair) for name, pair in ({"train": train} | given).items() if name not in fractions
+    }
     _check_numbered(torch.cat([split.labels for split in splits.values()]))
     return assembled(splits, fractions, superclasses)
 
@@ -61,10 +65,11 @@ def _check_numbered(labels: Tensor) -> None:
     found = torch.unique(labels)
     check(len(found) > 0, "inputs and labels must hold at least one sample, got none")
     low, high = int(found[0]), int(found[-1])
+    hint = ": take labels - 1" if low == 1 else ""
     check(
-        low >= 0 and 1 + high <= 2 * len(found),
+        low == 0 and 1 + high <= 2 * len(found),
         f"labels must number the classes from 0 on, at most every other without a sample, got {len(found)} different "
-        f"ones from {low} to {high}",
+        f"ones from {low} to {high}{hint}",
     )
 
 
@@ -85,17 +90,19 @@ def assembled(
         splits["validation"],
         splits["test"],
         classes=classes,
-        superclasses=None if superclasses is None else tuple(superclasses),
+        superclasses=None
+        if superclasses is None
+        else tuple(to_labels("superclasses", superclasses).tolist()),
     )
 
 
-def _split(name: str, pair: tuple[Any, Any]) -> Split:
-    inputs, labels = (torch.as_tensor(part) for part in pair)
+def _split(name: str, pair: Any) -> Split:
     check(
-        not (labels.is_floating_point() or labels.is_complex()),
-        f"{name} labels must be whole numbers, got {labels.dtype}",
+        isinstance(pair, tuple | list) and len(pair) == 2,
+        f"{name} must be a pair (inputs, labels){'' if name == 'train' else ' or a fraction of training'}, "
+        f"got {f'{len(pair)} parts' if isinstance(pair, tuple | list) else type(pair).__name__}",
     )
-    return Split(inputs, labels.long())
+    return Split(to_inputs(f"{name} inputs", pair[0]), to_labels(f"{name} labels", pair[1]))
 
 
 def _taken(train: Split, fractions: dict[str, float]) -> dict[str, Split]:
@@ -122,7 +129,7 @@ def image_folder(folder: str, size: int = 32, validation: float = 0.1, test: flo
 
     Raises:
         MissingDataError: if there is no such folder.
-        UserError: if an image cannot be read, or the splits' classes differ.
+        UserError: if an image cannot be read, the splits' classes differ, or a folder beside ``train`` is no split's.
     """
     check(size >= 1, f"size must be at least 1 pixel, got {size!r}")
     root = data_folder() / folder
@@ -145,13 +152,26 @@ def image_folder(folder: str, size: int = 32, validation: float = 0.1, test: flo
 
 
 def split_folders(root: Path) -> dict[str, Path]:
-    """Return the folders of the splits that there are folders for; without ``train``, the whole as ``train``."""
-    if not (root / "train").is_dir():
+    """Return the folders of the splits that there are folders for; without ``train``, the whole as ``train``.
+
+    Raises:
+        UserError: if beside ``train`` there is a folder that is no split's, or a split's is there and ``train`` not.
+    """
+    folders = sorted(place.name for place in root.iterdir() if place.is_dir() and place.name[0] != ".")
+    if "train" not in folders:
+        stray = [name for name in folders if name.lower() in _SPLITS]
+        check(not stray, f"{root} holds {stray}, which are a split's names, but no folder 'train'")
         return {"train": root}
+    stray = [name for name in folders if name not in _SPLITS]
+    check(
+        not stray,
+        f"{root} holds {stray} beside 'train', which would not be read: a split's folder is called one of "
+        f"{list(_SPLITS)}; rename it or move it away",
+    )
     found = {"train": root / "train"}
     for split, names in _HELD_OUT.items():
         there = [root / name for name in names if (root / name).is_dir()]
-        check(len(there) <= 1, f"dataset image_folder: {split} must be one folder, got {there}")
+        check(len(there) <= 1, f"{split} must be one folder, got {[str(place) for place in there]}")
         if there:
             found[split] = there[0]
     return found

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from torch import nn
 
+from topk_platform.errors import UserError
 from topk_platform.models.convnet import convnet
 from topk_platform.models.densenet import densenet
 from topk_platform.models.linear import linear
 from topk_platform.models.mlp import mlp
 from topk_platform.models.vision import densenet121_small, find_weights, resnet18_small, torchvision_model
-from topk_platform.references import check_arguments, look_up
+from topk_platform.references import check_arguments, look_up, signature_of
 from topk_platform.specs import Model
 
 __all__ = [
@@ -47,9 +48,30 @@ def check_model(model: Model) -> None:
     A model's function takes ``shape``, ``classes`` and ``head``, then its options.
     """
     function = look_up("model", model.name, MODELS)
+    _check_takes(model.name, function)
     check_arguments("model", model.name, function, dict.fromkeys(_OURS) | dict(model.options))
     if model.name == "torchvision":
         find_weights(*(str(model.options.get(name, default)) for name, default in _WEIGHTS))
+
+
+def _check_takes(name: str, function: Callable[..., nn.Module]) -> None:
+    """Raise ``UserError`` unless a model's function takes what the data and the arm say."""
+    if name.startswith("torchvision.models:"):
+        _, _, architecture = name.partition(":")
+        raise UserError(
+            f"model {name} is called Model('torchvision', {{'architecture': {architecture!r}}}) here, "
+            "which fits its head to the classes"
+        )
+    takes = {} if isinstance(function, nn.Module) else signature_of("model", name, function).parameters
+    if all(given in takes for given in _OURS) or any(
+        taken.kind is taken.VAR_KEYWORD for taken in takes.values()
+    ):
+        return
+    got = f"a {type(function).__name__}" if isinstance(function, nn.Module) else f"one of {list(takes)}"
+    raise UserError(
+        f"model {name} must be a function of shape, classes, head and its options that returns a torch.nn.Module, "
+        f"got {got}: wrap it, def net(shape, classes, head): return ..."
+    )
 
 
 def build_model(model: Model, shape: tuple[int, ...], classes: int, head: str) -> nn.Module:

@@ -8,15 +8,15 @@ import pickle
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import StoreError
 from topk_platform.records.models import save_model
 from topk_platform.records.store import Store
 from topk_platform.specs import Trial
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["StoreKeeper", "forget"]
 
@@ -82,6 +82,8 @@ def _folder(trials: Sequence[Trial]) -> str:
 
 
 def _pack(state: dict[str, Any]) -> bytes:
+    import torch  # noqa: PLC0415 - a second that readers of the ledger need not wait for
+
     buffer = io.BytesIO()
     torch.save(state, buffer)
     data = buffer.getvalue()
@@ -89,6 +91,8 @@ def _pack(state: dict[str, Any]) -> bytes:
 
 
 def _unpack(data: bytes) -> dict[str, Any]:
+    import torch  # noqa: PLC0415 - as above
+
     found, rest = data[:_DIGEST], data[_DIGEST:]
     if hashlib.sha256(rest).digest() != found:
         raise ValueError("its bytes are not those that were written")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from topk_platform.code_version import code_versions
+from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended, chosen
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.specs import Arm, Study
 
-__all__ = ["ArmHistory", "Tally", "read_history"]
+__all__ = ["ArmHistory", "Tally", "last_counted", "read_history"]
 
 
 @dataclass(frozen=True)
@@ -46,21 +48,21 @@ class Tally:
 
 @dataclass
 class ArmHistory:
-    """The rows of one arm that count: of the arm as it is defined now, made by one code version on one dataset.
+    """The rows of one arm that count: of the arm as it is defined now, and of one :class:`Identity`.
 
     Args:
         arm: The arm.
         search: Search rows by number.
         confirm: Confirmation rows by number and seed.
         curves: The selection metric by epoch, by key.
-        outdated: How many rows of the arm do not count: another program made them, or on other data.
+        outdated: How many rows of the arm do not count, by the reason: another program, other data, another machine.
     """
 
     arm: Arm
     search: dict[int, Row] = field(default_factory=dict)
     confirm: dict[tuple[int, int], Row] = field(default_factory=dict)
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    outdated: int = 0
+    outdated: Counter[str] = field(default_factory=Counter)
 
     def ended(self) -> dict[int, Ended]:
         """Return the search trials as the search remembers them."""
@@ -102,25 +104,38 @@ class ArmHistory:
         return [*self.search.values(), *self.confirm.values()]
 
 
-def read_history(
-    ledger: Ledger, study: Study, codes: Mapping[str, str], fingerprints: Mapping[str, str] | None = None
-) -> dict[str, ArmHistory]:
+def last_counted(ledger: Ledger, study: Study) -> dict[str, Identity]:
+    """Return which rows of a study's arms count: those of the code at hand, and of the last run's data and machine.
+
+    Args:
+        ledger: Where the last run noted its data and machine; an arm that it did not know may have any.
+        study: Says which arms.
+
+    Returns:
+        By arm identity.
+    """
+    noted = ledger.identities()
+    return {
+        arm_id: replace(noted.get(arm_id, Identity()), code_version=code)
+        for arm_id, code in code_versions(study).items()
+    }
+
+
+def read_history(ledger: Ledger, study: Study, identities: Mapping[str, Identity]) -> dict[str, ArmHistory]:
     """Return each arm's history by its identity.
 
     Args:
         ledger: Where the rows are.
         study: Says which arms count.
-        codes: The code version that counts, by arm identity.
-        fingerprints: The dataset fingerprint that counts, by arm identity; any of an arm that it lacks.
+        identities: Which of an arm's rows count, by arm identity; all of an arm that it lacks.
     """
     histories = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
     for row in ledger.rows():
         arm_id = row["arm_id"]
         if arm_id not in histories:
             continue
-        data = (fingerprints or {}).get(arm_id, row["dataset_fingerprint"])
-        if (row["code_version"], row["dataset_fingerprint"]) != (codes[arm_id], data):
-            histories[arm_id].outdated += 1
+        if reason := identities.get(arm_id, Identity()).excludes(row):
+            histories[arm_id].outdated[reason] += 1
         elif row["phase"] == "search":
             histories[arm_id].search[row["number"]] = row
         else:

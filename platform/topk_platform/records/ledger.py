@@ -10,11 +10,13 @@ tool may meet rows twice at that moment, which ``distinct on (key)`` mends.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Any
 
@@ -24,6 +26,7 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from topk_platform.errors import StoreError
+from topk_platform.identity import Identity
 from topk_platform.records.schema import (
     SCHEMA_VERSION,
     epochs_schema,
@@ -42,9 +45,10 @@ Row = dict[str, Any]
 
 _MARK = "ledger.json"
 _JOURNAL = "compaction.json"
+_IDENTITIES = "identities.json"
 _KINDS = ("trials", "epochs")
-_IDENTITY = {"trials": ["key"], "epochs": ["key", "epoch"]}
 _MANY_PARTS = 256
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LISTINGS = 5
 
 
@@ -140,6 +144,18 @@ class Ledger:
         with self.store.filesystem.open_input_file(self.store.path(kind, name)) as source:
             return pq.read_schema(source)
 
+    def identities(self) -> dict[str, Identity]:
+        """Return which rows counted in the last run, by arm identity; empty where there was none yet."""
+        if not self.store.exists(_IDENTITIES):
+            return {}
+        found: dict[str, dict[str, Any]] = json.loads(self.store.read(_IDENTITIES))
+        return {arm_id: Identity(**fields) for arm_id, fields in found.items()}
+
+    def identify(self, identities: Mapping[str, Identity]) -> None:
+        """Note which rows count from now on, inside :meth:`writing` only, for those who read the ledger later."""
+        found = {arm_id: dataclasses.asdict(identity) for arm_id, identity in identities.items()}
+        self.store.write(_IDENTITIES, json.dumps(found, indent=1).encode())
+
     def append(self, record: TrialRecord) -> tuple[Row, list[Row]]:
         """Write an ended trial, inside :meth:`writing` only, and return its row and its epochs' rows.
 
@@ -174,23 +190,31 @@ class Ledger:
         return self._read(kind, columns)
 
     def _read(self, kind: str, columns: Sequence[str] | None) -> pa.Table:
-        wanted = None if columns is None else list(dict.fromkeys((*_IDENTITY[kind], *columns)))
+        wanted = None if columns is None else list(dict.fromkeys(("key", *columns)))
         tables = [self._read_part(kind, name, wanted) for name in self.store.names(kind, ".parquet")]
         if not tables:
             return pa.table({})
         schema = reduce(merge, (table.schema for table in tables))
-        found = _distinct(pa.concat_tables(_conform(table, schema) for table in tables), _IDENTITY[kind])
+        found = pa.concat_tables(_conform(table, schema) for table in _distinct(tables))
         return found if columns is None else found.select([c for c in columns if c in schema.names])
 
     def _read_part(self, kind: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        # Not pq.read_table, which imports pandas, as long as all the rest takes.
         with self.store.filesystem.open_input_file(self.store.path(kind, name)) as source:
-            known = set(pq.read_schema(source).names)
-            wanted = None if columns is None else [c for c in columns if c in known]
-            return pq.read_table(source, columns=wanted)
+            part = pq.ParquetFile(source)
+            known = set(part.schema_arrow.names)
+            return part.read(None if columns is None else [c for c in columns if c in known])
 
     def rows(self) -> list[Row]:
         """Return the ``trials`` rows as dictionaries."""
-        rows: list[Row] = self.read("trials").to_pylist()
+        table = self.read("trials")
+        moments = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
+        # Arrow would make datetimes of them by pandas, whose import takes as long as all the rest.
+        for name in moments:
+            table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.int64()))
+        rows: list[Row] = table.to_pylist()
+        for row in rows:
+            row |= {name: _moment(row[name]) for name in moments}
         return rows
 
     def keys(self) -> list[str]:
@@ -215,7 +239,7 @@ class Ledger:
         names = self.store.names(kind, ".parquet")
         merged = _conform(self.read(kind), self._schemas[kind])
         if without:
-            merged = merged.filter(pc.invert(pc.is_in(merged["key"], pa.array(without, pa.string()))))
+            merged = merged.filter(_is_none_of(merged["key"], without))
         if kind == "epochs":  # of a trial whose row was never written, nothing stays
             ended = self.read("trials", ["key"])["key"] if self.store.names("trials", ".parquet") else []
             merged = merged.filter(pc.is_in(merged["key"], pa.array(ended, pa.string())))
@@ -241,11 +265,23 @@ class Ledger:
         self.store.delete(f"compaction/{journal['kind']}.parquet")
 
 
-def _distinct(table: pa.Table, identity: list[str]) -> pa.Table:
-    """Return the first row of each identity; a compaction that is under way has rows in two parts."""
-    places = table.select(identity).append_column("place", pa.array(range(len(table)), pa.int64()))
-    first = places.group_by(identity, use_threads=False).aggregate([("place", "min")])["place_min"]
-    return table if len(first) == len(table) else table.take(first.sort())
+def _distinct(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield each part without the trials of earlier ones: a compaction that is under way has them twice, and whole."""
+    # Not by Arrow's group_by, which imports pandas, as long as all the rest takes.
+    known: set[str] = set()
+    for part in parts:
+        keys = set(part["key"].unique().to_pylist())
+        again = known & keys
+        known |= keys
+        yield part.filter(_is_none_of(part["key"], list(again))) if again else part
+
+
+def _moment(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _is_none_of(column: pa.ChunkedArray, values: Sequence[str]) -> pa.ChunkedArray:
+    return pc.invert(pc.is_in(column, pa.array(values, pa.string())))
 
 
 def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -11,10 +11,12 @@ from pathlib import Path
 from pyarrow import fs
 
 from topk_platform.errors import StoreError
+from topk_platform.specs.checks import check_place
 
 __all__ = ["Store"]
 
 _HIDDEN = "."
+_PROBE_BYTES = 2**20  # MLflow's database takes as much before the first trial
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,11 @@ class Store:
         """Return the store at a path or URI (``runs``, ``s3://bucket/runs``); nothing is written.
 
         Raises:
+            UserError: if it is blank.
             StoreError: if no file system understands the URI.
         """
         text = str(uri)
+        check_place("store", text)
         try:
             if "://" in text:
                 filesystem, root = fs.FileSystem.from_uri(text)
@@ -125,7 +129,7 @@ class Store:
             self.filesystem.delete_file(self.path(name))
 
     def check_writable(self) -> None:
-        """Raise ``StoreError`` unless files can be written here; nothing is left of the attempt.
+        """Raise ``StoreError`` unless a file of a MiB can be written here; nothing is left of the attempt.
 
         On a local disk the nearest folder that exists is tried, so that no folder has to be made for it.
         """
@@ -134,5 +138,5 @@ class Store:
             folder = folder.parent
         place = self if folder is None else Store(self.filesystem, str(folder), self.uri)
         probe = f"{_HIDDEN}probe-{uuid.uuid4().hex}"
-        place.write(probe, b"")
+        place.write(probe, bytes(_PROBE_BYTES))
         place.delete(probe)

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.records.models import model_name
+from topk_platform.records.tracked import is_tracked
+from topk_platform.specs import digest
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["TrackingSink", "tracking_uri"]
+__all__ = ["TrackingSink"]
 
 _RUN_STATUS = {"completed": "FINISHED", "pruned": "KILLED", "diverged": "FAILED", "failed": "FAILED"}
 _METRICS_A_BATCH = 1000
 _PARAMS_A_BATCH = 100
 _PARENT = "mlflow.parentRunId"
 
-
-def tracking_uri(folder: Path) -> str:
-    """Return the URI of the sqlite database that a local store's runs are tracked in."""
-    return f"sqlite:///{folder / 'mlflow.db'}"
+_Item = tuple[Row, list[Row]] | Mapping[str, str] | None
+"""An ended trial's rows, or the study's tables, or the end."""
 
 
 class TrackingSink(threading.Thread):
@@ -53,16 +53,17 @@ class TrackingSink(threading.Thread):
         self._stale = stale
         self.error: Exception | None = None
         self._artifacts = artifacts
-        self._queue: queue.SimpleQueue[tuple[Row, list[Row]] | Mapping[str, str] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._written: set[str] = set()
         self._parents: dict[str, str] = {}
+        self._tables = ""
 
     def put(self, row: Row, epochs: list[Row]) -> None:
         """Hand over an ended trial's ledger rows; returns at once."""
         self._queue.put((row, epochs))
 
     def put_files(self, files: Mapping[str, str]) -> None:
-        """Hand over the study's tables, by file name; returns at once."""
+        """Hand over the study's tables, by file name, when all trials are; returns at once."""
         self._queue.put(files)
 
     def close(self) -> Exception | None:
@@ -72,17 +73,25 @@ class TrackingSink(threading.Thread):
         return self.error
 
     def run(self) -> None:
-        """Fill in what MLflow lacks, then write what is handed over until closed."""
+        """Fill in what MLflow lacks, then write what is handed over until closed; nothing where nothing is new."""
         try:
+            if self._holds(item := self._queue.get()):
+                return
             self._open()
             self._fill_in()
-            while (item := self._queue.get()) is not None:
+            while item is not None:
                 if isinstance(item, tuple):
                     self._write_trial(*item)
                 else:
                     self._write_files(item)
+                item = self._queue.get()
         except Exception as error:  # noqa: BLE001 - MLflow being down must not stop a study; told by close()
             self.error = error
+
+    def _holds(self, item: _Item) -> bool:
+        if self._stale or not isinstance(item, Mapping):
+            return False
+        return is_tracked(self.uri, self.ledger.study, self.ledger.keys(), digest(item))
 
     def _open(self) -> None:
         # By default MLflow tries a server that is down for minutes; a study that is done should not wait for that.
@@ -116,6 +125,7 @@ class TrackingSink(threading.Thread):
         tags = run.data.tags
         if "topk.parent" in tags:
             self._parents[tags["topk.parent"]] = run.info.run_id
+            self._tables = tags.get("topk.tables", self._tables)
         elif "topk.key" in tags and (run.info.status == "RUNNING" or tags["topk.key"] in self._stale):
             self._client.delete_run(run.info.run_id)
         elif "topk.key" in tags:
@@ -192,9 +202,12 @@ class TrackingSink(threading.Thread):
                 self._client.log_artifact(run_id, str(path))
 
     def _write_files(self, files: Mapping[str, str]) -> None:
+        if self._tables == (tables := digest(files)):
+            return
         run_id = self._parent("study", f"{self.ledger.study} tables", {"topk.study": self.ledger.study})
         for name, text in files.items():
             self._client.log_text(run_id, text, name)
+        self._client.set_tag(run_id, "topk.tables", tables)
 
 
 def _milliseconds(moment: datetime) -> int:

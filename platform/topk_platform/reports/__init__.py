@@ -3,12 +3,13 @@
 from topk_platform.reports.export import to_arrow, to_csv, to_files, to_parquet, to_seeds
 from topk_platform.reports.render import to_markdown, to_rich
 from topk_platform.reports.statistics import Estimate, estimate, paired_difference
-from topk_platform.reports.table import Cell, Choice, Table, build_table
+from topk_platform.reports.table import Cell, Choice, Fruitless, Table, build_table
 
 __all__ = [
     "Cell",
     "Choice",
     "Estimate",
+    "Fruitless",
     "Table",
     "build_table",
     "estimate",

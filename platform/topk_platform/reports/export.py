@@ -17,6 +17,9 @@ from topk_platform.reports.table import Cell, Table
 
 __all__ = ["to_arrow", "to_csv", "to_files", "to_parquet", "to_seeds"]
 
+_Kinds = Mapping[str, pa.DataType]
+_Rows = Sequence[tuple[Any, ...]]
+
 _COLUMNS = (
     ("loss", pa.string()),
     ("regime", pa.string()),
@@ -49,8 +52,12 @@ def to_arrow(table: Table) -> pa.Table:
     ``seeds`` is how many confirmations have ended, ``diverged`` and ``failed`` how many of them have no result; ``n``
     is how many the mean is over. The column ``regime`` is called ``model`` where the table's columns are models.
     """
-    rows = [(*place, *_values(cell)) for place, cell in table.cells.items()]
-    return _from_rows(rows, {table.across if name == "regime" else name: kind for name, kind in _COLUMNS})
+    return _arrow(*_cells(table))
+
+
+def _cells(table: Table) -> tuple[_Kinds, _Rows]:
+    kinds = {table.across if name == "regime" else name: kind for name, kind in _COLUMNS}
+    return kinds, [(*place, *_values(cell)) for place, cell in table.cells.items()]
 
 
 def _values(cell: Cell) -> tuple[float | str | None, ...]:
@@ -77,6 +84,10 @@ def _published_values(cell: Cell) -> tuple[float | str | None, ...]:
 
 def to_seeds(table: Table) -> pa.Table:
     """Return every ended confirmation of the table's arms, a row each: how it ended, and its test metrics."""
+    return _arrow(*_seeds(table))
+
+
+def _seeds(table: Table) -> tuple[_Kinds, _Rows]:
     kinds = dict.fromkeys(("loss", table.across), pa.string())
     kinds |= {"seed": pa.int64(), "status": pa.string(), "key": pa.string()}
     kinds |= dict.fromkeys(table.study.accuracies, pa.float64())
@@ -85,10 +96,10 @@ def to_seeds(table: Table) -> pa.Table:
         for place, confirmations in table.confirmations.items()
         for seed, row in confirmations.items()
     ]
-    return _from_rows(rows, kinds)
+    return kinds, rows
 
 
-def _from_rows(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, pa.DataType]) -> pa.Table:
+def _arrow(kinds: _Kinds, rows: _Rows) -> pa.Table:
     columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(kinds.values())]
     return pa.Table.from_arrays(columns, names=list(kinds))
 
@@ -100,18 +111,17 @@ def to_parquet(table: Table) -> bytes:
 
 def to_csv(table: Table) -> str:
     """Return what :func:`to_arrow` returns, as CSV with a header."""
-    return _csv(to_arrow(table))
+    return _csv(*_cells(table))
 
 
 def to_files(table: Table) -> dict[str, bytes]:
     """Return the files of a study's ``tables`` folder by name: the table and its seeds, to read and to work with."""
-    seeds = to_seeds(table)
     return {
         "table.md": to_markdown(table).encode(),
         "table.csv": to_csv(table).encode(),
         "table.parquet": to_parquet(table),
-        "seeds.csv": _csv(seeds).encode(),
-        "seeds.parquet": _parquet(seeds),
+        "seeds.csv": _csv(*_seeds(table)).encode(),
+        "seeds.parquet": _parquet(to_seeds(table)),
     }
 
 
@@ -121,9 +131,10 @@ def _parquet(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _csv(table: pa.Table) -> str:
+def _csv(kinds: _Kinds, rows: _Rows) -> str:
+    # Not by way of Arrow, which imports pandas to make an array of Python's values.
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.column_names)
-    writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    writer.writerow(kinds)
+    writer.writerows(rows)
     return text.getvalue()

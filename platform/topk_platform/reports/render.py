@@ -9,9 +9,10 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from topk_platform.identity import told
 from topk_platform.records import Tally
 from topk_platform.reports.statistics import Estimate
-from topk_platform.reports.table import Cell, Choice, Table
+from topk_platform.reports.table import Cell, Choice, Fruitless, Table
 from topk_platform.specs import Published
 
 __all__ = ["to_markdown", "to_rich"]
@@ -79,7 +80,15 @@ def _difference(cell: Cell) -> str:
 
 def _notes(table: Table) -> list[str]:
     """Return the lines that say what the numbers mean and what they leave out."""
-    return [line for line in (_legend(table), _lost(table), _uncounted(table), _sources(table)) if line]
+    lines = [
+        _legend(table),
+        _lost(table),
+        *_barren(table),
+        _uncounted(table),
+        _environments(table),
+        _sources(table),
+    ]
+    return [line for line in lines if line]
 
 
 def _legend(table: Table) -> str:
@@ -98,7 +107,8 @@ def _legend(table: Table) -> str:
 def _lost(table: Table) -> str:
     found = table.confirmed
     if not found.ended:
-        return "No confirmation has ended yet: there are no numbers of ours."
+        coming = len(table.fruitless) < len(table.confirmations)
+        return "No confirmation has ended yet: there are no numbers of ours." if coming else ""
     if not found.lost:
         return ""
     counts = {"diverged": found.diverged, "failed": found.failed}
@@ -109,10 +119,33 @@ def _lost(table: Table) -> str:
     )
 
 
+def _barren(table: Table) -> list[str]:
+    """Return a line for each arm that will have no result, however often it is run."""
+    return [_fruitless(found) for found in table.fruitless]
+
+
+def _fruitless(found: Fruitless) -> str:
+    searched = found.phase == "search"
+    told = _ends(found.ends, "search trials" if searched else "confirmations")
+    more = ", so there is no configuration to confirm" if searched else ""
+    retry = ", but with --retry-failed" if found.ends.failed else ""
+    return (
+        f"No result of {found.arm}: {told}{more}. Running it again changes nothing{retry}. "
+        f"The first of them, {found.key}: {found.reason}."
+    )
+
+
 def _uncounted(table: Table) -> str:
     if not table.outdated:
         return ""
-    return f"{table.outdated} recorded trials of another version of the code or the data are not counted."
+    return f"{sum(table.outdated.values())} recorded trials are not counted: {told(table.outdated)}."
+
+
+def _environments(table: Table) -> str:
+    """Return the line that says that trials were made in several environments, or nothing."""
+    if not table.environments:
+        return ""
+    return f"Machines or versions differ, and with them the last bits of results: {told(table.environments)}."
 
 
 def _sources(table: Table) -> str:
@@ -182,7 +215,8 @@ def _markdown_cell(table: Table, row: str, column: str, metric: str) -> str:
 
 def to_rich(table: Table) -> Group:
     """Return the table for a terminal: a block per metric, differences under the values."""
-    below = [Text(line, style="yellow" if line == _lost(table) else "dim") for line in _notes(table)]
+    striking = (_lost(table), *_barren(table))
+    below = [Text(line, style="yellow" if line in striking else "dim") for line in _notes(table)]
     return Group(*(_block(table, metric) for metric in table.study.show), *below)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 __all__ = ["Estimate", "estimate", "paired_difference"]
 
@@ -54,7 +54,7 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     if n == 1:
         return Estimate(float(values[0]), math.nan, 1)
     spread = float(np.std(values, ddof=1)) / math.sqrt(n)
-    return Estimate(float(np.mean(values)), float(stats.t.ppf(0.975, n - 1)) * spread, n)
+    return Estimate(float(np.mean(values)), float(special.stdtrit(n - 1, 0.975)) * spread, n)
 
 
 def paired_difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Estimate | None:

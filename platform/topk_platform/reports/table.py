@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from topk_platform.identity import environment_of
 from topk_platform.records import ArmHistory, Row, Tally
 from topk_platform.reports.statistics import Estimate, estimate, paired_difference
-from topk_platform.specs import Arm, Published, Scalar, Study
+from topk_platform.specs import Arm, Phase, Published, Scalar, Study
 
-__all__ = ["Cell", "Choice", "Table", "build_table"]
+__all__ = ["Cell", "Choice", "Fruitless", "Table", "build_table"]
 
 
 Mark = Literal["", "better", "worse"]
@@ -59,6 +61,25 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Fruitless:
+    """An arm without a result that will not have one: all trials of a phase have ended and none was completed.
+
+    Args:
+        arm: Its name.
+        phase: ``"search"``, so that there is no configuration to confirm, or ``"confirm"``.
+        ends: How the phase's trials ended.
+        key: The first of them.
+        reason: Why that one ended so.
+    """
+
+    arm: str
+    phase: Phase
+    ends: Tally
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Table:
     """A study's results.
 
@@ -70,7 +91,9 @@ class Table:
             none.
         choices: By row and column.
         failures: Keys, arms and reasons of failed trials.
-        outdated: How many recorded trials of these arms do not count: other code or other data made them.
+        fruitless: The arms that ended without a result.
+        outdated: How many recorded trials of these arms do not count, by the reason.
+        environments: How many of the trials that count were made in which environment, where there are several.
         across: What the columns are, ``"regime"`` or ``"model"``.
         confirmations: The ended confirmations' ledger rows by seed, by row and column.
     """
@@ -81,7 +104,9 @@ class Table:
     cells: Mapping[tuple[str, str, str], Cell]
     choices: Mapping[tuple[str, str], Choice]
     failures: tuple[tuple[str, str, str], ...] = ()
-    outdated: int = 0
+    fruitless: tuple[Fruitless, ...] = ()
+    outdated: Mapping[str, int] = field(default_factory=dict)
+    environments: Mapping[str, int] = field(default_factory=dict)
     across: str = "regime"
     confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)
 
@@ -145,7 +170,9 @@ def build_table(
         cells={place: cell for place, cell in cells.items() if place[:2] in places.values()},
         choices={places[i]: found for i, h in shown.items() if (found := _choice(h, study.trials))},
         failures=tuple(_failures(shown)),
-        outdated=sum(history.outdated for history in shown.values()),
+        fruitless=tuple(filter(None, (_fruitless(study, history) for history in shown.values()))),
+        outdated=sum((history.outdated for history in shown.values()), Counter()),
+        environments=_environments(shown),
         across=across,
         confirmations={place: runs[arm_id].confirmations for arm_id, place in places.items()},
     )
@@ -234,6 +261,23 @@ def _choice(history: ArmHistory, trials: int) -> Choice | None:
         return None
     tally = Tally.of(row["status"] for row in history.searched(trials))
     return Choice(chosen.values, chosen.objective, tally.ended, tally.ended - tally.completed)
+
+
+def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
+    rows = (row for history in histories.values() for row in history.rows())
+    found = Counter(environment_of(row) for row in rows)
+    return found if len(found) > 1 else {}
+
+
+def _fruitless(study: Study, history: ArmHistory) -> Fruitless | None:
+    confirmed = list(history.confirmations(study.trials, study.seeds).values())
+    rows = confirmed or history.searched(study.trials)
+    if len(rows) < (study.seeds if confirmed else study.trials):
+        return None
+    ends = Tally.of(row["status"] for row in rows)
+    first = min(rows, key=lambda row: (row["number"], row["seed"]))
+    phase: Phase = "confirm" if confirmed else "search"
+    return None if ends.completed else Fruitless(history.arm.name, phase, ends, first["key"], first["reason"])
 
 
 def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:

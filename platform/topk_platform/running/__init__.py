@@ -1,24 +1,5 @@
-"""Studies on Ray."""
+"""Studies on Ray.
 
-from topk_platform.running.planning import ArmPlan, Plan, plan
-from topk_platform.running.probing import ArmProbe, Probe, probe
-from topk_platform.running.replaying import Found, Replay, find, replay
-from topk_platform.running.study import Progress, Summary, make_board, run, table
-
-__all__ = [
-    "ArmPlan",
-    "ArmProbe",
-    "Found",
-    "Plan",
-    "Probe",
-    "Progress",
-    "Replay",
-    "Summary",
-    "find",
-    "make_board",
-    "plan",
-    "probe",
-    "replay",
-    "run",
-    "table",
-]
+Its modules are imported one by one, for Ray and torch take seconds: ``study`` runs a study, ``planning`` says what is
+left of it, ``probing`` finds the largest batches, ``replaying`` runs a recorded trial again.
+"""

@@ -12,7 +12,7 @@ from ray.autoscaler.sdk import request_resources
 from topk_platform.errors import ClusterError
 from topk_platform.specs import Study
 
-__all__ = ["slots", "trial_resources"]
+__all__ = ["nodes_for", "slots", "trial_resources"]
 
 _GROW_SECONDS = 900.0  # a cloud's GPU machine, its image and its set-up commands
 
@@ -54,18 +54,25 @@ def slots(study: Study, workers: int | None, *, may_grow: bool) -> int:
 
 def fitting(needs: Mapping[str, float]) -> int:
     """Return how many trials the nodes that are up hold; a trial never spans two nodes."""
-    return sum(
-        min(int(resources.get(name, 0) / amount + 1e-9) for name, amount in needs.items())
-        for resources in _nodes()
-    )
+    return sum(_holds(node, needs) for node in _nodes())
+
+
+def nodes_for(needs: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return the nodes that are up and hold at least one trial, as Ray describes them."""
+    return [node for node in _nodes() if _holds(node, needs)]
+
+
+def _holds(node: Mapping[str, Any], needs: Mapping[str, float]) -> int:
+    return min(int(node["Resources"].get(name, 0) / amount + 1e-9) for name, amount in needs.items())
 
 
 def _nodes() -> list[dict[str, Any]]:
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return [node for node in ray.nodes() if node["Alive"]]
 
 
 def _described() -> str:
-    return ", ".join(str({name: node.get(name, 0) for name in ("CPU", "GPU")}) for node in _nodes())
+    found = ({name: node["Resources"].get(name, 0) for name in ("CPU", "GPU")} for node in _nodes())
+    return ", ".join(map(str, found))
 
 
 def _grow(needs: Mapping[str, float]) -> None:

@@ -2,69 +2,63 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
 
 from topk_platform.code_version import code_version
-from topk_platform.data import Dataset, Images, Source, download, load
+from topk_platform.data import Dataset, Images, Source, check_source, download, load
 from topk_platform.errors import UserError
+from topk_platform.identity import Identity
 from topk_platform.models import build_model, check_model
+from topk_platform.references import is_reference
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.specs import Arm, Scalar, Study
 from topk_platform.training import check_ensemble, check_loss, split_parameters
 from topk_platform.training.optim import searched_recipe
 
-__all__ = ["Checked", "check_device", "check_study", "code_versions", "with_budget"]
+__all__ = ["check_device", "check_imported", "check_study"]
 
 
-@dataclass(frozen=True)
-class Checked:
-    """A study whose names, values and data were found to be good.
-
-    Args:
-        study: The study.
-        fingerprints: Of each arm's dataset, by arm identity.
-        codes: Each arm's code version, by arm identity.
-    """
-
-    study: Study
-    fingerprints: dict[str, str]
-    codes: dict[str, str]
-
-
-def check_study(study: Study, downloads: bool = False) -> Checked:
+def check_study(
+    study: Study, downloads: bool = False, finished: Mapping[str, str] | None = None
+) -> dict[str, Identity]:
     """Return what the study's trials are known by, or raise the first thing that is wrong with it.
 
     Args:
         study: The study.
         downloads: Whether to download the datasets that are not on disk.
+        finished: Arms of which nothing is left to run, each with the fingerprint of the data it was trained on: of
+            these nothing but the data is looked at, and they are checked like the others where the data changed.
+
+    Returns:
+        Each arm's code and data, by arm identity; the machine is not known yet.
 
     Raises:
         MissingDataError: if a dataset is not on disk.
-        UserError: naming an unknown dataset, model, loss or parameter, with near misses; a K that is not below
-            the number of classes; a value of the space that a loss or a recipe refuses; what goes wrong at an arm's
-            first step.
+        UserError: naming an unknown dataset, model, loss or parameter, with near misses; inputs that are not finite; a
+            dataset function of the user's, which is called twice, that does not give the same data both times; a K
+            that is not below the number of classes; a value of the space that a loss or a recipe refuses; what goes
+            wrong at an arm's first step.
     """
     if downloads:
         for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
             download(regime)
-    fingerprints, rehearse = {}, Rehearsal()
+    identities, rehearse, sound = {}, Rehearsal(), set()
     for arm in study.arms:
-        dataset = load(arm.regime)
+        dataset, arm_id = load(arm.regime), study.arm_id(arm)
+        identities[arm_id] = Identity(code_version(arm), dataset.fingerprint)
+        if (finished or {}).get(arm_id) == dataset.fingerprint:
+            continue
+        if (same := repr((arm.regime.dataset, sorted(arm.regime.options.items())))) not in sound:
+            check_source(arm.regime, dataset)
+            sound.add(same)
         _check_metrics(study, arm, dataset)
         _check_arm(arm, dataset)
         rehearse(arm, dataset)
-        fingerprints[study.arm_id(arm)] = dataset.fingerprint
-    return Checked(study, fingerprints, code_versions(study))
-
-
-def code_versions(study: Study) -> dict[str, str]:
-    """Return each arm's code version, by arm identity."""
-    return {study.arm_id(arm): code_version(arm) for arm in study.arms}
+    return identities
 
 
 def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
@@ -135,22 +129,24 @@ def _check_ensemble(arm: Arm, dataset: Source) -> None:
         raise UserError(f"arm {arm.name}: {error}") from error
 
 
+def check_imported(study: Study) -> None:
+    """Raise ``UserError`` if a module of the study's is being imported: workers, which import it, would run it too."""
+    for arm in study.arms:
+        for name in filter(is_reference, (arm.regime.dataset, arm.model.name, arm.loss.name)):
+            module = name.partition(":")[0]
+            spec = getattr(sys.modules.get(module), "__spec__", None)
+            if getattr(spec, "_initializing", False):  # as Python's own import asks
+                raise UserError(
+                    f"study {study.name} must not be run by importing module {module!r}, as every worker does for "
+                    f"{name}: put run(...) under if __name__ == '__main__':"
+                )
+
+
 def check_device(study: Study) -> None:
     """Raise ``UserError`` if the study wants a GPU and this machine, which is to run it, has none."""
     if study.device == "cuda" and not torch.cuda.is_available():
         raise UserError(
-            f"study {study.name} wants device 'cuda' and this machine has none; pass --address or cpu"
+            f"study {study.name} wants device 'cuda' and this machine has none: run it on a cluster that has, "
+            "--address HOST:PORT; try it on the CPU with --smoke; or train there, with "
+            "dataclasses.replace(study, device='cpu') in a study file of yours"
         )
-
-
-def with_budget(study: Study, trials: int | None, seeds: int | None) -> Study:
-    """Return the study with another budget.
-
-    Raises:
-        UserError: if a number is below 1.
-    """
-    return dataclasses.replace(
-        study,
-        trials=study.trials if trials is None else trials,
-        seeds=study.seeds if seeds is None else seeds,
-    )

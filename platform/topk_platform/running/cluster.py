@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from ray.exceptions import RayError
 
 from topk_platform.code_version import user_modules
 from topk_platform.errors import ClusterError
+from topk_platform.running.address import host_and_port
 from topk_platform.running.capacity import slots
 from topk_platform.specs import Study
 
@@ -40,7 +40,6 @@ _LOOPBACK = "127.0.0.1"
 _OBJECT_STORE_BYTES = 200 * 2**20
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 20
-_ADDRESS = re.compile(r"([^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
 # Exceptions and not ray.init's own messages on stderr, which are many lines.
 _PROBE = """
 import sys, ray
@@ -174,8 +173,8 @@ def _connect(study: Study, address: str | None, workers: int | None) -> None:
 
 def _check_answers(address: str) -> None:
     """Raise ``ClusterError`` unless a cluster answers; asked in a process of its own, for ``ray.init`` may hang."""
-    if address != "auto":
-        _check_listens(address)
+    if (place := host_and_port(address)) is not None:
+        _check_listens(address, place)
     try:
         subprocess.run(  # noqa: S603 - our own interpreter, the address is an argument and no shell is near
             [sys.executable, "-c", _PROBE, address], timeout=_ANSWER_SECONDS, check=True, capture_output=True
@@ -196,14 +195,9 @@ def _check_answers(address: str) -> None:
         raise ClusterError(f"no Ray cluster answers at {address!r}: {lines[-1]}") from error
 
 
-def _check_listens(address: str) -> None:
-    match = _ADDRESS.fullmatch(address)
-    if match is None or int(match[2]) > 65535:
-        raise ClusterError(
-            f"--address must be host:port (a cluster's own port, as a rule 6379) or auto, got {address!r}"
-        )
+def _check_listens(address: str, place: tuple[str, int]) -> None:
     try:
-        socket.create_connection((match[1].strip("[]"), int(match[2])), timeout=_CONNECT_SECONDS).close()
+        socket.create_connection(place, timeout=_CONNECT_SECONDS).close()
     except (OSError, UnicodeError) as error:
         raise ClusterError(f"no Ray cluster answers at {address!r}: {error}") from error
 

@@ -83,7 +83,7 @@ class Conductor:
             if self._board.has_ended(trial):  # of an ensemble that was cut off while its records were written
                 self._board.release(trial)
                 continue
-            self._keep(record.replace_versions(**self._versions))
+            self._keep(record.replace_versions(**{**trial.environment, **record.versions, **self._versions}))
             self._board.end(trial, Ended.from_record(record))
             self._tell(record)
         forget(self._place, [trials[0].key])

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
-from topk_platform.data import data_at
-from topk_platform.records import ArmHistory, Ledger, Store, read_history
-from topk_platform.running.checks import Checked, check_device, check_study, with_budget
-from topk_platform.running.study import make_board
+from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
+from topk_platform.running.boards import finished, make_board
 from topk_platform.search import ArmBoard
 from topk_platform.specs import Arm, Study
-from topk_platform.training import Session
-from topk_platform.training.clock import Stopwatch
 
 __all__ = ["ArmPlan", "Plan", "plan"]
-
-_MEASURING_SECONDS = 20.0
-_EPOCH_SECONDS = 10.0  # of an epoch that takes longer, so many are timed
 
 
 @dataclass(frozen=True)
@@ -78,7 +67,8 @@ def plan(
 
     Arms without an ended trial are timed here by an epoch of their first, or by the start of a long one, for some
     seconds in all; the rest take the mean of those. A first step and validation, in which kernels are compiled, are
-    not timed.
+    not timed. What is done is what counted on the machine of the last run. Where every trial has ended, the data are
+    not read: ``run`` finds out whether they are still the same.
 
     Args:
         study: The study.
@@ -92,25 +82,40 @@ def plan(
     Raises:
         UserError: if something is wrong with the study, its data or the store.
     """
-    study = with_budget(study.only(only) if only else study, trials, seeds)
-    with data_at(data):
-        return _plan(check_study(study, download), store)
-
-
-def _plan(checked: Checked, store: str | Path) -> Plan:
-    study = checked.study
+    study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
-    histories = read_history(ledger, study, checked.codes, checked.fingerprints)
-    boards = make_board(checked, histories).arms
+    counted = last_counted(ledger, study)
+    histories = read_history(ledger, study, counted)
+    done = finished(study, counted, histories)
+    if len(done) == len(histories):
+        return _plan(study, make_board(study, counted, histories).arms, histories, {})
+    # Torch, which a plan with nothing left need not wait for.
+    from topk_platform.data import data_at  # noqa: PLC0415
+    from topk_platform.running.checks import check_device, check_study  # noqa: PLC0415
+    from topk_platform.running.timing import trial_seconds  # noqa: PLC0415
+
+    with data_at(data):
+        checked = check_study(study, download, done)
+        counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
+        histories = read_history(ledger, study, counted)
+        boards = make_board(study, counted, histories).arms
+        unknown = [board for i, board in boards.items() if board.left and not _mean_seconds(histories[i])]
+        if unknown:
+            check_device(study)
+        return _plan(study, boards, histories, trial_seconds(unknown))
+
+
+def _plan(
+    study: Study,
+    boards: Mapping[str, ArmBoard],
+    histories: Mapping[str, ArmHistory],
+    guessed: Mapping[str, float],
+) -> Plan:
     known = {arm_id: seconds for arm_id, history in histories.items() if (seconds := _mean_seconds(history))}
-    unknown = [board for arm_id, board in boards.items() if arm_id not in known and board.left]
-    if unknown:
-        check_device(study)
-    guessed = _measure(unknown)
     fallback = sum(guessed.values()) / len(guessed) if guessed else 0.0
     arms = [
         ArmPlan(
-            arm=histories[arm_id].arm,
+            arm=board.arm,
             searched=sum(number in board.searched for number in range(board.trials)),
             confirmed=study.seeds - len(board.wanted()) if not board.searching and board.best() else 0,
             left=board.left,
@@ -125,52 +130,3 @@ def _plan(checked: Checked, store: str | Path) -> Plan:
 def _mean_seconds(history: ArmHistory) -> float:
     seconds = [row["train_seconds"] for row in history.rows() if row["status"] in ("completed", "pruned")]
     return sum(seconds) / len(seconds) if seconds else 0.0
-
-
-def _measure(boards: Sequence[ArmBoard]) -> dict[str, float]:
-    until = time.monotonic() + _MEASURING_SECONDS
-    measured = {}
-    for board in boards:
-        if time.monotonic() < until and (slot := next(iter(board.ready()), None)) is not None:
-            measured[board.arm_id] = _guess(Session.prepare(board.trial(slot)))
-    return measured
-
-
-def _guess(session: Session) -> float:
-    recipe = session.recipe
-    # What is done once in a process, such as compiling kernels or memory's first use, may take as long as all the rest.
-    session.advance(lambda: True)
-    _validation_seconds(session)
-    epoch = _epoch_seconds(session, _EPOCH_SECONDS)
-    validation = _validation_seconds(session)
-    if epoch < 1:  # what disturbs so short a measurement only lengthens it
-        epoch = min(epoch, _seconds(session.train_epoch))
-        validation = min(validation, _validation_seconds(session))
-    validations = sum(recipe.evaluates(number) for number in range(1, recipe.epochs + 1))
-    return recipe.epochs * epoch + validations * validation
-
-
-def _epoch_seconds(session: Session, enough: float) -> float:
-    """Return about how long an epoch takes, from as many of its steps left as are made in ``enough`` seconds."""
-    done, until = session.step, time.perf_counter() + enough
-    with Stopwatch(session.trial.device) as watch:
-        session.advance(lambda: time.perf_counter() >= until)
-    return watch.seconds * session.epoch_steps / (session.step - done)
-
-
-def _validation_seconds(session: Session) -> float:
-    """Return about how long a validation takes, from no more samples than were trained on so far."""
-    whole = session.dataset.validation
-    part = whole.take(
-        torch.arange(min(len(whole), session.step * session.batches.size), device=whole.labels.device)
-    )
-    session.dataset = replace(session.dataset, validation=part)
-    seconds = _seconds(session.validate)
-    session.dataset = replace(session.dataset, validation=whole)
-    return seconds * len(whole) / len(part)
-
-
-def _seconds(work: Callable[[], Tensor]) -> float:
-    began = time.perf_counter()
-    work().tolist()  # a GPU is waited for
-    return time.perf_counter() - began

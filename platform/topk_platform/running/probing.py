@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from topk_platform.data import data_at
 from topk_platform.errors import UserError
-from topk_platform.running.checks import Checked, check_device, check_study
-from topk_platform.search import ArmBoard
-from topk_platform.specs import Arm, Choice, Int, Study, Trial, canonical_json
-from topk_platform.training.probing import (
-    Attempts,
-    CpuAttempts,
-    CudaAttempts,
-    StepError,
-    largest,
-    least_parts,
-)
-from topk_platform.training.setup import dataset_of
+from topk_platform.specs import Arm, Study
 
-__all__ = ["ArmProbe", "Probe", "available_memory", "probe"]
+__all__ = ["ArmProbe", "Probe", "probe"]
 
 _GIB = 2**30
 
@@ -92,170 +78,8 @@ def probe(
     if memory is not None and not memory > 0:
         raise UserError(f"memory must be above 0 GiB, got {memory}")
     study = study.only(only) if only else study
-    check_device(study)
-    with data_at(data):
-        trials = _trials(check_study(study))
-        given = _default_memory(study) if memory is None else round(memory * _GIB)
-        found = {
-            candidate.trial.arm.name: result
-            for kind in _kinds(trials)
-            for candidate, result in zip(kind, _probed(kind, given, tell), strict=True)
-        }
+    # Torch, a second or two that what is wrong with the arguments need not wait for.
+    from topk_platform.running.fitting import fitted  # noqa: PLC0415
+
+    given, found = fitted(study, None if memory is None else round(memory * _GIB), data, tell)
     return Probe(study, given, tuple(found[arm.name] for arm in study.arms))
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    trial: Trial
-    samples: int
-    shape: tuple[int, ...]
-    classes: int
-
-    @property
-    def batch(self) -> int:
-        """The largest batch that the arm may ask for."""
-        loss, size = self.trial.arm.loss, self.trial.arm.recipe.batch_size
-        match loss.space.get("batch_size", loss.fixed.get("batch_size", size)):
-            case Choice(options):
-                size = max(int(option) for option in options if isinstance(option, int))
-            case Int(_, high):
-                size = high
-            case int(fixed):
-                size = fixed
-        return min(size, self.samples)
-
-    @property
-    def kind(self) -> str:
-        """All that memory depends on."""
-        arm = self.trial.arm
-        recipe = replace(
-            arm.recipe,
-            epochs=1,
-            batch_size=1,
-            accumulate=1,
-            learning_rate=1.0,
-            weight_decay=0.0,
-            schedule="constant",
-            milestones=(),
-            warmup=0.0,
-            evaluate_every=1,
-            keep=(),
-            patience=None,
-            test_crops="",
-        )
-        return canonical_json((self.shape, self.classes, arm.model, arm.loss, arm.k, recipe))
-
-
-def _trials(checked: Checked) -> list[_Candidate]:
-    candidates = []
-    for arm in checked.study.arms:
-        arm_id = checked.study.arm_id(arm)
-        board = ArmBoard(checked.study, arm, checked.fingerprints[arm_id], checked.codes[arm_id])
-        trial = board.trial(next(board.ready()))
-        dataset = dataset_of(trial)
-        candidates.append(_Candidate(trial, len(dataset.train), dataset.shape, dataset.classes))
-    return candidates
-
-
-def _kinds(candidates: list[_Candidate]) -> list[list[_Candidate]]:
-    kinds: dict[str, list[_Candidate]] = {}
-    for candidate in candidates:
-        kinds.setdefault(candidate.kind, []).append(candidate)
-    return list(kinds.values())
-
-
-def _probed(
-    kind: list[_Candidate], memory: int | None, tell: Callable[[Arm], None] | None
-) -> Iterator[ArmProbe]:
-    first = max(kind, key=lambda candidate: candidate.samples)
-    if tell is not None:
-        tell(first.trial.arm)
-    if first.trial.together:
-        for candidate in kind:
-            yield _result(candidate, problem="ensembles are not probed")
-        return
-    with _attempts(first.trial, memory) as attempts:
-        most, problem = _most(attempts, first)
-        parts: dict[int, int | None] = {}
-        for candidate in kind:
-            batch = candidate.batch
-            if most and batch not in parts:
-                parts[batch] = 1 if batch <= most else _parts(attempts, batch, most)
-            yield _result(candidate, min(most, candidate.samples), parts.get(batch), problem)
-
-
-def _result(
-    candidate: _Candidate, most: int = 0, accumulate: int | None = None, problem: str = ""
-) -> ArmProbe:
-    return ArmProbe(candidate.trial.arm, candidate.samples, candidate.batch, most, accumulate, problem)
-
-
-def _attempts(trial: Trial, memory: int | None) -> CpuAttempts | CudaAttempts:
-    if trial.device == "cuda" or memory is None:
-        return CudaAttempts(trial, memory)
-    return CpuAttempts(trial, memory)
-
-
-def _most(attempts: Attempts, candidate: _Candidate) -> tuple[int, str]:
-    """Return the largest batch that fits, 0 if none does, and what is wrong, if anything is."""
-    size = 0
-
-    def fits(wanted: int) -> bool:
-        nonlocal size
-        size = wanted
-        return attempts.fits(size)
-
-    try:
-        most = largest(fits, candidate.samples, candidate.batch)
-    except StepError as error:
-        more = "two do not fit, and " if size == 1 and candidate.batch > 1 else ""
-        return 0, f"{more}a training step of batch size {size} fails: {error}"
-    return most, _scoring_problem(attempts) if most else "not even a batch of one sample fits"
-
-
-def _scoring_problem(attempts: Attempts) -> str:
-    try:
-        return "" if attempts.scores_fit() else "batches fit, but not as many samples as are scored at once"
-    except StepError as error:
-        return f"scoring the validation split fails: {error}"
-
-
-def _parts(attempts: Attempts, batch: int, most: int) -> int | None:
-    def fits(parts: int) -> bool:
-        try:
-            return attempts.fits(batch, parts)
-        except StepError:  # such as batch normalisation's of a part of one sample
-            return False
-
-    return least_parts(fits, batch, most)
-
-
-def _default_memory(study: Study) -> int | None:
-    if study.device == "cuda":
-        return int(torch.cuda.mem_get_info()[0] * study.gpus) if study.gpus < 1 else None
-    from topk_platform.running.cluster import local_cpus  # noqa: PLC0415 - Ray, a second that nothing else here needs
-
-    return available_memory() // max(local_cpus() // study.threads, 1)
-
-
-def available_memory(root: Path = Path("/")) -> int:
-    """Return how many bytes of memory new processes can have on this machine, or in this container.
-
-    Args:
-        root: Where ``proc`` and ``sys`` are.
-
-    Raises:
-        UserError: on a system that does not say.
-    """
-    try:
-        fields = dict(line.split(":") for line in (root / "proc/meminfo").read_text().splitlines())
-    except OSError as error:
-        raise UserError("this system does not say how much memory it has; say it with --memory") from error
-    free = 1024 * int(fields["MemAvailable"].split()[0])
-    group = root / "sys/fs/cgroup"
-    try:
-        most, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
-        kept = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    except (OSError, ValueError):  # no container, or one without a limit, which says "max"
-        return free
-    return max(min(free, most - used + int(kept["inactive_file"])), 0)

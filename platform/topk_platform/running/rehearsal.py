@@ -23,6 +23,7 @@ from topk_platform.training.process import kept_process
 __all__ = ["Rehearsal"]
 
 _SAMPLES = 4
+_ROUNDING = 1e-4  # of a sum of probabilities
 _MOST_PARAMETERS = 2**25  # a step of a larger network takes seconds; ResNet-50 has 25.6 million
 
 
@@ -67,10 +68,21 @@ def _scores(arm: Arm, inputs: Tensor, dataset: Source) -> Tensor:
     wanted = (len(inputs), dataset.classes)
     if sum(parameter.numel() for parameter in network.parameters()) > _MOST_PARAMETERS:
         return torch.randn(wanted)
-    with blamed(f"{told}, called with {_described(inputs)},"):
+    whole = (
+        ""
+        if inputs.is_floating_point()
+        else ", which reaches it as it is (take inputs.float() to have it real)"
+    )
+    with blamed(f"{told}, called with {_described(inputs)}{whole},"):
         scores: object = network(inputs)
     if not isinstance(scores, Tensor) or scores.shape != wanted or not scores.is_floating_point():
         raise UserError(f"{told} must give scores of shape {wanted}, got {_described(scores)}")
+    if not scores.isfinite().all():
+        raise UserError(f"{told} must give finite scores, got NaN or infinity")
+    if (scores >= 0).all() and (scores.sum(1) - 1).abs().max() < _ROUNDING:
+        raise UserError(
+            f"{told} must give scores, any real numbers, got probabilities, which sum to 1: leave out its softmax"
+        )
     if not scores.requires_grad:
         raise UserError(f"{told} must give scores that depend on its parameters, got none that does")
     with blamed(f"{told}, differentiated,"):
@@ -93,6 +105,8 @@ def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, dataset: Source) -> No
             f"{told} must give the batch's mean loss as a tensor of shape () that depends on the scores, "
             f"got {_described(loss)}"
         )
+    if not loss.isfinite():
+        raise UserError(f"{told} must give a finite loss, got {loss.item()} of scores {tuple(scores.shape)}")
     with blamed(f"{told}, differentiated,"):
         loss.backward()  # type: ignore[no-untyped-call]
 

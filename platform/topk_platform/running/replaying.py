@@ -6,27 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topk_platform.code_version import loaded_version
-from topk_platform.data import data_at, load
-from topk_platform.errors import StoreError, UserError
-from topk_platform.records import Ledger, Row, Store
+from topk_platform.errors import UserError
+from topk_platform.identity import Identity
+from topk_platform.records import Found, Ledger, Row, Store, find
 from topk_platform.references import import_reference, is_reference
 from topk_platform.specs import Arm, Trial, TrialRecord
-from topk_platform.training import finish, run_trials
 
-__all__ = ["Found", "Replay", "find", "replay"]
-
-
-@dataclass(frozen=True)
-class Found:
-    """A recorded trial: its ledger row and its epochs' rows."""
-
-    row: Row
-    epochs: list[Row]
-
-    @property
-    def trial(self) -> Trial:
-        """The trial as it was planned."""
-        return Trial.from_json(self.row["config"])
+__all__ = ["Replay", "replay"]
 
 
 @dataclass(frozen=True)
@@ -38,35 +24,14 @@ class Replay:
         record: What came of it now.
         differing: The names of the metrics whose values are not bit for bit the same.
         code_version: The arm's code version now, which may be another than its record's.
+        environment: In what the machine and its packages are others than its record's; empty where they are the same.
     """
 
     found: Found
     record: TrialRecord
     differing: tuple[str, ...]
     code_version: str
-
-
-def find(key: str, store: str | Path = "runs") -> Found:
-    """Return the trial whose key is, or begins with, ``key``, whichever study of the store it is in.
-
-    Raises:
-        UserError: if no trial, or more than one, is called so.
-    """
-    place = Store.open(store)
-    matches = []
-    for study in place.folders():
-        try:
-            ledger = Ledger.open(place, study)
-        except StoreError:  # a folder of something else, such as MLflow's artifacts
-            continue
-        matches += [(ledger, row) for row in ledger.rows() if row["key"].startswith(key)]
-    if len(matches) != 1:
-        raise UserError(
-            f"key {key!r} must be that of one trial in store {str(store)!r}, got {len(matches)} trials"
-        )
-    ledger, row = matches[0]
-    epochs = [epoch for epoch in ledger.read("epochs").to_pylist() if epoch["key"] == row["key"]]
-    return Found(row, sorted(epochs, key=lambda epoch: int(epoch["epoch"])))
+    environment: str
 
 
 def replay(key: str, store: str | Path = "runs", data: str | Path | None = None) -> Replay:
@@ -87,22 +52,24 @@ def replay(key: str, store: str | Path = "runs", data: str | Path | None = None)
     """
     found = find(key, store)
     trials = _ensemble(found.trial, store)
+    # Torch, which a key that is no trial's need not wait for.
+    from topk_platform.data import data_at  # noqa: PLC0415
+    from topk_platform.training import environment, finish, run_trials  # noqa: PLC0415
+
     with data_at(data):
         _check_setup(found.trial.arm)
         version = loaded_version(found.trial.arm)
         record = finish(run_trials(trials))[[trial.key for trial in trials].index(found.trial.key)]
-    return Replay(found, record, _differing(found.row, record), version)
+    here = Identity(environment=environment(found.trial.device)).excludes(found.row)
+    return Replay(found, record, _differing(found.row, record), version, here)
 
 
 def _check_setup(arm: Arm) -> None:
     """Raise ``UserError`` for what is no result of the trial: what it needs cannot be imported or read here."""
     for name in filter(is_reference, (arm.regime.dataset, arm.model.name, arm.loss.name)):
-        try:
-            import_reference(name)
-        except UserError:
-            raise
-        except Exception as error:
-            raise UserError(f"{name!r} cannot be imported: {type(error).__name__}: {error}") from error
+        import_reference(name)
+    from topk_platform.data import load  # noqa: PLC0415 - as above
+
     load(arm.regime)
 
 

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from topk_platform.data import data_at
-from topk_platform.errors import StoreError, UserError
+from topk_platform.errors import UserError
+from topk_platform.identity import Identity
 from topk_platform.records import (
     ArmHistory,
     Ledger,
     Store,
     TrackingSink,
+    check_tracking,
     forget,
+    last_counted,
     read_history,
     tracking_uri,
 )
 from topk_platform.reports import Table, build_table, to_files
-from topk_platform.running.checks import Checked, check_device, check_study, code_versions, with_budget
+from topk_platform.running.address import host_and_port
+from topk_platform.running.boards import finished, in_environment, make_board
 from topk_platform.running.scratch import scratch_folder
-from topk_platform.search import ArmBoard, Board
+from topk_platform.search import Board
 from topk_platform.specs import Study, TrialRecord
 
-__all__ = ["Progress", "Summary", "make_board", "run", "table"]
+__all__ = ["Progress", "Summary", "run"]
 
 Progress = Callable[[Board, TrialRecord | None], None]
 """Told of the study's state after every ended trial, and, with None, at the start and after every lost process."""
@@ -51,21 +54,6 @@ class Summary:
     folder: str
 
 
-def make_board(checked: Checked, histories: dict[str, ArmHistory]) -> Board:
-    """Return the study's state as the ledger tells it."""
-    return Board(
-        ArmBoard(
-            study=checked.study,
-            arm=history.arm,
-            dataset_fingerprint=checked.fingerprints[arm_id],
-            code_version=checked.codes[arm_id],
-            searched=history.ended(),
-            confirmed={("confirm", number, seed) for number, seed in history.confirm},
-        )
-        for arm_id, history in histories.items()
-    )
-
-
 def run(
     study: Study,
     *,
@@ -81,6 +69,7 @@ def run(
     data: str | Path | None = None,
     download: bool = False,
     retry_failed: bool = False,
+    mixed: bool = False,
 ) -> Summary:
     """Run what is missing of a study and return its table.
 
@@ -96,16 +85,20 @@ def run(
         seeds: Confirmation seeds per arm, instead of the study's.
         only: A glob over arm names, ``regime/model/loss``, or several.
         workers: How many trials may run at once.
-        mlflow_uri: MLflow's tracking URI; by default a sqlite database in a local store.
+        mlflow_uri: MLflow's tracking URI, which has to answer at the start; an MLflow that is down later stops nothing.
+            By default a sqlite database in a local store.
         checkpoint_seconds: The least time between two checkpoints of a trial, from which one that is cut off goes on.
         progress: Called after every trial.
         data: The folder of datasets, the same on every machine; by default ``TOPK_DATA``, or else ``data``.
         download: Whether to download into it the datasets that are not there.
         retry_failed: Whether trials that failed run again, in place of their records; later search trials stay as
             they were suggested.
+        mixed: Whether machines, and versions of torch, Numba, Triton and Optuna, may differ: results of all of them
+            count, and the table says so.
 
     Raises:
         MissingDataError: if a dataset is not on disk.
+        ClusterError: if the cluster cannot be reached, or its nodes differ in what decides a result's last bits.
         ChangedError: if a source file or the data changed while the study ran: nothing wrong is kept, and running
             it again goes on.
         UserError: if something the user gave cannot be; nothing was written and no worker started.
@@ -114,21 +107,29 @@ def run(
         >>> from topk_studies import digits
         >>> summary = run(digits().smoke(), store="runs", only="balanced/*")  # doctest: +SKIP
     """
-    part = with_budget(study.only(only) if only else study, trials, seeds)
-    if workers is not None and workers < 1:
-        raise UserError(f"workers must be at least 1, got {workers}")
-    if not checkpoint_seconds >= 0:
-        raise UserError(f"checkpoint_seconds must be at least 0, got {checkpoint_seconds}")
+    part = (study.only(only) if only else study).with_budget(trials, seeds)
+    launch = _Launch(Store.open(store), address, workers, mlflow_uri, checkpoint_seconds, retry_failed, mixed)
+    launch.check()
+    ledger = Ledger.open(launch.store, study.name)
+    ledger.store.check_writable()
+    # Torch, a second or two that what is wrong with the arguments need not wait for.
+    from topk_platform.data import data_at  # noqa: PLC0415
+    from topk_platform.running.checks import check_device, check_imported, check_study  # noqa: PLC0415
+
+    check_imported(part)
     if address is None:
         check_device(part)
     with data_at(data):
-        launch = _Launch(Store.open(store), address, workers, mlflow_uri, checkpoint_seconds, retry_failed)
-        return _run(study, check_study(part, download), launch, progress or (lambda _board, _record: None))
+        counted = _expected(part, ledger, launch)
+        histories = read_history(ledger, part, counted)
+        checked = check_study(part, download, {} if retry_failed else finished(part, counted, histories))
+        counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
+        return _run(study, part, counted, ledger, launch, progress or (lambda _board, _record: None))
 
 
 @dataclass(frozen=True)
 class _Launch:
-    """Where and how a study runs; nothing of it changes a result."""
+    """Where and how a study runs."""
 
     store: Store
     address: str | None
@@ -136,27 +137,53 @@ class _Launch:
     mlflow_uri: str | None
     checkpoint_seconds: float
     retry_failed: bool = False
+    mixed: bool = False
+
+    def check(self) -> None:
+        """Raise ``UserError`` for what cannot be."""
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"workers must be at least 1, got {self.workers}")
+        if not self.checkpoint_seconds >= 0:
+            raise UserError(f"checkpoint_seconds must be at least 0, got {self.checkpoint_seconds}")
+        if self.address is not None:
+            host_and_port(self.address)
+        if self.mlflow_uri is not None:
+            check_tracking(self.mlflow_uri)
 
 
-def _run(whole: Study, checked: Checked, launch: _Launch, tell: Progress) -> Summary:
-    study, codes = checked.study, code_versions(whole)
-    ledger = Ledger.open(launch.store, study.name)
-    ledger.store.check_writable()
-    again = _failed(checked, ledger) if launch.retry_failed else []
-    needed = bool(_board(checked, ledger).left or again)
+def _expected(study: Study, ledger: Ledger, launch: _Launch) -> dict[str, Identity]:
+    """Return which rows count. A cluster's machines are taken for the last run's until they can be asked."""
+    counted = last_counted(ledger, study)
+    if launch.mixed:
+        return {arm_id: replace(identity, environment={}) for arm_id, identity in counted.items()}
+    if launch.address is None:
+        from topk_platform.training import environment  # noqa: PLC0415 - torch
+
+        return in_environment(study, counted, environment(study.device))
+    return counted
+
+
+def _run(
+    whole: Study, study: Study, counted: dict[str, Identity], ledger: Ledger, launch: _Launch, tell: Progress
+) -> Summary:
+    again = _failed(study, counted, ledger) if launch.retry_failed else []
+    needed = bool(_board(study, counted, ledger).left or again)
 
     def known() -> dict[str, ArmHistory]:
-        return read_history(ledger, whole, codes, checked.fingerprints)
+        return read_history(ledger, whole, last_counted(ledger, whole))
 
-    with _cluster(study, launch) if needed else nullcontext(0) as slots, ledger.writing(study):
+    with _cluster(study, launch) if needed else nullcontext(_Cluster()) as cluster, ledger.writing(study):
+        if cluster.environment is not None:
+            counted = in_environment(study, counted, cluster.environment)
+        ledger.identify({**last_counted(ledger, whole), **counted})
         ledger.remove(again)
-        board = _board(checked, ledger)
+        board = _board(study, counted, ledger)
         recorder = _Recorder(ledger, _sink(launch.store, ledger, launch.mlflow_uri, again))
         forget(ledger.store, ledger.keys())
         with _closing(lambda: recorder.close(lambda: to_files(build_table(whole, known())))):
             tell(board, None)
             if board.left:
-                _run_trials(study, board, recorder, tell, slots, launch.checkpoint_seconds)
+                _run_trials(study, board, recorder, tell, cluster.slots, launch.checkpoint_seconds)
         budget = dataclasses.replace(whole, trials=study.trials, seeds=study.seeds)
         found = build_table(budget, known(), study.arms)
     return Summary(found, recorder.ran, board.left, recorder.tracking_error, ledger.store.uri)
@@ -176,20 +203,34 @@ def _closing(close: Callable[[], None]) -> Iterator[None]:
     close()
 
 
-def _failed(checked: Checked, ledger: Ledger) -> list[str]:
-    histories = read_history(ledger, checked.study, checked.codes, checked.fingerprints).values()
+def _failed(study: Study, counted: Mapping[str, Identity], ledger: Ledger) -> list[str]:
+    histories = read_history(ledger, study, counted).values()
     return [row["key"] for history in histories for row in history.rows() if row["status"] == "failed"]
 
 
-def _board(checked: Checked, ledger: Ledger) -> Board:
-    return make_board(checked, read_history(ledger, checked.study, checked.codes, checked.fingerprints))
+def _board(study: Study, counted: Mapping[str, Identity], ledger: Ledger) -> Board:
+    return make_board(study, counted, read_history(ledger, study, counted))
 
 
-def _cluster(study: Study, launch: _Launch) -> AbstractContextManager[int]:
+@dataclass(frozen=True)
+class _Cluster:
+    """The connected cluster: how many trials may run at once, and its environment where it had to be asked for it."""
+
+    slots: int = 0
+    environment: Mapping[str, str] | None = None
+
+
+@contextmanager
+def _cluster(study: Study, launch: _Launch) -> Iterator[_Cluster]:
     # Ray takes a second to import, which a study that is done need not wait for.
-    from topk_platform.running.cluster import connected  # noqa: PLC0415
+    import ray  # noqa: PLC0415
 
-    return connected(study, launch.address, launch.workers)
+    from topk_platform.running.cluster import connected  # noqa: PLC0415
+    from topk_platform.running.machines import common_environment  # noqa: PLC0415
+
+    here = launch.address is None and not ray.is_initialized()
+    with connected(study, launch.address, launch.workers) as slots:
+        yield _Cluster(slots, None if here or launch.mixed else common_environment(study))
 
 
 def _run_trials(
@@ -251,33 +292,3 @@ def _sink(store: Store, ledger: Ledger, uri: str | None, stale: Sequence[str]) -
     sink = TrackingSink(uri or tracking_uri(Path(store.root)), artifacts, ledger, stale)
     sink.start()
     return sink
-
-
-def table(
-    study: Study,
-    *,
-    store: str | Path = "runs",
-    trials: int | None = None,
-    seeds: int | None = None,
-    only: str | Sequence[str] | None = None,
-) -> Table:
-    """Return the table of what the store holds of a study, running nothing.
-
-    Of a study with published numbers there is a table of these before anything ran.
-
-    Args:
-        study: The study.
-        store: Folder or URI of the results.
-        trials: Search trials per arm to select among, instead of the study's.
-        seeds: Confirmation seeds per arm, instead of the study's.
-        only: A glob over the names of the arms to show, ``regime/model/loss``, or several.
-
-    Raises:
-        UserError: if the store holds something else, or nothing of the study.
-    """
-    study = with_budget(study, trials, seeds)
-    shown = study.only(only) if only else study
-    ledger = Ledger.open(Store.open(store), study.name)
-    if not ledger.exists and not shown.published:
-        raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
-    return build_table(study, read_history(ledger, study, code_versions(study)), shown.arms)

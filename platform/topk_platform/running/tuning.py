@@ -68,7 +68,10 @@ def tune_trials(
     with _own_interrupts():
         tuner.fit()
     if conductor.refusal:
-        raise ChangedError(f"{conductor.refusal}. What had ended is kept; the same command goes on from here")
+        raise ChangedError(
+            f"{conductor.refusal}. What had ended is kept; once every process finds the same, the same command goes on "
+            "from here"
+        )
 
 
 @contextmanager

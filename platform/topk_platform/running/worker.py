@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from ray import tune
 
 from topk_platform.code_version import loaded_version
@@ -15,24 +16,46 @@ from topk_platform.data import use_data_folder
 from topk_platform.errors import ChangedError, MissingDataError
 from topk_platform.records import Store, StoreKeeper
 from topk_platform.specs import Trial
-from topk_platform.training import Training, run_trials
+from topk_platform.training import Training, environment, run_trials
 
-__all__ = ["TrialActor", "check_code"]
+__all__ = ["TrialActor", "check_planned"]
 
 _REPORT_SECONDS = 2.0
 
 
-def check_code(trial: Trial) -> None:
-    """Check that this process works with the code that a trial was planned with; looked up once in a process.
+def check_planned(trial: Trial) -> None:
+    """Check that this process has the code and the environment that a trial was planned with; both are found once.
 
     Raises:
-        ChangedError: if it does not.
+        ChangedError: if it has not.
     """
+    _check_code(trial)
+    if trial.environment:
+        _check_environment(trial)
+
+
+def _check_code(trial: Trial) -> None:
     found = loaded_version(trial.arm)
     if found != trial.code_version:
         raise ChangedError(
             f"arm {trial.arm.name}: a worker found code version {found} where the study began with "
             f"{trial.code_version}: a source file changed meanwhile, or that machine has other sources"
+        )
+
+
+def _check_environment(trial: Trial) -> None:
+    if trial.device == "cuda" and not torch.cuda.is_available():
+        raise ChangedError(f"arm {trial.arm.name}: torch finds no GPU")
+    found = environment(trial.device)
+    differing = [
+        f"{name} {value}, not {trial.environment[name]}"
+        for name, value in found.items()
+        if trial.environment[name] != value
+    ]
+    if differing:
+        raise ChangedError(
+            f"arm {trial.arm.name}: a worker is another machine than the study began with, {'; '.join(differing)}; "
+            "machines and versions may differ with --mixed"
         )
 
 
@@ -76,5 +99,5 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
 
 
 def _checked(trials: Sequence[Trial], keeper: StoreKeeper) -> Training:
-    check_code(trials[0])  # an ensemble's are of one arm
+    check_planned(trials[0])  # an ensemble's are of one arm
     return (yield from run_trials(trials, keeper, interruptible=False))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended, chosen
 from topk_platform.search.pruning import stopping_values
-from topk_platform.search.suggest import suggest
 from topk_platform.specs import Arm, Phase, Scalar, Study, Trial
 
 __all__ = ["ArmBoard", "Board"]
@@ -23,18 +24,18 @@ class ArmBoard:
     Args:
         study: Gives the budget and the streams' root.
         arm: The arm.
-        dataset_fingerprint: Of the arm's data.
-        code_version: Of the sources.
+        identity: What its trials have in common with those that count.
         searched: The ended search trials by number.
         confirmed: The slots of the ended confirmations.
+        outdated: How many recorded trials of the arm do not count, by the reason.
     """
 
     study: Study
     arm: Arm
-    dataset_fingerprint: str
-    code_version: str
+    identity: Identity
     searched: dict[int, Ended] = field(default_factory=dict)
     confirmed: set[Slot] = field(default_factory=set)
+    outdated: Mapping[str, int] = field(default_factory=dict)
     running: set[Slot] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -96,6 +97,8 @@ class ArmBoard:
         block = self.block(slot)
         together = () if len(block) == 1 else tuple(n if phase == "search" else s for _, n, s in block)
         if phase == "search":
+            from topk_platform.search.suggest import suggest  # noqa: PLC0415 - Optuna, which counting need not wait for
+
             known = [self.searched[n] for n in self._known(number)]
             values: Mapping[str, Scalar] = suggest(
                 self.arm_id, self.arm.loss, self.arm.protocol, number, known
@@ -115,12 +118,13 @@ class ArmBoard:
             seed=seed,
             root=self.study.seed,
             values=values,
-            dataset_fingerprint=self.dataset_fingerprint,
-            code_version=self.code_version,
+            dataset_fingerprint=self.identity.dataset_fingerprint,
+            code_version=self.identity.code_version,
             stop_below=stop_below,
             together=together,
             threads=self.study.threads,
             device=self.study.device,
+            environment=self.identity.environment,
         )
 
     def end(self, slot: Slot, ended: Ended) -> None:
@@ -185,6 +189,11 @@ class Board:
     def release(self, trial: Trial) -> None:
         """Let a running trial whose process was lost start again."""
         self.arms[trial.arm_id].running.discard((trial.phase, trial.number, trial.seed))
+
+    @property
+    def outdated(self) -> Counter[str]:
+        """How many recorded trials do not count, by the reason."""
+        return sum((Counter(arm.outdated) for arm in self.arms.values()), Counter())
 
     @property
     def left(self) -> int:

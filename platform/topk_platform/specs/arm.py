@@ -187,6 +187,14 @@ def grid(
         ... )
         >>> [arm.name for arm in arms][:2]
         ['clean/mlp/cross_entropy', 'clean/mlp/smooth_topk_svm']
+
+    Raises:
+        UserError: if one of them is no sequence; as :class:`Arm`.
     """
+    for name, parts in (("regimes", regimes), ("models", models), ("losses", losses)):
+        check(
+            isinstance(parts, Iterable) and not isinstance(parts, str),
+            f"{name} must be a list, got {parts!r}",
+        )
     models, losses, how = tuple(models), tuple(losses), protocol or Protocol()
     return tuple(Arm(r, m, loss, k, recipe, metric, how) for r in regimes for m in models for loss in losses)

@@ -6,7 +6,7 @@ import re
 
 from topk_platform.errors import UserError
 
-__all__ = ["check", "check_name"]
+__all__ = ["check", "check_name", "check_place"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
@@ -15,6 +15,17 @@ def check(rule: bool, message: str) -> None:
     """Raise ``UserError`` with ``message`` unless ``rule`` holds."""
     if not rule:
         raise UserError(message)
+
+
+def check_place(argument: str, value: object) -> None:
+    """Raise ``UserError`` if a path or URI is blank, as that of an unset shell variable is.
+
+    Example:
+        >>> check_place("store", "")
+        Traceback (most recent call last):
+        topk_platform.errors.UserError: store must name a place, got '': is a variable unset?
+    """
+    check(bool(str(value).strip()), f"{argument} must name a place, got {value!r}: is a variable unset?")
 
 
 def check_name(kind: str, name: str) -> None:

@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from types import NoneType, UnionType
+from types import FunctionType, NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from topk_platform.specs.checks import check
 
 __all__ = ["Count", "NonNegative", "Part", "Positive", "Rule", "Share", "Whole", "check_fields", "one_of"]
+
+
+_LONGEST = 100  # letters of a value in an error
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ def _check(place: str, value: Any, annotation: Any, also: str = "") -> None:
     elif origin in (Union, UnionType):
         _check_union(place, value, annotation)
     else:
-        check(_fits(value, origin or annotation), f"{place} must be {_described(annotation)}, got {value!r}")
+        fits = _fits(value, origin or annotation)
+        check(fits, f"{place} must be {_described(annotation)}, got {_shown(value)}")
         if origin in (tuple, Sequence):
             for number, item in enumerate(value):
                 _check(f"{place}[{number}]", item, parts[0])
@@ -100,7 +104,7 @@ def _check_union(place: str, value: Any, annotation: Any) -> None:
         if _fits(value, get_origin(plain) or plain):
             also = " or None" if NoneType in get_args(annotation) else ""
             return _check(place, value, member, also)
-    return check(False, f"{place} must be {_described(annotation)}, got {value!r}")
+    return check(False, f"{place} must be {_described(annotation)}, got {_shown(value)}")
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -110,6 +114,15 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, kind)
+
+
+def _shown(value: Any) -> str:
+    """Return a value on one line; with a function or a class, the reference that names it."""
+    text = " ".join(repr(value).split())
+    short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    if isinstance(value, type | FunctionType):
+        return f"{short}: name it '{value.__module__}:{value.__qualname__}'"
+    return short
 
 
 def _is_sequence(annotation: Any) -> bool:

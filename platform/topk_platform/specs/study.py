@@ -144,6 +144,15 @@ class Study:
         baseline = self.baseline if any(arm.loss.label == self.baseline for arm in arms) else None
         return dataclasses.replace(self, arms=arms, published=published, baseline=baseline)
 
+    def with_budget(self, trials: int | None = None, seeds: int | None = None) -> Study:
+        """Return the study with another budget; None leaves what it is.
+
+        Raises:
+            UserError: if a number is below 1.
+        """
+        trials, seeds = self.trials if trials is None else trials, self.seeds if seeds is None else seeds
+        return dataclasses.replace(self, trials=trials, seeds=seeds)
+
     def smoke(self) -> Study:
         """Return the study shrunk to seconds: 2 trials, 2 seeds and 2 epochs an arm, under a name of its own.
 

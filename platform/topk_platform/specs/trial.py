@@ -47,6 +47,7 @@ class Trial:
         device: ``"cpu"`` or ``"cuda"``.
         dataset_fingerprint: Of the data before conditions.
         code_version: Of the sources that determine a result.
+        environment: The versions and the kind of machine that determine its last bits; empty where any will do.
     """
 
     study: str
@@ -65,6 +66,7 @@ class Trial:
     together: tuple[int, ...] = ()
     threads: int = 1
     device: str = "cpu"
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def key(self) -> str:

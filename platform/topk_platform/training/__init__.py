@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from topk_platform.training.ensemble import check_ensemble
     from topk_platform.training.losses import LOSSES, build_loss, check_loss
+    from topk_platform.training.machine import environment
     from topk_platform.training.optim import SEARCHABLE, split_parameters
     from topk_platform.training.run import Keeper, Training, finish, run_trials
     from topk_platform.training.session import Session
@@ -21,6 +22,7 @@ __all__ = [
     "build_loss",
     "check_ensemble",
     "check_loss",
+    "environment",
     "finish",
     "run_trials",
     "split_parameters",
@@ -35,6 +37,7 @@ _MODULES = {
     "build_loss": "losses",
     "check_ensemble": "ensemble",
     "check_loss": "losses",
+    "environment": "machine",
     "finish": "run",
     "run_trials": "run",
     "split_parameters": "optim",

@@ -10,9 +10,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 import topk_losses as tl
-from topk_platform.errors import UserError, blamed
-from topk_platform.references import check_arguments, look_up
+from topk_platform.errors import UserError, blamed, unknown_name
+from topk_platform.references import check_arguments, look_up, signature_of
 from topk_platform.specs import Loss, Recipe, Scalar
+from topk_platform.training.optim import SEARCHABLE
 
 __all__ = [
     "LOSSES",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 _GIVEN = ("k", "class_counts")
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class TemperedCrossEntropy(nn.Module):
@@ -246,8 +248,13 @@ def check_loss(
         raise UserError(
             f"loss {loss.label}: {reserved} come from the arm and the data, not from fixed or space"
         )
-    takes = inspect.signature(function).parameters
-    check_arguments("loss", loss.name, function, {**own, **{name: None for name in _GIVEN if name in takes}})
+    takes = signature_of("loss", loss.name, function).parameters
+    given = {**own, **{name: None for name in _GIVEN if name in takes}}
+    _check_makes(loss.name, function, given)
+    if not any(taken.kind is taken.VAR_KEYWORD for taken in takes.values()):
+        for name in own.keys() - takes.keys():
+            raise unknown_name(f"parameter of loss {loss.name}", name, {*takes, *SEARCHABLE} - {*_GIVEN})
+    check_arguments("loss", loss.name, function, given)
     with blamed(f"loss {loss.label}"):
         try:
             module = build_loss(loss, own, k, class_counts)
@@ -255,6 +262,26 @@ def check_loss(
             raise UserError(f"loss {loss.label}: {error}") from error
     if recipe is not None:
         _check_recipe(loss, module, len(class_counts), recipe)
+
+
+def _check_makes(name: str, function: Callable[..., nn.Module], given: Mapping[str, Any]) -> None:
+    """Raise ``UserError`` if a loss's function is a module itself, or one of scores and labels."""
+    if isinstance(function, nn.Module):
+        raise UserError(
+            f"loss {name} must be a function or a class that returns a torch.nn.Module, got a "
+            f"{type(function).__name__}: wrap it, def loss(): return ..."
+        )
+    takes = signature_of("loss", name, function).parameters
+    needed = [
+        taken.name for taken in takes.values() if taken.default is taken.empty and taken.kind not in _VARIADIC
+    ]
+    lacking = [taken for taken in needed if taken not in given]
+    if lacking and given.keys() <= takes.keys():
+        raise UserError(
+            f"loss {name} must take k, class_counts and what Loss.fixed and space hold, and return a torch.nn.Module; "
+            f"nothing gives its {lacking}: a plain function of scores and labels wants a class around it, "
+            "whose forward(scores, labels) calls it"
+        )
 
 
 def _check_recipe(loss: Loss, module: nn.Module, classes: int, recipe: Recipe) -> None:

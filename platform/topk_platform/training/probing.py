@@ -37,9 +37,9 @@ __all__ = [
 _SMALL = 2  # samples a part of the first step, after which the optimiser's state is there
 _PRECISE = 16  # the answer is exact to one part in so many
 _OUT_OF_MEMORY = re.compile(
-    # torch's allocator's, C++'s, oneDNN's, the system's, the loader's, cuBLAS's, cuDNN's and CUDA's words for it
+    # the words for it of torch's allocator, C++, oneDNN, the system, the loader, cuBLAS, cuDNN, CUDA and Triton
     r"can't allocate memory|bad_alloc|could not (create|execute) a |[Cc]annot allocate memory|failed to map segment"
-    r"|_ALLOC_FAILED|CUDA error: out of memory"
+    r"|_ALLOC_FAILED|CUDA error: out of memory|\[CUDA\]: out of memory"
 )
 
 Outcome = Literal["fits", "memory", "error"]

@@ -18,6 +18,7 @@ from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training.clock import Stopwatch
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.epoch import never
+from topk_platform.training.machine import environment
 from topk_platform.training.member import Lap, Member, pick
 from topk_platform.training.process import lent_process, process_state, restore_process
 from topk_platform.training.session import Session
@@ -101,10 +102,10 @@ class _Group:
 
 
 def _versions(device: str) -> dict[str, str]:
-    name = (
-        torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else platform.machine()
-    )
-    return {"python": platform.python_version(), "torch": torch.__version__, "device": f"{device} {name}"}
+    there = (
+        device == "cpu" or torch.cuda.is_available()
+    )  # a trial that failed for want of a GPU has a record too
+    return {"python": platform.python_version(), **(environment(device) if there else {})}
 
 
 def run_trials(

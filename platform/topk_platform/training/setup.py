@@ -102,7 +102,8 @@ def dataset_of(trial: Trial) -> Dataset:
     if source.fingerprint != trial.dataset_fingerprint:
         raise ChangedError(
             f"dataset {trial.arm.regime.dataset} has fingerprint {source.fingerprint}, "
-            f"the trial was planned with {trial.dataset_fingerprint}"
+            f"the trial was planned with {trial.dataset_fingerprint}: it has changed, or its function gives other data "
+            "in every process, for its module draws without a seed when it is imported, or by the order of a set"
         )
     return apply_conditions(source, trial.arm.regime.conditions, partial(generator_of, trial))
 

@@ -23,7 +23,8 @@ CUDA = pytest.param(
 
 @pytest.fixture(params=["cpu" if INTERPRETED else CUDA])
 def device(request, monkeypatch):
-    """The device whose tensors the kernels take."""
+    """The device whose tensors the kernels take; that they fail and leave it to torch is an error."""
+    request.node.add_marker(pytest.mark.filterwarnings("error:Triton's kernels"))
     if INTERPRETED:
         monkeypatch.setattr(dispatch, "DEVICES", ("cpu",))
     return request.param

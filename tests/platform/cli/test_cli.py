@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from topk_platform import Study
 from topk_platform.cli import main
+from topk_platform.outcomes import Ended
+from topk_platform.running import study as running
+from topk_platform.search import Board
+from topk_platform.specs import Status, TrialRecord
 
 LAB = """
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
@@ -37,6 +45,9 @@ def on_gpu():
     import dataclasses
     return dataclasses.replace(study(), device="cuda")
 def no_study(): return 3
+def wants(size): return study()
+def fails(): raise LookupError("no table")
+def searching(): return study(space={"learning_rate": Float(0.1, 1)}, first={"learning_rate": 0.5})
 good = study()
 """
 
@@ -44,6 +55,9 @@ good = study()
 @pytest.fixture(autouse=True)
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "lab_of_bad_things.py").write_text(LAB)
+    (tmp_path / "lab_that_breaks.py").write_text("import a_table_nobody_has\n")
+    (tmp_path / "lab_half_written.py").write_text("study = (\n")
+    (tmp_path / "junk.db").write_text("no database" * 100)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "lab_of_bad_things", raising=False)
@@ -69,6 +83,29 @@ def topk(
         (["run", "no_such_lab:study"], "there is no module 'no_such_lab'"),
         (["run", "lab_of_bad_things:studdy"], "did you mean 'study'"),
         (["run", "lab_of_bad_things:no_study"], "must name a Study"),
+        (
+            ["run", "lab_of_bad_things"],
+            "a study in lab_of_bad_things.py is called lab_of_bad_things:ATTRIBUTE",
+        ),
+        (
+            ["run", "lab_of_bad_things.py"],
+            "a study in lab_of_bad_things.py is called lab_of_bad_things:ATTRIBUTE",
+        ),
+        (["run", "lab_of_bad_things.py:good"], "a module is named without .py"),
+        (
+            ["run", ":good"],
+            "a reference must be package.module:attribute, as any process can import it, got ':good'",
+        ),
+        (
+            ["run", "lab_of_bad_things:wants"],
+            "cannot be called without arguments: missing a required argument: 'size'",
+        ),
+        (["run", "lab_of_bad_things:fails"], "study lab_of_bad_things:fails raised LookupError: no table"),
+        (
+            ["run", "lab_that_breaks:study"],
+            "module 'lab_that_breaks' raised ModuleNotFoundError: No module named 'a_ta",
+        ),
+        (["run", "lab_half_written:study"], "lab_half_written.py:1)"),
         (["run", "lab_of_bad_things:bad_loss"], "unknown loss 'smooth_topk': did you mean 'smooth_topk_svm'"),
         (["run", "lab_of_bad_things:bad_parameter"], "did you mean 'tau'"),
         (["run", "lab_of_bad_things:bad_value"], "tau"),
@@ -96,6 +133,22 @@ def topk(
         (["run", "digits", "--seeds", "-1"], "seeds must be at least 1, got -1"),
         (["run", "digits", "--workers", "0"], "workers must be at least 1, got 0"),
         (["run", "digits", "--store", "lab_of_bad_things.py"], "cannot be"),
+        (["run", "digits", "--store", ""], "--store must name a place, got '': is a variable unset?"),
+        (["table", "digits", "--store", " "], "--store must name a place, got ' '"),
+        (["run", "digits", "--data", ""], "--data must name a place"),
+        (["run", "digits", "--mlflow", ""], "--mlflow must name a place"),
+        (["run", "digits", "--address", ""], "--address must name a place"),
+        (["ui", "--host", ""], "--host must name a place"),
+        (["run", "digits", "--mlflow", "foo://x"], "got 'foo://x': the schemes that it knows are file, "),
+        (
+            ["run", "digits", "--mlflow", "http://127.0.0.1:9"],
+            "got 'http://127.0.0.1:9': [Errno 111] Connection refu",
+        ),
+        (["run", "digits", "--mlflow", "sqlite:///junk.db"], "file is not a database"),
+        (
+            ["run", "digits", "--mlflow", "sqlite:////proc/runs/mlflow.db"],
+            "store '/proc/runs' cannot be written",
+        ),
         (["run", "digits", "--store", "/proc/runs"], "cannot be written"),
         (["run", "digits", "--store", "nosuch://bucket"], "cannot be opened"),
         (["plan", "digit"], "did you mean 'digits'"),
@@ -151,6 +204,43 @@ def test_a_store_of_something_else_is_left_alone(
         code, _, err = topk(monkeypatch, capsys, command, "digits")
         assert (code, message in err) == (2, True)
     assert [path.name for path in folder.iterdir()] == ["ledger.json"]
+
+
+def test_a_blank_option_is_told_before_anything_is_loaded() -> None:
+    code = (
+        "import sys; from topk_platform.cli import main\n"
+        "sys.argv = ['topk', 'run', 'digits', '--store', '']\n"
+        "try: main()\n"
+        "except SystemExit as end: print(end.code, sorted({'torch', 'ray', 'mlflow', 'pyarrow'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 []\n"
+
+
+@pytest.mark.parametrize(("status", "expected"), [("completed", 0), ("diverged", 1), ("failed", 1)])
+def test_a_study_without_a_result_does_not_end_well(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], status: Status, expected: int
+) -> None:
+    def end_all(study: Study, board: Board, keep: Callable[[TrialRecord], None], *_: object) -> None:
+        while trials := board.next_trials():
+            metrics = dict.fromkeys(study.metrics, 0.5) if status == "completed" else {}
+            record = TrialRecord(trials[0], status, "as it was told to", validation=metrics, test=metrics)
+            record = record.replace_versions(**trials[0].environment)
+            keep(record)
+            board.end(trials[0], Ended.from_record(record))
+
+    monkeypatch.setattr(running, "_cluster", lambda *_: nullcontext(running._Cluster(1)))
+    monkeypatch.setattr(running, "_sink", lambda *_: None)
+    monkeypatch.setattr(running, "_run_trials", end_all)
+    code, out, _ = topk(monkeypatch, capsys, "run", "lab_of_bad_things:searching")
+    assert code == expected
+    assert ("so there is no configuration to confirm. Running it again changes" in " ".join(out.split())) == (
+        status != "completed"
+    )
+    assert "ended yet" not in out
+    assert (
+        topk(monkeypatch, capsys, "run", "lab_of_bad_things:searching")[0] == expected
+    )  # nothing left to run
 
 
 def test_list_shows_the_studies(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,6 +302,9 @@ def test_a_study_for_a_gpu_is_refused_where_there_is_none(
     code, out, err = topk(monkeypatch, capsys, command, "lab_of_bad_things:on_gpu")
     assert (code, out) == (2, "")
     assert "study mine wants device 'cuda' and this machine has none" in err
+    assert all(
+        way in err for way in ("--address HOST:PORT", "--smoke", "dataclasses.replace(study, device='cpu')")
+    )
     assert len(err.strip().splitlines()) == 1
 
 

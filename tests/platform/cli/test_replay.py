@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,10 @@ from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform import code_version as versions
 from topk_platform.cli import main
 from topk_platform.data import load
+from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store
 from topk_platform.search import ArmBoard
-from topk_platform.training import finish, run_trials
+from topk_platform.training import environment, finish, run_trials
 
 REGIME = Regime("r", "digits")
 ARM = Arm(REGIME, Model("linear"), Loss("loss_of_ones_own:loss"), 3, Recipe(1))
@@ -39,20 +41,20 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
-def recorded(fingerprint: str = "") -> str:
-    """Train a trial, write it down as trained on these data, and return its key."""
+def recorded(fingerprint: str = "", **versions_then: str) -> str:
+    """Train a trial, write it down as trained on these data with these versions, and return its key."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path.cwd()))
         study = Study("own", [ARM], topk=(1, 3), baseline="loss")
-        board = ArmBoard(study, ARM, load(REGIME).fingerprint, versions.code_version(ARM))
+        board = ArmBoard(study, ARM, Identity(versions.code_version(ARM), load(REGIME).fingerprint))
         trial = board.trial(next(iter(board.ready())))
         (record,) = finish(run_trials([trial]))
         if fingerprint:
-            board.dataset_fingerprint = fingerprint
+            board.identity = dataclasses.replace(board.identity, dataset_fingerprint=fingerprint)
             record = type(record)(board.trial(next(iter(board.ready()))), record.status)
         ledger = Ledger.open(Store.open("runs"), "own")
         with ledger.writing(study):
-            ledger.append(record)
+            ledger.append(record.replace_versions(**versions_then))
     assert record.status == "completed"
     return record.trial.key
 
@@ -86,13 +88,22 @@ def test_changed_code_is_told(folder: Path, replay: Replay) -> None:
     assert versions.code_version(ARM) in out
 
 
+def test_another_machine_is_told(folder: Path, replay: Replay) -> None:
+    code, out, _ = replay(recorded(machine="another"))
+    assert code == 0 and "bit for bit" in out
+    here = environment("cpu")["machine"]
+    assert f"the machine or its packages are others: machine another in place of {here}" in " ".join(
+        out.split()
+    )
+
+
 @pytest.mark.parametrize(
     ("lacking", "message"),
     [
         ("loss_of_ones_own", "'loss_of_ones_own:loss': there is no module 'loss_of_ones_own' on the path"),
         (
             "helper_of_ones_own",
-            "cannot be imported: ModuleNotFoundError: No module named 'helper_of_ones_own'",
+            "module 'loss_of_ones_own' raised ModuleNotFoundError: No module named 'helper_of_ones_own'",
         ),
     ],
 )

@@ -198,7 +198,10 @@ def test_a_study_downloads_when_told_to_and_only_then(
         check_study(study)
     assert not (tmp_path / "data").exists()
     checked = check_study(study, downloads=True)
-    assert checked.fingerprints[study.arm_id(arm)] == read_cifar100(tmp_path / "data", archive).fingerprint
+    assert (
+        checked[study.arm_id(arm)].dataset_fingerprint
+        == read_cifar100(tmp_path / "data", archive).fingerprint
+    )
 
 
 class TestCifar(RegimeContract):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -26,16 +27,20 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_digits_are_what_scikit_learn_ships_in_disjoint_stratified_splits() -> None:
-    data = digits()
+def test_digits_are_what_scikit_learn_ships_split_by_its_train_test_split() -> None:
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    raw, data = load_digits(), digits()
+    rest, test = train_test_split(np.arange(1797), test_size=360, stratify=raw.target, random_state=1797)
+    parts = train_test_split(rest, test_size=360, stratify=raw.target[rest], random_state=1797)
+    for split, chosen in zip((data.train, data.validation, data.test), (*parts, test), strict=True):
+        chosen = np.sort(chosen)
+        assert isinstance(split.inputs, torch.Tensor) and split.inputs.dtype == torch.float32
+        assert np.array_equal(16 * split.inputs.squeeze(1).double().numpy(), raw.images[chosen])
+        assert np.array_equal(split.labels.numpy(), raw.target[chosen])
     assert [len(s) for s in (data.train, data.validation, data.test)] == [1077, 360, 360]
     assert data.shape == (1, 8, 8)
-    assert data.train.inputs.min() >= 0 and data.train.inputs.max() == 1
-    whole = torch.cat([s.inputs.flatten(1) for s in (data.train, data.validation, data.test)])
-    assert len(torch.unique(whole, dim=0)) == 1797
-    for split in (data.train, data.validation, data.test):
-        share = torch.bincount(split.labels).double() / len(split)
-        assert (share - 0.1).abs().max() < 0.01
 
 
 def test_digits_are_the_same_in_every_process() -> None:
@@ -152,9 +157,37 @@ def test_conditions_compose_in_order() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Split(torch.zeros(3, 2), torch.zeros(3)), "int64"),
+        (
+            lambda: Split(torch.zeros(3, 2), torch.zeros(3)),
+            r"whole numbers .* got float32 \(3,\): take labels.long",
+        ),
         (lambda: Split(torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64)), "as many"),
+        (
+            lambda: Split(np.zeros((3, 2)), torch.zeros(3).long()),
+            "inputs must be a tensor, got ndarray: take torch.as",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: Split(torch.zeros(3, 2), [0, 1, 2]),
+            "labels must be a tensor, got list: take torch.as_tensor",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: Split(torch.zeros(3, 2).double(), torch.zeros(3).long()),
+            r"float64 \(3, 2\): take inputs.float",
+        ),
+        (
+            lambda: Split(torch.zeros(3, 5, 5, 1).byte(), torch.zeros(3).long()),
+            r"inputs.permute\(0, 3, 1, 2\)",
+        ),
+        (
+            lambda: Split(torch.zeros(3, 5, 5).byte(), torch.zeros(3).long()),
+            r"of grey images take inputs\[:, None\]",
+        ),
         (lambda: dataclasses.replace(digits(), classes=9), r"\[0, 9\)"),
+        (lambda: dataclasses.replace(digits(), superclasses=("a",) * 10), r"a whole number per class \(10\)"),  # type: ignore[arg-type]
+        (
+            lambda: digits().with_train(Split(torch.zeros(9, 64), torch.arange(9))),
+            "of one type and shape, got {'tr",
+        ),
         (lambda: dataclasses.replace(digits(), superclasses=(0, 1)), "superclasses"),
         (lambda: shots(torch.tensor([1]), many=10, few=12), "few must be at most many"),
         (lambda: load(Regime("r", "digitz")), "did you mean 'digits'"),

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
 
 from topk_platform import LongTail, Model, Regime, UserError
-from topk_platform.data import Dataset, data_at, data_folder, from_tensors, image_folder, load
+from topk_platform.data import (
+    Dataset,
+    Split,
+    data_at,
+    data_folder,
+    from_tensors,
+    image_files,
+    image_folder,
+    load,
+)
 from topk_platform.data.splitting import stratified
 from topk_platform.errors import MissingDataError
 from topk_platform.testing import RegimeContract
@@ -123,6 +135,30 @@ def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
         image_folder("mine", size=0)
 
 
+READERS = [partial(image_folder, size=8), partial(image_files, size=8, resize=8)]
+
+
+@pytest.mark.parametrize("read", READERS, ids=["image_folder", "image_files"])
+def test_a_folder_beside_train_that_is_no_split_is_named(
+    folder: Path, read: Callable[[str], Dataset]
+) -> None:
+    """Else a `dev` in place of a `val` would be ignored, and validation taken from training."""
+    for split in ("train", "dev", "test"):
+        draw(folder / split)
+    with pytest.raises(
+        UserError, match=r"\['dev'\] beside 'train', .* one of \['train', 'validation', 'val', 'valid', 't"
+    ):
+        read("mine")
+    (folder / "dev").rename(folder / ".dev")
+    (folder / "notes.txt").touch()
+    assert len(read("mine").test) == 30
+    (folder / "train").rename(folder / "Train")
+    with pytest.raises(
+        UserError, match=r"holds \['Train', 'test'\], which are a split's names, but no folder 'train'"
+    ):
+        read("mine")
+
+
 def test_a_pair_of_tensors_is_split_by_fractions() -> None:
     inputs, labels = torch.arange(400.0).reshape(100, 4), torch.arange(100) % 5
     data = from_tensors((inputs, labels), validation=0.2, test=0.1, superclasses=[0, 0, 1, 1, 1])
@@ -148,6 +184,53 @@ def test_splits_that_are_given_are_kept() -> None:
         (lambda: from_tensors((torch.zeros(4, 2), torch.zeros(4))), "labels must be whole numbers"),
         (lambda: from_tensors((torch.zeros(4, 2), torch.tensor([0, 0, 1, 1]))), "class 0 has 2 samples"),
         (lambda: from_tensors((torch.zeros(4, 2), torch.arange(3))), "as many"),
+        (
+            lambda: from_tensors((torch.zeros(4, 2), ["a", "b", "a", "b"])),
+            r"a list of str: .* np.unique\(labels",
+        ),
+        (
+            lambda: from_tensors((torch.zeros(2, 2), np.array(["a", "b"]))),
+            r"array of <U1: .* np.unique\(labels",
+        ),
+        (
+            lambda: from_tensors((torch.zeros(4, 2), torch.eye(4).long())),
+            r"int64 \(4, 4\): of one-hot .*argmax\(1\)",
+        ),
+        (
+            lambda: from_tensors((torch.zeros(4, 2), torch.ones(4, 1).int())),
+            r"int32 \(4, 1\): take labels\[:, 0\]",
+        ),
+        (lambda: from_tensors((torch.zeros(4, 2), torch.arange(4) + 1)), "from 1 to 4: take labels - 1"),
+        (
+            lambda: from_tensors((torch.zeros(4), torch.arange(4))),
+            r"got float32 \(4,\): .* take inputs\[:, None\]",
+        ),
+        (
+            lambda: from_tensors(([torch.zeros(2)] * 4, torch.arange(4))),
+            r"a list of Tensor: .*torch.stack\(inputs\)",
+        ),
+        (
+            lambda: from_tensors(([Image.new("L", (2, 2))] * 4, torch.arange(4))),
+            "a list of Image: .*pil_to_tensor",
+        ),
+        (
+            lambda: from_tensors(([[1.0], [1.0, 2.0]], [0, 1])),
+            "train inputs must be a tensor, .* got a list of list",
+        ),
+        (lambda: from_tensors(torch.zeros(4, 2)), r"train must be a pair \(inputs, labels\), got Tensor"),  # type: ignore[arg-type]
+        (
+            lambda: from_tensors((torch.zeros(4, 2), torch.arange(4)), None),
+            "a fraction of training, got NoneType",
+        ),  # type: ignore[arg-type]
+        (lambda: from_tensors((torch.zeros(4, 2), torch.arange(4)), (1, 2, 3)), "validation .* got 3 parts"),  # type: ignore[arg-type]
+        (
+            lambda: from_tensors((torch.zeros(4, 2) + 1j, torch.arange(4))),
+            "must be float32 or whole .*complex64",
+        ),
+        (
+            lambda: from_tensors((torch.zeros(4, 9, 9, 3), torch.arange(4))),
+            r"take inputs.permute\(0, 3, 1, 2\)",
+        ),
         (lambda: stratified(torch.zeros(9).long(), (0.5, 0.5), torch.Generator()), "below 1 in sum"),
         (lambda: stratified(torch.zeros(9).long(), (-0.1, 0.5), torch.Generator()), "at least 0"),
         (lambda: stratified(torch.zeros(9).long(), (float("nan"),), torch.Generator()), "below 1 in sum"),
@@ -156,6 +239,33 @@ def test_splits_that_are_given_are_kept() -> None:
 def test_bad_tensors_are_refused(make: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("number", [np.uint8, np.int16, np.int32, np.uint32, np.int64])
+def test_numbers_of_any_precision_become_what_is_trained_on(kind: type, number: type) -> None:
+    inputs = np.arange(80).reshape(40, 2)
+    data = from_tensors((inputs.astype(kind), (np.arange(40) % 4).astype(number)))
+    assert (data.train.inputs.dtype, data.train.labels.dtype) == (torch.float32, torch.int64)
+    assert (
+        data.fingerprint == from_tensors((torch.from_numpy(inputs).float(), torch.arange(40) % 4)).fingerprint
+    )
+
+
+def test_tables_keep_the_order_of_their_rows() -> None:
+    """Torch alone takes a series in the order of its index, so that labels would go to other inputs."""
+    table = pd.DataFrame({"x": np.arange(40.0), "y": np.arange(40) % 4}).sample(frac=1, random_state=0)
+    pair = table[["x"]], table["y"]
+    data = from_tensors(pair, pair, pair)
+    assert torch.equal(data.train.inputs[:, 0].long() % 4, data.train.labels)
+    assert data.train.inputs[:, 0].tolist() == table["x"].tolist()
+
+
+def test_what_a_network_made_is_taken_without_its_gradient() -> None:
+    inputs = torch.nn.Linear(3, 2)(torch.zeros(40, 3))
+    assert not from_tensors((inputs, torch.arange(40) % 4)).train.tensor.requires_grad
+    with pytest.raises(UserError, match="inputs must need no gradient"):
+        Split(inputs, torch.arange(40))
 
 
 class TestImageFolder(RegimeContract):

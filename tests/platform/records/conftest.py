@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -36,6 +36,7 @@ def record() -> Callable[..., TrialRecord]:
         status: str = "completed",
         top3: float = 0.5,
         code: str = "c",
+        versions: Mapping[str, str] | None = None,
     ) -> TrialRecord:
         chosen = study.arms[arm]
         trial = Trial(
@@ -63,7 +64,7 @@ def record() -> Callable[..., TrialRecord]:
             1.0,
             1000.0 + number,
             1001.0 + number,
-            {"torch": "x"},
+            versions or {"torch": "x"},
         )
 
     return make

@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from topk_platform import Study
+from topk_platform.code_version import code_version
 from topk_platform.errors import StoreError
-from topk_platform.records import Ledger, Store, read_history
+from topk_platform.identity import Identity
+from topk_platform.records import Ledger, Store, last_counted, read_history
 from topk_platform.specs import Trial, TrialRecord
 
 Make = Callable[..., TrialRecord]
@@ -203,14 +205,38 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_history_takes_one_code_version_and_one_dataset(tmp_path: Path, study: Study, record: Make) -> None:
     ledger = fill(tmp_path, study, [record(study, 0), record(study, 1, code="old"), record(study, 0, seed=1)])
     arm_id = study.arm_id(study.arms[0])
-    codes = {arm_id: "c"}
-    (history,) = read_history(ledger, study, codes).values()
+    (history,) = read_history(ledger, study, {arm_id: Identity("c")}).values()
     assert list(history.search) == [0]
     assert list(history.confirm) == [(0, 1)]
     assert history.ended()[0].curve == {1: 0.5, 2: 0.5}
-    (other,) = read_history(ledger, study, codes, {arm_id: "another"}).values()
+    assert history.outdated == {"other code": 1}
+    (other,) = read_history(ledger, study, {arm_id: Identity("c", "another")}).values()
     assert not other.rows()
-    assert (history.outdated, other.outdated) == (1, 3)
+    assert other.outdated == {"other code": 1, "other data": 2}
+
+
+def test_history_takes_one_environment_unless_any_will_do(tmp_path: Path, study: Study, record: Make) -> None:
+    """Seen: Optuna 5.0 and 4.9 suggest otherwise, and another processor gave 99.8 where the table had 99.9."""
+    old, new = {"torch": "x", "machine": "m"}, {"torch": "y", "machine": "m"}
+    rows = [record(study, number, versions=old if number else new) for number in range(3)]
+    ledger, arm_id = fill(tmp_path, study, rows), study.arm_id(study.arms[0])
+    (history,) = read_history(ledger, study, {arm_id: Identity("c", "f", new)}).values()
+    assert list(history.search) == [0]
+    assert history.outdated == {"torch x in place of y": 2}
+    (mixed,) = read_history(ledger, study, {arm_id: Identity("c", "f")}).values()
+    assert sorted(mixed.search) == [0, 1, 2]
+    assert not mixed.outdated
+
+
+def test_the_ledger_notes_what_counted_for_those_who_read_it_later(
+    tmp_path: Path, study: Study, record: Make
+) -> None:
+    ledger, arm_id = fill(tmp_path, study, [record(study, 0)]), study.arm_id(study.arms[0])
+    assert last_counted(ledger, study)[arm_id] == Identity(code_version(study.arms[0]))
+    with ledger.writing(study):
+        ledger.identify({arm_id: Identity("old code", "f", {"torch": "x"})})
+    found = last_counted(open_ledger(tmp_path), study)
+    assert found == {arm_id: Identity(code_version(study.arms[0]), "f", {"torch": "x"})}
 
 
 def test_what_is_confirmed_is_the_configuration_that_is_best_now(
@@ -223,8 +249,8 @@ def test_what_is_confirmed_is_the_configuration_that_is_best_now(
         record(study, 0, seed=3),
     ]
     later = [record(study, 3, top3=0.6), record(study, 3, seed=1), record(study, 3, seed=2, status="failed")]
-    codes = {study.arm_id(study.arms[0]): "c"}
-    (history,) = read_history(fill(tmp_path, study, rows + later), study, codes).values()
+    counted = {study.arm_id(study.arms[0]): Identity("c")}
+    (history,) = read_history(fill(tmp_path, study, rows + later), study, counted).values()
     assert list(history.confirmations(trials=3, seeds=2)) == [1, 2]
     found = history.confirmations(trials=4, seeds=5)
     assert {seed: (row["number"], row["status"]) for seed, row in found.items()} == {

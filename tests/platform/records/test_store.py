@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
 from pyarrow import fs
 
-from topk_platform.errors import StoreError
+from topk_platform.data import use_data_folder
+from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Store
 
 
@@ -38,6 +40,26 @@ def test_object_stores_are_written_in_place() -> None:
 def test_the_check_leaves_nothing_behind(tmp_path: Path) -> None:
     Store.open(tmp_path / "a" / "b").check_writable()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_noticed_and_nothing_stays_on_it(tmp_path: Path) -> None:
+    """A limit on the size of files stands for a disk with half a MiB left."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**19, before[1]))
+    try:
+        with pytest.raises(StoreError, match="cannot be written"):
+            Store.open(tmp_path / "runs").check_writable()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_blank_place_is_not_the_current_folder() -> None:
+    for blank in ("", "  "):
+        with pytest.raises(UserError, match=r"store must name a place, got .*: is a variable unset"):
+            Store.open(blank)
+        with pytest.raises(UserError, match="data must name a place"):
+            use_data_folder(blank)
 
 
 def test_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:

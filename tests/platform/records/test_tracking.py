@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
+import threading
 from collections import Counter
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mlflow import MlflowClient
 
-from topk_platform import Study
-from topk_platform.records import Ledger, Store, TrackingSink, tracking_uri
+from topk_platform import Study, UserError
+from topk_platform.records import Ledger, Store, TrackingSink, check_tracking, tracking_check, tracking_uri
+from topk_platform.records.tracked import is_tracked
 from topk_platform.specs import TrialRecord
 
 Make = Callable[..., TrialRecord]
@@ -79,6 +85,59 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, r
     assert Path(client.download_artifacts(table.info.run_id, "table.md", tmp_path)).read_text() == "# two"
 
 
+class Server(BaseHTTPRequestHandler):
+    """Answers as an MLflow server does that has no such experiment."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "none"}).encode()
+        self.send_response(404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_a_server_or_a_database_that_answers_is_good(tmp_path: Path) -> None:
+    with HTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        check_tracking(f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    check_tracking(f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}")
+    assert list(tmp_path.iterdir()) == []  # which MLflow makes when it is written to
+    MlflowClient(tracking_uri(tmp_path)).create_experiment("mine")
+    check_tracking(tracking_uri(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("uri", "why"),
+    [
+        ("", "is a variable unset"),
+        ("localhost:5000", "the schemes that it knows are file, databricks, .*http, https, "),
+        ("mlruns", "maintenance mode"),
+        ("http://127.0.0.1:9", r"\[Errno 111\] Connection refused"),
+        ("sqlite://relative.db", "Invalid SQLite URL"),
+        ("sqlite:////proc/runs/mlflow.db", "cannot be written"),
+    ],
+)
+def test_what_does_not_answer_is_one_line(uri: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
+    with pytest.raises(UserError, match=f"got {uri!r}: .*{why}") as caught:
+        check_tracking(uri)
+    assert "\n" not in str(caught.value)
+    assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "3"
+    assert "MLFLOW_HTTP_REQUEST_TIMEOUT" not in os.environ
+
+
+def test_a_server_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(tracking_check._IMPATIENT, "MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(UserError, match="timed out"):
+            check_tracking(uri)
+
+
 def test_mlflow_being_down_stops_nothing_and_is_told(
     tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,3 +153,41 @@ def test_mlflow_being_down_stops_nothing_and_is_told(
     up = sink(tmp_path, ledger)
     assert up.close() is None
     assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
+
+
+def test_what_mlflow_holds_already_is_seen_without_it(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow is asked again once a run, its database or the tables are others, and then everything is there again."""
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study):
+        for number in (0, 1):
+            ledger.append(record(study, number))
+    opened: list[TrackingSink] = []
+    original = TrackingSink._open
+    monkeypatch.setattr(TrackingSink, "_open", lambda self: (opened.append(self), original(self)))
+
+    def asked(text: str = "# one", at: Path = tmp_path, stale: tuple[str, ...] = ()) -> bool:
+        opened.clear()
+        made = TrackingSink(tracking_uri(at), (at / "artifacts").as_uri(), ledger, stale)
+        made.start()
+        made.put_files({"table.md": text})
+        assert made.close() is None
+        assert {run.data.tags.get("topk.key") for run in runs(at)} >= set(ledger.keys())
+        return bool(opened)
+
+    assert [asked(), asked(), asked("# two"), asked("# two")] == [True, False, True, False]
+    client = MlflowClient(tracking_uri(tmp_path))
+    run = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    client.delete_run(run.info.run_id)
+    assert [asked("# two"), asked("# two")] == [True, False]
+    run = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    client.update_run(run.info.run_id, "RUNNING")  # as after a kill
+    assert [asked("# two"), asked("# two")] == [True, False]
+    assert not is_tracked(tracking_uri(tmp_path), "another", ledger.keys(), "")
+    (tmp_path / "other").mkdir()
+    assert [asked("# two", at=tmp_path / "other"), asked("# two")] == [True, False]
+    assert asked("# two", stale=(ledger.keys()[0],))
+    (tmp_path / "mlflow.db").write_bytes(b"no database")
+    assert not is_tracked(tracking_uri(tmp_path), "s", ledger.keys(), "")
+    assert not is_tracked("http://127.0.0.1:9", "s", [], "")

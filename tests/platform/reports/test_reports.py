@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import math
+from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
@@ -62,7 +63,8 @@ def history(
         )
         return {
             "key": trial.key, "arm": arm.name, "number": number, "seed": seed, "status": status, "reason": "why",
-            "config": trial.to_json(), **{f"test.{m}": value for m in study.metrics},
+            "config": trial.to_json(), "versions": '{"machine": "m", "torch": "2.15.0"}',
+            **{f"test.{m}": value for m in study.metrics},
         }  # fmt: skip
 
     search = {n: row(n, 0, math.nan) for n in range(2)}
@@ -213,10 +215,23 @@ def test_the_terminal_shows_every_number_whole(width: int) -> None:
 
 def test_trials_that_do_not_count_are_told_of() -> None:
     study = a_study()
-    old = ArmHistory(study.arms[0], outdated=7)
+    old = ArmHistory(study.arms[0], outdated=Counter({"other code": 7, "torch 2.14.0 in place of 2.15.0": 2}))
     text = to_markdown(build_table(study, {study.arm_id(study.arms[0]): old}))
-    assert "7 recorded trials of another version of the code or the data are not counted." in text
+    assert "9 recorded trials are not counted: 7 of other code; 2 of torch 2.14.0 in place of 2.15.0." in text
     assert "not counted" not in to_markdown(a_table())
+
+
+def test_a_table_of_several_machines_says_so() -> None:
+    study = a_study()
+    arm = study.arms[0]
+    mixed = history(study, arm, [0.9, 0.92])
+    mixed.confirm[1, 2]["versions"] = '{"machine": "another", "torch": "2.14.0"}'
+    text = to_markdown(build_table(study, {study.arm_id(arm): mixed}))
+    line = (
+        "Machines or versions differ, and with them the last bits of results: 3 of machine m, torch 2.15.0; "
+    )
+    assert f"{line}1 of machine another, torch 2.14.0." in text
+    assert "last bits" not in to_markdown(a_table())
 
 
 def test_titles() -> None:
@@ -386,6 +401,36 @@ def test_an_arm_that_diverged_everywhere_says_so() -> None:
     assert "– (0 of 2 search trials, 2 diverged)" in shown(search)
     rows = [r for r in csv.DictReader(io.StringIO(to_csv(search))) if r["loss"] == "smooth_topk_svm"]
     assert {(r["seeds"], r["search_trials"], r["search_diverged"]) for r in rows} == {("0", "2", "2")}
+
+
+def test_an_arm_without_a_result_is_told_of_with_the_reason() -> None:
+    search = with_ends({}, {"smooth_topk_svm": "diverged"})
+    (found,) = search.fruitless
+    assert (found.arm, found.phase, found.ends.diverged) == ("clean/mlp/smooth_topk_svm", "search", 2)
+    line = (
+        "No result of clean/mlp/smooth_topk_svm: 0 of 2 search trials, 2 diverged, so there is no configuration to "
+        f"confirm. Running it again changes nothing. The first of them, {found.key}: why."
+    )
+    assert line in to_markdown(search) and line in shown(search, 400)
+    assert "No confirmation has ended yet" not in to_markdown(search)  # cross-entropy's have
+    seeds = with_ends({"smooth_topk_svm": {1: "failed"} | dict.fromkeys(range(2, 6), "diverged")})
+    assert (
+        "0 of 5 confirmations, 4 diverged, 1 failed. Running it again changes nothing, but with --retry-failed."
+        in to_markdown(seeds)
+    )
+    for some in ({1: "diverged"}, dict.fromkeys(range(1, 5), "diverged")):
+        assert with_ends({"smooth_topk_svm": some}).fruitless == ()
+
+
+def test_confirmations_are_announced_only_where_some_can_come() -> None:
+    both = ("cross_entropy", "smooth_topk_svm")
+    assert "ended yet" not in to_markdown(with_ends({}, dict.fromkeys(both, "diverged")))
+    study = a_study().only("clean/*")
+    begun = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
+    found = history(study, study.arms[0], [])
+    found.search = {0: found.search[0] | {"status": "diverged"}}  # the other of two trials may still train
+    table = build_table(study, begun | {study.arm_id(study.arms[0]): found})
+    assert table.fruitless == () and "No confirmation has ended yet" in to_markdown(table)
 
 
 def test_a_part_of_the_arms_has_the_numbers_and_marks_of_the_whole() -> None:

@@ -23,8 +23,9 @@ from topk_platform import (
     TrainFraction,
 )
 from topk_platform.errors import UserError
-from topk_platform.running import ArmProbe, probe, probing
-from topk_platform.running.probing import available_memory
+from topk_platform.running import fitting
+from topk_platform.running.fitting import available_memory
+from topk_platform.running.probing import ArmProbe, probe
 from topk_platform.specs import Trial
 from topk_platform.training.probing import StepError
 
@@ -68,7 +69,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Fake]]:
             made.append(Fake(trial, memory, samples, **options))
             return made[-1]
 
-        monkeypatch.setattr(probing, "_attempts", make)
+        monkeypatch.setattr(fitting, "_attempts", make)
         return made
 
     return pretend
@@ -179,7 +180,7 @@ def test_memory_is_given_or_shared_by_trials_at_once(
     from topk_platform.running import cluster
 
     monkeypatch.setattr(cluster, "local_cpus", lambda: 8)
-    monkeypatch.setattr(probing, "available_memory", lambda: 2**33)
+    monkeypatch.setattr(fitting, "available_memory", lambda: 2**33)
     assert probe(Study("s", [arm()]), memory=1.5).memory == 3 * 2**29
     for threads, memory in ((1, 2**30), (3, 2**32), (16, 2**33)):
         made = device()

@@ -10,15 +10,17 @@ import pytest
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.code_version import code_version
 from topk_platform.data import load
+from topk_platform.identity import Identity
 from topk_platform.running.worker import TrialActor
 from topk_platform.search import ArmBoard
+from topk_platform.training import environment
 
 
-def result(tmp_path: Path, **planned: str) -> dict[str, Any]:
+def result(tmp_path: Path, **planned: Any) -> dict[str, Any]:
     """What the worker brings of a trial that was planned so."""
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
     known = {"dataset_fingerprint": load(arm.regime).fingerprint, "code_version": code_version(arm)}
-    board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, **{**known, **planned})
+    board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
     trial = board.trial(next(iter(board.ready())))
     actor = object.__new__(TrialActor)
     actor._start(
@@ -31,6 +33,8 @@ def result(tmp_path: Path, **planned: str) -> dict[str, Any]:
 
 def test_what_was_planned_is_trained(tmp_path: Path) -> None:
     assert result(tmp_path).keys() == {"done", "records"}
+    here = {**environment("cpu"), "optuna": "of the driver, which a worker need not have"}
+    assert result(tmp_path, environment=here).keys() == {"done", "records"}
 
 
 @pytest.mark.parametrize(
@@ -38,9 +42,13 @@ def test_what_was_planned_is_trained(tmp_path: Path) -> None:
     [
         ({"code_version": "another"}, "arm r/linear/cross_entropy: a worker found code version"),
         ({"dataset_fingerprint": "another"}, "dataset digits has fingerprint"),
+        (
+            {"environment": {**environment("cpu"), "machine": "another"}},
+            "arm r/linear/cross_entropy: a worker is another machine than the study began with, machine ",
+        ),
     ],
 )
-def test_other_code_or_data_than_planned_are_refused_and_bring_no_record(
+def test_other_code_data_or_machines_than_planned_are_refused_and_bring_no_record(
     tmp_path: Path, planned: dict[str, str], reason: str
 ) -> None:
     found = result(tmp_path, **planned)

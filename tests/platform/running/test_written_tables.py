@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, plan, run
+from topk_platform.data import Source, digits
 from topk_platform.errors import StoreError
 from topk_platform.outcomes import Ended
 from topk_platform.records import Store
+from topk_platform.running import checks
 from topk_platform.running import study as running
+from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.search import Board
 from topk_platform.specs import TrialRecord
 
@@ -122,3 +125,32 @@ def test_an_error_of_the_tables_does_not_take_the_first_ones_place(
     monkeypatch.setattr(running, "_run_trials", ends_at_once)
     with pytest.raises(StoreError, match="no space left"):  # of a run in order it is the only one
         run(STUDY, store=tmp_path)
+
+
+def test_a_study_that_is_done_runs_again_on_other_data_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its arms are not tried before it, but its data are read: with one image changed every trial runs anew."""
+    rehearsed: list[str] = []
+    original = Rehearsal.__call__
+
+    def noted(self: Rehearsal, arm: Arm, dataset: Source) -> None:
+        rehearsed.append(arm.name)
+        original(self, arm, dataset)
+
+    monkeypatch.setattr(Rehearsal, "__call__", noted)
+    assert (run(STUDY, store=tmp_path).ran, len(rehearsed)) == (STUDY.size, 4)
+    assert (run(STUDY, store=tmp_path).ran, len(rehearsed)) == (0, 4)
+    assert (run(STUDY, store=tmp_path, seeds=4).ran, len(rehearsed)) == (4, 8)
+    assert plan(STUDY, store=tmp_path).left == 0
+
+    changed = digits()
+    changed.train.inputs[0, 0, 0, 0] += 1
+    monkeypatch.setattr(checks, "load", lambda regime: changed)
+    assert (run(STUDY, store=tmp_path, only="a/*").ran, len(rehearsed)) == (STUDY.size // 2, 10)
+    assert (run(STUDY, store=tmp_path, only="a/*").ran, len(rehearsed)) == (
+        0,
+        12,
+    )  # the ledger alone cannot tell
+    monkeypatch.undo()
+    assert plan(STUDY, store=tmp_path, only="a/*").left == 0

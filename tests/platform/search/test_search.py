@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_platform import Arm, Choice, Float, Int, Loss, Model, Protocol, Pruning, Recipe, Regime, Study
+from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended, best
-from topk_platform.search import ArmBoard, Board, stopping_values, suggest
-from topk_platform.search.suggest import _told, to_optuna
+from topk_platform.search import ArmBoard, Board, stopping_values
+from topk_platform.search.suggest import _told, suggest, to_optuna
 from topk_platform.specs import Status, Trial
 
 LOSS = Loss(
@@ -57,7 +58,7 @@ def a_study(width: int = 1, trials: int = 9, seeds: int = 2, arms: int = 2) -> S
 
 def a_board(study: Study, searched: dict[str, dict[int, Ended]] | None = None) -> Board:
     return Board(
-        ArmBoard(study, arm, "f", "c", searched=dict((searched or {}).get(study.arm_id(arm), {})))
+        ArmBoard(study, arm, Identity("c", "f"), searched=dict((searched or {}).get(study.arm_id(arm), {})))
         for arm in study.arms
     )
 
@@ -98,7 +99,9 @@ def test_an_interrupted_study_goes_on_to_the_same_trials(stop: int, seed: int) -
     board = a_board(study)
     first = simulate(study, 3, random.Random(seed), board, stop_after=stop)
     resumed = Board(
-        ArmBoard(study, arm.arm, "f", "c", searched=dict(arm.searched), confirmed=set(arm.confirmed))
+        ArmBoard(
+            study, arm.arm, Identity("c", "f"), searched=dict(arm.searched), confirmed=set(arm.confirmed)
+        )
         for arm in board.arms.values()
     )
     second = simulate(study, 2, random.Random(seed + 1), resumed)
@@ -112,6 +115,46 @@ def test_a_larger_budget_only_adds_trials() -> None:
     more = simulate(large, 1, random.Random(0))
     # Confirmations of the small study stay in the ledger; its searches are the first of the large one.
     assert len(searches & more) >= 2 * 6
+
+
+GOLDEN = {
+    "random": [
+        (1, 0.564900478117087, 6, "a"),
+        (2, 0.1524190992321344, 28, "b"),
+        (3, 0.021890282151098603, 7, "b"),
+    ],
+    "TPE": [
+        (4, 0.0010529855938305134, 21, "a"),
+        (5, 0.0023616339135848013, 1, "a"),
+        (6, 0.012124851597491576, 49, "a"),
+        (7, 0.05798339541903025, 1, "a"),
+        (8, 0.003125536825981823, 1, "b"),
+        (9, 0.009611974740481326, 8, "a"),
+    ],
+}
+"""What Optuna 5.0 suggests, by sampler; another minor version may suggest otherwise, and then pyproject.toml, which
+keeps it out, and these values change together."""
+
+
+def a_history() -> list[Ended]:
+    """The golden trials, with an ending of every kind."""
+    values = [(0, 0.1, 10, "a"), *GOLDEN["random"], *GOLDEN["TPE"]]
+    statuses: tuple[Status, ...] = ("completed", "completed", "pruned", "diverged", "failed")
+    found = []
+    for number, rate, samples, head in values:
+        status = statuses[number % 5]
+        curve = {1: round(0.5 + 0.03 * number, 3), 2: round(0.9 - 0.05 * number, 3)} if number % 5 < 3 else {}
+        found.append(Ended(number, {"learning_rate": rate, "samples": samples, "head": head}, status, curve))
+    return found
+
+
+@pytest.mark.parametrize("sampler", GOLDEN)
+def test_suggestions_are_those_of_the_optuna_that_was_tested(sampler: str) -> None:
+    past = a_history()
+    for number, rate, samples, head in GOLDEN[sampler]:
+        found = suggest("golden", LOSS, Protocol(random=3), number, past[:number])
+        # Exponentials and logarithms differ in their last bits from one processor to another.
+        assert found == {"learning_rate": pytest.approx(rate, rel=1e-9), "samples": samples, "head": head}
 
 
 def test_no_barrier_between_arms_and_phases() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -306,3 +307,26 @@ def test_published_numbers_go_with_their_arms_and_none_is_left_to_a_smoke_run() 
     assert study.only("*/wide/*").published == numbers[1:]
     assert study.smoke().published == ()
     assert dataclasses.replace(study, seeds=2).published == numbers
+
+
+def a_function() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Regime("r", a_function), f": name it '{__name__}:a_function'"),  # type: ignore[arg-type]
+        (lambda: Loss(Recipe), ": name it 'topk_platform.specs.recipe:Recipe'"),  # type: ignore[arg-type]
+        (lambda: Regime("r", [["a line\n"] * 99] * 99), "got [['a line"),  # type: ignore[arg-type]
+        (lambda: grid("digits", [], [], k=1, recipe=Recipe(1)), "regimes must be a list, got 'digits'"),  # type: ignore[arg-type]
+        (
+            lambda: grid([], Model("mlp"), [], k=1, recipe=Recipe(1)),
+            "models must be a list, got Model(name='mlp'",
+        ),  # type: ignore[arg-type]
+    ],
+)
+def test_what_stands_in_the_wrong_place_is_told_in_one_line(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        make()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300

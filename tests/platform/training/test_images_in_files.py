@@ -13,7 +13,6 @@ import torch
 from topk_platform import Arm, Augmentation, Loss, Model, PerClass, Protocol, Recipe, Regime, Study, UserError
 from topk_platform.data import load
 from topk_platform.data.decoding import scaled
-from topk_platform.running.checks import check_study
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing.standins import (
     write_imagenet_lt,
@@ -239,8 +238,12 @@ def study(regime: Regime, recipe: Recipe, ensemble: int = 1) -> Study:
 
 
 def test_a_study_is_checked_before_it_starts(folder: Path) -> None:
+    from topk_platform.running.checks import check_study
+
     checked = check_study(study(REGIMES["plantnet300k"], recipe()))
-    assert set(checked.fingerprints.values()) == {load(REGIMES["plantnet300k"]).fingerprint}
+    assert {found.dataset_fingerprint for found in checked.values()} == {
+        load(REGIMES["plantnet300k"]).fingerprint
+    }
     for changed in (recipe(), recipe(augmentation=Augmentation(), test_crops="inclusion")):
         with pytest.raises(UserError, match="window and test_crops are for images in files"):
             check_study(study(Regime("r", "digits"), changed))

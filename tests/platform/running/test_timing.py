@@ -10,7 +10,8 @@ from torch import Tensor
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.data import load
-from topk_platform.running import planning
+from topk_platform.identity import Identity
+from topk_platform.running import timing
 from topk_platform.search import ArmBoard
 from topk_platform.training import Session
 
@@ -23,12 +24,12 @@ def test_of_a_long_epoch_the_start_is_timed(
     regime = Regime("r", "digits")
     study = Study("s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(2))], topk=(1, 3))
 
-    board = ArmBoard(study, study.arms[0], load(regime).fingerprint, "c")
+    board = ArmBoard(study, study.arms[0], Identity("c", load(regime).fingerprint))
     session = Session.prepare(board.trial(next(iter(board.ready()))))
     seconds = iter(range(1000))
     monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
     # The watch looks at the clock when it starts and stops, and the steps' end is looked for after each of them.
-    assert planning._epoch_seconds(session, enough) == (1 + steps) * 17 / steps
+    assert timing._epoch_seconds(session, enough) == (1 + steps) * 17 / steps
     assert session.step == steps
 
 
@@ -38,7 +39,7 @@ def test_of_a_long_validation_a_part_is_timed(monkeypatch: pytest.MonkeyPatch) -
     study = Study(
         "s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(2, batch_size=64))], topk=(1, 3)
     )
-    board = ArmBoard(study, study.arms[0], load(regime).fingerprint, "c")
+    board = ArmBoard(study, study.arms[0], Identity("c", load(regime).fingerprint))
     session = Session.prepare(board.trial(next(iter(board.ready()))))
     whole = session.dataset.validation
     session.advance(lambda: True)
@@ -52,7 +53,7 @@ def test_of_a_long_validation_a_part_is_timed(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(session, "validate", counted)
     seconds = iter(range(1000))
     monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
-    assert planning._validation_seconds(session) == len(whole) / 64
+    assert timing._validation_seconds(session) == len(whole) / 64
     assert seen == [64] and session.dataset.validation is whole
 
 
@@ -60,7 +61,7 @@ def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) 
     """By a clock that work moves on: 17 steps and one validation an epoch, of which the first takes 10 s each."""
     regime = Regime("r", "digits")
     study = Study("s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(200))], topk=(1, 3))
-    board = ArmBoard(study, study.arms[0], load(regime).fingerprint, "c")
+    board = ArmBoard(study, study.arms[0], Identity("c", load(regime).fingerprint))
     session = Session.prepare(board.trial(next(iter(board.ready()))))
     now = 0.0
 
@@ -78,4 +79,4 @@ def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(session, "_step", slow_at_first(session._step, 0.25))
     monkeypatch.setattr(session, "validate", slow_at_first(session.validate, 0.5))
     assert session.epoch_steps == 17
-    assert planning._guess(session) == pytest.approx(200 * (17 * 0.25 + 0.5))
+    assert timing._guess(session) == pytest.approx(200 * (17 * 0.25 + 0.5))

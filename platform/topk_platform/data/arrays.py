@@ -1,0 +1,118 @@
+"""Inputs and labels as users have them, made the tensors that a split is of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from topk_platform.errors import UserError
+from topk_platform.specs.checks import check
+
+__all__ = ["check_inputs", "class_numbers", "to_inputs", "to_labels"]
+
+_CHANNELS = (1, 3, 4)  # of a grey, a colour and a transparent image
+_SMALL = 4  # what is larger is an image's height or width and no number of channels
+
+
+def to_inputs(what: str, values: Any) -> Tensor:
+    """Return inputs as a tensor, real numbers as float32.
+
+    Args:
+        what: Their name in an error.
+        values: A tensor, a NumPy array, a table of pandas or lists of numbers, ``(n, ...)``.
+
+    Raises:
+        UserError: if no tensor can be made of them.
+    """
+    inputs = _tensor(what, values).detach()
+    return inputs.float() if inputs.is_floating_point() else inputs
+
+
+def to_labels(what: str, values: Any) -> Tensor:
+    """Return labels as int64 ``(n,)``.
+
+    Args:
+        what: Their name in an error.
+        values: A tensor, a NumPy array, a column of pandas or a list of whole numbers.
+
+    Raises:
+        UserError: if they are no whole numbers, one a sample.
+    """
+    return class_numbers(what, _tensor(what, values))
+
+
+def class_numbers(what: str, labels: Tensor) -> Tensor:
+    """Return labels as int64; raise ``UserError`` unless they are whole numbers, one a sample."""
+    whole = not (labels.is_floating_point() or labels.is_complex())
+    hint = "" if whole else ": take labels.long() if they are whole"
+    if labels.ndim == 2:
+        hint = ": take labels[:, 0]" if labels.shape[1] == 1 else ": of one-hot rows take labels.argmax(1)"
+    check(
+        whole and labels.ndim == 1,
+        f"{what} must be whole numbers of shape (n,), got {_kind(labels)}{hint}",
+    )
+    return labels.long()
+
+
+def check_inputs(inputs: Tensor) -> None:
+    """Raise ``UserError`` if networks cannot take the inputs, or would take an image's height for its channels."""
+    kind, sizes = _kind(inputs), inputs.shape[1:]
+    check(
+        inputs.ndim > 1,
+        f"inputs must be of shape (n, ...), got {kind}: of one number a sample take inputs[:, None]",
+    )
+    real = inputs.is_floating_point() or inputs.is_complex()
+    check(
+        inputs.dtype == torch.float32 or not real,
+        f"inputs must be float32 or whole numbers, got {kind}: take inputs.float()",
+    )
+    check(not inputs.requires_grad, f"inputs must need no gradient, got {kind}: take inputs.detach()")
+    pixels = inputs.dtype == torch.uint8
+    check(
+        not pixels or inputs.ndim == 4,
+        f"uint8 inputs must be images (n, channels, height, width), got {kind}: of grey images take inputs[:, None], "
+        "of other numbers inputs.float()",
+    )
+    innermost = len(sizes) == 3 and sizes[2] in (_CHANNELS if pixels else (3,)) and min(sizes[:2]) > _SMALL
+    check(
+        not innermost,
+        f"images must be (n, channels, height, width), got {kind}: take inputs.permute(0, 3, 1, 2)",
+    )
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+
+
+def _tensor(what: str, values: Any) -> Tensor:
+    try:  # of a pandas series torch takes the values in the order of its index, which may be another
+        return torch.as_tensor(np.array(values) if hasattr(values, "to_numpy") else values)
+    except (TypeError, ValueError, RuntimeError, LookupError) as error:
+        raise UserError(
+            f"{what} must be a tensor, a NumPy array or lists of numbers, got {_described(values)}: "
+            f"{_remedy(values) or ' '.join(str(error).split())}"
+        ) from error
+
+
+def _described(values: Any) -> str:
+    if isinstance(values, np.ndarray):
+        return f"an array of {values.dtype}"
+    of = f" of {type(values[0]).__name__}" if isinstance(values, (list, tuple)) and values else ""
+    return f"a {type(values).__name__}{of}"
+
+
+def _remedy(values: Any) -> str:
+    item = values[0] if isinstance(values, (list, tuple)) and values else values
+    if isinstance(item, str) or (isinstance(item, np.ndarray) and item.dtype.kind in "US"):
+        return "of classes' names take np.unique(labels, return_inverse=True)[1]"
+    if isinstance(item, Tensor):
+        return "of tensors of one shape take torch.stack(inputs)"
+    if type(item).__module__.startswith("PIL."):
+        return (
+            "of images of one size take torch.stack([torchvision.transforms.v2.functional.pil_to_tensor(image) "
+            "for image in inputs]), or name the folder that they are in: dataset 'image_folder'"
+        )
+    return ""

@@ -1,0 +1,73 @@
+"""What a dataset's type cannot say: that its numbers are finite, and the same in every process that makes it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from topk_platform.data.dataset import Dataset
+from topk_platform.data.images import Images
+from topk_platform.data.loading import read
+from topk_platform.data.population import Population, Source
+from topk_platform.errors import UserError
+from topk_platform.references import is_reference
+from topk_platform.specs import Regime
+
+__all__ = ["check_source"]
+
+_NUMBERS_AT_ONCE = 2**20
+
+
+def check_source(regime: Regime, source: Source) -> None:
+    """Raise ``UserError`` unless a regime's inputs are finite and a function of the user's makes the same data twice.
+
+    Effect: such a function is called a second time, which takes as long as the first did, and the memory of its data
+    once more. Of a population one sample is looked at, drawn twice from the same seed.
+
+    Args:
+        regime: The regime.
+        source: Its dataset before its conditions.
+    """
+    _check_finite(regime.dataset, _example(source))
+    if is_reference(regime.dataset):
+        _check_repeats(regime, source)
+
+
+def _example(source: Source) -> Dataset:
+    return source.example if isinstance(source, Population) else source
+
+
+def _check_finite(name: str, dataset: Dataset) -> None:
+    for split, part in dataset.splits.items():
+        if isinstance(part.inputs, Images) or not part.inputs.is_floating_point():
+            continue
+        row = _first_not_finite(part.inputs)
+        if row is not None:
+            raise UserError(
+                f"dataset {name}: inputs must be finite, got NaN or infinity in sample {row} (from 0) of the {split} "
+                "split: leave such samples out, or take torch.nan_to_num(inputs)"
+            )
+
+
+def _first_not_finite(inputs: Tensor) -> int | None:
+    size = max(_NUMBERS_AT_ONCE // max(inputs[0].numel(), 1), 1)
+    for number, part in enumerate(torch.split(inputs, size)):
+        # The least and the largest tell of all the others, in a tenth of the time.
+        if not torch.stack(part.aminmax()).isfinite().all():
+            return number * size + int(part.isfinite().flatten(1).all(1).logical_not().nonzero()[0])
+    return None
+
+
+def _check_repeats(regime: Regime, source: Source) -> None:
+    if _example(read(regime)).fingerprint == _example(source).fingerprint:
+        return
+    if isinstance(source, Population):
+        raise UserError(
+            f"dataset {regime.dataset} must give the same data for the same generator, got others at a second call: "
+            "draw all that is random from its parameter generator"
+        )
+    raise UserError(
+        f"dataset {regime.dataset} must give the same data in every process, got others at a second call: draw what is "
+        "random from torch.Generator().manual_seed(0) or numpy.random.default_rng(0), or, for fresh data with every "
+        "seed of the study, from a parameter generator"
+    )

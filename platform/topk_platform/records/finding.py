@@ -1,0 +1,49 @@
+"""One recorded trial, by its key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from topk_platform.errors import StoreError, UserError
+from topk_platform.records.ledger import Ledger, Row
+from topk_platform.records.store import Store
+from topk_platform.specs import Trial
+
+__all__ = ["Found", "find"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A recorded trial: its ledger row and its epochs' rows."""
+
+    row: Row
+    epochs: list[Row]
+
+    @property
+    def trial(self) -> Trial:
+        """The trial as it was planned."""
+        return Trial.from_json(self.row["config"])
+
+
+def find(key: str, store: str | Path = "runs") -> Found:
+    """Return the trial whose key is, or begins with, ``key``, whichever study of the store it is in.
+
+    Raises:
+        UserError: if no trial, or more than one, is called so.
+    """
+    place = Store.open(store)
+    matches = []
+    for study in place.folders():
+        try:
+            ledger = Ledger.open(place, study)
+        except StoreError:  # a folder of something else, such as MLflow's artifacts
+            continue
+        matches += [(ledger, row) for row in ledger.rows() if row["key"].startswith(key)]
+    if len(matches) != 1:
+        raise UserError(
+            f"key {key!r} must be that of one trial in store {str(store)!r}, got {len(matches)} trials"
+        )
+    ledger, row = matches[0]
+    epochs = [epoch for epoch in ledger.read("epochs").to_pylist() if epoch["key"] == row["key"]]
+    return Found(row, sorted(epochs, key=lambda epoch: int(epoch["epoch"])))

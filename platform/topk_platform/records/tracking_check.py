@@ -1,0 +1,82 @@
+"""Whether MLflow can be written to at a URI, asked before a study starts rather than found out after it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from topk_platform.errors import StoreError, UserError
+from topk_platform.records.store import Store
+from topk_platform.specs.checks import check_place
+
+__all__ = ["check_tracking"]
+
+_SQLITE = "sqlite:///"
+_IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+
+
+def check_tracking(uri: str) -> None:
+    """Raise ``UserError`` unless MLflow understands a tracking URI and what it names answers within ten seconds.
+
+    A server or a database is asked for an experiment. A sqlite file that is not there yet is not made: it only needs
+    a folder that can be written to.
+
+    Args:
+        uri: MLflow's tracking URI, such as ``http://HOST:PORT`` or ``sqlite:///PATH``.
+    """
+    check_place("mlflow", uri)
+    file = Path(uri.removeprefix(_SQLITE).partition("?")[0])
+    why = _unwritable(file) if uri.startswith(_SQLITE) and not file.exists() else _refusal(uri)
+    if why:
+        raise UserError(
+            "mlflow must be the URI of an MLflow server that answers, http://HOST:PORT, or of a database, "
+            f"sqlite:///PATH, got {uri!r}: {why}"
+        )
+
+
+def _unwritable(file: Path) -> str:
+    try:
+        Store.open(file.absolute().parent).check_writable()
+    except StoreError as error:
+        return str(error)
+    return ""
+
+
+def _refusal(uri: str) -> str:
+    """Return why MLflow cannot work with the URI, or nothing if it can."""
+    from mlflow import MlflowClient  # noqa: PLC0415 - seconds of import
+    from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException  # noqa: PLC0415
+
+    try:
+        with _impatient():
+            MlflowClient(tracking_uri=uri).get_experiment_by_name("topk")
+    except UnsupportedModelRegistryStoreURIException as error:
+        return f"the schemes that it knows are {', '.join(filter(None, error.supported_uri_schemes))}"
+    except Exception as error:  # noqa: BLE001 - of MLflow, a plug-in of its or a database's driver
+        return _reason(error)
+    return ""
+
+
+def _reason(error: BaseException) -> str:
+    """Return the first sentence of an error, or what the system said where that is behind it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        error = cause if isinstance(cause, OSError) else error
+        cause = cause.__cause__ or cause.__context__
+    return str(error).strip().partition("\n")[0].partition(". ")[0]
+
+
+@contextmanager
+def _impatient() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in _IMPATIENT}
+    os.environ.update(_IMPATIENT)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

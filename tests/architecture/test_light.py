@@ -1,0 +1,174 @@
+"""Commands that only read, and all that say what is wrong with what was typed, load nothing that takes seconds."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from topk_platform import Study
+from topk_platform.code_version import code_versions
+from topk_platform.data import load
+from topk_platform.outcomes import Ended
+from topk_platform.records import Ledger, Store, read_history
+from topk_platform.running.boards import make_board
+from topk_platform.specs import EpochRecord, TrialRecord
+
+SLOW = {"torch", "torchvision", "ray", "mlflow", "optuna", "sklearn", "numba", "pandas", "duckdb"}
+
+LAB = """
+from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
+
+RATE = {"learning_rate": Float(0.01, 1)}
+LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
+
+def study():
+    arms = grid([Regime("r", "digits")], [Model("linear")], LOSSES, k=3, recipe=Recipe(1))
+    return Study("light", arms, topk=(1, 3), trials=2, seeds=3)
+def bad_recipe(): return Recipe(epochs=0)
+"""
+
+# The command, and at its end the names of what it has loaded that is slow.
+MAIN = f"""
+import sys
+from topk_platform.cli import main
+try:
+    main()
+finally:
+    print("loaded:", *sorted({SLOW!r} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def topk(folder: Path, *arguments: str) -> tuple[int, str, str, set[str]]:
+    """Run the command; return its exit code, what it wrote, and what it had loaded that is slow."""
+    environment = {name: value for name, value in os.environ.items() if name != "TOPK_DATA"}
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, *arguments],
+        cwd=folder,
+        env={**environment, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+    )
+    *told, last = done.stderr.splitlines()
+    return done.returncode, done.stdout, "\n".join(told), set(last.split()[1:])
+
+
+def write_ended(study: Study, store: Path) -> str:
+    """Write a record of every trial of a study, as if all had run, and return one's key."""
+    prints = {study.arm_id(arm): load(arm.regime).fingerprint for arm in study.arms}
+    ledger, codes = Ledger.open(Store.open(store), study.name), code_versions(study)
+    with ledger.writing(study):
+        board = make_board(study, codes, prints, read_history(ledger, study, codes))
+        while trials := board.next_trials():
+            for trial in trials:
+                metrics = dict.fromkeys(study.metrics, 0.5 + trial.seed / 100)
+                epochs = (EpochRecord(1, 1.0, metrics, 0.1, 0.1),)
+                test = metrics if trial.seed else None
+                record = TrialRecord(trial, "completed", "", metrics, test, epochs, 1.0, 1000.0, 1001.0)
+                ledger.append(record)
+                board.end(trial, Ended.from_record(record))
+    return ledger.keys()[0]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with a study and a store in which all of it has ended, and the key of one of its trials."""
+    folder = tmp_path_factory.mktemp("light")
+    (folder / "light_lab.py").write_text(LAB)
+    key = write_ended(runpy.run_path(str(folder / "light_lab.py"))["study"](), folder / "runs")
+    (folder / "runs" / "mlflow.db").touch()
+    return folder, key
+
+
+def outcome(lab: tuple[Path, str], arguments: Iterable[str]) -> tuple[int, str, str, set[str]]:
+    folder, key = lab
+    return topk(folder, *(argument.replace("KEY", key) for argument in arguments))
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("--help", "Usage"),
+        ("run --help", "--retry-failed"),
+        ("list", "18 arms"),
+        ("status", "10 trials ended"),
+        ("show KEY", "run it alone"),
+        ("table light_lab:study", "52.0"),
+        ("table light_lab:study --format md", "(n = 3)"),
+        ("table light_lab:study --format csv", "cross_entropy,r,top1,"),
+        ("table berrada2018_noise", "published"),
+        ("plan light_lab:study", "0 trials left"),
+    ],
+)
+def test_what_only_reads_is_light(lab: tuple[Path, str], command: str, shown: str) -> None:
+    code, out, err, loaded = outcome(lab, command.split())
+    assert (code, err) == (0, "")
+    assert shown in out
+    assert loaded == set()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("run digit", "did you mean 'digits'"),
+        ("run light_lab:studdy", "did you mean 'study'"),
+        ("run light_lab:bad_recipe", "Recipe.epochs must be at least 1"),
+        ("run digits --wrokers 2", "No such option"),
+        ("run digits --workers 0", "workers must be at least 1, got 0"),
+        ("run digits --trials 0", "trials must be at least 1, got 0"),
+        ("run digits --only nothing*", "matches no arm"),
+        ("run digits --checkpoints -1", "checkpoint_seconds must be at least 0"),
+        ("run digits --address nowhere", "--address must be host:port"),
+        ("run digits --store /proc/runs", "cannot be written"),
+        ("run digits --store nosuch://bucket", "cannot be opened"),
+        ("plan digit", "did you mean 'digits'"),
+        ("plan digits --only nothing*", "matches no arm"),
+        ("probe digit", "did you mean 'digits'"),
+        ("probe digits --memory 0", "memory must be above 0 GiB"),
+        ("probe digits --only nothing*", "matches no arm"),
+        ("table digit", "did you mean 'digits'"),
+        ("table digits --format html", "--format must be rich, md or csv"),
+        ("table digits", "holds nothing of study 'digits'"),
+        ("show abc", "got 0 trials"),
+        ("replay abc", "got 0 trials"),
+        ("ui --store typo", "holds no MLflow database"),
+        ("ui --port 99999", "cannot listen on"),
+    ],
+)
+def test_what_was_typed_wrong_is_told_without_waiting(
+    lab: tuple[Path, str], command: str, message: str
+) -> None:
+    code, out, err, loaded = outcome(lab, command.split())
+    assert (code, out) == (2, "")
+    assert message in err
+    assert loaded == set()
+
+
+def test_scripts_that_read_are_light_too(lab: tuple[Path, str]) -> None:
+    code = (
+        "import sys; from topk_platform import plan, table; from light_lab import study;"
+        f"print(table(study()).rows, plan(study()).left, sorted({SLOW!r} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=lab[0], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "('cross_entropy', 'smooth_topk_svm') 0 []"
+
+
+def test_a_study_that_is_done_starts_no_ray_and_leaves_mlflow_alone(
+    lab: tuple[Path, str], tmp_path: Path
+) -> None:
+    """Data are read with torch. The first run puts into MLflow what it lacks, the second sees that nothing is new."""
+    folder = shutil.copytree(lab[0], tmp_path / "lab")
+    (folder / "runs" / "mlflow.db").unlink()
+    for mlflow in (True, False):
+        code, out, err, loaded = topk(folder, "run", "light_lab:study")
+        assert (code, err) == (0, "")
+        assert "0 trials ran" in out
+        assert loaded - {"pandas"} == ({"torch", "mlflow"} if mlflow else {"torch"})

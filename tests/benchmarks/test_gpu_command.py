@@ -1,0 +1,129 @@
+"""`make gpu` without a GPU: its steps, its report, and that it goes on past what fails."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.py"
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def gpu() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("gpu_command", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look their types up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def python(gpu: ModuleType) -> Make:
+    """A function of a name and Python code: a step."""
+    return lambda name, code, **fields: gpu.Step(name, name, (sys.executable, "-c", code), **fields)
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> argparse.Namespace:
+    return argparse.Namespace(device="cpu", minutes=1.0, report=tmp_path / "report.md")
+
+
+def test_it_goes_on_past_a_failure_and_tells_all(
+    gpu: ModuleType, python: Make, options: argparse.Namespace, tmp_path: Path
+) -> None:
+    todo = [
+        python("good", "print('one\\ntwo\\nthree')", lines=2),
+        python("bad", "print('so far'); raise SystemExit('no good')", lines=1),
+        python("absent", "", skipped="Ray is missing"),
+        python("last", "import os; print(os.environ['MARK'])", environment={"MARK": "seen"}),
+    ]
+    results = gpu.work(todo, options, tmp_path)
+    outcomes = [result.outcome for result in results]
+    assert outcomes == ["passed", "failed with exit code 1", "skipped: Ray is missing", "passed"]
+    text = options.report.read_text()
+    assert "2 of 4 steps passed, bad failed." in text
+    assert "(1 lines before these)\ntwo\nthree\n" in text
+    assert "so far\nno good\n" in text
+    assert "MARK=seen" in text and "\nseen\n" in text
+
+
+def test_the_report_says_what_is_under_way(
+    gpu: ModuleType, python: Make, options: argparse.Namespace, tmp_path: Path
+) -> None:
+    """Of a run that is killed, the report has what had ended and where it was."""
+    code = f"from pathlib import Path; print(Path({str(options.report)!r}).read_text())"
+    (_, second) = gpu.work([python("first", "print(1)"), python("second", code)], options, tmp_path)
+    assert "| first | first | passed |" in second.output
+    assert "| second | second | running |" in second.output
+
+
+def test_without_what_is_required_the_rest_is_left_out(
+    gpu: ModuleType, python: Make, options: argparse.Namespace, tmp_path: Path
+) -> None:
+    todo = [python("machine", "raise SystemExit('no CUDA device')", required=True), python("tests", "")]
+    results = gpu.work(todo, options, tmp_path)
+    assert results[1].outcome == "left out, for machine failed"
+    assert results[1].failed
+
+
+def test_a_step_out_of_time_is_ended_with_all_that_it_started(
+    gpu: ModuleType, python: Make, tmp_path: Path
+) -> None:
+    code = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(child.pid)\n"
+        "time.sleep(600)"
+    )
+    result = gpu.run(python("endless", code), 5.0, tmp_path)
+    assert result.outcome == "cut off after 5 s"
+    assert result.failed
+    child = Path("/proc") / result.output.split()[0] / "cmdline"
+    for _ in range(100):
+        if not (child.exists() and child.read_bytes()):  # gone, or waiting to be collected
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"process {child.parent.name} is still there")
+
+
+def test_every_file_with_a_test_marked_gpu_is_run(gpu: ModuleType) -> None:
+    assert "tests/platform/training/test_gpu.py" in gpu.marked_files()
+    for step in gpu.steps("cuda", Path("scratch")):
+        for argument in step.command:
+            if argument.startswith(("tests/", "benchmarks/")):
+                assert (SCRIPT.parents[1] / argument).exists(), argument
+
+
+def test_an_unknown_step_is_named() -> None:
+    run = subprocess.run([sys.executable, SCRIPT, "--only", "kernel"], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert "got ['kernel']" in run.stderr
+
+
+@pytest.mark.slow
+def test_the_rehearsal_on_the_cpu(tmp_path: Path) -> None:
+    """The study's arms learn, repeat and resume; the tests marked gpu can be collected."""
+    report = tmp_path / "report.md"
+    command = [sys.executable, SCRIPT, "--device", "cpu", "--report", report]
+    run = subprocess.run(
+        [*command, "--only", "machine", "tests", "training"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )
+    assert run.returncode == 0, run.stdout + report.read_text()
+    assert "3 of 3 steps passed, none failed." in run.stdout
+    assert "**no**" not in report.read_text()

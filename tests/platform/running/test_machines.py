@@ -1,0 +1,151 @@
+"""Machines that compute other last bits: refused, passed over, or told of where the user lets them differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run, table
+from topk_platform.cli.inspecting import status
+from topk_platform.cli.progress import ProgressDisplay
+from topk_platform.errors import ClusterError
+from topk_platform.identity import Identity
+from topk_platform.records import Ledger, Store, read_history
+from topk_platform.reports import to_markdown
+from topk_platform.running import machines
+from topk_platform.running import study as running_study
+from topk_platform.running.boards import in_environment, make_board
+from topk_platform.running.checks import check_study
+from topk_platform.running.conductor import Conductor
+from topk_platform.search import Board
+from topk_platform.specs import TrialRecord
+from topk_platform.training import environment, finish, run_trials
+
+ELSEWHERE = {"torch": "1.0", "machine": "a mainframe", "losses": "torch", "optuna": "5.0.0"}
+
+
+def a_study() -> Study:
+    losses = [
+        Loss("cross_entropy"),
+        Loss("smooth_topk_svm", {"tau": Float(0.1, 1.0)}, {"tau": 0.5}),
+    ]
+    arms = grid([Regime("r", "digits")], [Model("linear")], losses, k=3, recipe=Recipe(epochs=1))
+    return Study("s", arms, topk=(1, 3), trials=1, seeds=1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with the whole study, trained elsewhere."""
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    machine = {name: ELSEWHERE[name] for name in ("torch", "machine", "losses")}
+    counted = in_environment(a_study(), check_study(a_study()), machine)
+    with ledger.writing(a_study()):
+        ledger.identify(counted)
+        while trials := board_of(ledger, counted).next_trials():
+            (record,) = finish(run_trials(trials))
+            ledger.append(record.replace_versions(**ELSEWHERE))
+    return tmp_path
+
+
+def board_here(store: Path) -> Board:
+    """The study's state on this machine."""
+    ledger = Ledger.open(Store.open(store), "s")
+    return board_of(ledger, in_environment(a_study(), check_study(a_study()), environment("cpu")))
+
+
+def board_of(ledger: Ledger, counted: Mapping[str, Identity]) -> Board:
+    return make_board(a_study(), counted, read_history(ledger, a_study(), counted))
+
+
+class StartedError(Exception):
+    """Ray would have started."""
+
+
+@pytest.fixture
+def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def refuse(*_: object) -> Iterator[None]:
+        raise StartedError
+        yield
+
+    monkeypatch.setattr(running_study, "_cluster", refuse)
+
+
+@pytest.mark.usefixtures("no_ray")
+def test_another_machine_starts_anew_and_says_why(store: Path) -> None:
+    with pytest.raises(StartedError):
+        run(a_study(), store=store)
+    console = Console(record=True, width=300)
+    board = board_here(store)
+    assert board.left == board.total == 3
+    with ProgressDisplay(console) as display:
+        display(board, None)
+        display(board, None)
+    text = console.export_text()
+    assert text.count("Recorded trials that do not count: 3 of torch 1.0 in place of ") == 1
+
+
+@pytest.mark.usefixtures("no_ray")
+def test_machines_may_differ_where_the_user_says_so_and_the_table_tells(store: Path) -> None:
+    ledger = Ledger.open(Store.open(store), "s")
+    (record,) = finish(run_trials(board_here(store).next_trials()))
+    (same,) = [
+        row
+        for row in ledger.rows()
+        if (row["arm_id"], row["phase"]) == (record.trial.arm_id, record.trial.phase)
+    ]
+    with ledger.writing(a_study()):
+        ledger.remove([same["key"]])
+        ledger.append(record)
+    assert run(a_study(), store=store, mixed=True).ran == 0
+    text = to_markdown(table(a_study(), store=store))
+    assert (
+        "Machines or versions differ, and with them the last bits of results: 2 of machine a mainframe"
+        in text
+    )
+    assert f"1 of machine {environment('cpu')['machine']}" in text
+
+
+def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A table is read on a laptop, of what a cluster has trained."""
+    assert "(n = 1)" in to_markdown(table(a_study(), store=store))
+    status(str(store))
+    assert "do not count" not in capsys.readouterr().out
+    ledger = Ledger.open(Store.open(store), "s")
+    with ledger.writing(a_study()):
+        ledger.identify(in_environment(a_study(), check_study(a_study()), environment("cpu")))
+    assert "3 recorded trials are not counted: 3 of torch 1.0 in place of " in to_markdown(
+        table(a_study(), store=store)
+    )
+    status(str(store))
+    assert "3 do not count: 3 of torch 1.0 in place of" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_record_of_a_lost_process_has_the_environment_that_it_was_planned_for(tmp_path: Path) -> None:
+    kept: list[TrialRecord] = []
+    board = board_here(tmp_path)
+    conductor = Conductor(board, kept.append, lambda _record: None, str(tmp_path), 30.0)
+    planned = conductor.start("t")
+    conductor.lose("t", "killed")
+    while not kept:
+        conductor.start("t")
+        conductor.lose("t", "killed")
+    (record,) = kept
+    assert planned is not None and record.trial.to_json() in planned["trials"]
+    assert record.trial.environment.items() <= record.versions.items()
+
+
+def test_nodes_that_differ_are_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = environment("cpu")
+    found = {"10.0.0.1": here, "10.0.0.2": {**here, "torch": "1.0"}}
+    monkeypatch.setattr(machines, "_environments", lambda _study: found)
+    with pytest.raises(
+        ClusterError, match=r"nodes 10\.0\.0\.1 and 10\.0\.0\.2 would not compute the same bits: torch"
+    ):
+        machines.common_environment(a_study())
+    monkeypatch.setattr(machines, "_environments", lambda _study: dict.fromkeys(("a", "b"), here))
+    assert machines.common_environment(a_study()) == here
