@@ -3,6 +3,15 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+# uv, where it is installed, sets up in a fraction of pip's time; both show what they fetch.
+ifneq ($(shell command -v uv 2>/dev/null),)
+CREATE = uv venv --python "$$(command -v $(PYTHON))" $(VENV)
+INSTALL = uv pip install --compile-bytecode --python $(BIN)/python
+else
+CREATE = $(PYTHON) -m venv $(VENV)
+INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
+endif
+
 .PHONY: study test test-slow fuzz gpu lint wheel-check clean
 
 study: $(VENV)/.platform
