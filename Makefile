@@ -12,7 +12,7 @@ CREATE = $(PYTHON) -m venv $(VENV)
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
 endif
 
-.PHONY: study test test-slow gpu lint wheel-check clean
+.PHONY: study test test-slow fuzz gpu lint wheel-check clean
 
 study: $(VENV)/.platform
 	$(BIN)/topk run digits
@@ -28,6 +28,12 @@ test-slow: $(VENV)/.test
 # $(PYTHON) has: torch, torchvision, numpy, pyarrow, scikit-learn, pytest and hypothesis are enough. It fetches nothing.
 gpu:
 	$(or $(wildcard $(BIN)/python),$(PYTHON)) benchmarks/gpu.py $(GPU)
+
+# Property tests with fresh seeds and so many examples of each; 1500 are 25 minutes of one core. What one finds goes
+# into an @example of its test.
+EXAMPLES ?= 1500
+fuzz: $(VENV)/.test
+	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests -n 2 --dist worksteal -m "hypothesis and not ray" --hypothesis-profile fuzz --timeout 0
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Shared by all tests: one torch thread, and quiet tools."""
+"""Shared by all tests: the examples that Hypothesis tries, one torch thread, fixed seeds, and quiet tools."""
 
 from __future__ import annotations
 
@@ -6,12 +6,21 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
-settings.register_profile("tests", deadline=None, print_blob=True)
+# How many examples a property test tries is the profile's affair alone, so that `make fuzz` tries more of every test.
+# Neither looks at a clock.
+ANY_MACHINE = {
+    "parent": settings.get_profile("default"),
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+    "print_blob": True,
+}
+settings.register_profile("tests", max_examples=40, derandomize=True, database=None, **ANY_MACHINE)
+settings.register_profile("fuzz", max_examples=int(os.environ.get("FUZZ_EXAMPLES", "1000")), **ANY_MACHINE)
 settings.load_profile("tests")
 
 
@@ -29,7 +38,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> None:
+def one_thread_and_seed() -> None:
+    """What a test does not draw from a generator of its own is the same whichever tests ran before it."""
     import torch
 
     torch.set_num_threads(1)
+    torch.manual_seed(0)

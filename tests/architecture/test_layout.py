@@ -78,6 +78,15 @@ def test_no_package_marker_where_it_would_hide_something() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py"))
 
 
+def test_how_many_examples_a_property_test_tries_is_left_to_the_profile() -> None:
+    """Else `make fuzz` would try no more of them than `make test`."""
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        keywords = {
+            node.arg for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.keyword)
+        }
+        assert not keywords & {"max_examples", "derandomize", "deadline"}, path
+
+
 def test_defining_a_study_loads_nothing_heavy() -> None:
     code = (
         "import sys, topk_studies; [make() for make in topk_studies.STUDIES.values()];"

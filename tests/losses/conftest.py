@@ -22,6 +22,15 @@ def way(request):
     return request.param
 
 
+@pytest.fixture(scope="session")
+def rounding():
+    """A function of terms: how far their sum lies from the exact one at most, each having been rounded to float32.
+
+    By half a unit in its last place, ``2^-24 |x|``. A bound without it holds for small scores alone.
+    """
+    return lambda *terms: 2.0**-24 * sum(abs(term) for term in terms)
+
+
 @pytest.fixture
 def sample():
     """A function of rows, classes, spread and seed: float64 scores ``(rows, classes)`` and labels."""

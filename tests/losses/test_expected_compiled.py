@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -50,15 +50,17 @@ def value_and_gradient(rows, k, epsilon):
     return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
 
 
-def assert_is_that_of_all_classes(row, k, dtype, epsilon=1.0):
-    scores = torch.as_tensor(row * epsilon).to(dtype)
-    units = scores.double().numpy() / epsilon
-    found = expected.expectations(scores[None], k, epsilon, True)
-    value = (found.centre / epsilon + found.shift).item()
-    gradient = value_and_gradient(scores[None], k, epsilon)[1][0]
-    exact, shares = by_all_classes(units, k)
-    assert value == pytest.approx(exact, abs=BOUNDS[dtype])
-    np.testing.assert_allclose(gradient.double().numpy(), shares, rtol=0, atol=BOUNDS[dtype])
+def assert_is_that_of_all_classes(row, k, epsilon=1.0):
+    """In either precision, of scores that both have."""
+    rounded = torch.as_tensor(row * epsilon).float()
+    exact, shares = by_all_classes(rounded.double().numpy() / epsilon, k)
+    for dtype, bound in BOUNDS.items():
+        scores = rounded[None].to(dtype)
+        found = expected.expectations(scores, k, epsilon, True)
+        value = (found.centre / epsilon + found.shift).item()
+        gradient = value_and_gradient(scores, k, epsilon)[1][0]
+        assert value == pytest.approx(exact, abs=bound)
+        np.testing.assert_allclose(gradient.double().numpy(), shares, rtol=0, atol=bound)
 
 
 def shapes(k):
@@ -76,21 +78,18 @@ def shapes(k):
     }
 
 
-@pytest.mark.parametrize("dtype", BOUNDS)
 @pytest.mark.parametrize("k", [1, 2, 6, 21, 65])
-def test_value_and_gradient_are_those_of_all_classes(k, dtype):
+def test_value_and_gradient_are_those_of_all_classes(k):
     for row in shapes(k).values():
-        assert_is_that_of_all_classes(row, k, dtype)
+        assert_is_that_of_all_classes(row, k)
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.2, 10.0])
-@pytest.mark.parametrize("dtype", BOUNDS)
-def test_units_do_not_matter(epsilon, dtype):
+def test_units_do_not_matter(epsilon):
     for row in (shapes(6)["spread"], shapes(6)["close"]):
-        assert_is_that_of_all_classes(row, 6, dtype, epsilon)
+        assert_is_that_of_all_classes(row, 6, epsilon)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     row=st.lists(st.sampled_from([-5.0, -0.5, 0.0, 0.25, 4.0]) | st.floats(-12, 12), min_size=1, max_size=24),
     repeats=st.integers(1, 40),
@@ -110,17 +109,20 @@ def test_equal_masked_and_shifted_scores(row, repeats, masked, offset, data):
     assert (gradient[0, :masked] == 0).all()
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     spread=st.floats(0, 20), classes=st.integers(65, 400), k=st.integers(1, 65), seed=st.integers(0, 2**31)
 )
-def test_the_probabilities_sum_to_one(spread, classes, k, seed):
+@example(spread=9.0, classes=102, k=49, seed=14)
+@example(spread=15.0, classes=65, k=40, seed=178)
+def test_the_probabilities_sum_to_one(spread, classes, k, seed, rounding):
+    """And the value is what is promised: the largest score and the distance from it, each rounded to float32."""
     rows = spread * torch.randn(2, classes, generator=torch.Generator().manual_seed(seed))
     value, gradient = value_and_gradient(rows, k, 1.0)
     torch.testing.assert_close(gradient.double().sum(1), torch.ones(2).double(), rtol=0, atol=1e-6)
     assert (gradient >= 0).all()
-    exact = operator._below_largest(rows.double(), k, 1.0) + rows.amax(1)
-    torch.testing.assert_close(value.double(), exact, rtol=1e-6, atol=1e-6)
+    below = operator._below_largest(rows.double(), k, 1.0)
+    exact = rows.amax(1) + below
+    assert ((value.double() - exact).abs() <= 1e-6 + rounding(below, exact)).all()
 
 
 def test_derivatives():

@@ -1,8 +1,9 @@
+import functools
 import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
@@ -22,6 +23,12 @@ def path(request):
         yield
 
 
+@functools.cache
+def exact_value(row, k):
+    """The oracle's for a tuple of scores and ε = 1, once for both paths."""
+    return oracles.expected_topk(torch.tensor(row, dtype=torch.float64), k, 1.0).item()
+
+
 @pytest.mark.parametrize("epsilon", [1e-3, 0.2, 10.0])
 @pytest.mark.parametrize("classes", [1, 2, 3, 8])
 def test_value_and_gradient_are_those_of_the_oracle(classes, epsilon, sample):
@@ -37,11 +44,11 @@ def test_value_and_gradient_are_those_of_the_oracle(classes, epsilon, sample):
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.3, 3.0])
-@pytest.mark.parametrize("k", [1, 2, 6, 21, 400])
-def test_many_classes(k, spread, sample):
-    rows = sample(1, 1000, spread=spread)[0]
-    expected = oracles.expected_topk(rows[0], k, 1.0, nodes=801)
-    assert expected_topk(rows, k, 1.0).item() == pytest.approx(expected.item(), abs=1e-9)
+@pytest.mark.parametrize(("k", "classes"), [(1, 1000), (2, 1000), (6, 1000), (21, 1000), (120, 300)])
+def test_many_classes(k, classes, spread, sample):
+    rows = sample(1, classes, spread=spread)[0]
+    expected = exact_value(tuple(rows[0].tolist()), k)
+    assert expected_topk(rows, k, 1.0).item() == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 10.0])
@@ -63,16 +70,15 @@ def test_equal_scores_give_the_normal_order_statistics(k, classes, epsilon):
 
 
 @pytest.mark.parametrize("gap", [0.0, 1.0, 3.0, 5.0])
-@pytest.mark.parametrize("count", [5, 250])
+@pytest.mark.parametrize("count", [5, 100])
 def test_one_class_between_two_crowds(count, gap):
     """The hardest integrand: wide where the lone class is, narrow in the crowds."""
     row = torch.tensor([gap] * count + [0.0] + [-gap] * count, dtype=torch.float64)
     for k in (count, count + 1):
-        expected = oracles.expected_topk(row, k, 1.0, nodes=801)
-        assert expected_topk(row, k, 1.0).item() == pytest.approx(expected.item(), abs=1e-9)
+        expected = exact_value(tuple(row.tolist()), k)
+        assert expected_topk(row, k, 1.0).item() == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     row=st.lists(st.floats(-5, 5), min_size=2, max_size=6),
     epsilon=st.floats(1e-3, 10),
@@ -85,7 +91,6 @@ def test_bounds_of_the_expectation(row, epsilon, data):
     assert -math.sqrt(2 * math.log(k)) - 1e-9 <= excess <= math.sqrt(2 * math.log(len(row) - k + 1)) + 1e-9
 
 
-@settings(max_examples=30, deadline=None)
 @given(row=st.lists(st.floats(-5, 5), min_size=2, max_size=6), epsilon=st.floats(1e-2, 10))
 def test_ranks_add_up_to_the_classes(row, epsilon):
     """The mean ranks sum to the mean scores, the ranks' probabilities to 1 over classes and over ranks."""
@@ -123,7 +128,7 @@ def test_pieces_of_a_large_batch_are_the_rows(sample, monkeypatch):
     rows = sample(7, 11)[0]
     leaves = [rows.clone().requires_grad_() for _ in range(2)]
     results = []
-    for leaf, budget in zip(leaves, (1 << 18, 40), strict=True):
+    for leaf, budget in zip(leaves, (1 << 18, 400), strict=True):
         monkeypatch.setattr("topk_losses.operators.expected.BUDGET", budget)
         value = expected_topk(leaf, 3, 0.5)
         (slope,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)

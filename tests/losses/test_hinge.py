@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_losses import functional
@@ -23,7 +23,6 @@ def integer_scores(classes):
 
 
 @pytest.mark.parametrize("name", HINGES)
-@settings(max_examples=60, deadline=None)
 @given(scores=integer_scores(5), label=st.integers(0, 4), k=st.integers(1, 4))
 def test_equal_scores(name, scores, label, k):
     row = torch.tensor(scores, dtype=torch.float64)
@@ -31,7 +30,6 @@ def test_equal_scores(name, scores, label, k):
     torch.testing.assert_close(value, getattr(oracles, name)(row, label, k, margin=0.5))
 
 
-@settings(max_examples=60, deadline=None)
 @given(scores=integer_scores(5), label=st.integers(0, 4), k=st.integers(1, 4))
 def test_equal_scores_give_a_subgradient_of_the_hinge(scores, label, k):
     """The target is not among the classes that are sorted: wherever the hinge is active its entry is -1."""
@@ -44,7 +42,6 @@ def test_equal_scores_give_a_subgradient_of_the_hinge(scores, label, k):
     assert rival.item() == others.sort(descending=True).values[k - 1]
 
 
-@settings(max_examples=60, deadline=None)
 @given(scores=st.lists(st.floats(-50, 50, width=32), min_size=2, max_size=9), data=st.data())
 def test_order_of_the_hinges(scores, data):
     """The convex hinge bounds the hinge from above, the calibrated one from below."""

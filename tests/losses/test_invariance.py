@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from topk_losses import functional
@@ -39,7 +39,6 @@ ASK_WHICH = (
     "logistic_sorting",
 )  # of equal scores
 every_loss = pytest.mark.parametrize("name", LOSSES)
-few = settings(max_examples=25, deadline=None)
 
 
 @every_loss
@@ -56,7 +55,6 @@ def test_several_gradients_at_once(name, classes):
 
 
 @every_loss
-@settings(max_examples=25, deadline=None)
 @given(
     classes=st.sampled_from([2, 5, 30, 100, 129, 400]),
     data=st.data(),
@@ -114,7 +112,6 @@ def gradient(loss, scores, target, k):
 
 
 @every_loss
-@few
 @given(problem=problems())
 def test_losses_are_finite_and_not_negative(name, problem):
     scores, target, k = problem
@@ -127,7 +124,6 @@ def test_losses_are_finite_and_not_negative(name, problem):
 
 
 @every_loss
-@few
 @given(problem=problems(), offset=st.floats(-1000, 1000))
 def test_constant_added_to_all_scores(name, problem, offset):
     scores, target, k = without_ties(problem)
@@ -137,7 +133,6 @@ def test_constant_added_to_all_scores(name, problem, offset):
 
 
 @every_loss
-@few
 @given(problem=problems(), seed=st.integers(0, 1000))
 def test_permuted_classes(name, problem, seed):
     scores, target, k = without_ties(problem)
@@ -146,23 +141,31 @@ def test_permuted_classes(name, problem, seed):
     torch.testing.assert_close(permuted, LOSSES[name](scores, target, k), atol=1e-9, rtol=1e-9)
 
 
+AT_A_KINK = torch.tensor([[1.0, 0.0, -1.0], [0.0, 0.0, torch.nan]], dtype=torch.float64)
+
+
 @every_loss
-@few
 @given(problem=problems(special=[float("nan"), float("inf"), float("-inf")]))
+@example(problem=(AT_A_KINK, torch.tensor([0, 0]), 1))
 def test_rows_do_not_touch_one_another(name, problem):
-    """Each row's loss and gradient are those it has alone, whatever infinities and NaN the others hold."""
+    """Each row's loss and gradient are those it has alone, whatever infinities and NaN the others hold.
+
+    But for the gradient at a hinge's kink: beside NaN a row goes another way, which may round to the kink's other side.
+    Exact expectations are promised to 1e-8.
+    """
     scores, target, k = problem
     together = LOSSES[name](scores, target, k)
     slope = gradient(LOSSES[name], scores, target, k)
     for n in range(len(scores)):
         row, label = scores[n : n + 1], target[n : n + 1]
-        torch.testing.assert_close(together[n : n + 1], LOSSES[name](row, label, k), equal_nan=True)
-        if together[n].isfinite():
+        alone = LOSSES[name](row, label, k)
+        torch.testing.assert_close(together[n : n + 1], alone, equal_nan=True)
+        at_a_kink = 0 < max(together[n], alone[0]) < 1e-8
+        if together[n].isfinite() and not at_a_kink:
             torch.testing.assert_close(slope[n : n + 1], gradient(LOSSES[name], row, label, k))
 
 
 @every_loss
-@few
 @given(problem=problems(special=[float("nan"), float("inf"), float("-inf")]))
 def test_special_scores_have_their_stated_results(name, problem):
     """A masked target costs +inf; else NaN or +inf in a row give NaN; else the loss is finite."""
@@ -181,7 +184,6 @@ def test_special_scores_have_their_stated_results(name, problem):
 
 
 @every_loss
-@few
 @given(problem=problems(least=3))
 def test_masked_class_is_absent(name, problem):
     scores, target, k = without_ties(problem)

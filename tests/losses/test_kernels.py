@@ -16,10 +16,12 @@ FOLDER = Path(__file__).with_name("kernels")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the same tests run on the device itself")
-def test_in_the_interpreter():
+@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_in_the_interpreter(which):
     """A process of its own, since Triton reads the variable when it is imported."""
     pytest.importorskip("triton")
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not gpu", "-p", "no:cacheprovider", str(FOLDER)]
+    chosen = ["-m", f"{which} and not gpu", str(FOLDER)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen]
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     run = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_losses.functional import lapsum_topk, lapsum_topk_loss
@@ -60,7 +60,6 @@ def test_limits_of_the_temperature():
         torch.testing.assert_close(lapsum_topk(scores, k, 1e6), torch.full((1, 5), k / 5), rtol=0, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     classes=st.integers(2, 40),
     share=st.floats(0, 1),

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -125,7 +125,6 @@ def test_many_draws_of_a_row_are_distributed_as_they_should(classes, spread):
     assert stats.chi2.sf(statistic, int(common.sum())) > 1e-5
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     classes=st.integers(2, 150),
     data=st.data(),

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -175,7 +175,6 @@ def test_equal_values_name_one_class():
     assert columns._table_classes(found).tolist() == [2, 2]
 
 
-@settings(max_examples=60, deadline=None)
 @given(count=st.integers(1, 40), data=st.data(), seed=st.integers(0, 1000))
 def test_kth_largest_is_that_of_sorting(count, data, seed):
     k = data.draw(st.integers(1, count))
@@ -183,7 +182,6 @@ def test_kth_largest_is_that_of_sorting(count, data, seed):
     assert torch.equal(kth_largest(values, k), values.sort(0, descending=True).values[k - 1])
 
 
-@settings(max_examples=40, deadline=None)
 @given(classes=st.integers(20, 90), k=st.integers(1, 8), seed=st.integers(0, 1000))
 def test_candidates_are_what_reaches_the_level(classes, k, seed):
     scores = torch.randint(0, 9, (4, classes), generator=torch.Generator().manual_seed(seed)).float()

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -26,7 +26,6 @@ def test_worked_example_of_the_paper(epsilon, value, gradient):
     assert scores.grad.tolist() == pytest.approx(gradient)
 
 
-@settings(max_examples=50, deadline=None)
 @given(data=st.data(), classes=st.integers(1, 7), seed=st.integers(0, 2**20))
 def test_value_is_the_mean_over_the_draws(data, classes, seed):
     k = data.draw(st.integers(1, classes))

@@ -68,7 +68,7 @@ def assert_largest(rows, k):
     special=st.sampled_from([(), (torch.inf,), (-torch.inf,), (torch.nan,), (-torch.nan, torch.inf)]),
     seed=st.integers(0, 10_000),
 )
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_largest_are_those_of_torch(classes, share, digits, special, seed):
     """With ties (rounded scores), infinite scores and NaN of either sign."""
     source = torch.Generator().manual_seed(seed)
@@ -147,7 +147,7 @@ def test_losses_as_in_float64(name, k):
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("k", [1, 3])
-def test_losses_with_and_without_compiled_loops(name, k, monkeypatch):
+def test_losses_with_and_without_compiled_loops(name, k, monkeypatch, rounding):
     """Masked classes (of which one row has few others), a masked target, NaN and infinity."""
     scores, target = normal(8, 60)
     scores[0, 10:] = scores[1, 2:] = -torch.inf
@@ -161,8 +161,11 @@ def test_losses_with_and_without_compiled_loops(name, k, monkeypatch):
         assert takes_selection(scores, k) == takes_exponentials(scores) == there
         losses, slope = results(LOSSES[name], scores, target, k)
         found.append((losses, slope[[0, 1, 5, 6, 7]]))
+    # Either way the differences of two scores are rounded first.
+    scores = scores[scores.isfinite()]
+    rounded = 2 * rounding(scores.max() - scores.min()).item()
     for ours, expected in zip(*found, strict=True):
-        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
+        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6 + rounded, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", LOSSES)

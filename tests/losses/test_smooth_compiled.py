@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("numba")
@@ -78,7 +78,6 @@ def test_more_classes_than_one_block_holds(tau):
     digits=st.integers(0, 3),
     seed=st.integers(0, 10_000),
 )
-@settings(deadline=None, max_examples=150)
 def test_as_plain_torch_in_float64(classes, share, tau, spread, masked, digits, seed):
     """Any K, ties (rounded scores), and any number of masked classes, the target's own and nearly all among them."""
     source = torch.Generator().manual_seed(seed)

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_losses.functional import smooth_topk_hinge
@@ -33,8 +33,10 @@ def test_many_classes_with_any_number_that_have_a_part(spread, gamma, k, sample)
     (gradient,) = torch.autograd.grad(losses.sum(), scores)
     expected = oracles.rowwise(oracles.smooth_topk_hinge, scores, target, k=k, gamma=gamma)
     (slope,) = torch.autograd.grad(expected.sum(), scores)
-    torch.testing.assert_close(losses, expected, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(gradient, slope, rtol=0, atol=1e-9)
+    # In x = (a - t) / γ the oracle has a and t rounded, up to 1 + s_j - s_y as they are; the loss has the sum of all x.
+    rounded = 2.0**-53 * (1 + scores.max() - scores.min()).item() / gamma
+    torch.testing.assert_close(losses, expected, rtol=1e-10, atol=1e-10 + 120 * rounded)
+    torch.testing.assert_close(gradient, slope, rtol=0, atol=1e-10 + 120 * rounded)
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])
@@ -50,7 +52,6 @@ def test_derivatives(k, sample):
     assert torch.autograd.gradgradcheck(loss, (scores, margins))
 
 
-@settings(deadline=None, max_examples=60)
 @given(data=st.data(), classes=st.integers(3, 8), gamma=st.sampled_from([0.01, 1.0, 10.0]))
 def test_no_allowed_point_has_a_greater_value(data, classes, gamma):
     """x is in the set if it is a mixture of subsets of at most K classes with 1/K each."""

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_losses import _smooth_svm, functional
@@ -108,8 +108,9 @@ def test_derivatives_of_both_orders(classes, k, spread, tau, sample):
         return smooth_topk_svm(s, target, k, tau, m, reduction="none")
 
     leaves = (scores.requires_grad_(), margins.requires_grad_())
-    assert torch.autograd.gradcheck(loss, leaves)
-    assert torch.autograd.gradgradcheck(loss, leaves)
+    fast = classes > 10  # along random directions, not every pair of entries
+    assert torch.autograd.gradcheck(loss, leaves, fast_mode=fast)
+    assert torch.autograd.gradgradcheck(loss, leaves, fast_mode=fast)
 
 
 @pytest.mark.parametrize("k", [1, 3, 8])
@@ -194,7 +195,6 @@ def test_an_infinite_score_is_nan_in_its_row(sample):
     shift=st.floats(-1000, 1000),
     seed=st.integers(0, 10_000),
 )
-@settings(deadline=None, max_examples=60)
 def test_shifts_and_permutations_change_nothing(classes, share, tau, shift, seed):
     generator = torch.Generator().manual_seed(seed)
     k = 1 + int(share * (classes - 2))
@@ -246,7 +246,6 @@ def test_so_many_classes_and_so_large_a_k_that_polynomials_would_overflow():
     tolerance=st.sampled_from([1e-3, 2e-7, 1e-12]),
     seed=st.integers(0, 10_000),
 )
-@settings(deadline=None, max_examples=100)
 def test_power_sums_left_out_are_within_the_bound(k, number, spread, tolerance, seed):
     generator = torch.Generator().manual_seed(seed)
     values = (spread * torch.randn(3 * k + number, generator=generator, dtype=torch.float64)).exp()

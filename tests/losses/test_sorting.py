@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_losses import functional
@@ -113,7 +113,6 @@ def test_a_mixture_is_the_mean_of_the_chances(sample):
     torch.testing.assert_close(found, expected)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     classes=st.integers(3, 24),
     seed=st.integers(0, 10_000),

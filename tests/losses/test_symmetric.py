@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_losses.operators import inclusion_probabilities, log_elementary_symmetric
@@ -98,7 +98,6 @@ def test_a_k_whose_polynomials_would_overflow():
 @given(
     classes=st.integers(1, 60), share=st.floats(0, 1), shift=st.floats(-500, 500), seed=st.integers(0, 10_000)
 )
-@settings(deadline=None, max_examples=50)
 def test_a_common_factor_and_an_order(classes, share, shift, seed):
     generator = torch.Generator().manual_seed(seed)
     k = 1 + int(share * (classes - 1))

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_losses import functional
@@ -61,7 +61,6 @@ def test_the_papers_problem_solved_by_its_optimality_conditions(k, spread, sampl
         assert slope[y].item() == pytest.approx(-sum(x), rel=1e-6)
 
 
-@settings(deadline=None, max_examples=60)
 @given(data=st.data(), classes=st.integers(3, 8))
 def test_no_point_of_the_topk_simplex_has_a_greater_value(data, classes):
     """Every mean of k-subsets' indicators over k, times a total, is in it."""

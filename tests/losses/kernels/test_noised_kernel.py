@@ -115,6 +115,7 @@ def test_the_noise_is_normal_and_independent(draws, generator):
     assert correlation.abs().max() < 5.5 / math.sqrt(by_row.shape[1])  # 2016 pairs
 
 
+@pytest.mark.slow
 def test_single_draws_are_distributed_as_the_operators(noised, generator, device):
     """Kolmogorov-Smirnov of 200 draws against 20,000 of torch's operator: wrong alarms one in a million."""
     scores = torch.tensor([1.0, 0.9, 0.7, 0.7, 0.2, -1.0, -5.0, -torch.inf])
@@ -132,6 +133,7 @@ def test_single_draws_are_distributed_as_the_operators(noised, generator, device
     assert gap.abs().max() < math.sqrt(math.log(2e6) / 2 * (1 / 200 + 1 / 20_000))
 
 
+@pytest.mark.slow
 def test_many_draws_tend_to_the_exact_expectation(noised, generator, device):
     """3,072 draws: values within 5 standard errors, chosen classes by chi-squared (7 degrees: 1e-6 at 42.6)."""
     scores = torch.tensor([1.0, 0.9, 0.7, 0.7, 0.4, 0.2, 0.1, -0.2, -9.0])

@@ -132,7 +132,7 @@ def test_kept_pixels_leave_others_room(tmp_path: Path, monkeypatch: pytest.Monke
 def test_lists_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = folder / "inaturalist"
     made = from_folders(root, "train")
-    place = next(path for path in (root / "train").rglob("*.jpg"))
+    place = min((root / "train").rglob("*.jpg"))
     assert made.names.tolist() == sorted(made.names.tolist())
     assert {made.path(row) for row in range(len(made))} == set((root / "train").rglob("*.jpg"))
     with monkeypatch.context() as patch:
@@ -274,7 +274,7 @@ def test_the_fingerprint_is_of_the_list(
         )
         == 3
     )
-    path = next((tmp_path / "elsewhere" / "inaturalist" / "test").rglob("*.jpg"))
+    path = min((tmp_path / "elsewhere" / "inaturalist" / "test").rglob("*.jpg"))
     path.rename(path.with_name("renamed.jpg"))
     renamed = image_files("inaturalist", 12, 16).fingerprint
     with (path.with_name("renamed.jpg")).open("ab") as file:

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_platform import Arm, Choice, Float, Int, Loss, Model, Protocol, Pruning, Recipe, Regime, Study
@@ -85,7 +85,6 @@ def simulate(
     return keys
 
 
-@settings(max_examples=15)
 @given(workers=st.integers(2, 9), width=st.integers(1, 4), seed=st.integers(0, 999))
 def test_the_trials_of_a_study_do_not_depend_on_workers_or_timing(
     workers: int, width: int, seed: int
@@ -94,7 +93,6 @@ def test_the_trials_of_a_study_do_not_depend_on_workers_or_timing(
     assert simulate(study, workers, random.Random(seed)) == simulate(study, 1, random.Random(0))
 
 
-@settings(max_examples=10)
 @given(stop=st.integers(1, 20), seed=st.integers(0, 999))
 def test_an_interrupted_study_goes_on_to_the_same_trials(stop: int, seed: int) -> None:
     study = a_study(width=2)
@@ -206,7 +204,6 @@ def test_the_first_trial_is_the_papers_then_random_then_tpe() -> None:
 
 
 @given(number=st.integers(0, 12), arm=st.text(min_size=1, max_size=3))
-@settings(max_examples=30)
 def test_suggestions_lie_in_the_space(number: int, arm: str) -> None:
     values = suggest(arm, LOSS, Protocol(random=20), number, [])
     assert set(values) == set(LOSS.space)
