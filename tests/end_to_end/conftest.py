@@ -27,6 +27,8 @@ collect_ignore = [str(SOURCES)]
 PATIENCE = 900.0  # seconds, of which nothing takes a tenth: what waits for longer waits in vain
 TIMES = {"train_seconds", "started", "ended", "seconds", "step_seconds"}
 LISTENS = "0A"
+# 127.0.0.1, the same within IPv6, and ::1, as the kernel writes them.
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
 @dataclass
@@ -96,7 +98,7 @@ class Lab:
         return found
 
     def listening(self) -> list[tuple[str, str]]:
-        """Return the command lines of these processes, each with an address that it listens on, in the kernel's words."""
+        """Return the command lines of these processes, each with an address that it listens on, in hexadecimal."""
         return [(name, address) for pid, name in self.running().items() for address in listening(pid)]
 
 
@@ -132,6 +134,13 @@ def listening(pid: int) -> set[str]:
     return found
 
 
+def check_loopback(found: list[tuple[str, str]]) -> None:
+    """Check that of a Ray and its driver everything listens, and nowhere but on loopback."""
+    for kind in ("gcs_server", "raylet", "ray::", "topk_platform.cli"):
+        assert any(kind in name for name, _ in found), f"no {kind} listens"
+    assert not [name for name, address in found if address not in LOOPBACK]
+
+
 def until(condition: Callable[[], bool], what: str, process: subprocess.Popen[str] | None = None) -> None:
     """Wait for a condition, which a process that has ended cannot bring about any more."""
     end = time.monotonic() + PATIENCE
@@ -160,6 +169,11 @@ def fill(folder: Path) -> None:
 @pytest.fixture(scope="session", name="until")
 def until_fixture() -> Callable[..., None]:
     return until
+
+
+@pytest.fixture(scope="session", name="check_loopback")
+def check_loopback_fixture() -> Callable[..., None]:
+    return check_loopback
 
 
 @pytest.fixture(scope="session", name="rows")
@@ -213,6 +227,13 @@ def shared(visited: SharedLab) -> Iterator[SharedLab]:
 
     with connected(digits(), None, 2):
         yield visited
+
+
+@pytest.fixture(scope="session")
+def readme() -> Callable[[str], list[str]]:
+    """Return the README's blocks of a language."""
+    text = Path(__file__).parents[2].joinpath("README.md").read_text()
+    return lambda language: re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
 @dataclass(frozen=True)

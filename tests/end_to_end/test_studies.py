@@ -1,17 +1,27 @@
-"""Data, model and loss of a user's own, from the folder the command runs in."""
+"""Studies of many kinds, run by the command beside one Ray: grown, of one's own, the README's, those for a GPU."""
 
 from __future__ import annotations
 
-import subprocess
+from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.dataset as ds
+import pytest
 import torch
 from PIL import Image
 
-LAB = '''
+from topk_platform.records import Ledger, Store
+from topk_platform.testing.standins import write_inaturalist
+
+Rows = Callable[..., list[dict[str, Any]]]
+
+pytestmark = pytest.mark.timeout(3600)
+
+OWN = '''
 import torch
 from torch import nn
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
@@ -55,29 +65,121 @@ study = Study(
 )
 '''
 
+LARGE = """
+from topk_platform import Arm, Augmentation, Choice, LabelNoise, Loss, Model, Numerics, PerClass, Recipe, Regime, Study
 
-def test_a_study_over_ones_own_things(
-    lab: Path, topk: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+recipe = Recipe(epochs=90, batch_size=256, accumulate=2, schedule="milestones", milestones=(30, 60),
+                augmentation=Augmentation(window=True, flip=True), keep=("top5", "few_top5"))
+small = Model("convnet", {"width": 4})
+pretrained = Model("torchvision", {"architecture": "mobilenet_v3_small", "weights": "IMAGENET1K_V1"})
+batch = Loss("cross_entropy", {"batch_size": Choice((128, 256))}, {"batch_size": 256})
+
+
+def over(name, dataset, model=small, loss=Loss("cross_entropy"), recipe=recipe, conditions=(), **options):
+    return Arm(Regime(name, dataset, conditions, options), model, loss, 5, recipe)
+
+
+study = Study("large", [
+    over("cifar", "cifar100", recipe=Recipe(epochs=300, numerics=Numerics(compiled=True)),
+         conditions=(LabelNoise(0.4),), loss=Loss("smooth_topk_svm")),
+    over("subset", "imagenet", conditions=(PerClass(64),), loss=batch, validation=50, unreadable="skip"),
+    over("tail", "imagenet_lt", recipe=Recipe(epochs=90, test_crops="inclusion"), loss=Loss("ldam")),
+    over("plants", "plantnet300k", model=pretrained),
+    over("mine", "image_files", recipe=Recipe(epochs=90, batch_size=4), folder="inaturalist", size=16, resize=20),
+], trials=50, seeds=10, device="cuda")
+"""
+
+
+def test_grown_on_one_worker_it_holds_what_it_holds_at_once_on_two(
+    shared: Any, reference: Any, rows: Rows, tmp_path: Path
 ) -> None:
+    """More trials and one more loss only add what is missing."""
+    command = ("--store", tmp_path, "--workers", "1")
+    shared.topk("run", "my_lab:study", *command, "--trials", "4", "--only", "*/smooth_topk_svm")
+    small = started(tmp_path)
+    assert len(small) == 4 + 2
+    shared.topk("run", "my_lab:wider", *command)
+    after = started(tmp_path)
+    assert after.items() >= small.items()
+    whole = {row["key"]: row for row in rows(tmp_path, "small")}
+    at_once = {row["key"]: row for row in rows(reference.store, "small")}
+    assert {key: whole.get(key) for key in at_once} == at_once
+    epochs, of_reference = (rows(store, "small", "epochs") for store in (tmp_path, reference.store))
+    assert [row for row in epochs if row["key"] in at_once] == of_reference
+    # The added loss, and perhaps confirmations of what was best of four trials.
+    extra = [row for key, row in whole.items() if key not in at_once]
+    assert Counter(row["loss"] for row in extra)["ldam"] == 6 + 2
+    assert all(row["phase"] == "confirm" for row in extra if row["loss"] != "ldam")
+    table, _ = shared.topk("table", "my_lab:wider", "--store", tmp_path, "--format", "csv")
+    before, _ = shared.topk("table", "my_lab:study", "--store", reference.store, "--format", "csv")
+    assert numbers(before) <= numbers(table)
+
+
+def test_a_study_over_ones_own_things(shared: Any, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(6, (600,), generator=generator)
     inputs = 3 * torch.eye(6)[labels] + torch.randn(600, 6, generator=generator)
-    torch.save((inputs, labels), lab / "blobs.pt")
+    torch.save((inputs, labels), shared.folder / "blobs.pt")
     for name, colour in (("red", 0), ("green", 1), ("blue", 2)):
         (tmp_path / "data" / "pictures" / name).mkdir(parents=True)
         for number in range(10):
             picture = np.zeros((9, 11, 3), dtype=np.uint8)
             picture[..., colour] = 150 + number
             Image.fromarray(picture).save(tmp_path / "data" / "pictures" / name / f"{number}.png")
-    (lab / "lab_of_ones_own.py").write_text(LAB)
-    done = topk("run", "lab_of_ones_own:study", "--store", tmp_path, "--data", tmp_path / "data")
-    assert "6 trials ran" in done.stdout  # the second arm has nothing to search
+    (shared.folder / "lab_of_ones_own.py").write_text(OWN)
+    command = ("run", "lab_of_ones_own:study", "--store", tmp_path, "--data")
+    out, _ = shared.topk(*command, tmp_path / "data")
+    assert "6 trials ran" in out  # the second arm has nothing to search
     rows = ds.dataset(tmp_path / "own" / "trials").to_table().to_pylist()
     assert {row["arm"] for row in rows} == {"blobs/two_layers/Squared", "pictures/pixels/Squared"}
     assert {row["status"] for row in rows} == {"completed"}
     assert all(row["test.top2"] > 0.8 for row in rows if row["phase"] == "confirm")
     # Where the data lie is in no key: the same command finds everything done with them elsewhere.
     (tmp_path / "data").rename(tmp_path / "moved")
-    again = topk("run", "lab_of_ones_own:study", "--store", tmp_path, "--data", tmp_path / "moved")
-    assert "0 trials ran" in again.stdout
+    out, _ = shared.topk(*command, tmp_path / "moved")
+    assert "0 trials ran" in out
     assert not any(str(tmp_path) in row["config"] for row in rows)
+
+
+def test_the_readmes_study_runs(shared: Any, readme: Callable[[str], list[str]], tmp_path: Path) -> None:
+    (study,) = [block for block in readme("python") if "Study(" in block]
+    (shared.folder / "readme_lab.py").write_text(study)
+    out, _ = shared.topk("run", "readme_lab:study", "--smoke", "--store", tmp_path)
+    assert "16 trials ran" in out
+    assert "top-3 accuracy" in out
+
+
+def test_a_large_study_needs_nothing_but_seconds(shared: Any, tmp_path: Path) -> None:
+    write_inaturalist(tmp_path / "data", classes=7)
+    (shared.folder / "large_lab.py").write_text(LARGE)
+    store = tmp_path / "runs"
+    out, _ = shared.topk("run", "large_lab:study", "--smoke", "--store", store, "--data", tmp_path / "data")
+    notice = (
+        "Smoke run: small stand-ins of cifar100, imagenet, imagenet_lt, plantnet300k in place of the data"
+    )
+    if not torch.cuda.is_available():
+        notice += ", and the CPU in place of a GPU"
+    assert out.count(f"{notice}.") == 1
+    assert "12 trials ran" in out  # two confirmations of each of five arms, and two searches of one
+    rows = ds.dataset(store / "large-smoke" / "trials").to_table().to_pylist()
+    assert {row["status"] for row in rows} == {"completed"}
+    assert len({row["arm"] for row in rows}) == 5
+    # The user's images alone lie in the data folder.
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {"inaturalist", ".topk"}
+    assert all(name in out for name in ("cifar", "subset", "tail", "plants", "mine", "± "))
+
+
+def test_a_paper_s_study_runs_on_stand_ins(shared: Any, tmp_path: Path) -> None:
+    out, _ = shared.topk(
+        "run", "berrada2018_temperature", "--smoke", "--only", "*/tau-0", "--store", tmp_path
+    )
+    assert "2 trials ran" in out
+    assert "published" not in out
+
+
+def started(store: Path) -> dict[str, datetime]:
+    return {row["key"]: row["started"] for row in Ledger.open(Store.open(store), "small").rows()}
+
+
+def numbers(table: str) -> set[tuple[str, ...]]:
+    return {tuple(line.split(",")[:6]) for line in table.splitlines()}

@@ -28,16 +28,21 @@ def note(name, text=""):
         return file.tell()
 
 
+def tell_of_worker():
+    """Write down what this worker works with."""
+    parts = Path(labparts.__file__).parent
+    modules = ("topk_platform", "topk_losses", __name__, "labparts")
+    told = {
+        "files": [sys.modules[name].__file__ for name in modules],
+        "shipped": sorted(str(path.relative_to(parts)) for path in parts.rglob("*")),
+        "resources": ray.get_runtime_context().get_assigned_resources(),
+    }
+    note("workers.jsonl", json.dumps(told))
+
+
 def data():
     if in_worker():  # and not where the driver checks the study
-        parts = Path(labparts.__file__).parent
-        modules = ("topk_platform", "topk_losses", "lab", "labparts")
-        told = {
-            "files": [sys.modules[name].__file__ for name in modules],
-            "shipped": sorted(str(path.relative_to(parts)) for path in parts.rglob("*")),
-            "resources": ray.get_runtime_context().get_assigned_resources(),
-        }
-        note("workers.jsonl", json.dumps(told))
+        tell_of_worker()
     return digits()
 
 

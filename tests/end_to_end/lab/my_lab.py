@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from lab import in_worker, note
+from lab import in_worker, note, tell_of_worker
 from torch import nn
 
 from topk_platform import Float, LabelNoise, Loss, Model, Protocol, Pruning, Recipe, Regime, Study, grid
@@ -32,9 +32,10 @@ class Held(nn.Module):
         self.steps += 1
         note("steps")
         if self.steps == 1:
+            tell_of_worker()
             self.number = note("begun")
         if self.steps == HELD_AT and self.number > allowed():
-            note("held")
+            note("held", os.getpid())
             while self.number > allowed():
                 time.sleep(0.05)
 
