@@ -137,12 +137,13 @@ def test_a_process_that_finds_other_code_is_refused_and_the_next_run_goes_on(
     source = (shared.folder / "lab.py").read_text()
     (shared.folder / "edited_lab.py").write_text(source.replace('"lab:', '"edited_lab:'))
     (shared.folder / "died").unlink(missing_ok=True)
-    _, err = shared.topk("run", "edited_lab:edited", "--store", tmp_path, "--workers", "1", code=2)
+    command = ("run", "edited_lab:edited", "--store", tmp_path, "--workers", "1")
+    _, err = shared.topk(*command, code=2)
     told = err.splitlines()[-1]
     assert told.startswith("topk: arm plain/with_dropout/edits: a worker found code version")
     assert "a source file changed meanwhile" in told
     assert {row["loss"] for row in rows(tmp_path)} <= {"none"}
-    shared.topk("run", "edited_lab:edited", "--store", tmp_path)
+    shared.topk(*command)
     found = [row for row in rows(tmp_path) if row["loss"] == "edits"]
     assert [row["status"] for row in found] == ["completed"] * 2
     assert len({row["code_version"] for row in found}) == 1
@@ -151,13 +152,14 @@ def test_a_process_that_finds_other_code_is_refused_and_the_next_run_goes_on(
 def test_failed_trials_run_again_when_told_so_in_place_of_their_records(
     shared: Any, rows: Rows, tmp_path: Path
 ) -> None:
-    shared.topk("run", "lab:stale", "--store", tmp_path, code=1)
+    command = ("run", "lab:stale", "--store", tmp_path, "--workers", "1")
+    shared.topk(*command, code=1)
     before = {row["key"]: row for row in rows(tmp_path)}
     (failed,) = (row for row in before.values() if row["status"] == "failed")
     (shared.folder / "repaired").touch()
-    out, _ = shared.topk("run", "lab:stale", "--store", tmp_path, code=1)
+    out, _ = shared.topk(*command, code=1)
     assert "0 trials ran" in out
-    out, _ = shared.topk("run", "lab:stale", "--store", tmp_path, "--retry-failed")
+    out, _ = shared.topk(*command, "--retry-failed")
     assert "2 trials ran" in out  # the search and its confirmation
     after = {row["key"]: row for row in rows(tmp_path)}
     assert len(after) == len(rows(tmp_path)) == 4
