@@ -19,7 +19,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import ray
-from ray._private import ray_constants, services, worker
+from ray._private import ray_constants, services
 from ray.exceptions import RayError
 
 from topk_platform.code_version import user_modules
@@ -63,8 +63,8 @@ def connected(study: Study, address: str | None, workers: int | None) -> Iterato
     """Connect to Ray for as long as the block lasts and yield how many trials may run at once.
 
     Without an address Ray starts on this machine, listening on loopback alone, without dashboard and usage
-    statistics, and is stopped at the end. To a cluster whose address is of loopback the connection stays on loopback
-    as well. A Ray that the caller has already connected to is used as it is and left running.
+    statistics, and is stopped at the end. One at a loopback address is joined there and not, as Ray would, at this
+    machine's address in the network. A Ray that the caller has already connected to is used as it is and left running.
 
     Args:
         study: Says what a trial needs.
@@ -73,7 +73,8 @@ def connected(study: Study, address: str | None, workers: int | None) -> Iterato
             cluster that adds nodes when they are asked for grows up to this number.
 
     Raises:
-        ClusterError: if no cluster answers at the address within 30 seconds, or no trial fits on any node of it.
+        ClusterError: if no cluster answers at the address within 30 seconds, the start of an interpreter not counted,
+            or no trial fits on any node of it.
     """
     with _environment(_QUIET):
         ours = not ray.is_initialized()
@@ -143,10 +144,10 @@ def _shut_down() -> None:
     Ray asks each of them by SIGTERM, which they do not hear, waits for a second and then kills it: here it kills it
     at once. That is four seconds less, and they hold nothing that is kept.
     """
-    if worker._global_node is not None:
-        for started in worker._global_node.all_processes.values():
-            for info in started:
-                info.process.terminate = info.process.kill
+    node = ray._private.worker._global_node
+    for started in node.all_processes.values() if node is not None else ():
+        for info in started:
+            info.process.terminate = info.process.kill
     ray.shutdown()
 
 
@@ -215,16 +216,17 @@ def _check_answers(address: str) -> None:
 
 def _hear(probe: subprocess.Popen[str], address: str) -> None:
     assert probe.stdout is not None  # noqa: S101 - for the type checker: it is a pipe
-    probe.stdout.readline()  # on a busy machine the import alone may take as long as a cluster is given
     try:
+        probe.stdout.readline()  # on a busy machine the import alone may take as long as a cluster is given
         _, told = probe.communicate(timeout=_ANSWER_SECONDS)
     except subprocess.TimeoutExpired as error:
-        probe.kill()
         hint = " (one that wants a token answers to RAY_AUTH_MODE=token)"
         raise ClusterError(
             f"no Ray cluster answers at {address!r} within {_ANSWER_SECONDS} s"
             + ("" if "RAY_AUTH_MODE" in os.environ else hint)
         ) from error
+    finally:
+        probe.kill()
     if probe.returncode:
         lines = told.strip().splitlines() or [f"exit code {probe.returncode}"]
         raise ClusterError(f"no Ray cluster answers at {address!r}: {lines[-1]}")
