@@ -24,16 +24,13 @@ settings.register_profile("fuzz", max_examples=int(os.environ.get("FUZZ_EXAMPLES
 settings.load_profile("tests")
 
 
-RAY = tuple(
-    Path(__file__).parent / name
-    for name in ("end_to_end", "platform/cli", "platform/running", "test_cluster_yaml.py")
-)
+RAY = Path(__file__).parent / "end_to_end"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what starts Ray, which `make test` runs by itself: beside other tests a cluster on two cores is too slow."""
     for item in items:
-        if any(item.path.is_relative_to(place) for place in RAY):
+        if item.path.is_relative_to(RAY):
             item.add_marker("ray")
 
 

@@ -1,11 +1,19 @@
-"""A small study of a user's own, run by the real command on real Ray."""
+"""A laboratory of a user's own outside the checkout, and the command run in it on real Ray."""
 
 from __future__ import annotations
 
+import io
 import os
+import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,105 +21,237 @@ import pytest
 
 from topk_platform.records import Ledger, Store
 
-LAB = """
-from topk_platform import Arm, Float, LabelNoise, Loss, Model, Protocol, Pruning, Recipe, Regime, Study, grid
+SOURCES = Path(__file__).with_name("lab")
+collect_ignore = [str(SOURCES)]
 
-rate = Float(0.01, 1, log=True)
-losses = [
-    Loss("cross_entropy", {"learning_rate": rate, "temperature": Float(0.1, 10, log=True)},
-         {"learning_rate": 0.1, "temperature": 1.0}),
-    Loss("smooth_topk_svm", {"learning_rate": rate, "tau": Float(0.01, 10, log=True)},
-         {"learning_rate": 0.1, "tau": 0.31}),
-]
-noisy = Regime("noisy", "digits", (LabelNoise(0.4),))
-
-
-def study(*more):
-    arms = grid([noisy], [Model("mlp", {"hidden": 16})], [*losses, *more], k=3,
-                recipe=Recipe(epochs=8), protocol=Protocol(random=2, pruning=Pruning(startup=2)))
-    return Study("small", arms, topk=(1, 3), trials=6, seeds=2)
-
-
-def long():
-    arms = grid([noisy], [Model("mlp", {"hidden": 16})], [Loss("noised_topk_hinge")], k=3, recipe=Recipe(epochs=300))
-    return Study("small", arms, topk=(1, 3), seeds=1, baseline="noised_topk_hinge")
-
-
-def wider():
-    return study(Loss("ldam", {"learning_rate": rate}, {"learning_rate": 0.1}, {"scale": 10.0}, head="cosine"))
-"""
-
+PATIENCE = 900.0  # seconds, of which nothing takes a tenth: what waits for longer waits in vain
 TIMES = {"train_seconds", "started", "ended", "seconds", "step_seconds"}
+LISTENS = "0A"
+# 127.0.0.1, the same within IPv6, and ::1, as the kernel writes them.
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
-@pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("lab")
-    (folder / "my_lab.py").write_text(LAB)
-    return folder
+@dataclass
+class Lab:
+    """A folder with a user's modules, and the command run beside them in a process of its own.
 
+    Args:
+        folder: Where ``lab.py``, ``my_lab.py`` and ``labparts/`` lie, and what they write.
+        mark: Is in the environment of every process that was started from here.
+    """
 
-@pytest.fixture(scope="session")
-def topk(lab: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the command in the lab's folder."""
+    folder: Path
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def call(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            command(*arguments), cwd=lab, capture_output=True, text=True, timeout=300, env=environment()
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
-
-    return call
-
-
-def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-c", "from topk_platform.cli import main; main()", *map(str, arguments)]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "COLUMNS": "160"}
-
-
-@pytest.fixture(scope="session")
-def start(lab: Path) -> Callable[..., subprocess.Popen[bytes]]:
-    """Start the command in the lab's folder and return its process."""
-
-    def call(*arguments: str | Path) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command(*arguments),
-            cwd=lab,
-            env=environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    return call
-
-
-@pytest.fixture(scope="session")
-def reference(
-    topk: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """The store of an undisturbed run with two workers."""
-    store = tmp_path_factory.mktemp("reference")
-    topk("run", "my_lab:study", "--store", store, "--workers", "2")
-    return store
-
-
-@pytest.fixture(scope="session")
-def content() -> Callable[[Path], dict[str, list[dict[str, Any]]]]:
-    """Return all that a store's ledger says of the study `small`, but times, in an order of its own."""
-
-    def read(store: Path) -> dict[str, list[dict[str, Any]]]:
-        ledger = Ledger.open(Store.open(store), "small")
-        tables = {kind: ledger.read(kind).to_pylist() for kind in ("trials", "epochs")}
+    @property
+    def environment(self) -> dict[str, str]:
         return {
-            kind: sorted(
-                ({name: value for name, value in row.items() if name not in TIMES} for row in rows),
-                key=lambda row: (row["key"], row.get("epoch", 0)),
-            )
-            for kind, rows in tables.items()
+            "COLUMNS": "200",
+            "LAB_FOLDER": str(self.folder),
+            "RAY_AUTH_MODE": "disabled",
+            "TOPK_TEST_MARK": self.mark,
+            # Nothing of this machine's user is found, nor left behind.
+            "TORCH_HOME": str(self.folder / "no-weights"),
+            "XDG_CACHE_HOME": str(self.folder / "cache"),
         }
 
-    return read
+    def start(self, *arguments: str | Path, cwd: Path | None = None, **more: str) -> subprocess.Popen[str]:
+        """Start the command as a terminal does, in a process group of its own."""
+        code = "from topk_platform.cli import main; main()"
+        return subprocess.Popen(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            cwd=cwd or self.folder,
+            env={**os.environ, **self.environment, **more},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def topk(self, *arguments: str | Path, code: int = 0, **more: Any) -> tuple[str, str]:
+        """Run the command; return what it wrote to stdout and stderr."""
+        process = self.start(*arguments, **more)
+        out, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == code, out + err
+        return out, err
+
+    def allow(self, trainings: int) -> None:
+        """Let so many trainings of ``my_lab`` on, counted from one process to the next."""
+        new = self.folder / "allowed.new"
+        new.write_text(str(trainings))
+        new.replace(self.folder / "allowed")
+
+    def noted(self, name: str) -> list[str]:
+        """Return the lines that the lab's modules wrote to a file."""
+        file = self.folder / name
+        return file.read_text().splitlines() if file.exists() else []
+
+    def running(self) -> dict[int, str]:
+        """Return the command lines of what runs with this lab's mark in its environment, by process id."""
+        found = {}
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                if self.mark.encode() in (place / "environ").read_bytes():
+                    found[int(place.name)] = (place / "cmdline").read_text().replace("\0", " ")
+            except OSError:  # it has ended meanwhile
+                continue
+        return found
+
+    def listening(self) -> list[tuple[str, str]]:
+        """Return the command lines of these processes, each with an address that it listens on, in hexadecimal."""
+        return [(name, address) for pid, name in self.running().items() for address in listening(pid)]
+
+
+class SharedLab(Lab):
+    """A lab whose commands run in this process, beside a Ray that is there already."""
+
+    def topk(self, *arguments: str | Path, code: int = 0, **more: Any) -> tuple[str, str]:
+        """Run the command; return what it wrote to stdout and stderr."""
+        from topk_platform.cli import main
+
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setattr(sys, "argv", ["topk", *map(str, arguments)])
+            with pytest.raises(SystemExit) as ended:
+                main()
+        assert (ended.value.code or 0) == code, out.getvalue() + err.getvalue()
+        return out.getvalue(), err.getvalue()
+
+
+def listening(pid: int) -> set[str]:
+    sockets = set()
+    try:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            sockets.update(re.findall(r"socket:\[(\d+)\]", os.readlink(link)))
+    except OSError:  # closed, or ended, meanwhile
+        pass
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == LISTENS and inode in sockets:
+                found.add(local.partition(":")[0])
+    return found
+
+
+def check_loopback(found: list[tuple[str, str]]) -> None:
+    """Check that of a Ray and its driver everything listens, and nowhere but on loopback."""
+    for kind in ("gcs_server", "raylet", "ray::", "topk_platform.cli"):
+        assert any(kind in name for name, _ in found), f"no {kind} listens"
+    assert not [name for name, address in found if address not in LOOPBACK]
+
+
+def until(condition: Callable[[], bool], what: str, process: subprocess.Popen[str] | None = None) -> None:
+    """Wait for a condition, which a process that has ended cannot bring about any more."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if process is not None and process.poll() is not None:
+            pytest.fail(f"it ended before {what}: {process.communicate()}")
+        assert time.monotonic() < end, f"waited {PATIENCE} s for {what}"
+        time.sleep(0.05)
+
+
+def rows(store: Path, study: str = "lab", kind: str = "trials") -> list[dict[str, Any]]:
+    """Return a ledger's rows without times, in an order of their own."""
+    table = Ledger.open(Store.open(store), study).read(kind).to_pylist()
+    plain = ({name: value for name, value in row.items() if name not in TIMES} for row in table)
+    return sorted(plain, key=lambda row: (row["key"], row.get("epoch", 0)))
+
+
+def fill(folder: Path) -> None:
+    shutil.copytree(SOURCES, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    parts = folder / "labparts"
+    (parts / "__pycache__").mkdir()
+    (parts / "__pycache__" / "old.pyc").write_text("")
+    (parts / "__init__.py").write_text("")
+
+
+@pytest.fixture(scope="session", name="until")
+def until_fixture() -> Callable[..., None]:
+    return until
+
+
+@pytest.fixture(scope="session", name="check_loopback")
+def check_loopback_fixture() -> Callable[..., None]:
+    return check_loopback
+
+
+@pytest.fixture(scope="session", name="rows")
+def rows_fixture() -> Callable[..., list[dict[str, Any]]]:
+    return rows
+
+
+@pytest.fixture(scope="session")
+def make_lab(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Lab]:
+    def make(kind: type[Lab] = Lab) -> Lab:
+        folder = tmp_path_factory.mktemp("lab")
+        fill(folder)
+        return kind(folder)
+
+    return make
+
+
+@pytest.fixture
+def lab(make_lab: Callable[..., Lab]) -> Lab:
+    return make_lab()
+
+
+@pytest.fixture(scope="module")
+def visited(make_lab: Callable[..., Lab]) -> Iterator[SharedLab]:
+    """A lab that this process works in, as long as a module's tests last: its folder, environment and modules."""
+    from topk_platform.code_version import _loaded_version
+
+    lab, modules = make_lab(SharedLab), set(sys.modules)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        tempfile.TemporaryDirectory(prefix="topk", dir="/tmp", ignore_cleanup_errors=True) as ray_folder,
+    ):
+        for name, value in {**lab.environment, "RAY_TMPDIR": ray_folder}.items():
+            patch.setenv(name, value)
+        for name in ("RAY_ADDRESS", "TOPK_CACHE", "TOPK_DATA"):
+            patch.delenv(name, raising=False)
+        patch.chdir(lab.folder)
+        patch.setattr(sys, "path", [str(lab.folder), *sys.path])
+        yield lab
+    for name in set(sys.modules) - modules:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(lab.folder)):
+            del sys.modules[name]
+    _loaded_version.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def shared(visited: SharedLab) -> Iterator[SharedLab]:
+    """The same with a Ray of two workers that all its commands share."""
+    from topk_platform.running.cluster import connected
+    from topk_studies import digits
+
+    with connected(digits(), None, 2):
+        yield visited
+
+
+@pytest.fixture(scope="session")
+def readme() -> Callable[[str], list[str]]:
+    """Return the README's blocks of a language."""
+    text = Path(__file__).parents[2].joinpath("README.md").read_text()
+    return lambda language: re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An undisturbed run of ``my_lab:study`` with two workers.
+
+    Args:
+        store: Its store.
+        steps: How many training steps it took.
+    """
+
+    store: Path
+    steps: int
+
+
+@pytest.fixture(scope="session")
+def reference(make_lab: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    lab, store = make_lab(), tmp_path_factory.mktemp("reference")
+    # An address in the environment must not make a run without --address join anything.
+    lab.topk("run", "my_lab:study", "--store", store, "--workers", "2", RAY_ADDRESS="127.0.0.1:1")
+    return Reference(store, len(lab.noted("steps")))

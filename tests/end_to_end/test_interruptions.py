@@ -1,122 +1,147 @@
-"""The outcome depends on seeds alone: not on workers, kills, or the order in which things were asked for."""
+"""Cut off in every way, a study ends as if nothing had happened; nothing of a run stays behind or can be reached."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mlflow import MlflowClient
 
-from topk_platform.records import Ledger, Store
+Rows = Callable[..., list[dict[str, Any]]]
+Until = Callable[..., None]
 
-Topk = Callable[..., subprocess.CompletedProcess[str]]
-Content = Callable[[Path], dict[str, list[dict[str, Any]]]]
-
-
-def test_one_worker_and_two_give_the_same_ledger(
-    reference: Path, topk: Topk, content: Content, tmp_path: Path
-) -> None:
-    topk("run", "my_lab:study", "--store", tmp_path, "--workers", "1")
-    assert content(tmp_path) == content(reference)
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
+    pytest.mark.timeout(3600),
+]
 
 
-def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(
-    reference: Path,
-    topk: Topk,
-    start: Callable[..., subprocess.Popen[bytes]],
-    content: Content,
-    tmp_path: Path,
-) -> None:
-    started: dict[str, datetime] = {}
-    for enough in (1, 7):
-        process = start("run", "my_lab:study", "--store", tmp_path, "--workers", "2")
-        wait_for_trials(tmp_path, enough, process)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        for key, when in rows_started(tmp_path).items():
-            assert started.setdefault(key, when) == when, "a finished trial was repeated"
-    done = topk("run", "my_lab:study", "--store", tmp_path, "--workers", "2")
-    assert len(started) >= 7
-    assert rows_started(tmp_path).items() >= started.items()
-    assert f"{16 - len(started)} trials ran" in done.stdout
-    assert content(tmp_path) == content(reference)
-    table = ("table", "my_lab:study", "--format", "csv", "--store")
-    assert topk(*table, tmp_path).stdout == topk(*table, reference).stdout
-    assert set(mlflow_keys(tmp_path).values()) == {1}
-    assert set(mlflow_keys(tmp_path)) == set(mlflow_keys(reference))
+@dataclass(frozen=True)
+class Cut:
+    """An interrupt of a run whose two workers are both held in the middle of a training.
+
+    Args:
+        number: The signal.
+        everybody: Whether every process gets it, as Ctrl-C and SLURM do it, or the driver alone, as Kubernetes does.
+        code: The exit code that is due.
+        allowed: How many of the trainings that began by then, in all runs, are allowed beyond their middle.
+        ended: How many trials have then ended.
+    """
+
+    number: signal.Signals
+    everybody: bool
+    code: int
+    allowed: int
+    ended: int
 
 
-@pytest.mark.slow
-def test_a_trial_killed_in_its_middle_goes_on_from_its_checkpoint(
-    topk: Topk,
-    start: Callable[..., subprocess.Popen[bytes]],
-    content: Content,
-    tmp_path: Path,
-) -> None:
-    topk("run", "my_lab:long", "--store", tmp_path / "calm")
-    process = start("run", "my_lab:long", "--store", tmp_path / "killed", "--checkpoints", "0")
-    wait_for(lambda: any(step >= 345 for step in checkpoints(tmp_path / "killed")), process)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    killed = datetime.now(UTC)
-    assert not rows_started(tmp_path / "killed")
-    assert "1 trials ran" in topk("run", "my_lab:long", "--store", tmp_path / "killed").stdout
-    (began,) = rows_started(tmp_path / "killed").values()
-    assert began < killed, "it started anew"
-    assert content(tmp_path / "killed") == content(tmp_path / "calm")
-    assert not checkpoints(tmp_path / "killed")
+# Two trainings begin, one is let on, the next begins: three. The two that are cut off begin again, and so on.
+CUTS = (
+    Cut(signal.SIGKILL, everybody=False, code=-signal.SIGKILL, allowed=1, ended=1),
+    Cut(signal.SIGINT, everybody=True, code=130, allowed=3, ended=1),  # the same two, later in their course
+    Cut(signal.SIGTERM, everybody=True, code=143, allowed=7, ended=3),
+    Cut(signal.SIGTERM, everybody=False, code=143, allowed=11, ended=5),
+)
 
 
-@pytest.mark.slow
-def test_more_trials_and_one_more_loss_only_add_what_is_missing(
-    reference: Path, topk: Topk, content: Content, tmp_path: Path
-) -> None:
-    topk("run", "my_lab:study", "--store", tmp_path, "--trials", "4", "--only", "*/smooth_topk_svm")
-    small = rows_started(tmp_path)
-    assert len(small) == 4 + 2
-    topk("run", "my_lab:wider", "--store", tmp_path, "--only", "*s*_topk_svm")
-    topk("run", "my_lab:wider", "--store", tmp_path)
-    after = rows_started(tmp_path)
-    assert after.items() >= small.items()
-    of_reference = {row["key"] for row in content(reference)["trials"]}
-    assert of_reference <= set(after)
-    extra = [row for row in content(tmp_path)["trials"] if row["key"] not in of_reference]
-    # The added loss, and perhaps confirmations of what was best of four trials.
-    assert Counter(row["loss"] for row in extra)["ldam"] == 6 + 2
-    assert all(row["phase"] == "confirm" for row in extra if row["loss"] != "ldam")
-    table = topk("table", "my_lab:wider", "--store", tmp_path, "--format", "csv").stdout
-    whole = topk("table", "my_lab:study", "--store", reference, "--format", "csv").stdout
-    numbers = {tuple(line.split(",")[:6]) for line in whole.splitlines()}
-    assert numbers <= {tuple(line.split(",")[:6]) for line in table.splitlines()}
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of one run that was cut off: what listened, what it said, and the rows then kept."""
+
+    listening: list[tuple[str, str]]
+    told: str
+    trials: list[dict[str, Any]]
+    epochs: list[dict[str, Any]]
 
 
-def wait_for_trials(store: Path, enough: int, process: subprocess.Popen[bytes]) -> None:
-    wait_for(lambda: len(rows_started(store)) >= enough, process)
+@dataclass(frozen=True)
+class Stormy:
+    """What was seen of a study that was cut off again and again, and then ended: its training steps, its last words."""
+
+    store: Path
+    seen: list[Seen]
+    steps: int
+    told: str
 
 
-def checkpoints(store: Path) -> list[int]:
-    """The steps of which there are checkpoints; an epoch has 17."""
-    return [int(path.stem) for path in (store / "small" / "checkpoints").glob("*/*.ckpt")]
+@pytest.fixture(scope="module")
+def stormy(
+    make_lab: Callable[..., Any], rows: Rows, until: Until, tmp_path_factory: pytest.TempPathFactory
+) -> Stormy:
+    lab, store = make_lab(), tmp_path_factory.mktemp("stormy")
+    command = ("run", "my_lab:study", "--store", store, "--workers", "2")
+
+    def cut_off(cut: Cut) -> Seen:
+        lab.allow(cut.allowed)
+        held = len(lab.noted("held")) + 2
+        process = lab.start(*command, "--checkpoints", "0")
+        until(lambda: len(lab.noted("held")) == held, "two trainings are held", process)
+        until(lambda: len(rows(store, "small")) == cut.ended, "what was let on has ended", process)
+        listening = lab.listening()
+        (os.killpg if cut.everybody else os.kill)(process.pid, cut.number)
+        told = "".join(process.communicate())
+        assert process.returncode == cut.code, told
+        until(lambda: not lab.running(), f"everything is gone after {cut.number!r}")
+        return Seen(listening, told, rows(store, "small"), rows(store, "small", "epochs"))
+
+    seen = [cut_off(cut) for cut in CUTS]
+    lab.allow(10**6)
+    told, _ = lab.topk(*command)
+    return Stormy(store, seen, len(lab.noted("steps")), told)
 
 
-def wait_for(reached: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 120
-    while not reached():
-        assert process.poll() is None, "the study ended before it could be killed"
-        assert time.monotonic() < until
-        time.sleep(0.02)
+def test_everything_listens_on_loopback_alone(stormy: Stormy, check_loopback: Callable[..., None]) -> None:
+    for seen in stormy.seen:
+        check_loopback(seen.listening)
 
 
-def rows_started(store: Path) -> dict[str, datetime]:
-    return {row["key"]: row["started"] for row in Ledger.open(Store.open(store), "small").rows()}
+def test_an_interrupt_says_how_to_go_on(stormy: Stormy) -> None:
+    for cut, seen in zip(CUTS, stormy.seen, strict=True):
+        assert ("the same command goes on from here" in seen.told) == (cut.number != signal.SIGKILL)
+        assert "***" not in seen.told and "Traceback" not in seen.told
+
+
+def test_what_had_ended_is_kept_and_not_repeated(stormy: Stormy, rows: Rows) -> None:
+    whole = {row["key"]: row for row in rows(stormy.store, "small")}
+    assert len(whole) == len(rows(stormy.store, "small")) == 16
+    for cut, seen in zip(CUTS, stormy.seen, strict=True):
+        assert len(seen.trials) == cut.ended
+        assert all(whole[row["key"]] == row for row in seen.trials)
+        assert {row["key"] for row in seen.epochs} >= {row["key"] for row in seen.trials}
+    assert f"{16 - CUTS[-1].ended} trials ran" in stormy.told
+
+
+def test_in_the_end_it_is_as_if_nothing_had_happened(stormy: Stormy, reference: Any, rows: Rows) -> None:
+    for kind in ("trials", "epochs"):
+        assert rows(stormy.store, "small", kind) == rows(reference.store, "small", kind)
+    table = "small/tables/table.csv"
+    assert (stormy.store / table).read_bytes() == (reference.store / table).read_bytes()
+    assert set(mlflow_keys(stormy.store).values()) == {1}
+    assert set(mlflow_keys(stormy.store)) == set(mlflow_keys(reference.store))
+    assert not list((stormy.store / "small").glob("checkpoints/*"))
+
+
+def test_a_trial_that_was_cut_off_in_its_middle_goes_on_from_there(stormy: Stormy, reference: Any) -> None:
+    """Of each of two trials, four times, only the step is repeated in which it was held."""
+    assert stormy.steps == reference.steps + 2 * len(CUTS)
+
+
+def test_an_interrupt_while_ray_starts_leaves_nothing(lab: Any, until: Until, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    process = lab.start("run", "lab:plain", "--store", store)
+    until(lambda: any("gcs_server" in name for name in lab.running().values()), "Ray starts", process)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130, err
+    assert "the same command goes on from here" in err
+    until(lambda: not lab.running(), "Ray is gone")
+    assert not store.exists()
 
 
 def mlflow_keys(store: Path) -> Counter[str]:

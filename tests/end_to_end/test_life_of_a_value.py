@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow.dataset as ds
@@ -14,12 +13,12 @@ from safetensors import safe_open
 
 from topk_platform.specs import Trial
 
-Topk = Callable[..., subprocess.CompletedProcess[str]]
-ARM = "noisy/mlp/smooth_topk_svm"
+Rows = Callable[..., list[dict[str, Any]]]
+ARM = "noisy/held/smooth_topk_svm"
 
 
-def test_tau_from_the_study_file_to_the_table(reference: Path, topk: Topk) -> None:
-    folder = reference / "small"
+def test_tau_from_the_study_file_to_the_table(reference: Any, visited: Any) -> None:
+    folder = reference.store / "small"
     # 1, 2: the study file says 0.31 for the first trial; the searcher hands it out.
     rows = ds.dataset(folder / "trials").to_table().to_pylist()
     (first,) = [r for r in rows if r["arm"] == ARM and r["phase"] == "search" and r["number"] == 0]
@@ -41,7 +40,7 @@ def test_tau_from_the_study_file_to_the_table(reference: Path, topk: Topk) -> No
     assert set(versions) == {"python", "torch", "losses", "machine", "ray", "optuna"}
     assert trial.environment == {name: versions[name] for name in ("torch", "losses", "machine", "optuna")}
     # 8: MLflow has it, under its arm.
-    client = MlflowClient(f"sqlite:///{reference / 'mlflow.db'}")
+    client = MlflowClient(f"sqlite:///{reference.store / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("small")
     (run,) = client.search_runs([experiment.experiment_id], f"tags.`topk.key` = '{trial.key}'")
     assert run.data.params["tau"] == "0.31"
@@ -54,9 +53,8 @@ def test_tau_from_the_study_file_to_the_table(reference: Path, topk: Topk) -> No
     assert {r["seed"] for r in confirmed} == {1, 2}
     assert {r["param.tau"] for r in confirmed} == {best["param.tau"]}
     mean = sum(r["test.top3"] for r in confirmed) / 2
-    assert (
-        f"{100 * mean:.1f} ± " in topk("table", "my_lab:study", "--store", reference, "--format", "md").stdout
-    )
+    table, _ = visited.topk("table", "my_lab:study", "--store", reference.store, "--format", "md")
+    assert f"{100 * mean:.1f} ± " in table
     # The confirmed network is kept with its configuration, and in MLflow.
     with safe_open(str(folder / "models" / f"{confirmed[0]['key']}.safetensors"), "pt") as file:
         assert Trial.from_json(file.metadata()["trial"]).key == confirmed[0]["key"]
@@ -64,27 +62,29 @@ def test_tau_from_the_study_file_to_the_table(reference: Path, topk: Topk) -> No
     assert "model.safetensors" in [f.path for f in client.list_artifacts(kept.info.run_id)]
 
 
-def test_a_trial_can_be_shown_and_run_alone_with_the_same_bits(reference: Path, topk: Topk) -> None:
-    rows = ds.dataset(reference / "small" / "trials").to_table().to_pylist()
+def test_a_trial_can_be_shown_and_run_alone_with_the_same_bits(
+    reference: Any, visited: Any, lab: Any
+) -> None:
+    rows = ds.dataset(reference.store / "small" / "trials").to_table().to_pylist()
     row = next(r for r in rows if r["phase"] == "confirm")
-    shown = topk("show", row["key"][:10], "--store", reference).stdout
+    shown, _ = visited.topk("show", row["key"][:10], "--store", reference.store)
     assert f"replay {row['key']}" in shown
     assert str(row["param.learning_rate"]) in shown
-    assert "bit for bit" in topk("replay", row["key"], "--store", reference).stdout
+    replayed, _ = lab.topk("replay", row["key"], "--store", reference.store)
+    assert "bit for bit" in replayed
     pruned = [r for r in rows if r["status"] == "pruned"]
     assert pruned, "no trial of this study is pruned: it tests nothing of pruning"
-    assert "bit for bit" in topk("replay", pruned[0]["key"], "--store", reference).stdout
+    replayed, _ = visited.topk("replay", pruned[0]["key"], "--store", reference.store)
+    assert "bit for bit" in replayed
 
 
-def test_a_second_run_finds_everything_done(
-    reference: Path, topk: Topk, content: Callable[[Path], object]
-) -> None:
-    before = content(reference)
-    done = topk("run", "my_lab:study", "--store", reference)
-    assert "0 trials ran" in done.stdout
-    assert "top-3 accuracy, %" in done.stdout
-    assert content(reference) == before
-    plan = topk("plan", "my_lab:study", "--store", reference).stdout
+def test_a_second_run_finds_everything_done(reference: Any, lab: Any, visited: Any, rows: Rows) -> None:
+    before = [rows(reference.store, "small", kind) for kind in ("trials", "epochs")]
+    done, _ = lab.topk("run", "my_lab:study", "--store", reference.store)
+    assert "0 trials ran" in done
+    assert "top-3 accuracy, %" in done
+    assert [rows(reference.store, "small", kind) for kind in ("trials", "epochs")] == before
+    plan, _ = visited.topk("plan", "my_lab:study", "--store", reference.store)
     assert "6/6" in plan and "2/2" in plan and "0 trials left" in plan
-    status = topk("status", "--store", reference).stdout
+    status, _ = visited.topk("status", "--store", reference.store)
     assert "small: 16 trials ended" in status

@@ -11,28 +11,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-
-
-def test_the_three_lines_with_a_loss_train() -> None:
-    (lines,) = [block for block in blocks("python") if "criterion" in block]
+def test_the_three_lines_with_a_loss_train(readme: Callable[[str], list[str]]) -> None:
+    (lines,) = [block for block in readme("python") if "criterion" in block]
     code = (
         "import torch\nmodel = torch.nn.Linear(4, 10)\n"
         f"images, labels = torch.randn(8, 4), torch.randint(10, (8,))\n{lines}\n"
         "assert model.weight.grad.abs().sum() > 0"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_the_study_of_ones_own_runs(
-    lab: Path, topk: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
-    (study,) = [block for block in blocks("python") if "Study(" in block]
-    (lab / "readme_lab.py").write_text(study)
-    done = topk("run", "readme_lab:study", "--smoke", "--store", tmp_path)
-    assert "16 trials ran" in done.stdout
-    assert "top-3 accuracy" in done.stdout
 
 
 def test_every_command_and_loss_it_names_exists() -> None:

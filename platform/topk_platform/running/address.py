@@ -11,18 +11,16 @@ __all__ = ["host_and_port"]
 _ADDRESS = re.compile(r"([^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
 
 
-def host_and_port(address: str) -> tuple[str, int] | None:
-    """Return where a cluster's own port is, or None for ``auto``.
+def host_and_port(address: str) -> tuple[str, int]:
+    """Return where a cluster's own port is.
 
     Raises:
-        ClusterError: if the address is neither ``auto`` nor ``host:port``.
+        ClusterError: if the address is not ``host:port``.
 
     Example:
         >>> host_and_port("[::1]:6379")
         ('::1', 6379)
     """
-    if address == "auto":
-        return None
     match = _ADDRESS.fullmatch(address)
     if match is None or int(match[2]) > 65535:
         raise ClusterError(

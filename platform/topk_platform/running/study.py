@@ -145,7 +145,7 @@ class _Launch:
             raise UserError(f"workers must be at least 1, got {self.workers}")
         if not self.checkpoint_seconds >= 0:
             raise UserError(f"checkpoint_seconds must be at least 0, got {self.checkpoint_seconds}")
-        if self.address is not None:
+        if self.address not in (None, "auto"):
             host_and_port(self.address)
         if self.mlflow_uri is not None:
             check_tracking(self.mlflow_uri)

@@ -1,0 +1,118 @@
+"""A Ray cluster by its address: joined, sent the code, outlived by a study where a node is lost, and left running."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from ray.cluster_utils import Cluster
+
+from topk_platform.running import cluster
+
+Rows = Callable[..., list[dict[str, Any]]]
+
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
+    pytest.mark.timeout(3600),
+]
+
+
+@pytest.fixture(scope="module")
+def nodes(visited: Any) -> Iterator[Cluster]:
+    """Two nodes on ports that are free, the first with a GPU that it was only told of."""
+    noticing = {
+        "health_check_period_ms": 1000
+    }  # else a node that is lost is noticed after a quarter of a minute
+    with cluster._on_loopback():
+        two = Cluster()
+        two.add_node(num_cpus=1, num_gpus=1, include_dashboard=False, _system_config=noticing)
+        two.add_node(num_cpus=1)
+        two.wait_for_nodes(timeout=900)
+        yield two
+        two.shutdown()
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What was seen of a run of ``my_lab:study`` whose second node was lost, each node in the middle of a training."""
+
+    store: Path
+    listening: list[tuple[str, str]]
+    workers: list[dict[str, Any]]
+    steps: int
+    told: str
+
+
+@pytest.fixture(scope="module")
+def joined(
+    nodes: Cluster,
+    visited: Any,
+    rows: Rows,
+    until: Callable[..., None],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Joined:
+    store, elsewhere = tmp_path_factory.mktemp("joined"), tmp_path_factory.mktemp("elsewhere")
+    visited.allow(1)
+    # The driver alone finds the modules by PYTHONPATH: it runs in another folder, and workers have none of it.
+    process = visited.start(
+        *("run", "my_lab:study", "--store", store, "--checkpoints", "0", "--address", nodes.address),
+        cwd=elsewhere,
+        PYTHONPATH=str(visited.folder),
+    )
+    until(lambda: len(visited.noted("held")) == 2, "two trainings are held", process)
+    until(lambda: len(rows(store, "small")) == 1, "what was let on has ended", process)
+    held, listening = {int(pid) for pid in visited.noted("held")}, visited.listening()
+    nodes.remove_node(*nodes.worker_nodes, allow_graceful=False)
+    until(lambda: not held <= visited.running().keys(), "the node's worker is gone", process)
+    visited.allow(10**6)
+    told = "".join(process.communicate())
+    assert process.returncode == 0, told
+    workers = [json.loads(line) for line in visited.noted("workers.jsonl")]
+    return Joined(store, listening, workers, len(visited.noted("steps")), told)
+
+
+def test_a_lost_node_changes_nothing(joined: Joined, reference: Any, rows: Rows) -> None:
+    for kind in ("trials", "epochs"):
+        assert rows(joined.store, "small", kind) == rows(reference.store, "small", kind)
+    assert joined.steps == reference.steps + 1  # the step in which the lost training was held
+    assert "lost and tried again 1" in joined.told
+
+
+def test_it_is_sent_the_code(joined: Joined) -> None:
+    for worker in joined.workers:
+        assert all(
+            os.environ["RAY_TMPDIR"] in file and "py_modules_files" in file for file in worker["files"]
+        )
+        assert {"__init__.py", "parts.py"} <= set(worker["shipped"])
+        assert "__pycache__/old.pyc" not in worker["shipped"]
+        assert worker["resources"] == {"CPU": 1.0}
+
+
+def test_on_loopback_all_of_it_stays_there(joined: Joined, check_loopback: Callable[..., None]) -> None:
+    check_loopback(joined.listening)
+
+
+def test_auto_finds_it_and_a_gpu_study_asks_for_its_share_of_gpus(
+    joined: Joined, visited: Any, rows: Rows, tmp_path: Path
+) -> None:
+    """The one that was started last of those that left their address in this Ray folder, whatever else runs."""
+    code = 0 if torch.cuda.is_available() else 1  # Ray was only told of a GPU
+    visited.topk("run", "lab:on_gpu", "--store", tmp_path, "--address", "auto", code=code)
+    assert rows(tmp_path)
+    worker = json.loads(visited.noted("workers.jsonl")[-1])
+    assert worker["resources"] == {"CPU": 1.0, "GPU": 0.5}
+
+
+def test_one_that_is_too_small_is_told_at_once(
+    joined: Joined, nodes: Cluster, visited: Any, tmp_path: Path
+) -> None:
+    store = tmp_path / "s"
+    _, err = visited.topk("run", "lab:too_large", "--store", store, "--address", nodes.address, code=2)
+    assert err.splitlines()[-1].startswith("topk: a trial of lab needs {'CPU': 1, 'GPU': 4} on one node")
+    assert not store.exists()
