@@ -103,10 +103,22 @@ def test_auto_finds_it_and_a_gpu_study_asks_for_its_share_of_gpus(
 ) -> None:
     """The one that was started last of those that left their address in this Ray folder, whatever else runs."""
     code = 0 if torch.cuda.is_available() else 1  # Ray was only told of a GPU
-    visited.topk("run", "lab:on_gpu", "--store", tmp_path, "--address", "auto", code=code)
+    arguments = ("run", "lab:on_gpu", "--store", tmp_path, "--address", "auto")
+    visited.topk(*arguments, "--mixed", code=code)  # the nodes are not asked for their GPU's model
     assert rows(tmp_path)
     worker = json.loads(visited.noted("workers.jsonl")[-1])
     assert worker["resources"] == {"CPU": 1.0, "GPU": 0.5}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a GPU that is not there")
+def test_a_gpu_that_torch_cannot_use_is_told_before_anything_starts(
+    joined: Joined, nodes: Cluster, visited: Any, tmp_path: Path
+) -> None:
+    _, err = visited.topk("run", "lab:on_gpu", "--store", tmp_path / "s", "--address", nodes.address, code=2)
+    assert err.splitlines()[-1].startswith(
+        "topk: node 127.0.0.1 cannot train the study's trials: RuntimeError: "
+    )
+    assert not (tmp_path / "s").exists()
 
 
 def test_one_that_is_too_small_is_told_at_once(
