@@ -73,6 +73,12 @@ class Result:
         """Whether it is the exit code's affair."""
         return self.outcome.startswith(("failed", "cut off", "left out"))
 
+    @property
+    def told(self) -> str:
+        """One line: the outcome, and where it failed the last thing that it printed."""
+        last = self.output.rstrip().splitlines()[-1:] if self.failed else []
+        return ": ".join([f"{self.outcome}, {self.seconds:.0f} s", *last])
+
 
 def has(*modules: str) -> bool:
     """Whether modules are installed; they are not imported."""
@@ -254,7 +260,7 @@ def work(todo: Sequence[Step], options: argparse.Namespace, scratch: Path) -> li
         seconds = max(0.0, until - time.monotonic() - GRACE) * step.share / sum(ahead)
         print(f"{step.name}: {step.title}, at most {seconds:.0f} s", flush=True)
         results[place] = run(step, seconds, scratch)
-        print(f"  {results[place].outcome}, {results[place].seconds:.0f} s", flush=True)
+        print(f"  {results[place].told}", flush=True)
         options.report.write_text(report(results, options))
     return results
 
