@@ -234,7 +234,7 @@ def print_summary(console: Console, summary: Summary, store: str) -> int:
     console.print(
         f"{summary.ran} trials ran. Results: {summary.folder} (trials, epochs, tables)", highlight=False
     )
-    if summary.tracking_error is None and Path(store).is_dir():
+    if summary.tracking_error is None and Path(store, "mlflow.db").is_file():
         console.print(
             f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {store}", highlight=False
         )
