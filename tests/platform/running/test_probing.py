@@ -181,6 +181,7 @@ def test_memory_is_given_or_shared_by_trials_at_once(
 
     monkeypatch.setattr(cluster, "local_cpus", lambda: 8)
     monkeypatch.setattr(fitting, "available_memory", lambda: 2**33)
+    device()
     assert probe(Study("s", [arm()]), memory=1.5).memory == 3 * 2**29
     for threads, memory in ((1, 2**30), (3, 2**32), (16, 2**33)):
         made = device()
