@@ -83,7 +83,7 @@ def _notes(table: Table) -> list[str]:
     lines = [
         _legend(table),
         _lost(table),
-        *_barren(table),
+        *map(_fruitless, table.fruitless),
         _uncounted(table),
         _environments(table),
         _sources(table),
@@ -119,12 +119,8 @@ def _lost(table: Table) -> str:
     )
 
 
-def _barren(table: Table) -> list[str]:
-    """Return a line for each arm that will have no result, however often it is run."""
-    return [_fruitless(found) for found in table.fruitless]
-
-
 def _fruitless(found: Fruitless) -> str:
+    """Return the line of an arm that will have no result, however often it is run."""
     searched = found.phase == "search"
     told = _ends(found.ends, "search trials" if searched else "confirmations")
     more = ", so there is no configuration to confirm" if searched else ""
@@ -215,7 +211,7 @@ def _markdown_cell(table: Table, row: str, column: str, metric: str) -> str:
 
 def to_rich(table: Table) -> Group:
     """Return the table for a terminal: a block per metric, differences under the values."""
-    striking = (_lost(table), *_barren(table))
+    striking = (_lost(table), *map(_fruitless, table.fruitless))
     below = [Text(line, style="yellow" if line in striking else "dim") for line in _notes(table)]
     return Group(*(_block(table, metric) for metric in table.study.show), *below)
 
