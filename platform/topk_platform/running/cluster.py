@@ -38,6 +38,8 @@ _QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
+# Of a Ray of our own: where its driver was killed, its agents look for its head for so long, by default a minute.
+_OURS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
 _LOOPBACK = "127.0.0.1"
 _OBJECT_STORE_BYTES = 200 * 2**20
 _CONNECT_SECONDS = 5
@@ -182,7 +184,7 @@ def _on_loopback() -> Iterator[None]:
 
 def _connect(study: Study, address: str | None, workers: int | None) -> None:
     if address is None:
-        with _interrupts_wait(), _on_loopback(), _sheltered():
+        with _environment(_OURS), _interrupts_wait(), _on_loopback(), _sheltered():
             ray.init(
                 _node_ip_address=_LOOPBACK,
                 address="local",  # else RAY_ADDRESS, or a Ray that happens to run here, would be joined
