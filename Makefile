@@ -18,7 +18,8 @@ study: $(VENV)/.platform
 	$(BIN)/topk run digits
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu and not ray"
+	$(BIN)/python -m pytest tests -m "ray and not slow and not gpu"
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow and not gpu"

@@ -28,11 +28,10 @@ RAY = Path(__file__).parent / "end_to_end"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts Ray, and keep it in one process: it waits more than it works, and shares clusters."""
+    """Mark what starts Ray, which `make test` runs by itself: beside other tests a cluster on two cores is too slow."""
     for item in items:
         if item.path.is_relative_to(RAY):
             item.add_marker("ray")
-            item.add_marker(pytest.mark.xdist_group("ray"))
 
 
 @pytest.fixture(autouse=True)
