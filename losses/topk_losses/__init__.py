@@ -1,7 +1,7 @@
 """Losses for top-K classification: exact, stable, and usable with nothing but torch."""
 
 from topk_losses import functional
-from topk_losses.backends import backend
+from topk_losses.backends import Choice, backend, explain_backend, use_backend
 from topk_losses.heads import CosineHead
 from topk_losses.margins import effective_number_weights, uneven_margins
 from topk_losses.modules import (
@@ -29,6 +29,7 @@ __all__ = [
     "LDAM",
     "BalancedSoftmax",
     "CalibratedTopKHinge",
+    "Choice",
     "ConvexTopKHinge",
     "CosineHead",
     "CrossEntropy",
@@ -47,6 +48,8 @@ __all__ = [
     "TruncatedTopKEntropy",
     "backend",
     "effective_number_weights",
+    "explain_backend",
     "functional",
     "uneven_margins",
+    "use_backend",
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from topk_losses._checks import check_dimension, check_positive, check_scores
-from topk_losses._shapes import computing, full_precision
+from topk_losses._core.checks import check_dimension, check_positive, check_scores
+from topk_losses._core.shapes import computing, full_precision
 
 __all__ = ["CosineHead"]
 

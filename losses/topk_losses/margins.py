@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from topk_losses._checks import check_counts, check_positive
+from topk_losses._core.checks import check_counts, check_positive
 
 __all__ = ["effective_number_weights", "uneven_margins"]
 

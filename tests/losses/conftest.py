@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from topk_losses import functional
-from topk_losses._kernels import compiled
+from topk_losses._core import numba as compiled
 from topk_losses.testing import oracles
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from topk_losses._checks import check_counts, check_labels, values_are_readable
+from topk_losses._core.checks import check_counts, check_labels, values_are_readable
 
 
 def test_values_are_read_on_the_cpu_only():

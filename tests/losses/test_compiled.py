@@ -7,13 +7,13 @@ import sys
 import pytest
 import torch
 
-from topk_losses._kernels import compiled
+from topk_losses._core import numba as compiled
 from topk_losses.functional import smooth_topk_svm
 
 MODULE = """
 from typing import NamedTuple
 import numpy as np
-from topk_losses._kernels.compiled import compiled
+from topk_losses._core.numba import compiled
 class {name}(NamedTuple):
     values: np.ndarray
 @compiled

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from topk_losses._kernels import compiled, expected
+from topk_losses._core import numba as compiled
+from topk_losses._expected import cpu as expected
 from topk_losses.functional import expected_topk, noised_topk_hinge
 from topk_losses.operators import expected as operator
 
@@ -252,7 +253,7 @@ def test_values_alone_are_those_with_gradients():
 SCRIPT = """
 import sys
 import torch
-from topk_losses._kernels.expected import expectations, slopes
+from topk_losses._expected.cpu import expectations, slopes
 
 generator = torch.Generator().manual_seed(0)
 results = []

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from topk_losses._kernels import compiled
+from topk_losses._core import numba as compiled
 from topk_losses.functional import expected_topk
 from topk_losses.testing import oracles
 

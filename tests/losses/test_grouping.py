@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from topk_losses._union import TopKUnion
+from topk_losses._union.plain import TopKUnion
 from topk_losses.functional import topk_grouping, topk_transition
 from topk_losses.testing import oracles
 

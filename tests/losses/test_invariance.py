@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from topk_losses import functional
-from topk_losses._kernels import compiled
+from topk_losses._core import numba as compiled
 
 LOSSES = {
     "cross_entropy": lambda s, y, k: functional.cross_entropy(s, y, reduction="none"),

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from topk_losses import functional
-from topk_losses._kernels import dispatch
-from topk_losses._kernels.noised import CHUNK, GROUPS, LEAST_ROOM
+from topk_losses._core import triton as dispatch
+from topk_losses._noised.cuda import CHUNK, GROUPS, LEAST_ROOM
 
 FOLDER = Path(__file__).with_name("kernels")
 
@@ -89,7 +89,7 @@ LEAST_SHARED = 99 * 1024
     ],
 )
 def test_smooth_kernels_compile(k, classes, scores, capability, fresh_cache):
-    from topk_losses._kernels import smooth_triton
+    from topk_losses._smooth_svm.plain import cuda_kernels as smooth_triton
 
     types = {**SMOOTH, "scores": scores, "out": scores}
     sizes = {"K": k, "M": 1 << (3 * k - 1).bit_length(), "BLOCK": dispatch.block_of(classes)}
@@ -111,7 +111,7 @@ def test_smooth_kernels_compile(k, classes, scores, capability, fresh_cache):
     ],
 )
 def test_noised_kernels_compile(k, classes, draws, scores, capability, fresh_cache):
-    from topk_losses._kernels import noised_triton
+    from topk_losses._noised import cuda_kernels as noised_triton
 
     types = {**NOISED, "scores": scores, "out": scores}
     block = dispatch.block_of(classes)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from topk_losses import functional
-from topk_losses._kernels import noised_cpu
-from topk_losses._noised_draws import noised_draws
+from topk_losses._noised import cpu as noised_cpu
+from topk_losses._noised.draws import noised_draws
 from topk_losses.functional import noised_topk, noised_topk_hinge
 
 
@@ -194,8 +194,9 @@ def test_without_numba_torch_draws(plain_torch, monkeypatch):
 
 INTERPRETED = """
 import torch
-from topk_losses._kernels import noised_cpu, noised_numba
-from topk_losses._noised_draws import noised_draws
+from topk_losses._noised import cpu as noised_cpu
+from topk_losses._noised import cpu_kernels as noised_numba
+from topk_losses._noised.draws import noised_draws
 scores = torch.load({path!r}, weights_only=True)
 assert ("Dispatcher" in type(noised_numba.draw_rows).__name__) is not {interpreted}
 draws = [noised_draws(scores, k, 0.2, 7, generator=torch.Generator().manual_seed(0)) for k in (1, 5)]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from topk_losses import _noised_columns, _noised_draws, _noised_threshold
-from topk_losses._candidates import above, grouped
-from topk_losses._exceedances import exceedances, tail_probability, truncated_normal
-from topk_losses._kernels import noised_cpu
-from topk_losses._kth_largest import kth_largest
+from topk_losses._noised import cpu as noised_cpu
+from topk_losses._noised.exceedances import exceedances, tail_probability, truncated_normal
+from topk_losses._noised.kth_largest import kth_largest
+from topk_losses._rows.candidates import above, grouped
 from topk_losses.functional import expected_topk, noised_topk, noised_topk_hinge
 
 DRAWS = 6000

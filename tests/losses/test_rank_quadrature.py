@@ -12,7 +12,7 @@ import torch
 from scipy import integrate, special, stats
 
 from topk_losses import _rank_quadrature
-from topk_losses._kernels import compiled
+from topk_losses._core import numba as compiled
 from topk_losses.functional import expected_topk, noised_topk_hinge
 from topk_losses.testing import oracles
 

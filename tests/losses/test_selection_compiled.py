@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 pytest.importorskip("numba")
 
 from topk_losses import functional
-from topk_losses._kernels import compiled, exponentials, selection
-from topk_losses._kernels.exponentials import kept_and_sum, multiples, takes_exponentials
-from topk_losses._kernels.selection import MOST, largest, takes_selection
+from topk_losses._core import numba as compiled
+from topk_losses._rows import exponentials, selection
+from topk_losses._rows.exponentials import kept_and_sum, multiples, takes_exponentials
+from topk_losses._rows.selection import MOST, largest, takes_selection
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("TRITON_INTERPRET") == "1", reason="the other kernels' tests run in this process"
@@ -262,7 +263,8 @@ INTERPRETED = """
 import sys
 import torch
 from topk_losses import functional
-from topk_losses._kernels import exponentials_numba, selection_numba
+from topk_losses._rows import exponentials_kernels as exponentials_numba
+from topk_losses._rows import selection_kernels as selection_numba
 assert not hasattr(selection_numba.largest, "py_func")
 scores, target = torch.load(sys.argv[1])
 torch.save(

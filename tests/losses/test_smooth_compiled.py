@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numba")
 
-from topk_losses._kernels import compiled, smooth_cpu
-from topk_losses._kernels.smooth_cpu import MOST_K, SmoothTopKRows, takes_smooth_on_cpu
-from topk_losses._smooth_svm import SmoothTopK
+from topk_losses._core import numba as compiled
+from topk_losses._smooth_svm.cpu import MOST_K, SmoothTopKRows, takes_smooth_on_cpu
+from topk_losses._smooth_svm.plain import SmoothTopK
+from topk_losses._smooth_svm.plain import cpu as smooth_cpu
 from topk_losses.functional import smooth_topk_svm
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
 
@@ -289,7 +290,7 @@ def test_torch_compile_sees_plain_operations(monkeypatch):
 INTERPRETED = """
 import sys, warnings
 import torch
-from topk_losses._kernels import smooth_numba
+from topk_losses._smooth_svm.plain import cpu_kernels as smooth_numba
 from topk_losses.functional import smooth_topk_svm
 assert not hasattr(smooth_numba.smooth_forward, "py_func")
 scores, target, cases = torch.load(sys.argv[1])

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_losses import _smooth_svm, functional
-from topk_losses._power_sums import enough_powers, newton
-from topk_losses._smooth_rows import Problem, rows_argument
-from topk_losses._smooth_svm import SmoothTopK
+from topk_losses._smooth_svm.arguments import Problem, rows_argument
+from topk_losses._smooth_svm.plain import SmoothTopK
+from topk_losses._smooth_svm.power_sums import enough_powers, newton
 from topk_losses.functional import smooth_topk_svm
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from topk_losses._checks import (
+from topk_losses._core.checks import (
     check_counts,
     check_k,
+    check_margins,
     check_not_negative,
-    check_per_class,
     check_positive,
     check_scores,
 )
-from topk_losses._shapes import Kernel, log_softmax, per_label, reduce_loss
-from topk_losses.functional._ranks import invalid_rows_to_nan, log_sum_without
-from topk_losses.functional._truncated import TruncatedEntropy
+from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._rules import entropies
+from topk_losses._rules.truncated import TruncatedEntropy
 
 __all__ = ["balanced_softmax", "cross_entropy", "focal", "ldam", "logit_adjusted", "truncated_topk_entropy"]
 
@@ -51,11 +49,7 @@ def cross_entropy(
         >>> cross_entropy(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
         tensor(1.4076)
     """
-
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        return -log_softmax(rows).gather(1, labels)
-
-    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+    return reduce_loss(entropies.cross_entropy, scores, target, Reduction(weight, ignore_index, reduction))
 
 
 def focal(
@@ -97,16 +91,10 @@ def focal(
     """
     check_not_negative("gamma", gamma)
 
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        entropy = -log_softmax(rows).gather(1, labels)
-        # 1 - p = u·g(u) with u = -log p and g(u) = (1 - exp(-u)) / u in (0, 1]: as a power of u the
-        # derivative at u = 0 is 0, where that of (1 - p)^γ would be infinite for γ < 1 and give 0 · inf.
-        small = entropy < 1e-4
-        kept = entropy.masked_fill(small, 1)
-        shape = torch.where(small, 1 - entropy / 2, -torch.expm1(-kept) / kept)
-        return entropy ** (1 + gamma) * shape**gamma
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        return entropies.focal(rows, labels, gamma)
 
-    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
 def ldam(
@@ -148,29 +136,13 @@ def ldam(
         tensor(0.0495)
     """
     check_scores(scores)
-    check_per_class("margins", margins, scores.shape[1])
+    check_margins(margins, scores.shape[1])
     check_positive("scale", scale)
 
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        against = _log_odds_against(rows, labels, scale)
-        return -logsigmoid(-against - scale * per_label(margins, labels, rows))
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        return entropies.ldam(rows, labels, margins, scale)
 
-    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
-
-
-def _log_odds_against(rows: Tensor, labels: Tensor, scale: float) -> Tensor:
-    """``log Σ_{j≠c} exp(λ s_j) - λ s_c`` for the labels c, precise even where ``p_c`` rounds to 1.
-
-    Only the largest class can have more than half of the sum, so only it needs the others' sum for itself.
-    """
-    largest = rows.detach().argmax(1, keepdim=True)
-    rows = scale * (rows - rows.detach().gather(1, largest))
-    rest = log_sum_without(rows, largest)
-    total = rows.logsumexp(1, keepdim=True)
-    own = rows.gather(1, labels)
-    first = labels == largest
-    share = (own - total).masked_fill(first, -torch.inf).exp()
-    return invalid_rows_to_nan(torch.where(first, rest, total + torch.log1p(-share)) - own, total)
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
 def balanced_softmax(
@@ -208,15 +180,8 @@ def balanced_softmax(
         >>> balanced_softmax(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]), torch.tensor([100, 10, 1]))
         tensor(3.3400)
     """
-    check_scores(scores)
-    check_counts(class_counts, scores.shape[1])
-    return reduce_loss(
-        _adjusted(class_counts, 1.0),
-        scores,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
+    return logit_adjusted(
+        scores, target, class_counts, weight=weight, ignore_index=ignore_index, reduction=reduction
     )
 
 
@@ -261,22 +226,11 @@ def logit_adjusted(
     check_scores(scores)
     check_counts(class_counts, scores.shape[1])
     check_positive("tau", tau)
-    return reduce_loss(
-        _adjusted(class_counts, tau),
-        scores,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
 
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        return entropies.adjusted(rows, labels, class_counts, tau)
 
-def _adjusted(class_counts: Tensor, tau: float) -> Kernel:
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        frequencies = class_counts.to(rows.dtype).log().log_softmax(0)
-        return -log_softmax(rows + tau * frequencies).gather(1, labels)
-
-    return kernel
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
 def truncated_topk_entropy(
@@ -319,12 +273,5 @@ def truncated_topk_entropy(
     """
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
-
-    return reduce_loss(
-        TruncatedEntropy(k).losses,
-        scores,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+    losses = TruncatedEntropy(k).losses
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))

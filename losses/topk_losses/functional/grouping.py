@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from topk_losses._checks import check_k, check_scores
-from topk_losses._shapes import reduce_loss
-from topk_losses._union import TopKUnion
+from topk_losses._core.checks import check_k, check_scores
+from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._union.rule import union_losses
 
 __all__ = ["topk_grouping", "topk_transition"]
 
@@ -49,11 +49,8 @@ def topk_grouping(
     """
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
-
-    rule = TopKUnion(k, transition=False)
-    return reduce_loss(
-        rule.losses, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction
-    )
+    losses = union_losses(k, transition=False)
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
 def topk_transition(
@@ -96,8 +93,5 @@ def topk_transition(
     """
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
-
-    rule = TopKUnion(k, transition=True, detach_weight=detach_weight)
-    return reduce_loss(
-        rule.losses, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction
-    )
+    losses = union_losses(k, transition=True, detach_weight=detach_weight)
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from topk_losses._checks import check_k, check_margin, check_scores
-from topk_losses._kernels.selection import largest
-from topk_losses._shapes import per_label, reduce_loss
-from topk_losses.functional._ranks import among, invalid_rows_to_nan
+from topk_losses._core.checks import check_k, check_margin, check_scores
+from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._rules import hinges
 
 __all__ = ["calibrated_topk_hinge", "convex_topk_hinge", "topk_hinge"]
 
@@ -52,16 +50,10 @@ def topk_hinge(
     """
     _check(scores, k, margin)
 
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        top = largest(rows, k + 1)
-        # Without a class of the K best, the K-th largest of the others is the next one.
-        others = torch.where(
-            among(top.indices[:, :k], labels, rows), top.values[:, k:], top.values[:, k - 1 : k]
-        )
-        losses = (others - rows.gather(1, labels) + per_label(margin, labels, rows)).relu()
-        return invalid_rows_to_nan(losses, top.values)
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        return hinges.on_the_others(rows, labels, k, margin)
 
-    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
 def convex_topk_hinge(
@@ -105,25 +97,10 @@ def convex_topk_hinge(
     """
     _check(scores, k, margin)
 
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        top = largest(rows, k + 1)
-        # Relative to the largest score: sums of scores that share an offset would lose the small digits.
-        centre = top.values[:, :1].detach()
-        first, own = top.values - centre, rows.gather(1, labels) - centre
-        alpha = per_label(margin, labels, rows)
-        # With o_[i] the i-th largest of the others and d_i = o_[i] + α - s_y, the loss is
-        # (Σ_{i<K} d_i + (d_K)_+)_+ / K: of s_y and the K-th of the others, the larger one is in the sum.
-        # A label among the K - 1 best adds s_y - s_y = 0 to the sum over the K best.
-        total = torch.where(
-            among(top.indices[:, : k - 1], labels, rows),
-            first[:, :k].sum(1, keepdim=True) - k * own,
-            first[:, : k - 1].sum(1, keepdim=True) - (k - 1) * own,
-        )
-        last = torch.where(among(top.indices[:, :k], labels, rows), first[:, k:], first[:, k - 1 : k])
-        losses = (total + (k - 1) * alpha + (last - own + alpha).relu()).relu() / k
-        return invalid_rows_to_nan(losses, top.values)
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        return hinges.convex(rows, labels, k, margin)
 
-    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
 def calibrated_topk_hinge(
@@ -167,12 +144,10 @@ def calibrated_topk_hinge(
     """
     _check(scores, k, margin)
 
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        top = largest(rows, k + 1).values
-        losses = (top[:, k:] - rows.gather(1, labels) + per_label(margin, labels, rows)).relu()
-        return invalid_rows_to_nan(losses, top)
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        return hinges.calibrated(rows, labels, k, margin)
 
-    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
 def _check(scores: Tensor, k: int, margin: float | Tensor) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from topk_losses._checks import check_k, check_positive, check_scores
-from topk_losses._lapsum import LapSum
-from topk_losses._shapes import reduce_loss
+from topk_losses._core.checks import check_k, check_positive, check_scores
+from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._rules.lapsum import LapSum
 
 __all__ = ["lapsum_topk_loss"]
 
@@ -58,11 +58,5 @@ def lapsum_topk_loss(
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
     check_positive("temperature", temperature)
-    return reduce_loss(
-        LapSum(k, temperature).losses,
-        scores,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
+    losses = LapSum(k, temperature).losses
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))

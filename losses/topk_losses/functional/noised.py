@@ -7,20 +7,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from topk_losses._checks import (
+from topk_losses._core.checks import (
     check_k,
     check_margin,
+    check_margins,
+    check_noise,
     check_not_negative,
-    check_per_class,
     check_positive,
     check_samples,
     check_scores,
 )
-from topk_losses._kernels.noised import noised_rule, noised_topk_hinge_by
-from topk_losses._noised_draws import noised_draws
-from topk_losses._shapes import class_last, computing, per_label, reduce_loss
-from topk_losses.operators.expected import expected_above
-from topk_losses.operators.noised import check_noise
+from topk_losses._core.reduction import Reduction
+from topk_losses._noised.rule import exact_hinge, noised_hinge
 
 __all__ = ["noised_imbalanced_topk_hinge", "noised_topk_hinge"]
 
@@ -86,41 +84,14 @@ def noised_topk_hinge(
     check_not_negative("epsilon", epsilon)
     check_samples(samples)
     check_margin(margin, scores.shape[1])
-    if scores.device.type == "cpu":
-        scores = computing(scores)
-    if samples is not None and noise is None:
-        rule = noised_rule(scores, target, k, epsilon, samples, margin, generator, ignore_index)
-        if rule is not None:
-            return noised_topk_hinge_by(
-                rule,
-                scores,
-                target,
-                margin,
-                generator,
-                weight=weight,
-                ignore_index=ignore_index,
-                reduction=reduction,
-            )
-    if noise is not None:
-        if samples is None:
+    how = Reduction(weight, ignore_index, reduction)
+    if samples is None:
+        if noise is not None:
             raise ValueError("noise must be None for samples=None, the exact expectation")
+        return exact_hinge(scores, target, k, epsilon, margin, how)
+    if noise is not None:
         check_noise(noise, scores.shape)
-        noise = torch.stack([class_last(draw) for draw in noise.unbind(0)])
-
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        if samples is None:
-            return (expected_above(rows, labels, k + 1, epsilon) + per_label(margin, labels, rows)).relu()
-        # Relative to the largest score, so that an offset does not round away the noise.
-        largest = rows.detach().amax(1, keepdim=True)
-        draws = noised_draws(rows, k + 1, epsilon, samples, noise, generator)
-        # One gather for both, since the gradient of each would be a tensor of the scores' size.
-        picked = rows.gather(1, torch.cat([draws.classes, labels], 1)) - largest
-        kth, own = picked.tensor_split([draws.classes.shape[1]], 1)
-        top = (kth.mean(1) + draws.noise).unsqueeze(1)
-        losses = (top - own + per_label(margin, labels, rows)).relu()
-        return losses.masked_fill(~(largest < torch.inf), torch.nan)
-
-    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+    return noised_hinge(scores, target, k, epsilon, samples, margin, noise, generator, how)
 
 
 def noised_imbalanced_topk_hinge(
@@ -176,7 +147,7 @@ def noised_imbalanced_topk_hinge(
         tensor(10.)
     """
     check_scores(scores)
-    check_per_class("margins", margins, scores.shape[1])
+    check_margins(margins, scores.shape[1])
     check_positive("scale", scale)
     hinge = noised_topk_hinge(
         scores,

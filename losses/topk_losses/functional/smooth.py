@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from topk_losses._checks import check_k, check_margin, check_positive, check_scores
-from topk_losses._fused import fused_losses
-from topk_losses._kernels.smooth import smooth_topk_svm_on_gpu, takes_smooth
-from topk_losses._kernels.smooth_cpu import smooth_topk_svm_on_cpu, takes_smooth_on_cpu
-from topk_losses._power_sums import log_subsets
-from topk_losses._shapes import per_label, reduce_loss
-from topk_losses._smooth_svm import SmoothTopK
-from topk_losses.functional._ranks import invalid_rows_to_nan
-from topk_losses.operators.symmetric import LARGEST_EXPONENT, log_symmetric_table
+from topk_losses._core.checks import check_k, check_margin, check_positive, check_scores
+from topk_losses._core.reduction import Reduction
+from topk_losses._smooth_svm.rule import smooth_svm
 
 __all__ = ["smooth_topk_svm"]
 
@@ -72,36 +64,4 @@ def smooth_topk_svm(
     check_k(k, scores.shape[1] - 1)
     check_positive("tau", tau)
     check_margin(margin, scores.shape[1])
-    if takes_smooth(scores, target, k, margin):
-        return smooth_topk_svm_on_gpu(
-            scores, target, k, tau, margin, weight=weight, ignore_index=ignore_index, reduction=reduction
-        )
-    if takes_smooth_on_cpu(scores, target, k):
-        return smooth_topk_svm_on_cpu(
-            scores, target, k, tau, margin, weight=weight, ignore_index=ignore_index, reduction=reduction
-        )
-
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        margins = per_label(margin, labels, rows)
-        if log_subsets(rows.shape[1] - 1, k) > LARGEST_EXPONENT:
-            losses = _in_log_space(rows, labels, margins, k, tau)
-            return invalid_rows_to_nan(losses, rows.detach().amax(1, keepdim=True))
-        margins = margins.squeeze(1) if isinstance(margins, Tensor) else margins
-        return fused_losses(SmoothTopK(k, tau), rows, labels, margins).unsqueeze(1)
-
-    return reduce_loss(
-        kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction, soft=False
-    )
-
-
-def _in_log_space(rows: Tensor, labels: Tensor, margins: float | Tensor, k: int, tau: float) -> Tensor:
-    """The loss for any K, slowly: each multiplication and addition is taken in logarithms."""
-    scores = rows.to(torch.float64)
-    centre = scores.detach().amax(1, keepdim=True).clamp(min=torch.finfo(rows.dtype).min)
-    shifted = (scores - centre) / (k * tau)
-    table = log_symmetric_table(shifted.scatter(1, labels, -torch.inf), k)
-    few = table[:, k : k + 1] == -torch.inf
-    ratio = table[:, k : k + 1].masked_fill(few, 0) - table[:, k - 1 : k].masked_fill(few, 0)
-    argument = margins / tau + ratio - shifted.gather(1, labels)
-    loss = (-tau * logsigmoid(-argument)).to(rows.dtype)
-    return loss.masked_fill(few & ~rows.isnan().any(1, keepdim=True), 0)
+    return smooth_svm(scores, target, k, tau, margin, Reduction(weight, ignore_index, reduction))

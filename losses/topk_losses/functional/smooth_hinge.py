@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from topk_losses._checks import check_k, check_margin, check_positive, check_scores
-from topk_losses._shapes import per_label, reduce_loss
-from topk_losses._smooth_hinge import SmoothHinge
+from topk_losses._core.checks import check_k, check_margin, check_positive, check_scores
+from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._core.shapes import per_label
+from topk_losses._smooth_hinge.rule import smooth_hinge_losses
 
 __all__ = ["smooth_topk_hinge"]
 
@@ -66,7 +67,7 @@ def smooth_topk_hinge(
     check_positive("gamma", gamma)
     check_margin(margin, scores.shape[1])
 
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
-        return SmoothHinge(k, gamma).losses(rows, labels, per_label(margin, labels, rows))
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        return smooth_hinge_losses(rows, labels, k, gamma, per_label(margin, labels, rows))
 
-    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from topk_losses._checks import check_k, check_positive, check_scores
-from topk_losses._shapes import reduce_loss
-from topk_losses._sorting import RELAXATIONS, sorting_losses
+from topk_losses._core.checks import check_k, check_positive, check_scores
+from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._rules.sorting import RELAXATIONS, sorting_losses
 
 __all__ = ["check_sorting", "sorting_topk_cross_entropy"]
 
@@ -78,10 +78,10 @@ def sorting_topk_cross_entropy(
     check_k(k, scores.shape[1] - 1)
     shares = check_sorting(k, steepness, candidates, relaxation, mixture)
 
-    def kernel(rows: Tensor, labels: Tensor) -> Tensor:
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
         return sorting_losses(rows, labels, shares, steepness, candidates, relaxation)
 
-    return reduce_loss(kernel, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction)
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
 def check_sorting(

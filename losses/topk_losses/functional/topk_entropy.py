@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from topk_losses._capped import TopKEntropy
-from topk_losses._checks import check_k, check_scores
-from topk_losses._shapes import reduce_loss
+from topk_losses._core.checks import check_k, check_scores
+from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._rules.topk_entropy import TopKEntropy
 
 __all__ = ["topk_entropy"]
 
@@ -56,6 +56,5 @@ def topk_entropy(
     """
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
-    return reduce_loss(
-        TopKEntropy(k).losses, scores, target, weight=weight, ignore_index=ignore_index, reduction=reduction
-    )
+    losses = TopKEntropy(k).losses
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))

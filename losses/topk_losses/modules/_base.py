@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from topk_losses._checks import check_counts, check_k, check_margin, check_per_class, check_reduction
+from topk_losses._core.checks import check_counts, check_k, check_margin, check_per_class, check_reduction
 
 __all__ = ["Loss", "TopKHingeLoss", "TopKLoss", "check_values"]
 

@@ -8,7 +8,7 @@ from typing import Self
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._checks import check_not_negative, check_per_class, check_positive
+from topk_losses._core.checks import check_margins, check_not_negative, check_positive
 from topk_losses.margins import uneven_margins
 from topk_losses.modules._base import Loss, TopKLoss, check_values
 
@@ -122,7 +122,7 @@ class LDAM(Loss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(weight, ignore_index, reduction)
-        check_per_class("margins", margins)
+        check_margins(margins)
         check_values("margins", margins)
         check_positive("scale", scale)
         self.register_buffer("margins", margins)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._checks import check_k
+from topk_losses._core.checks import check_k
 from topk_losses.modules._base import Loss, TopKLoss
 
 __all__ = ["TopKGrouping", "TopKTransition"]

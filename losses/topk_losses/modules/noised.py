@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._checks import check_k, check_not_negative, check_per_class, check_positive, check_samples
+from topk_losses._core.checks import check_k, check_margins, check_not_negative, check_positive, check_samples
 from topk_losses.margins import uneven_margins
 from topk_losses.modules._base import Loss, check_values
 
@@ -119,7 +119,7 @@ class NoisedImbalancedTopKHinge(Loss):
     ) -> None:
         super().__init__(weight, ignore_index, reduction)
         check_k(k)
-        check_per_class("margins", margins)
+        check_margins(margins)
         check_values("margins", margins)
         check_not_negative("epsilon", epsilon)
         check_samples(samples)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._checks import check_k, check_positive
+from topk_losses._core.checks import check_k, check_positive
 from topk_losses.modules._base import Loss
 
 __all__ = ["SmoothTopKSVM"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._checks import check_k
+from topk_losses._core.checks import check_k
 from topk_losses.functional.sorting import check_sorting
 from topk_losses.modules._base import Loss
 

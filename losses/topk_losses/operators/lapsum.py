@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from topk_losses._checks import check_k, check_positive, check_scores
-from topk_losses._lapsum import soft_topk
-from topk_losses._shapes import computing
+from topk_losses._core.checks import check_k, check_positive, check_scores
+from topk_losses._core.shapes import computing
+from topk_losses._rules.lapsum import soft_topk
 
 __all__ = ["lapsum_topk"]
 

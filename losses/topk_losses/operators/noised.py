@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from topk_losses._checks import check_k, check_not_negative, check_samples, check_scores
-from topk_losses._noised_draws import noised_draws
-from topk_losses._shapes import computing
+from topk_losses._core.checks import check_k, check_noise, check_not_negative, check_samples, check_scores
+from topk_losses._core.shapes import computing
+from topk_losses._noised.draws import noised_draws
 
 __all__ = ["noised_topk"]
 
@@ -30,8 +30,8 @@ def noised_topk(
 
     On the CPU, in eager mode and outside ``torch.func``, rows get noise only where it can matter: the leading classes,
     and of the others only what exceeds a threshold. The distribution is that of the full draw, up to less than 1e-6 in
-    total variation; ``_exceedances.py`` has the proof. Where Numba is installed a compiled kernel draws, for k up to
-    64; else torch draws so for rows of at least 64 classes and 8 k. The same generator gives other draws then.
+    total variation; ``_noised/exceedances.py`` has the proof. Where Numba is installed a compiled kernel draws, for k
+    up to 64; else torch draws so for rows of at least 64 classes and 8 k. The same generator gives other draws then.
 
     Args:
         scores: s, ``(..., L)``; -inf masks a class; rows with NaN or +inf give NaN.
@@ -77,12 +77,3 @@ def noised_topk(
     top = rows.gather(1, draws.classes).mean(1) + draws.noise
     invalid = ~(rows.detach().amax(1) < torch.inf)
     return top.masked_fill(invalid, torch.nan).reshape(values.shape[:-1])
-
-
-def check_noise(noise: Tensor, shape: torch.Size) -> None:
-    """Noise of shape ``(B, *shape)``."""
-    check_scores(noise, "noise", dimensions=1)
-    if noise.ndim != len(shape) + 1 or noise.shape[1:] != shape or not noise.shape[0]:
-        raise ValueError(
-            f"noise must have the shape (B, {', '.join(map(str, shape))}), got {tuple(noise.shape)}"
-        )

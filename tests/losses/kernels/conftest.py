@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from topk_losses import functional
-from topk_losses._kernels import dispatch
-from topk_losses._kernels.noised import takes_noised
-from topk_losses._kernels.smooth import takes_smooth
+from topk_losses._core import triton as dispatch
+from topk_losses._noised.cuda import takes_noised
+from topk_losses._smooth_svm.cuda import takes_smooth
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 CUDA = pytest.param(
@@ -55,7 +55,7 @@ def noised(device):
 @pytest.fixture
 def draws(device):
     """The kernel's noise ``(B, N, L)`` for the seed that a generator gives next."""
-    from topk_losses._kernels import noised_triton
+    from topk_losses._noised import cuda_kernels as noised_triton
 
     def draw(generator, samples, rows, classes):
         seed = torch.randint(2**63 - 1, (1,), generator=generator, device=device)

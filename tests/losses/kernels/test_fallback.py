@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from topk_losses import functional
-from topk_losses._kernels import dispatch
+from topk_losses._core import triton as dispatch
 
 KERNELS = {
     "smooth_topk_svm": ("smooth_forward", "smooth_backward"),
@@ -42,7 +42,8 @@ def ptxas_error():
 @pytest.fixture
 def broken(device, monkeypatch):
     """A function of a kernel's name and errors: what stands in its place; what was known of kernels is forgotten."""
-    from topk_losses._kernels import noised_triton, smooth_triton
+    from topk_losses._noised import cuda_kernels as noised_triton
+    from topk_losses._smooth_svm.plain import cuda_kernels as smooth_triton
 
     def replace(name, errors):
         module = smooth_triton if name.startswith("smooth") else noised_triton

@@ -5,7 +5,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from topk_losses import functional
-from topk_losses._kernels import dispatch
+from topk_losses._core import triton as dispatch
 
 WEIGHT = torch.tensor([0.5, 1.0, 2.0, 1.0, 0.0, 3.0, 1.0])
 MARGINS = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])

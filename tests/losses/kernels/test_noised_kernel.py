@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from topk_losses import functional
-from topk_losses._kernels.noised import MOST_DRAWS, MOST_K, NoisedRows, takes_noised
+from topk_losses._noised.cuda import MOST_DRAWS, MOST_K, NoisedRows, takes_noised
 from topk_losses.operators import expected_topk, noised_topk
 
 TRAINED, INITIAL = (3.0, 0.2), (0.1, 0.2)  # the scores' spread, ε

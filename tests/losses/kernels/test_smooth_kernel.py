@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from topk_losses._kernels.smooth import MOST_K, SmoothTopKKernel, takes_smooth
+from topk_losses._smooth_svm.cuda import MOST_K, SmoothTopKKernel, takes_smooth
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
 
 TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 100.0)

@@ -1,0 +1,225 @@
+"""Losses with a gradient of their own: derivatives of every order, and a rule for ``vmap``.
+
+A rule computes the losses of rows together with what their gradient needs, and the gradient from that. Second
+derivatives, which few ask for, are those of the same loss written in plain differentiable operations, which is also
+what ``torch.compile`` gets, for it fuses these itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+__all__ = ["Input", "Rule", "losses_by"]
+
+Input: TypeAlias = float | Tensor
+"""What a loss takes beside scores and labels: one number, or one value per row ``(N,)``."""
+
+Kept = TypeVar("Kept", bound=tuple[Tensor, ...])
+
+
+class Rule(ABC, Generic[Kept]):
+    """One loss in one backend: scores ``(N, L)`` and labels ``(N, 1)`` to losses ``(N,)``.
+
+    Further inputs, such as a margin, come after the labels, in the same order everywhere.
+
+    Attributes:
+        complete: Whether scores of any precision and labels as they come are taken, see
+            :func:`~topk_losses._core.reduction.reduce_loss`.
+    """
+
+    complete: ClassVar[bool] = False
+
+    @abstractmethod
+    def plain(self, scores: Tensor, labels: Tensor, *inputs: Any, **options: Any) -> Tensor:
+        """The losses in operations that autograd, ``vmap`` and ``torch.compile`` see through."""
+
+    @abstractmethod
+    def forward(self, scores: Tensor, labels: Tensor, *inputs: Any, **options: Any) -> tuple[Tensor, Kept]:
+        """The losses, and the tensors that the gradient needs; the option ``with_gradient`` says if it is wanted."""
+
+    @abstractmethod
+    def backward(
+        self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept
+    ) -> tuple[Tensor | None, ...]:
+        """The gradient with respect to the scores ``(N, L)`` and to each input ``(N,)``, given that to the losses.
+
+        None for an input that has no gradient.
+        """
+
+    def kept(self, tensors: tuple[Tensor, ...]) -> Kept:
+        """What :meth:`forward` kept, from its tensors in their order; a rule that names them overrides this."""
+        return cast("Kept", tensors)
+
+    def again(self, scores: Tensor, labels: Tensor, inputs: Sequence[Any], kept: Kept) -> Tensor:  # noqa: ARG002
+        """The losses once more, in differentiable operations; a rule that draws takes the draws that it kept."""
+        return self.plain(scores, labels, *inputs)
+
+
+def losses_by(rule: Rule[Any], scores: Tensor, labels: Tensor, *inputs: Input) -> Tensor:
+    """The rule's losses ``(N,)`` of scores ``(N, L)`` and labels ``(N, 1)``."""
+    if torch.compiler.is_compiling():
+        return rule.plain(scores, labels, *inputs)
+    losses: Tensor = _Losses.apply(rule, torch.is_grad_enabled(), scores, labels, *inputs)[0]
+    return losses
+
+
+class _Losses(torch.autograd.Function):
+    """Outputs the losses, then what is kept for the gradient."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> tuple[Tensor, ...]:  # torch binds named arguments slowly
+        rule, with_gradient, scores, labels, *inputs = arguments
+        losses, kept = rule.forward(scores, labels, *inputs, with_gradient=with_gradient)
+        return (losses, *kept)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.rule, _, scores, labels, *rest = inputs
+        ctx.numbers, tensors = _separated(rest)
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)  # else zeros are made for all that is kept
+        ctx.save_for_backward(output[0], scores, labels, *tensors, *output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        if gradient is None:
+            return (None,) * (4 + len(ctx.numbers))
+        losses, scores, labels, *tensors = ctx.saved_tensors
+        # A row without a loss has no gradient either: NaN would leave many rules as a finite number.
+        gradient = gradient.masked_fill(losses.isnan(), torch.nan)
+        if torch.is_grad_enabled():  # somebody wants this differentiated again
+            slopes = _Gradient.apply(ctx.rule, ctx.numbers, gradient, scores, labels, *tensors)
+        else:
+            slopes = _slopes(ctx.rule, ctx.numbers, gradient, scores, labels, tensors)
+        by_input = (
+            slope if number is None else None for slope, number in zip(slopes[1:], ctx.numbers, strict=True)
+        )
+        return None, None, slopes[0], None, *by_input
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
+        merged = _merged(info.batch_size, in_dims[2:], arguments[2:])
+        losses, *kept = _Losses.apply(*arguments[:2], *merged)
+        # What is kept for the gradient has all models' rows in one dimension and stays so: see _Gradient.vmap.
+        return (losses.unflatten(0, (info.batch_size, -1)), *kept), (0, *[None] * len(kept))
+
+
+class _Gradient(torch.autograd.Function):
+    """The losses' gradient with respect to scores ``(N, L)`` and inputs ``(N,)``, given that to the losses."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> tuple[Tensor | None, ...]:
+        rule, numbers, gradient, scores, labels, *tensors = arguments
+        return _slopes(rule, numbers, gradient, scores, labels, tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:  # noqa: ARG004
+        ctx.rule, ctx.numbers, *tensors = inputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, by_score: Tensor | None, *by_input: Tensor | None) -> tuple[Tensor | None, ...]:
+        gradient, scores, labels, *tensors = ctx.saved_tensors
+        inputs, kept = _joined(ctx.rule, ctx.numbers, tensors)
+        places = [
+            i for i, number in enumerate(ctx.numbers) if number is None and inputs[i].is_floating_point()
+        ]
+
+        def weighted(scores: Tensor, gradient: Tensor, *chosen: Tensor) -> Tensor:
+            own = list(inputs)
+            for place, tensor in zip(places, chosen, strict=True):
+                own[place] = tensor
+            losses: Tensor = ctx.rule.again(scores, labels, own, kept)
+            return (gradient * losses).sum()
+
+        chosen = [inputs[place] for place in places]
+        asked = (0, *range(2, 2 + len(places)))
+        slopes = torch.func.grad(weighted, argnums=asked)
+        pull_back = torch.func.vjp(slopes, scores, gradient, *chosen)[1]
+        by_chosen = [by_input[place] for place in places]
+        along = (
+            torch.zeros_like(scores) if by_score is None else by_score,
+            *(torch.zeros_like(gradient) if slope is None else slope for slope in by_chosen),
+        )
+        by_scores, by_gradient, *rest = pull_back(along)
+        by_inputs: list[Tensor | None] = [None] * (len(tensors))
+        for place, slope in zip(places, rest, strict=True):
+            by_inputs[sum(number is None for number in ctx.numbers[:place])] = slope
+        return None, None, by_gradient, by_scores, None, *by_inputs
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
+        models = (info.batch_size, -1)
+        if not any(dim is not None for dim in in_dims[3:]):  # several gradients of one forward pass
+            gradient = arguments[2].movedim(in_dims[2], 0)
+            one = _Gradient.apply(*arguments[:2], torch.ones_like(gradient[0]), *arguments[3:])
+            scaled = _scaled(gradient, one)
+            return scaled, tuple(None if slope is None else 0 for slope in scaled)
+        count = 3 + sum(number is None for number in arguments[1])
+        merged = _merged(info.batch_size, in_dims[2 : 2 + count], arguments[2 : 2 + count])
+        slopes = _Gradient.apply(*arguments[:2], *merged, *arguments[2 + count :])
+        split = tuple(None if slope is None else slope.unflatten(0, models) for slope in slopes)
+        return split, tuple(None if slope is None else 0 for slope in split)
+
+
+def _slopes(
+    rule: Rule[Any],
+    numbers: Sequence[float | None],
+    gradient: Tensor,
+    scores: Tensor,
+    labels: Tensor,
+    tensors: Sequence[Tensor],
+) -> tuple[Tensor | None, ...]:
+    """The rule's own gradient; of several gradients at once, into which no kernel can look, it computes one."""
+    kept = _joined(rule, numbers, tensors)[1]
+    if _is_wrapped(gradient):
+        ones = torch.ones(len(scores), dtype=gradient.dtype, device=scores.device)
+        return _scaled(gradient, rule.backward(ones, scores, labels, kept))
+    return rule.backward(gradient, scores, labels, kept)
+
+
+def _is_wrapped(tensor: Tensor) -> bool:
+    """Whether a tensor stands for several, as for ``is_grads_batched`` or in ``torch.func``."""
+    return torch._C._functorch.is_legacy_batchedtensor(
+        tensor
+    ) or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def _scaled(gradient: Tensor, slopes: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    """Slopes for gradients of 1, times gradients: the scores' ``(N, L)`` and the inputs' ``(N,)``."""
+    by_score, *by_input = slopes
+    first = None if by_score is None else gradient.unsqueeze(-1) * by_score
+    return first, *(None if slope is None else gradient * slope for slope in by_input)
+
+
+def _separated(inputs: Sequence[Any]) -> tuple[tuple[float | None, ...], list[Tensor]]:
+    """The inputs that are numbers, with None for a tensor, and the tensors."""
+    numbers = tuple(None if isinstance(one, Tensor) else one for one in inputs)
+    return numbers, [one for one in inputs if isinstance(one, Tensor)]
+
+
+def _joined(
+    rule: Rule[Any], numbers: Sequence[float | None], tensors: Sequence[Tensor]
+) -> tuple[list[Any], Any]:
+    """The inputs in their order, and what the rule kept, under its own names."""
+    waiting = iter(tensors)
+    inputs = [next(waiting) if number is None else number for number in numbers]
+    return inputs, rule.kept(tuple(waiting))
+
+
+def _merged(models: int, dims: Sequence[int | None], values: Sequence[Any]) -> list[Any]:
+    """The rows of all models in one dimension; numbers stay."""
+    return [_merge(value, dim, models) for value, dim in zip(values, dims, strict=True)]
+
+
+def _merge(value: Any, dim: int | None, models: int) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    moved = value.expand(models, *value.shape) if dim is None else value.movedim(dim, 0)
+    return moved.flatten(0, 1)

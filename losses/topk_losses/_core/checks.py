@@ -1,0 +1,200 @@
+"""Checks of arguments: each complaint is a ``ValueError`` naming argument, rule and value."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "check_counts",
+    "check_dimension",
+    "check_k",
+    "check_labels",
+    "check_margin",
+    "check_margins",
+    "check_noise",
+    "check_not_negative",
+    "check_per_class",
+    "check_positive",
+    "check_reduction",
+    "check_samples",
+    "check_scores",
+    "check_soft",
+    "values_are_readable",
+]
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def values_are_readable(tensor: Tensor) -> bool:
+    """Whether looking at a tensor's values is free: in eager mode, on the CPU, outside ``torch.func``.
+
+    Anywhere else a look at the values would make the host wait for the device, break the graph of
+    ``torch.compile`` or fail under ``vmap``.
+    """
+    return (
+        not torch.compiler.is_compiling()
+        and tensor.device.type == "cpu"
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
+
+
+def check_scores(scores: Tensor, name: str = "scores", dimensions: int = 2) -> None:
+    """Floating-point scores with at least ``dimensions`` dimensions."""
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(f"{name} must be a floating-point tensor, got {kind}")
+    if scores.ndim < dimensions:
+        shape = "(N, L) or (N, L, ...)" if dimensions == 2 else "(..., L)"
+        raise ValueError(f"{name} must have the shape {shape}, got {tuple(scores.shape)}")
+
+
+def check_k(k: int, upper: int | None = None, rule: str = "the number of classes less one") -> None:
+    """A whole number in ``[1, upper]``; without ``upper`` (the classes are not known yet) at least 1."""
+    if isinstance(k, bool) or not isinstance(k, int):
+        raise ValueError(f"k must be an int, got {k!r}")
+    if k < 1 or (upper is not None and k > upper):
+        span = "at least 1" if upper is None else f"in [1, {upper}], where {upper} is {rule}"
+        raise ValueError(f"k must be {span}, got {k}")
+
+
+def check_samples(samples: int | None) -> None:
+    """A positive whole number, or None for the exact expectation."""
+    if samples is None:
+        return
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+        raise ValueError(f"samples must be an int of at least 1, or None, got {samples!r}")
+
+
+def _check_number(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+
+
+def check_positive(name: str, value: float) -> None:
+    """A finite number above 0."""
+    _check_number(name, value)
+    if value <= 0:
+        raise ValueError(f"{name} must be above 0, got {value}")
+
+
+def check_not_negative(name: str, value: float) -> None:
+    """A finite number of at least 0."""
+    _check_number(name, value)
+    if value < 0:
+        raise ValueError(f"{name} must be at least 0, got {value}")
+
+
+def check_dimension(name: str, value: int) -> None:
+    """A whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be an int of at least 1, got {value!r}")
+
+
+def check_reduction(reduction: str) -> None:
+    """One of ``"mean"``, ``"sum"``, ``"none"``."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+
+
+def check_per_class(name: str, values: Tensor, classes: int | None = None) -> None:
+    """A tensor with one real value per class; ``classes`` is None as long as their number is not known."""
+    if (
+        not isinstance(values, Tensor)
+        or values.ndim != 1
+        or values.is_complex()
+        or values.dtype == torch.bool
+    ):
+        kind = f"{values.dtype} {tuple(values.shape)}" if isinstance(values, Tensor) else repr(values)
+        raise ValueError(f"{name} must be a tensor of real numbers of shape (L,), got {kind}")
+    if classes is not None and values.shape[0] != classes:
+        raise ValueError(
+            f"{name} must have one value for each of the {classes} classes, got {values.shape[0]}"
+        )
+
+
+def check_margin(margin: float | Tensor, classes: int | None = None, name: str = "margin") -> None:
+    """A finite number, or one value per class."""
+    if isinstance(margin, Tensor):
+        check_per_class(name, margin, classes)
+    else:
+        _check_number(name, margin)
+
+
+def check_margins(margins: Tensor, classes: int | None = None) -> None:
+    """One margin for each class, and not the classes' counts in their place."""
+    check_per_class("margins", margins, classes)
+    if not margins.is_floating_point():
+        raise ValueError(
+            f"margins must be floating-point numbers, one per class, got {margins.dtype}; of the classes' counts "
+            "uneven_margins(class_counts, max_margin) makes margins, and the modules' from_counts a loss"
+        )
+
+
+def check_noise(noise: Tensor, shape: torch.Size) -> None:
+    """Noise of shape ``(B, *shape)``."""
+    check_scores(noise, "noise", dimensions=1)
+    if noise.ndim != len(shape) + 1 or noise.shape[1:] != shape or not noise.shape[0]:
+        raise ValueError(
+            f"noise must have the shape (B, {', '.join(map(str, shape))}), got {tuple(noise.shape)}"
+        )
+
+
+def check_counts(class_counts: Tensor, classes: int | None = None, *, look: bool = False) -> None:
+    """One count above 0 per class; with ``look`` the values are read wherever the tensor lives.
+
+    A class without images has no logarithm and no margin: one zero would silently spoil every class.
+    """
+    check_per_class("class_counts", class_counts, classes)
+    if look or values_are_readable(class_counts):
+        wrong = class_counts[~((class_counts > 0) & torch.isfinite(class_counts))]
+        if wrong.numel():
+            raise ValueError(f"class_counts must be above 0 for every class, got {wrong[0].item()}")
+
+
+def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: int) -> bool:
+    """Labels of shape ``(N, ...)`` in ``[0, classes)``, apart from those equal to ``ignore_index``.
+
+    Returns:
+        Whether it is known that no label is ignored, which saves the work of leaving some out.
+    """
+    if target.dtype != torch.int64:
+        raise ValueError(f"target must hold int64 labels or floating-point probabilities, got {target.dtype}")
+    expected = shape[:1] + shape[2:]
+    if target.shape != expected:
+        raise ValueError(
+            f"target must have the shape {tuple(expected)} for scores of shape {tuple(shape)}, "
+            f"got {tuple(target.shape)}"
+        )
+    if not (values_are_readable(target) and target.numel()):
+        return False
+    least, most = (bound.item() for bound in torch.aminmax(target))
+    if least < 0 or most >= classes:
+        _check_out_of_range(target, classes, ignore_index)
+    return not least <= ignore_index <= most
+
+
+def check_soft(scores: Tensor, target: Tensor, ignore_index: int, taken: bool) -> None:
+    """Probabilities of the scores' shape, for a loss that takes them."""
+    if not taken:
+        raise ValueError(
+            f"target must hold int64 labels, since this loss has no soft targets; got {target.dtype}"
+        )
+    if target.shape != scores.shape:
+        raise ValueError(
+            f"target must have the shape {tuple(scores.shape)} of the scores when it holds probabilities, "
+            f"got {tuple(target.shape)}"
+        )
+    if ignore_index >= 0:
+        raise ValueError(f"ignore_index must be negative (unused) with soft targets, got {ignore_index}")
+
+
+def _check_out_of_range(target: Tensor, classes: int, ignore_index: int) -> None:
+    wrong = target[((target < 0) | (target >= classes)) & (target != ignore_index)]
+    if wrong.numel():
+        raise ValueError(
+            f"target must be in [0, {classes - 1}] or equal ignore_index = {ignore_index}, "
+            f"got {wrong[0].item()}"
+        )

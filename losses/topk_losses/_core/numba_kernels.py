@@ -1,0 +1,88 @@
+"""What several families' kernels do, for Numba: powers of two, sums, and floats as whole numbers in their order."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_losses._core.numba import compiled
+
+__all__ = [
+    "LOG2E",
+    "LOWEST",
+    "ONE",
+    "SUMMED",
+    "borrowing",
+    "contracting",
+    "key_of",
+    "powers_of_two",
+    "room_for",
+    "sum_of",
+    "summing",
+]
+
+Floats = NDArray[np.float32]
+
+SUMMED = 1024  # values whose sum is float32; the sums of these are float64
+LOG2E = math.log2(math.e)
+LOWEST = np.float32(-3.4028234663852886e38)  # the smallest finite score
+MAGNITUDE, SIGN = np.int32(2**31 - 1), np.int32(31)
+
+# 2^x: x less the nearest whole number, found by adding a number whose last place is 1, goes into a polynomial with
+# a relative error of 2e-9; the whole number goes into the exponent's bits.
+ROUNDER = np.float32(1.5 * 2**23)
+BIAS = np.int32(127)
+FRACTION = np.int32(23)
+FLUSHED, CAPPED = np.float32(-127), np.float32(1)
+ONE = np.float32(1)
+P1, P2, P3 = np.float32(0.6931471824645996), np.float32(0.24022647738456726), np.float32(0.055503323674201965)
+P4, P5, P6 = (
+    np.float32(0.00961843691766262),
+    np.float32(0.0013398873852565885),
+    np.float32(0.00015353361959569156),
+)
+
+
+borrowing = compiled(counting=False)
+contracting = compiled("contract", counting=False)
+summing = compiled("reassoc", "contract", counting=False)
+
+
+def room_for(classes: int) -> Floats:
+    """Memory for one thread."""
+    return np.empty(classes, np.float32)
+
+
+@borrowing
+def key_of(bits: np.int32) -> np.int32:
+    """A float's bits as a whole number in the order of the floats, and back again.
+
+    Whole numbers are compared many at once, floats are not. +inf and positive NaN are the largest.
+    """
+    return np.int32(bits ^ (np.int32(bits >> SIGN) & MAGNITUDE))
+
+
+@contracting
+def powers_of_two(
+    values: Floats, reference: np.float32, scale: np.float32, factor: np.float32, out: Floats
+) -> None:
+    """``factor · 2^(scale (values - reference))`` with a power of at most 2, and 0 below 2^-126; NaN stays."""
+    for j in range(len(values)):
+        exponent = (values[j] - reference) * scale
+        exponent = FLUSHED if exponent < FLUSHED else exponent
+        exponent = CAPPED if exponent > CAPPED else exponent
+        rounded = exponent + ROUNDER
+        x = exponent - (rounded - ROUNDER)
+        bits = np.float32(rounded).view(np.int32)
+        power = np.int32((bits + BIAS) << FRACTION).view(np.float32) * factor
+        out[j] = power * (ONE + x * (P1 + x * (P2 + x * (P3 + x * (P4 + x * (P5 + x * P6))))))
+
+
+@summing
+def sum_of(values: Floats) -> np.float32:
+    total = np.float32(0)
+    for j in range(len(values)):
+        total += values[j]
+    return total

@@ -1,0 +1,124 @@
+"""What every loss does with its rows' losses: hard and soft targets, ignored labels, weights and reductions.
+
+A loss is given as a function of scores ``(M, L)`` and labels ``(M, C)`` that returns the losses ``(M, C)`` of each row
+for each of its C labels. Labels ask for C = 1. Soft targets are the expectation over a label drawn from them,
+``Σ_c t_c loss(s, c)``, and ask for all the L labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from topk_losses._core.checks import check_labels, check_per_class, check_reduction, check_scores, check_soft
+from topk_losses._core.shapes import class_last, computing, full_precision
+
+__all__ = ["Reduction", "RowLosses", "reduce_loss"]
+
+RowLosses: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+
+class Reduction(NamedTuple):
+    """The arguments that every loss has, and that torch's cross-entropy has.
+
+    Attributes:
+        weight: One factor per class ``(L,)``. The mean divides by the sum of the labels' weights; with soft targets,
+            whose terms it multiplies, by the number of samples.
+        ignore_index: Labels that count for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+    """
+
+    weight: Tensor | None = None
+    ignore_index: int = -100
+    reduction: str = "mean"
+
+
+def reduce_loss(
+    losses_of: RowLosses,
+    scores: Tensor,
+    target: Tensor,
+    how: Reduction,
+    *,
+    soft: bool = True,
+    complete: bool = False,
+) -> Tensor:
+    """Apply a loss of rows to scores and targets as torch's cross-entropy would.
+
+    Args:
+        losses_of: The loss of rows.
+        scores: ``(N, L)`` or ``(N, L, ...)``.
+        target: Labels ``(N, ...)``, or probabilities of the scores' shape where ``soft`` allows them.
+        how: Weights, ignored labels and the reduction.
+        soft: Whether the loss takes soft targets.
+        complete: Whether the loss takes scores of any precision and labels as they come: ignored ones cost 0 and a
+            target whose score is -inf costs +inf. Kernels do both on their way, which saves launching others.
+
+    Returns:
+        A scalar, or for ``"none"`` a tensor ``(N, ...)``; float64 for float64 scores, else float32.
+
+    Raises:
+        ValueError: For wrong shapes, dtypes, reductions and labels out of range.
+    """
+    check_reduction(how.reduction)
+    check_scores(scores)
+    if how.weight is not None:
+        check_per_class("weight", how.weight, scores.shape[1])
+    rows = class_last(scores)
+    rows = rows if complete else computing(rows)
+    with full_precision(scores):
+        if target.is_floating_point():
+            check_soft(scores, target, how.ignore_index, soft)
+            losses = _expected(losses_of, rows, computing(class_last(target)).to(rows.dtype), how.weight)
+            return losses.mean() if how.reduction == "mean" else _finished(losses, scores, how)
+        known = check_labels(target, scores.shape, scores.shape[1], how.ignore_index)
+        return _of_labels(losses_of, rows, target.reshape(-1, 1), scores, how, known, complete)
+
+
+def _of_labels(
+    losses_of: RowLosses,
+    rows: Tensor,
+    labels: Tensor,
+    scores: Tensor,
+    how: Reduction,
+    none_ignored: bool,
+    complete: bool,
+) -> Tensor:
+    needless = complete and how.weight is None and how.reduction != "mean"
+    ignored = None if none_ignored or needless else labels == how.ignore_index
+    if complete:
+        losses = losses_of(rows, labels)
+    else:
+        labels = labels if ignored is None else labels.masked_fill(ignored, 0)
+        losses = _masked_targets_cost_infinity(losses_of(rows, labels), rows, labels)
+        losses = losses if ignored is None else losses.masked_fill(ignored, 0)
+    if how.weight is None:
+        count = len(rows) if ignored is None else (~ignored).sum()
+        return losses.sum() / count if how.reduction == "mean" else _finished(losses, scores, how)
+    shares = how.weight.to(losses.dtype)[labels.clamp(0, scores.shape[1] - 1) if complete else labels]
+    if ignored is not None:  # not 0 · inf: what is ignored costs nothing, whatever its weight
+        shares = shares.masked_fill(ignored, 0)
+        losses = torch.where(ignored, losses, losses * shares)
+    else:
+        losses = losses * shares
+    return losses.sum() / shares.sum() if how.reduction == "mean" else _finished(losses, scores, how)
+
+
+def _masked_targets_cost_infinity(losses: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+    """A target whose own score is -inf costs +inf, whatever its loss makes of the other classes."""
+    return losses.masked_fill(rows.detach().gather(1, labels) == -torch.inf, torch.inf)
+
+
+def _expected(losses_of: RowLosses, rows: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """The expected losses ``(M,)`` of labels drawn from soft targets ``(M, L)``."""
+    labels = torch.arange(rows.shape[1], device=rows.device).expand_as(rows)
+    losses = _masked_targets_cost_infinity(losses_of(rows, labels), rows, labels)
+    # A masked class that has no share in the target costs nothing: 0 · inf is 0 here.
+    losses = losses.masked_fill((target == 0) & losses.isinf(), 0)
+    return (losses * target if weight is None else losses * target * weight.to(rows.dtype)).sum(1)
+
+
+def _finished(losses: Tensor, scores: Tensor, how: Reduction) -> Tensor:
+    return losses.sum() if how.reduction == "sum" else losses.reshape(scores.shape[:1] + scores.shape[2:])

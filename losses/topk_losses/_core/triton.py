@@ -1,0 +1,155 @@
+"""Which calls Triton's kernels take, and how they are launched.
+
+They take CUDA tensors in float32, bfloat16 or float16 of moderate size, in eager mode. All other calls, and every call
+where Triton is missing or where its kernels cannot be compiled or launched, go the way of plain torch, which computes
+the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import os
+import warnings
+from contextlib import nullcontext
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "Rehearsed",
+    "block_of",
+    "failure",
+    "halves",
+    "is_there",
+    "launch",
+    "launch_options",
+    "refusal",
+]
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+MOST_CLASSES = 2**15  # a row stays in one program's registers
+WARNED: set[str] = set()  # losses whose kernels failed in this process, of which it is told once
+
+
+@functools.cache
+def is_there() -> bool:
+    """Whether Triton can be imported."""
+    return importlib.util.find_spec("triton") is not None
+
+
+@functools.cache
+def _device_is_able(index: int | None) -> bool:
+    return torch.version.hip is None and torch.cuda.get_device_capability(index) >= (8, 0)
+
+
+def refusal(scores: Tensor, target: Tensor, asked: bool = False) -> str | None:
+    """Why no kernel can have these scores ``(N, L, ...)`` and this target; K is each loss's own affair.
+
+    Triton's interpreter runs the kernels on the CPU, slowly, where it is asked for by name.
+    """
+    interpreted = asked and os.environ.get("TRITON_INTERPRET") == "1"
+    if scores.device.type != "cuda" and not interpreted:
+        return "the scores are not on a CUDA device"
+    rules = (
+        (scores.dtype in DTYPES, f"the kernels do not take {scores.dtype}"),
+        (scores.shape[1] <= MOST_CLASSES, f"there are more than {MOST_CLASSES} classes"),
+        (not target.is_floating_point(), "the targets are soft"),
+        (target.device == scores.device, "the targets are on another device"),
+        # Neither fake nor distributed over devices.
+        (type(scores) in (Tensor, torch.nn.Parameter), "the scores are no plain tensor"),
+        (not torch.compiler.is_compiling(), "the call is inside torch.compile"),
+        (torch._C._functorch.peek_interpreter_stack() is None, "the call is inside torch.func"),
+        (is_there(), "Triton is not installed"),
+        (interpreted or _device_is_able(scores.device.index), "the device's capability is below 8.0"),
+    )
+    return next((reason for holds, reason in rules if not holds), None)
+
+
+class Rehearsed(Protocol):
+    """A loss's kernels, which can be tried."""
+
+    def __hash__(self) -> int:
+        """Of all that they are compiled for beside the rows."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What the loss is called."""
+        ...
+
+    def rehearse(self, scores: Tensor, margin: float | Tensor, with_gradient: bool) -> None:
+        """Launch what a call with such scores and margins launches, forward and, if it is wanted, backward."""
+        ...
+
+
+def failure(kernels: Rehearsed, scores: Tensor, margin: float | Tensor) -> str | None:
+    """Why the kernels cannot be compiled or launched for rows like these; tried once for each kind, on one row.
+
+    Tried beforehand, so that a gradient never finds its kernel missing, and no random number was drawn in vain. If
+    they cannot, a warning tells why, once for each loss.
+
+    Raises:
+        torch.OutOfMemoryError: or what Triton says of a device without memory, which is no fault of the kernels.
+    """
+    kind = (scores.shape[1], scores.dtype, scores.device, isinstance(margin, Tensor))
+    return _failure(kernels, *kind, with_gradient=torch.is_grad_enabled())
+
+
+@functools.cache
+def _failure(
+    kernels: Rehearsed,
+    classes: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    per_row: bool,
+    *,
+    with_gradient: bool,
+) -> str | None:
+    row = torch.zeros(1, classes, dtype=dtype, device=device)
+    try:
+        kernels.rehearse(row, torch.zeros(1, device=device) if per_row else 0.0, with_gradient)
+    except Exception as error:  # Triton's own, its compilers', the driver's, the file system's
+        if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        _warn(kernels.name, reason)
+        return reason
+    return None
+
+
+def _warn(name: str, reason: str) -> None:
+    if name not in WARNED:
+        warnings.warn(
+            f"Triton's kernels cannot run, so that {name} runs in plain torch: {reason}", stacklevel=2
+        )
+        WARNED.add(name)
+
+
+def block_of(classes: int) -> int:
+    """The least power of two from 16 on that holds a row."""
+    return max(16, 1 << (classes - 1).bit_length())
+
+
+def launch_options(block: int) -> dict[str, int | bool]:
+    """Warps for a row, with 16 scores per thread where neither bound on them holds; and fused multiply-adds.
+
+    The latter are said aloud since Triton's own default changes.
+    """
+    return {"num_warps": min(max(block // 512, 4), 32), "enable_fp_fusion": True}
+
+
+def launch(kernel: Any, rows: Tensor, *arguments: Any, block: int, **constants: Any) -> None:
+    """Run a kernel's program for each of the rows ``(N, ...)``."""
+    if rows.shape[0]:
+        # Triton launches on the current device, which need not be the rows'.
+        with torch.cuda.device(rows.device) if rows.is_cuda else nullcontext():
+            kernel[rows.shape[:1]](*arguments, BLOCK=block, **constants, **launch_options(block))
+
+
+def halves(value: float) -> tuple[float, float]:
+    """A number as the sum of two in float32, which is what kernels can be given; 48 bits of it."""
+    high = ctypes.c_float(value).value
+    return high, value - high

@@ -1,0 +1,1 @@
+"""The expectation of the noised top-K operator."""

@@ -1,0 +1,62 @@
+"""The expected k-th largest of long rows on the CPU, in torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from topk_losses._core.autograd import Rule
+from topk_losses._expected.plain import below_largest
+from topk_losses._expected.quadrature import rank_mean
+from topk_losses._rows.candidates import Groups
+
+__all__ = ["LongRows"]
+
+
+class Kept(NamedTuple):
+    """What the gradient needs."""
+
+    classes: Tensor
+    """Those that can be the k-th largest ``(M, N)``."""
+    probabilities: Tensor
+    """With which they are ``(M, N)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class LongRows(Rule[Any]):
+    """The expected k-th largest less the largest score, which is a constant.
+
+    Attributes:
+        k: Rank.
+        epsilon: ε.
+        groups: The scores in groups; all centres are finite.
+    """
+
+    k: int
+    epsilon: float
+    groups: Groups
+
+    def plain(self, scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG002
+        """The same without a look at the scores."""
+        return below_largest(scores, self.k, self.epsilon)
+
+    def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
+        """The values, and what the gradient needs."""
+        found = rank_mean(scores, self.groups, self.k, self.epsilon, with_gradient)
+        offset = self.groups.centre.double() - self.groups.largest.double()
+        return (offset + self.epsilon * found.shift).to(scores.dtype), Kept(
+            found.classes, found.probabilities
+        )
+
+    def kept(self, tensors: tuple[Tensor, ...]) -> Any:
+        """What :meth:`forward` kept."""
+        return Kept(*tensors)
+
+    def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:  # noqa: ARG002
+        """Each row's probabilities times its gradient."""
+        slope = torch.zeros_like(scores, memory_format=torch.contiguous_format)
+        slope.scatter_add_(1, kept.classes.t(), (kept.probabilities * gradient).t().to(slope.dtype))
+        return (slope,)

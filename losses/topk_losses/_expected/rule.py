@@ -1,0 +1,79 @@
+"""The expected k-th largest score: the rule for a call, from the largest score or from a label's."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from topk_losses._core.autograd import losses_by
+from topk_losses._core.backends import choose
+from topk_losses._core.checks import values_are_readable
+from topk_losses._expected import cpu
+from topk_losses._expected.long_rows import LongRows
+from topk_losses._expected.plain import below_largest
+from topk_losses._rows.candidates import grouped
+
+__all__ = ["expected_above", "expected_below_largest"]
+
+SHORTEST = 64  # rows shorter than this, or than 8 k, take the plain path
+
+
+def expected_below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
+    """How far the expectation lies from the largest score ``(N,)``, which counts as a constant, for ``(N, L)``.
+
+    Small differences are not rounded away by an offset that all scores have. Rows with NaN or +inf give anything.
+    """
+    if _backend(scores, k, epsilon) == "numba":
+        return _compiled(scores, None, k, epsilon)
+    if (
+        epsilon > 0
+        and scores.shape[1] >= max(SHORTEST, 8 * k)
+        and values_are_readable(scores)
+        and len(scores)
+    ):
+        groups = grouped(scores.detach(), k)
+        if ((groups.largest < torch.inf) & (groups.centre > -torch.inf)).all():
+            return losses_by(LongRows(k, epsilon, groups), scores, _no_labels(scores))
+    return below_largest(scores, k, epsilon)
+
+
+def expected_above(scores: Tensor, labels: Tensor, k: int, epsilon: float) -> Tensor:
+    """How far the expectation lies above the scores ``(N, C)`` of labels ``(N, C)``.
+
+    Rows with NaN or +inf give anything.
+    """
+    if labels.shape[1] == 1 and _backend(scores, k, epsilon) == "numba":
+        return _compiled(scores, labels, k, epsilon).unsqueeze(1)
+    own = scores.gather(1, labels) - scores.detach().amax(1, keepdim=True)
+    return expected_below_largest(scores, k, epsilon).unsqueeze(1) - own
+
+
+def _backend(scores: Tensor, k: int, epsilon: float) -> str:
+    return choose("expected_topk", numba=lambda _: cpu.refusal(scores, k, epsilon))
+
+
+def _compiled(scores: Tensor, labels: Tensor | None, k: int, epsilon: float) -> Tensor:
+    """The same from the kernels; rows that these do not take, if there are any, from torch."""
+    found = cpu.levels(scores.detach(), k, epsilon)
+    odd = found.counts < 0
+    if not odd.any():
+        rule = cpu.NumbaExpected(k, epsilon, found, labels is not None)
+        return losses_by(rule, scores, _no_labels(scores) if labels is None else labels)
+    result = scores.new_empty(len(scores))
+    for rows, function in ((~odd, _compiled), (odd, _plain)):
+        part = rows.nonzero().squeeze(1)
+        if len(part):
+            own = None if labels is None else labels.index_select(0, part)
+            result = result.index_put((part,), function(scores.index_select(0, part), own, k, epsilon))
+    return result
+
+
+def _plain(scores: Tensor, labels: Tensor | None, k: int, epsilon: float) -> Tensor:
+    below = below_largest(scores, k, epsilon)
+    if labels is None:
+        return below
+    return below - (scores.gather(1, labels) - scores.detach().amax(1, keepdim=True)).squeeze(1)
+
+
+def _no_labels(scores: Tensor) -> Tensor:
+    return torch.empty(len(scores), 0, dtype=torch.int64, device=scores.device)

@@ -1,0 +1,1 @@
+"""The noised top-K operator and hinge of Garcin et al. 2022."""

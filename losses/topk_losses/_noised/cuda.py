@@ -1,0 +1,148 @@
+"""The noised top-K hinge on a GPU: Triton's kernels make the noise where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from topk_losses._core import triton
+from topk_losses._noised.drawn import DrawnHinge, KeptDraws
+from topk_losses._noised.generators import Generators
+
+__all__ = ["MOST_DRAWS", "MOST_K", "TritonNoisedHinge", "refusal"]
+
+MOST_K = 31  # the k largest of a draw stay in registers
+MOST_DRAWS = 128  # the draws of a row stay in registers
+DRAWS_AT_ONCE = 16
+CHUNK = 64  # classes drawn for at once: with more, few programs fit a processor's registers
+LEAST_ROOM = 256  # candidates that are put together in memory, or a sixteenth of the classes
+GROUPS = 256
+
+
+def refusal(
+    scores: Tensor,
+    target: Tensor,
+    k: int,
+    samples: int,
+    margin: float | Tensor = 1.0,
+    generator: Generators = None,
+    asked: bool = False,
+) -> str | None:
+    """Why the kernels cannot have this call."""
+    if samples > MOST_DRAWS or k > MOST_K:
+        return f"samples are above {MOST_DRAWS}, or k is above {MOST_K}"
+    if isinstance(generator, Sequence) and len(generator) > 1:
+        return "there are several generators"
+    rule = TritonNoisedHinge(k, 1.0, samples)
+    return triton.refusal(scores, target, asked) or triton.failure(rule, scores, margin)
+
+
+@dataclass(frozen=True)
+class TritonNoisedHinge(DrawnHinge):
+    """The noised top-K hinge of rows at K, ε and B in two kernels.
+
+    Attributes:
+        least_room: candidates that are put together in memory if there are that few, or no more than a sixteenth
+            of the classes; with more, all classes are drawn for.
+    """
+
+    k: int
+    epsilon: float
+    samples: int
+    ignore_index: int = -100
+    least_room: int = LEAST_ROOM
+
+    def forward(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        margin: float | Tensor,
+        seeds: Tensor,
+        *,
+        with_gradient: bool,  # noqa: ARG002
+    ) -> tuple[Tensor, KeptDraws]:
+        """The losses, and what the draws were."""
+        scores = scores if scores.stride(1) == 1 else scores.contiguous()
+        rows, classes = scores.shape
+        block = triton.block_of(classes)
+        room = min(block, max(self.least_room, block // 16))
+        losses, active = (torch.empty(rows, dtype=torch.float32, device=scores.device) for _ in range(2))
+        places = torch.empty(rows, self.samples, dtype=torch.int32, device=scores.device)
+        kept = torch.empty(rows, room, dtype=torch.int32, device=scores.device)
+        triton.launch(
+            _kernels().noised_forward,
+            scores,
+            scores,
+            labels.contiguous(),
+            margin.contiguous() if isinstance(margin, Tensor) else losses,
+            seeds,
+            losses,
+            active,
+            places,
+            kept,
+            scores.stride(0),
+            classes,
+            self.ignore_index,
+            float(self.epsilon),
+            0.0 if isinstance(margin, Tensor) else float(margin),
+            self.samples,
+            PER_ROW=isinstance(margin, Tensor),
+            K=self.k,
+            SLOTS=1 << self.k.bit_length(),
+            DRAWS=min(self._lanes, DRAWS_AT_ONCE),
+            ROOM=room,
+            GROUPS=min(GROUPS, block),
+            CHUNK=CHUNK,
+            block=block,
+        )
+        return losses, KeptDraws(active, places)
+
+    def backward(
+        self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: KeptDraws
+    ) -> tuple[Tensor | None, ...]:
+        """The gradient with respect to the scores and the margins."""
+        classes = scores.shape[1]
+        out = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        triton.launch(
+            _kernels().noised_backward,
+            out,
+            labels.contiguous(),
+            gradient,
+            kept.active,
+            kept.places,
+            out,
+            gradient.stride(0),
+            classes,
+            self.samples,
+            DRAWS=self._lanes,
+            block=min(triton.block_of(classes), 4096),
+        )
+        return out, gradient * kept.active, None
+
+    @property
+    def name(self) -> str:
+        """What the loss is called."""
+        return "noised_topk_hinge"
+
+    def rehearse(self, scores: Tensor, margin: float | Tensor, with_gradient: bool) -> None:
+        """Launch what a call with such scores and margins launches."""
+        labels = torch.zeros(len(scores), 1, dtype=torch.int64, device=scores.device)
+        seeds = torch.zeros_like(labels).reshape(-1)
+        losses, kept = self.forward(scores, labels, margin, seeds, with_gradient=with_gradient)
+        if with_gradient:
+            self.backward(losses.mean().expand(len(scores)), scores, labels, kept)
+
+    @property
+    def _lanes(self) -> int:
+        """The least power of two from 4 on, the Gaussians made together, that holds the draws."""
+        return max(4, 1 << (self.samples - 1).bit_length())
+
+
+def _kernels() -> Any:
+    from topk_losses._noised import cuda_kernels  # noqa: PLC0415  # imports Triton
+
+    return cuda_kernels

@@ -1,0 +1,54 @@
+"""The noised top-K hinge over draws that a kernel makes: what all such rules keep, and their second derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from topk_losses._core.autograd import Rule
+from topk_losses._core.shapes import computing
+
+__all__ = ["DrawnHinge", "KeptDraws"]
+
+
+class KeptDraws(NamedTuple):
+    """What the gradient needs."""
+
+    active: Tensor
+    """1 where the hinge is, NaN included, else 0 ``(N,)``."""
+    places: Tensor
+    """The class that each draw chose ``(N, B)``; -1 in a row that was not drawn for."""
+
+
+@dataclass(frozen=True)
+class DrawnHinge(Rule[Any]):
+    """The noised top-K hinge at K, ε and B, for a margin and for seeds that a backend makes its draws from.
+
+    The draws being made, it is linear in the scores where it is not 0.
+    """
+
+    k: int
+    epsilon: float
+    samples: int
+    ignore_index: int = -100
+    complete: ClassVar[bool] = True
+
+    def plain(self, scores: Tensor, labels: Tensor, *inputs: Any, **options: Any) -> Tensor:
+        """There is none: torch draws other noise from the same generator."""
+        raise NotImplementedError("the draws of a kernel cannot be made in torch")
+
+    def kept(self, tensors: tuple[Tensor, ...]) -> KeptDraws:
+        """What the forward pass kept."""
+        return KeptDraws(*tensors)
+
+    def again(self, scores: Tensor, labels: Tensor, inputs: Sequence[Any], kept: KeptDraws) -> Tensor:
+        """The losses from the draws that were made, less their noise, which is a constant."""
+        rows, margin = computing(scores), inputs[0]
+        chosen = rows.gather(1, kept.places.clamp(min=0).to(torch.int64)).masked_fill(kept.places < 0, 0)
+        own = rows.gather(1, labels.clamp(0, rows.shape[1] - 1)).squeeze(1)
+        losses: Tensor = (chosen.mean(1) - own + margin) * kept.active
+        return losses

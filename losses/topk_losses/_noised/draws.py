@@ -1,0 +1,161 @@
+"""Draws of the k-th largest noisy score: which class it is in each, and its noise.
+
+Where the values may be looked at and the rows are long, only what exceeds a threshold is drawn, as ``exceedances.py``
+explains and proves. ``threshold.py`` chooses the thresholds, ``columns.py`` draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from topk_losses._core.backends import choose
+from topk_losses._core.checks import values_are_readable
+from topk_losses._noised import cpu
+from topk_losses._noised.columns import Columns
+from topk_losses._noised.generators import Generators, check_generators, seeds_of, shares
+from topk_losses._noised.kth_largest import LONGEST, kth_largest
+from topk_losses._noised.threshold import find_threshold
+from topk_losses._rows.candidates import grouped
+
+__all__ = ["Draws", "noised_draws"]
+
+SHORTEST = 64  # rows of fewer classes, or of fewer than 8 k, are drawn for in full
+FEW_CLASSES, MANY_DRAWS = (
+    48,
+    2**11,
+)  # from so many draws of so few classes on, the draws are ordered side by side
+SCORES_AT_ONCE = (
+    2**20
+)  # scores whose exceedances are drawn together, so that what is computed stays in the cache
+COLUMNS_AT_ONCE = 2**14  # draws of rows that are ordered together, likewise
+CACHED = 2**18  # numbers drawn in full for several generators together, likewise
+
+
+class Draws(NamedTuple):
+    """The k-th largest of ``s + εZ`` of each row."""
+
+    classes: Tensor
+    """Its class in each draw ``(N, B)``."""
+    noise: Tensor
+    """The mean over the draws of its εZ ``(N,)``."""
+
+
+def noised_draws(
+    scores: Tensor,
+    k: int,
+    epsilon: float,
+    samples: int,
+    noise: Tensor | None = None,
+    generator: Generators = None,
+) -> Draws:
+    """Draws for scores ``(N, L)``, from noise ``(B, N, L)`` if it is given; no gradient flows through them.
+
+    Of several generators each draws for as many rows, in their order, as it would for these alone.
+    """
+    scores = scores.detach()
+    if noise is not None or epsilon == 0:
+        return _in_full(scores, k, epsilon, samples, noise, generator)
+    if len(scores) and choose("noise", numba=lambda _: cpu.refusal(scores, k, epsilon)) == "numba":
+        return _compiled(scores, k, epsilon, samples, generator)
+    if len(scores) and scores.shape[1] >= max(SHORTEST, 8 * k) and values_are_readable(scores):
+        rows = max(1, SCORES_AT_ONCE // scores.shape[1])
+        return _joined(
+            [
+                _by_exceedances(part, k, epsilon, samples, one)
+                for share, one in shares(scores, generator)
+                for part in torch.split(share, rows)
+            ]
+        )
+    if samples * scores.numel() <= CACHED:
+        return _in_full(scores, k, epsilon, samples, None, generator)
+    parts = [_in_full(part, k, epsilon, samples, None, one) for part, one in shares(scores, generator)]
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Draws]) -> Draws:
+    if len(parts) == 1:
+        return parts[0]
+    return Draws(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
+
+
+def _compiled(scores: Tensor, k: int, epsilon: float, samples: int, generator: Generators) -> Draws:
+    check_generators(generator, len(scores))
+    classes, noise = cpu.draw(scores, k, epsilon, samples, seeds_of(generator, scores.device).tolist())
+    unusual = classes[:, 0] < 0
+    if unusual.any():  # these have the k-th largest of their scores, without noise
+        classes[unusual], noise[unusual] = scores[unusual].topk(k).indices[:, -1:], 0
+    return Draws(classes, noise)
+
+
+def _in_full(
+    scores: Tensor,
+    k: int,
+    epsilon: float,
+    samples: int,
+    noise: Tensor | None,
+    generator: Generators,
+) -> Draws:
+    # Relative to the largest score, so that an offset does not round away the noise.
+    if epsilon == 0:
+        classes = scores.topk(k).indices[:, -1:]
+        return Draws(classes, torch.zeros_like(scores[:, 0]))
+    if noise is None:
+        drawn = [_normal((samples, *share.shape), share, one) for share, one in shares(scores, generator)]
+        noise = drawn[0] if len(drawn) == 1 else torch.cat(drawn, 1)
+    noise = epsilon * noise.detach().to(scores.dtype)
+    noisy = scores - scores.amax(1, keepdim=True) + noise
+    places = _kth_places(noisy, k) if _side_by_side(scores, k, len(noise)) else noisy.topk(k).indices[..., -1]
+    return Draws(places.t(), noise.gather(2, places.unsqueeze(2)).squeeze(2).mean(0))
+
+
+def _side_by_side(scores: Tensor, k: int, samples: int) -> bool:
+    rows, classes = scores.shape
+    return (
+        k <= LONGEST
+        and classes <= FEW_CLASSES
+        and samples * rows >= MANY_DRAWS
+        and values_are_readable(scores)
+    )
+
+
+def _kth_places(noisy: Tensor, k: int) -> Tensor:
+    """The class of the k-th largest, ``(B, N, L)`` to ``(B, N)``, for few classes and many rows."""
+    columns = noisy.permute(2, 0, 1).reshape(noisy.shape[2], -1)
+    found = columns == kth_largest(columns, k)
+    return found.to(torch.uint8).argmax(0).view(noisy.shape[:2])
+
+
+def _normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
+    if generator is None:  # the overload that takes a generator has no symbolic shapes for torch.compile
+        return torch.randn(shape, device=like.device, dtype=like.dtype)
+    return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
+
+
+def _by_exceedances(
+    scores: Tensor, k: int, epsilon: float, samples: int, generator: torch.Generator | None
+) -> Draws:
+    groups = grouped(scores, k)
+    usual = (groups.largest < torch.inf) & (groups.centre > -torch.inf)
+    if not usual.all():
+        return _without_unusual_rows(scores, k, epsilon, samples, generator, usual)
+    columns = Columns.of(scores, groups, find_threshold(groups, k, epsilon), k, epsilon, generator)
+    at_once = max(1, COLUMNS_AT_ONCE // len(scores))
+    blocks = [columns.draw(min(at_once, samples - b)) for b in range(0, samples, at_once)]
+    values, classes = (torch.cat(tensors) for tensors in zip(*blocks, strict=True))
+    centred = scores.gather(1, classes.t()).sub_(groups.centre.unsqueeze(1))
+    return Draws(classes.t(), values.mean(0).mul_(epsilon).sub_(centred.mean(1)))
+
+
+def _without_unusual_rows(
+    scores: Tensor, k: int, epsilon: float, samples: int, generator: torch.Generator | None, usual: Tensor
+) -> Draws:
+    """Rows with NaN, +inf or fewer than k classes have the k-th largest of their scores, without noise."""
+    classes = scores.topk(k).indices[:, -1:].repeat(1, samples)
+    noise = torch.zeros_like(scores[:, 0])
+    if usual.any():
+        classes[usual], noise[usual] = _by_exceedances(scores[usual], k, epsilon, samples, generator)
+    return Draws(classes, noise)

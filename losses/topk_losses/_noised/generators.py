@@ -1,0 +1,35 @@
+"""Where noise comes from: torch's generators, one or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+__all__ = ["Generators", "check_generators", "seeds_of", "shares"]
+
+Generators: TypeAlias = torch.Generator | Sequence[torch.Generator] | None
+
+
+def check_generators(generator: Generators, rows: int) -> None:
+    """One generator, or several that have an equal share of the rows."""
+    if isinstance(generator, Sequence) and (not generator or rows % len(generator)):
+        raise ValueError(
+            f"generator must be one, or as many as divide the {rows} samples, got {len(generator)}"
+        )
+
+
+def seeds_of(generator: Generators, device: torch.device) -> Tensor:
+    """A seed from each generator, for kernels that make their own noise ``(G,)``."""
+    sources = generator if isinstance(generator, Sequence) else [generator]
+    return torch.cat([torch.randint(2**63 - 1, (1,), generator=one, device=device) for one in sources])
+
+
+def shares(scores: Tensor, generator: Generators) -> list[tuple[Tensor, torch.Generator | None]]:
+    """Each generator, and the rows for which it draws."""
+    if generator is None or isinstance(generator, torch.Generator):
+        return [(scores, generator)]
+    check_generators(generator, len(scores))
+    return list(zip(torch.split(scores, len(scores) // len(generator)), generator, strict=True))

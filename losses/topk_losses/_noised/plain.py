@@ -1,0 +1,39 @@
+"""The noised top-K hinge in torch: the draws choose classes, and autograd does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from topk_losses._core.shapes import class_last, per_label
+from topk_losses._noised.draws import noised_draws
+from topk_losses._noised.generators import Generators
+from topk_losses._rows.invalid import spoilt_where_invalid
+
+__all__ = ["noised_losses"]
+
+
+def noised_losses(
+    k: int,
+    epsilon: float,
+    samples: int,
+    margin: float | Tensor,
+    noise: Tensor | None,
+    generator: Generators,
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``, with noise ``(B, N, L, ...)`` or drawing it."""
+    given = None if noise is None else torch.stack([class_last(draw) for draw in noise.unbind(0)])
+
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        # Relative to the largest score, so that an offset does not round away the noise.
+        largest = rows.detach().amax(1, keepdim=True)
+        draws = noised_draws(rows, k + 1, epsilon, samples, given, generator)
+        # One gather for both, since the gradient of each would be a tensor of the scores' size.
+        picked = rows.gather(1, torch.cat([draws.classes, labels], 1)) - largest
+        kth, own = picked.tensor_split([draws.classes.shape[1]], 1)
+        top = (kth.mean(1) + draws.noise).unsqueeze(1)
+        return spoilt_where_invalid(top - own + per_label(margin, labels, rows), largest).relu()
+
+    return losses

@@ -1,0 +1,84 @@
+"""How few exceedances will do: the threshold of each row, from a look at some of its scores.
+
+Whatever is chosen here, the distribution of the draws is the same (see ``exceedances.py``); only time is at stake.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from topk_losses._noised.exceedances import tail_probability
+from topk_losses._rows.candidates import Groups
+
+__all__ = ["Threshold", "find_threshold"]
+
+DEPTH = 2.8  # of the threshold below the k-th largest score: few draws have their k-th largest so deep
+GAP = 3.3  # of the leading classes below that threshold: in so few draws another class exceeds it
+CROWDED = (
+    48  # groups with leading classes; where a row has more, or half of them, the threshold is worth a search
+)
+SAMPLE = 64  # classes that stand for all in that search
+ROUNDS = 3  # of Newton's method
+NARROWEST, STEP, GAPS = 0.6, 0.2, 16  # the gaps that are tried
+NORMAL_COST, CELL_COST = 6.0, 14.0  # nanoseconds: a class drawn outright, a cell whose noise exceeds the gap
+
+
+class Threshold(NamedTuple):
+    """What is drawn outright, and what counts."""
+
+    height: Tensor
+    """u, in units of ε from the row's centre ``(N,)``."""
+    gap: float
+    """d: classes at least ``u - d`` are drawn outright."""
+    level: Tensor
+    """``u - d`` as a score ``(N,)``."""
+
+
+def find_threshold(groups: Groups, k: int, epsilon: float) -> Threshold:
+    """Thresholds for the k-th largest of each row."""
+    level = groups.centre - epsilon * (DEPTH + GAP)
+    reaching = (groups.maxima >= level.unsqueeze(1)).sum(1).amax().item()
+    if reaching <= min(CROWDED, groups.maxima.shape[1] // 2):
+        return Threshold(torch.full_like(level, -DEPTH), GAP, level)
+    x = _sample(groups, epsilon)
+    height = _height(x, k, groups.members.shape[1])
+    gap = _gap(x - height.unsqueeze(1))
+    return Threshold(height, gap, groups.centre + epsilon * (height - gap))
+
+
+def _sample(groups: Groups, epsilon: float) -> Tensor:
+    """Some of the scores below the centre, in units of ε from there ``(N, S)``; -inf in place of the others."""
+    some = groups.members[:, :: max(1, groups.members.shape[1] // SAMPLE)]
+    x = (some - groups.centre.unsqueeze(1)).div_(epsilon)
+    return x.masked_fill_(x >= 0, -torch.inf)
+
+
+def _height(x: Tensor, k: int, classes: int) -> Tensor:
+    """Where about ``k + 3 sqrt(k) + 1`` classes are expected to exceed it: k at the centre, and what x stands for."""
+    wanted = math.log(k + 3 * math.sqrt(k) + 1)
+    height = x.new_zeros(len(x))
+    for _ in range(ROUNDS):
+        gaps = (height.unsqueeze(1) - x).clamp_(max=12)  # beyond, exp meets slow denormal numbers
+        density = gaps.square().mul_(-0.5).exp_().mean(1).mul_(classes * math.sqrt(2 / math.pi))
+        density += k * math.sqrt(2 / math.pi) * height.square().mul(-0.5).exp()
+        number = gaps.mul_(1 / math.sqrt(2)).erfc_().mean(1).mul_(classes) + k * torch.erfc(
+            height / math.sqrt(2)
+        )
+        height = height + ((number / 2).log() - wanted).mul_(number / density).nan_to_num_(0.0).clamp_(-2, 2)
+    return height.clamp_(min=-DEPTH)
+
+
+def _gap(x: Tensor) -> float:
+    """The cheapest gap, for sampled classes in units of ε from the threshold ``(N, S)``."""
+    gaps = [NARROWEST + i * STEP for i in range(GAPS)]
+    place = x.neg().sub_(NARROWEST).div_(STEP).ceil_().clamp_(0, GAPS).to(torch.int64)
+    leading = place.flatten().bincount(minlength=GAPS + 1).cumsum(0).tolist()
+    costs = [
+        NORMAL_COST * number / x.numel() + CELL_COST * tail_probability(gap)
+        for number, gap in zip(leading, gaps, strict=False)
+    ]
+    return gaps[costs.index(min(costs))]

@@ -1,0 +1,1 @@
+"""What several families do to rows of scores."""

@@ -1,0 +1,67 @@
+"""Exponentials of all scores of a row, for the CPU: their sum, and multiples of them. Nothing of their size is kept."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_losses._core.numba_kernels import LOG2E, ONE, SUMMED, borrowing, powers_of_two, room_for, sum_of
+
+__all__ = ["multiples", "room_for", "sums"]
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+@borrowing
+def sums(
+    scores: Floats,
+    references: Floats,
+    scale: float,
+    places: Places,
+    totals: Doubles,
+    room: Floats,
+    first: int,
+    last: int,
+) -> None:
+    """The sums of ``exp(scale (s - reference))`` over the classes of each row but those in places.
+
+    Args:
+        scores: ``(N, L)``.
+        references: ``(N,)``, no smaller than the scores that count.
+        scale: Above 0.
+        places: ``(N, k)``.
+        totals: ``(N,)``, written.
+        room: Memory from ``room_for``.
+        first: The first row.
+        last: The row after the last.
+    """
+    exponent = np.float32(scale * LOG2E)
+    for i in range(first, last):
+        powers_of_two(scores[i], references[i], exponent, ONE, room)
+        for j in range(places.shape[1]):
+            room[places[i, j]] = 0
+        totals[i] = 0
+        for start in range(0, len(room), SUMMED):
+            totals[i] += np.float64(sum_of(room[start : start + SUMMED]))
+
+
+@borrowing
+def multiples(
+    scores: Floats, references: Floats, scale: float, factors: Floats, out: Floats, first: int, last: int
+) -> None:
+    """``factor · exp(scale (s - reference))``, where the exponential counts for at most 2.
+
+    Args:
+        scores: ``(N, L)``.
+        references: ``(N,)``.
+        scale: Above 0.
+        factors: ``(N,)``.
+        out: ``(N, L)``, written.
+        first: The first row.
+        last: The row after the last.
+    """
+    exponent = np.float32(scale * LOG2E)
+    for i in range(first, last):
+        powers_of_two(scores[i], references[i], exponent, factors[i], out[i])

@@ -1,0 +1,55 @@
+"""Cross-entropy and its relatives, in torch: each takes rows ``(M, L)`` and labels ``(M, C)`` to losses ``(M, C)``."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from topk_losses._core.shapes import log_softmax, per_label
+from topk_losses._rows.invalid import log_sum_without, spoilt_where_invalid
+
+__all__ = ["adjusted", "cross_entropy", "focal", "ldam"]
+
+
+def cross_entropy(rows: Tensor, labels: Tensor) -> Tensor:
+    """``-log softmax(s)_y``."""
+    return -log_softmax(rows).gather(1, labels)
+
+
+def focal(rows: Tensor, labels: Tensor, gamma: float) -> Tensor:
+    """``(1 - p_y)^γ (-log p_y)``."""
+    entropy = -log_softmax(rows).gather(1, labels)
+    # 1 - p = u·g(u) with u = -log p and g(u) = (1 - exp(-u)) / u in (0, 1]: as a power of u the derivative at u = 0
+    # is 0, where that of (1 - p)^γ would be infinite for γ < 1 and give 0 · inf.
+    small = entropy < 1e-4
+    kept = entropy.masked_fill(small, 1)
+    shape = torch.where(small, 1 - entropy / 2, -torch.expm1(-kept) / kept)
+    return entropy ** (1 + gamma) * shape**gamma
+
+
+def ldam(rows: Tensor, labels: Tensor, margins: Tensor, scale: float) -> Tensor:
+    """``-log softmax(λ (s - m_y δ_y))_y``."""
+    against = _log_odds_against(rows, labels, scale)
+    return -logsigmoid(-against - scale * per_label(margins, labels, rows))
+
+
+def _log_odds_against(rows: Tensor, labels: Tensor, scale: float) -> Tensor:
+    """``log Σ_{j≠c} exp(λ s_j) - λ s_c`` for the labels c, precise even where ``p_c`` rounds to 1.
+
+    Only the largest class can have more than half of the sum, so only it needs the others' sum for itself.
+    """
+    largest = rows.detach().argmax(1, keepdim=True)
+    rows = scale * (rows - rows.detach().gather(1, largest))
+    rest = log_sum_without(rows, largest)
+    total = rows.logsumexp(1, keepdim=True)
+    own = rows.gather(1, labels)
+    first = labels == largest
+    share = (own - total).masked_fill(first, -torch.inf).exp()
+    return spoilt_where_invalid(torch.where(first, rest, total + torch.log1p(-share)) - own, total)
+
+
+def adjusted(rows: Tensor, labels: Tensor, class_counts: Tensor, tau: float) -> Tensor:
+    """``-log softmax(s + τ log(n / Σ n))_y``."""
+    frequencies = class_counts.to(rows.dtype).log().log_softmax(0)
+    return cross_entropy(rows + tau * frequencies, labels)

@@ -1,0 +1,50 @@
+"""Hinges on the K-th largest score, in torch: each takes rows ``(M, L)`` and labels ``(M, C)`` to losses ``(M, C)``."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from topk_losses._core.shapes import per_label
+from topk_losses._rows.invalid import spoilt_where_invalid
+from topk_losses._rows.places import among
+from topk_losses._rows.selection import largest
+
+__all__ = ["calibrated", "convex", "on_the_others"]
+
+
+def on_the_others(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tensor:
+    """Top-K hinge: ``(α + o_[K] - s_y)_+`` with ``o_[K]`` the K-th largest of the others."""
+    top = largest(rows, k + 1)
+    # Without a class of the K best, the K-th largest of the others is the next one.
+    others = torch.where(among(top.indices[:, :k], labels, rows), top.values[:, k:], top.values[:, k - 1 : k])
+    violation = others - rows.gather(1, labels) + per_label(margin, labels, rows)
+    return spoilt_where_invalid(violation, top.values).relu()
+
+
+def convex(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tensor:
+    """Convex top-K hinge: ``(Σ_{i<K} d_i + (d_K)_+)_+ / K`` with ``d_i = o_[i] + α - s_y``.
+
+    ``o_[i]`` is the i-th largest of the others; of s_y and ``o_[K]`` the larger one is among the K largest.
+    """
+    top = largest(rows, k + 1)
+    # Relative to the largest score: sums of scores that share an offset would lose the small digits.
+    centre = top.values[:, :1].detach()
+    first, own = top.values - centre, rows.gather(1, labels) - centre
+    alpha = per_label(margin, labels, rows)
+    # A label among the K - 1 best adds s_y - s_y = 0 to the sum over the K best.
+    total = torch.where(
+        among(top.indices[:, : k - 1], labels, rows),
+        first[:, :k].sum(1, keepdim=True) - k * own,
+        first[:, : k - 1].sum(1, keepdim=True) - (k - 1) * own,
+    )
+    last = torch.where(among(top.indices[:, :k], labels, rows), first[:, k:], first[:, k - 1 : k])
+    violation = total + (k - 1) * alpha + (last - own + alpha).relu()
+    return spoilt_where_invalid(violation, top.values).relu() / k
+
+
+def calibrated(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tensor:
+    """Calibrated top-K hinge: ``(α + s_[K+1] - s_y)_+``."""
+    top = largest(rows, k + 1).values
+    violation = top[:, k:] - rows.gather(1, labels) + per_label(margin, labels, rows)
+    return spoilt_where_invalid(violation, top).relu()

@@ -1,0 +1,174 @@
+"""The chance of a label to be among the K best, by a sorting network whose comparators are relaxed.
+
+A comparator of two wires with the values a and b puts the larger one up with the chance ``f = F(β (a - b))``: the upper
+wire leaves with ``f a + (1 - f) b``, the lower one with what remains. The same f says where a class goes, so that the
+product of all comparators is a doubly stochastic matrix of classes by ranks. A loss wants one row of it, the label's:
+instead of the matrix, the label's chance to be on each wire goes through the network, 2 numbers per wire instead of m.
+
+The network is Batcher's bitonic one for m = 2, 4, 8, … wires: each stage merges two sorted blocks, of which the second
+was sorted the other way, by comparing halves, then halves of halves. Where all scores are equal, its last stage makes
+every rank equally likely.
+
+On the wires are, in this order, the label and the m - 1 largest others, descending. The order matters for a relaxed
+network; this one depends on the scores alone, and the loss is continuous where two of the others change places.
+Classes that are missing or masked are compared without relaxation and sink below all others.
+
+All is float64, for a label has m numbers, not L. Cauchy's chances fall as the inverse distance, and the product of a
+wire's few comparators is far from the smallest float64; logistic ones fall exponentially and are kept as logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from topk_losses._core.checks import values_are_readable
+from topk_losses._rows.invalid import spoilt
+from topk_losses._rows.places import others_of, places_among
+from topk_losses._rows.selection import largest
+
+__all__ = ["RELAXATIONS", "sorting_losses"]
+
+
+class _Relaxation(Protocol):
+    """How comparators are relaxed, and how the chances to be on a wire are kept; ``never`` is 0, ``surely`` 1."""
+
+    never: float
+    surely: float
+
+    def chance(self, x: Tensor) -> Tensor:
+        """F."""
+        ...
+
+    def mean(self, first: Tensor, a: Tensor, second: Tensor, b: Tensor) -> Tensor:
+        """What two wires carry, ``(2, 2, …)`` wire by value and chance, from a and b with weights ``(2, …)``."""
+        ...
+
+    def log_sum(self, chances: Tensor) -> Tensor:
+        """The logarithm of the chance to be on one of these wires."""
+        ...
+
+
+class _Cauchy:
+    never, surely = 0.0, 1.0
+
+    def chance(self, x: Tensor) -> Tensor:
+        # 1/2 + arctan(x) / π, exact far below 0 too
+        return torch.atan2(torch.ones_like(x), -x) / math.pi
+
+    def mean(self, first: Tensor, a: Tensor, second: Tensor, b: Tensor) -> Tensor:
+        return first.unsqueeze(1) * a + second.unsqueeze(1) * b
+
+    def log_sum(self, chances: Tensor) -> Tensor:
+        return chances.sum(0).log()
+
+
+class _Logistic:
+    never, surely = -1e30, 0.0  # not -inf, of which logsumexp has no gradient
+
+    def chance(self, x: Tensor) -> Tensor:
+        return logsigmoid(x)
+
+    def mean(self, first: Tensor, a: Tensor, second: Tensor, b: Tensor) -> Tensor:
+        value = first.exp() * a[0] + second.exp() * b[0]
+        # Not logaddexp, whose second derivative is NaN where the two are far apart.
+        return torch.stack([value, torch.stack([first + a[1], second + b[1]]).logsumexp(0)], 1)
+
+    def log_sum(self, chances: Tensor) -> Tensor:
+        return chances.logsumexp(0)
+
+
+RELAXATIONS: Final[dict[str, _Relaxation]] = {"cauchy": _Cauchy(), "logistic": _Logistic()}
+
+
+def sorting_losses(
+    rows: Tensor,
+    labels: Tensor,
+    mixture: Sequence[float],
+    steepness: float,
+    candidates: int,
+    relaxation: str,
+) -> Tensor:
+    """The kernel: losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``; ``mixture`` has K weights."""
+    values, invalid = _wires(rows, labels, candidates)
+    parts = []
+    if mixture[0] > 0:
+        parts.append(math.log(mixture[0]) - values.logsumexp(0))  # softmax of the label, whose value is 0
+    if any(mixture[1:]):
+        kind = RELAXATIONS[relaxation]
+        chances = _through_network(values, kind, steepness)
+        parts += [
+            math.log(share) + kind.log_sum(chances[:k])
+            for k, share in enumerate(mixture[1:], start=2)
+            if share > 0
+        ]
+    losses = -torch.stack(parts).logsumexp(0)
+    return spoilt(losses, invalid).relu().to(rows.dtype)
+
+
+def _wires(rows: Tensor, labels: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
+    """Scores less the label's on the wires ``(m, M, C)``, the label first, and whether a row has NaN or +inf."""
+    if labels.shape[1] == 1:  # a copy costs less than one more class: torch's topk has steps
+        others = rows.scatter(1, labels, -torch.inf)
+        best = largest(others, min(candidates, rows.shape[1]) - 1).values.unsqueeze(1)
+    else:
+        top = largest(rows, min(candidates, rows.shape[1]))
+        best = others_of(top.values, places_among(top.indices, labels, rows))
+    own = rows.gather(1, labels).double().unsqueeze(2)
+    invalid = ~((best.detach()[..., :1] < torch.inf) & (own.detach() < torch.inf)).squeeze(2)
+    own = own.masked_fill(own == -torch.inf, 0)
+    others = best.double() - own
+    missing = torch.full_like(own, -torch.inf).expand(-1, -1, candidates - 1 - others.shape[2])
+    return torch.cat([torch.zeros_like(own), others, missing], 2).movedim(2, 0).contiguous(), invalid
+
+
+def _through_network(values: Tensor, kind: _Relaxation, steepness: float) -> Tensor:
+    """The chance of the class on the first wire to leave on each, ``(m, M, C)``."""
+    absent = values.detach() == -torch.inf
+    # If it is free to see that none is, a third of the work is saved. The last wire has the smallest of the others.
+    some_absent = not values_are_readable(values) or bool(absent[-1].any())
+    values = (values.masked_fill(absent, 0) if some_absent else values) * steepness
+    start = torch.full_like(values[:1], kind.surely)
+    wires = torch.stack([values, torch.cat([start, torch.full_like(values[1:], kind.never)])])
+    size = wires.shape[1]
+    block = 2
+    while block <= size:
+        distance = block // 2
+        while distance:
+            first_wire = 2 * distance * torch.arange(size // (2 * distance), device=values.device)
+            descends = (first_wire & block == 0).reshape(-1, 1, 1, 1)
+            a, b = _pairs(wires, distance)
+            missing = _pairs(absent, distance) if some_absent else None
+            gap = a[0] - b[0]
+            gap = gap if block == size else torch.where(descends, gap, -gap)
+            stay_and_swap = kind.chance(torch.stack([gap, -gap]))
+            if missing is not None:
+                stay_and_swap, absent = _sink(stay_and_swap, missing, descends, kind)
+            wires = kind.mean(stay_and_swap, a, stay_and_swap.flip(0), b).movedim(0, 2).flatten(1, 3)
+            distance //= 2
+        block *= 2
+    return wires[1]
+
+
+def _pairs(wires: Tensor, distance: int) -> tuple[Tensor, Tensor]:
+    """The wires ``(…, m, M, C)`` that comparators of this distance connect, ``(…, m / 2 distance, distance, M, C)``."""
+    first, second = wires.unflatten(-3, (-1, 2, distance)).unbind(-4)  # type: ignore[no-untyped-call]
+    return first, second
+
+
+def _sink(
+    stay_and_swap: Tensor, missing: tuple[Tensor, Tensor], descends: Tensor, kind: _Relaxation
+) -> tuple[Tensor, Tensor]:
+    """The chances with missing classes compared for certain, and the wires behind that have none."""
+    a, b = missing
+    both, either = a & b, a | b
+    stays = torch.where(descends, b, a)
+    stay_and_swap = stay_and_swap.masked_fill(torch.stack([stays, either & ~stays]), kind.surely)
+    stay_and_swap = stay_and_swap.masked_fill(torch.stack([either & ~stays, stays]), kind.never)
+    absent = torch.stack([torch.where(descends, both, either), torch.where(descends, either, both)], 1)
+    return stay_and_swap, absent.flatten(0, 2)

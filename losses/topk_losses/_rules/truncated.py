@@ -1,0 +1,85 @@
+"""Truncated top-K entropy: cross-entropy without the K - 1 largest of the other classes.
+
+A label among the K best competes with the classes behind them, any other label with the K-th best as well. In units of
+the K-th largest exponential, with B the sum behind the K best and ``o`` the label's exponential, the loss is
+``log(1 + B / o)`` or, the label being one of those behind, ``log((1 + B) / o)``. Its gradient is a multiple of the
+exponentials behind, by ``1 / (o + B)`` or ``1 / (1 + B)``, but for the K best and the label.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from topk_losses._core.autograd import Rule, losses_by
+from topk_losses._rows.exponentials import Kept, kept_and_sum, multiples
+from topk_losses._rows.invalid import log_sum_without, spoilt_where_invalid
+from topk_losses._rows.places import among
+from topk_losses._rows.selection import largest
+
+__all__ = ["TruncatedEntropy"]
+
+
+@dataclass(frozen=True)
+class TruncatedEntropy(Rule[Kept]):
+    """The rule of truncated top-K entropy."""
+
+    k: int
+
+    def losses(self, rows: Tensor, labels: Tensor) -> Tensor:
+        """Losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``."""
+        if labels.shape[1] == 1:
+            return losses_by(self, rows, labels).unsqueeze(1)
+        return self.of_labels(rows, labels)
+
+    def plain(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """The losses of one label per row in differentiable operations."""
+        return self.of_labels(scores, labels).squeeze(1)
+
+    def of_labels(self, rows: Tensor, labels: Tensor) -> Tensor:
+        """The same for labels ``(M, C)``: ``(M, C)``."""
+        top = largest(rows, self.k)
+        # Relative to the largest score, as log_softmax has it.
+        centre = top.values[:, :1].detach()
+        behind = log_sum_without(rows - centre, top.indices)
+        others = torch.logaddexp(behind, top.values[:, -1:] - centre)
+        own = rows.gather(1, labels) - centre
+        inside = among(top.indices, labels, rows)
+        losses = torch.where(inside, -logsigmoid(own - behind), others - own)
+        return spoilt_where_invalid(losses, top.values)
+
+    def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Kept]:  # noqa: ARG002
+        """The losses; what the slopes of the classes behind need, the K best, and their slopes and the label's."""
+        top = largest(scores, self.k)
+        last = top.values[:, -1:]
+        last = last.masked_fill(last == -torch.inf, 0)  # then nothing is behind
+        exponentials, behind = kept_and_sum(scores, last, top.indices)
+        own = (scores.gather(1, labels) - last).double().clamp(min=torch.finfo(scores.dtype).min)
+        inside = (top.indices == labels).any(1, keepdim=True)
+        log_behind = behind.log()
+        losses = torch.where(inside, -logsigmoid(own - log_behind), torch.log1p(behind) - own)
+        # Both denominators are at least 1, but for masked labels, which have no gradient.
+        factor = (
+            torch.where(inside, -torch.logaddexp(own, log_behind), -torch.log1p(behind)).exp().clamp(max=1)
+        )
+        slopes = torch.zeros_like(top.values)
+        slopes[:, -1:] = factor.masked_fill(inside, 0)
+        by_label = torch.where(inside, -(log_behind - own).sigmoid(), -1)
+        numbers = torch.cat([factor, by_label], 1).to(scores.dtype)
+        losses = spoilt_where_invalid(losses.to(scores.dtype), top.values)
+        return losses.squeeze(1), Kept(exponentials, top.indices, slopes, numbers)
+
+    def kept(self, tensors: tuple[Tensor, ...]) -> Kept:
+        """What :meth:`forward` kept."""
+        return Kept(*tensors)
+
+    def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept) -> tuple[Tensor]:
+        """A multiple of the exponentials behind, the slope of the K-th best, and the label's own."""
+        exponentials, places, slopes, numbers = kept
+        along = gradient.unsqueeze(1)
+        by_score = multiples(exponentials, scores, numbers[:, :1] * along)
+        by_score.scatter_(1, places, slopes * along)
+        return (by_score.scatter_add_(1, labels, numbers[:, 1:] * along),)

@@ -1,0 +1,1 @@
+"""The smooth convex top-K hinge of Lapin et al. 2016."""

@@ -1,0 +1,79 @@
+"""The smooth convex top-K hinge on a CPU where Numba is installed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from topk_losses._core import numba
+from topk_losses._rows import selection
+from topk_losses._smooth_hinge.plain import PlainSmoothHinge
+
+__all__ = ["NumbaSmoothHinge", "refusal"]
+
+
+class Kept(NamedTuple):
+    """What the gradient needs, besides the scores."""
+
+    numbers: Tensor
+    """Three numbers per row: one near t, t less it, and the sum of x."""
+
+
+def refusal(scores: Tensor, k: int, asked: bool = False) -> str | None:
+    """Why the kernels cannot have these scores: those that find the K + 1 largest must have them, too."""
+    return selection.refusal(scores, k + 1, asked)
+
+
+class NumbaSmoothHinge(PlainSmoothHinge):
+    """The same in two kernels."""
+
+    def forward(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        margin: float | Tensor,
+        *,
+        with_gradient: bool,  # noqa: ARG002
+    ) -> tuple[Tensor, Any]:
+        """The losses, and what the gradient needs."""
+        kernels, (rows, classes) = _kernels(), scores.shape
+        losses, numbers = scores.new_empty(rows), scores.new_empty(rows, kernels.KEPT)
+        margins = torch.as_tensor(margin, dtype=torch.float64).reshape(-1)
+        places = selection.largest(scores, self.k + 1).indices
+        tensors = (scores, labels.reshape(-1), places, margins)
+        arrays = *(numba.array(tensor) for tensor in tensors), float(self.gamma)
+        outputs = losses.numpy(), numbers.numpy()
+
+        def part(first: int, last: int) -> None:
+            rooms = kernels.room_for(self.k), kernels.room_for(classes)
+            kernels.hinge_forward(*arrays, *outputs, *rooms, first, last)
+
+        numba.in_parts(part, rows, numba.rows_per_thread(classes))
+        return losses, Kept(numbers)
+
+    def kept(self, tensors: tuple[Tensor, ...]) -> Any:
+        """What :meth:`forward` kept."""
+        return Kept(*tensors)
+
+    def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
+        """The gradient with respect to the scores and the margins."""
+        kernels = _kernels()
+        by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        by_margin = scores.new_empty(len(scores))
+        tensors = (scores, labels.reshape(-1), gradient, kept.numbers)
+        arrays = *(numba.array(tensor) for tensor in tensors), self.k, float(self.gamma)
+        outputs = by_score.numpy(), by_margin.numpy()
+        numba.in_parts(
+            lambda first, last: kernels.hinge_backward(*arrays, *outputs, first, last),
+            len(scores),
+            numba.rows_per_thread(scores.shape[1]),
+        )
+        return by_score, by_margin
+
+
+def _kernels() -> Any:
+    from topk_losses._smooth_hinge import cpu_kernels  # noqa: PLC0415  # imports Numba
+
+    return cpu_kernels

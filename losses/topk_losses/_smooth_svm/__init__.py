@@ -1,0 +1,1 @@
+"""The smooth top-K SVM of Berrada et al. 2018."""

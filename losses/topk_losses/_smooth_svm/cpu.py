@@ -1,0 +1,101 @@
+"""The smooth top-K SVM on a CPU where Numba is installed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from topk_losses._core import numba
+from topk_losses._core.autograd import Rule
+from topk_losses._smooth_svm.complete import complete_losses
+from topk_losses._smooth_svm.power_sums import log_subsets
+from topk_losses._smooth_svm.symmetric import LARGEST_EXPONENT
+
+__all__ = ["NumbaSmoothSVM", "refusal"]
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+MOST_K = 128  # tables of K times 3K numbers stay in the cache
+FEW_CLASSES, MANY_SAMPLES = 16, 4096  # plain torch works on all rows at once, which then is faster
+
+
+class Kept(NamedTuple):
+    """What the gradient needs, besides the scores."""
+
+    numbers: Tensor
+    """What the kernel keeps of each row, ``(N, HEADER + K + 2 M)``."""
+
+
+def refusal(scores: Tensor, target: Tensor, k: int, asked: bool = False) -> str | None:
+    """Why the kernels cannot have this call; float64 scores are for plain torch, which keeps their precision."""
+    if k > MOST_K:
+        return f"k is above {MOST_K}"
+    if target.is_floating_point():
+        return "the targets are soft"
+    if scores.shape[1] < FEW_CLASSES and scores.shape[0] >= MANY_SAMPLES and not asked:
+        return "torch is faster for so few classes and so many samples"
+    if log_subsets(scores.shape[1] - 1, k) > LARGEST_EXPONENT:
+        return "there are more K-subsets than a float64 can count"
+    return numba.refusal(scores, DTYPES)
+
+
+@dataclass(frozen=True)
+class NumbaSmoothSVM(Rule[Any]):
+    """The smooth top-K SVM at K and temperature τ in two kernels; the computation is in float32."""
+
+    k: int
+    tau: float
+    ignore_index: int = -100
+    complete: ClassVar[bool] = True
+
+    def plain(self, scores: Tensor, labels: Tensor, margin: float | Tensor) -> Tensor:
+        """The losses in plain torch."""
+        return complete_losses(scores, labels, margin, self.k, self.tau, self.ignore_index)
+
+    def forward(
+        self, scores: Tensor, labels: Tensor, margin: float | Tensor, *, with_gradient: bool
+    ) -> tuple[Tensor, Any]:
+        """The losses, and what the gradient needs."""
+        kernels, (rows, classes) = _kernels(), scores.shape
+        losses = scores.new_empty(rows)
+        most = kernels.most_taken(classes, self.k)
+        kept = scores.new_empty(rows, kernels.HEADER + self.k + 2 * most)
+        margins = torch.as_tensor(margin, dtype=torch.float64).reshape(-1)
+        arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.array(margins)
+        numbers = (self.ignore_index, self.k, float(self.tau), with_gradient)
+        outputs = losses.numpy(), kept.numpy(), kept.view(torch.int32).numpy()
+
+        def part(first: int, last: int) -> None:
+            room = kernels.room_for(classes, self.k)
+            kernels.smooth_forward(*arrays, *numbers, *outputs, *room, first, last)
+
+        numba.in_parts(part, rows, numba.rows_per_thread(classes))
+        return losses, Kept(kept)
+
+    def kept(self, tensors: tuple[Tensor, ...]) -> Any:
+        """What :meth:`forward` kept."""
+        return Kept(*tensors)
+
+    def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
+        """The gradient from what the forward pass kept, and the scores once more."""
+        kernels, (rows, classes) = _kernels(), scores.shape
+        by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        by_margin = scores.new_empty(rows)
+        numbers = numba.array(kept.numbers), numba.array(kept.numbers.view(torch.int32))
+        arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.array(gradient), *numbers
+        outputs = by_score.numpy(), by_margin.numpy()
+
+        def part(first: int, last: int) -> None:
+            room = kernels.room_behind(self.k)
+            kernels.smooth_backward(*arrays, self.k, float(self.tau), *outputs, room, first, last)
+
+        numba.in_parts(part, rows, numba.rows_per_thread(classes))
+        return by_score, by_margin
+
+
+def _kernels() -> Any:
+    from topk_losses._smooth_svm import cpu_kernels  # noqa: PLC0415  # imports Numba
+
+    return cpu_kernels

@@ -1,0 +1,140 @@
+"""The smooth top-K SVM on a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from topk_losses._core import triton
+from topk_losses._core.autograd import Rule
+from topk_losses._smooth_svm.complete import complete_losses
+
+__all__ = ["MOST_K", "TritonSmoothSVM", "refusal"]
+
+MOST_K = 20  # the kernel's code grows with K²
+
+
+class Kept(NamedTuple):
+    """What the gradient needs, besides the scores."""
+
+    numbers: Tensor
+    """What the kernel keeps of each row, ``(N, 3 + K + 2 M)``."""
+
+
+def refusal(
+    scores: Tensor, target: Tensor, k: int, margin: float | Tensor = 1.0, asked: bool = False
+) -> str | None:
+    """Why the kernels cannot have this call."""
+    if k > MOST_K:
+        return f"k is above {MOST_K}"
+    return triton.refusal(scores, target, asked) or triton.failure(
+        TritonSmoothSVM(k, tau=1.0), scores, margin
+    )
+
+
+@dataclass(frozen=True)
+class TritonSmoothSVM(Rule[Any]):
+    """The smooth top-K SVM at K and temperature τ in two kernels.
+
+    Scores come in any precision, as they are in memory; the losses are float32.
+    """
+
+    k: int
+    tau: float
+    ignore_index: int = -100
+    complete: ClassVar[bool] = True
+
+    def plain(self, scores: Tensor, labels: Tensor, margin: float | Tensor) -> Tensor:
+        """The losses in plain torch."""
+        return complete_losses(scores, labels, margin, self.k, self.tau, self.ignore_index)
+
+    def forward(
+        self, scores: Tensor, labels: Tensor, margin: float | Tensor, *, with_gradient: bool
+    ) -> tuple[Tensor, Any]:
+        """The losses, and what the gradient needs."""
+        scores = _with_rows(scores)
+        rows, classes = scores.shape
+        losses = torch.empty(rows, dtype=torch.float32, device=scores.device)
+        kept = torch.empty(rows, 3 + self.k + 2 * self._most, dtype=torch.float32, device=scores.device)
+        triton.launch(
+            _kernels().smooth_forward,
+            scores,
+            scores,
+            labels.contiguous(),
+            margin.to(torch.float32).contiguous() if isinstance(margin, Tensor) else losses,
+            losses,
+            kept,
+            scores.stride(0),
+            classes,
+            self.ignore_index,
+            float(self.tau),
+            *triton.halves(1 / (self.k * self.tau)),
+            *triton.halves(1 / self.tau),
+            *triton.halves(0.0 if isinstance(margin, Tensor) else margin),
+            PER_ROW=isinstance(margin, Tensor),
+            SLOPE=with_gradient,
+            K=self.k,
+            M=self._most,
+            block=triton.block_of(classes),
+        )
+        return losses, Kept(kept)
+
+    def kept(self, tensors: tuple[Tensor, ...]) -> Any:
+        """What :meth:`forward` kept."""
+        return Kept(*tensors)
+
+    def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
+        """The gradient from what the forward pass kept, and the scores once more."""
+        scores = _with_rows(scores)
+        rows, classes = scores.shape
+        by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        by_margin = torch.empty(rows, dtype=torch.float32, device=scores.device)
+        triton.launch(
+            _kernels().smooth_backward,
+            scores,
+            scores,
+            labels.contiguous(),
+            gradient,
+            kept.numbers,
+            by_score,
+            by_margin,
+            scores.stride(0),
+            gradient.stride(0),
+            classes,
+            1 / (self.k * self.tau),
+            K=self.k,
+            M=self._most,
+            block=triton.block_of(classes),
+        )
+        return by_score, by_margin
+
+    @property
+    def name(self) -> str:
+        """What the loss is called."""
+        return "smooth_topk_svm"
+
+    def rehearse(self, scores: Tensor, margin: float | Tensor, with_gradient: bool) -> None:
+        """Launch what a call with such scores and margins launches."""
+        labels = torch.zeros(len(scores), 1, dtype=torch.int64, device=scores.device)
+        losses, kept = self.forward(scores, labels, margin, with_gradient=with_gradient)
+        if with_gradient:
+            self.backward(losses.mean().expand(len(scores)), scores, labels, kept)
+
+    @property
+    def _most(self) -> int:
+        """M: room for the values taken out."""
+        return 1 << (3 * self.k - 1).bit_length()
+
+
+def _with_rows(scores: Tensor) -> Tensor:
+    """The scores with each row's entries next to each other."""
+    return scores if scores.stride(1) == 1 else scores.contiguous()
+
+
+def _kernels() -> Any:
+    from topk_losses._smooth_svm import cuda_kernels  # noqa: PLC0415  # imports Triton
+
+    return cuda_kernels

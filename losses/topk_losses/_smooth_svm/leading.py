@@ -1,0 +1,95 @@
+"""Elementary symmetric polynomials of a few values of any range: positive recursions, no logarithms.
+
+Let ``v_1 >= v_2 >= … >= v_M`` be the scores split off, in units of the temperature, and ``e_j = exp(v_j)``.
+Divided by its largest product, ``Ê_m = σ_m / Π_{l<=m} e_l`` lies in ``[1, C(M, m)]`` however far the scores
+range, and adding the values in descending order gives
+
+    Ê_m ← Ê_m + d_jm Ê_{m-1},    d_jm = exp(v_j - v_m) <= 1    (j >= m; nothing for j < m).
+
+Every term is positive, so nothing cancels, and every factor is at most 1, so nothing overflows: what underflows is
+negligible against the 1 it is added to. Run backwards (the adjoint of the recursion, positive as well), the same
+factors give every value's inclusion probability ``π_j = Σ_m d_jm Ê_{m-1}^(j-1) A_m^(j) / Ê_K``: its m-th term is the
+probability that j is the m-th best of the random subset.
+
+The values that are not split off (the *rest*) enter through their own polynomials R_m, in units of the smallest
+value split off, as the start of the adjoint recursion. If M >= 3K, then ``a σ_{K-1} / σ_K <= K / (M - K + 1) < 1/2``
+for the rest's largest value a, since all M are at least a; this is what ``power_sums.py`` asks for.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["adjoint", "prefixes", "ratios", "stacked_prefixes", "totals", "weights"]
+
+LOWEST = -1000
+LOG2E = math.log2(math.e)  # exp2 is several times faster than exp on CPUs
+
+
+def ratios(leading: Tensor, start: int, stop: int, k: int, scale: float) -> Tensor:
+    """``d_jm`` for j in ``[start, stop)`` and m in ``[0, k)``, counted from 0: ``(J, K, N)`` from ``(M, N)``."""
+    # Bounded from below, since powers of two that are no normal numbers take exp2's slow path, and then taken off,
+    # so that a masked class has no part at all.
+    gaps = ((leading[start:stop, None] - leading.detach()[None, :k]) * (scale * LOG2E)).clamp(min=LOWEST)
+    if start < k:
+        first = torch.arange(start, min(stop, k), device=leading.device)
+        early = torch.arange(k, device=leading.device) > first[:, None]
+        early = torch.cat([early, early.new_zeros(stop - start - len(first), k)])
+        gaps = gaps.masked_fill(early.unsqueeze(-1), LOWEST)
+    return gaps.exp2() - 2.0**LOWEST
+
+
+def prefixes(tables: Tensor, factors: Tensor, start: int) -> None:
+    """Write Ê after each of the values from ``start`` on into tables ``(M + 1, K + 1, N)``; not for autograd."""
+    lower, upper = tables[start:, :-1].unbind(0), tables[start:, 1:].unbind(0)
+    for j, factor in enumerate(factors.unbind(0)):
+        torch.addcmul(upper[j], factor, lower[j], out=upper[j + 1])
+
+
+def stacked_prefixes(factors: Tensor) -> Tensor:
+    """The same tables for all values at once, for autograd."""
+    table = torch.cat([torch.ones_like(factors[0, :1]), torch.zeros_like(factors[0])])
+    tables = [table]
+    for factor in factors.unbind(0):
+        table = torch.cat([table[:1], torch.addcmul(table[1:], factor, table[:-1])])
+        tables.append(table)
+    return torch.stack(tables)
+
+
+def weights(leading: Tensor, k: int, scale: float) -> Tensor:
+    """``Π_{m < l <= K'} a / e_l`` for K' = K and K - 1 and m = 0 … K, with a the last value: ``(2, K + 1, N)``."""
+    gaps = (leading[:k] - leading[-1]).detach() * scale
+    logs = torch.cat([torch.zeros_like(gaps[:1]), gaps.cumsum(0)])
+    factors = torch.stack([logs - logs[k], logs - logs[k - 1]]).clamp(min=-690, max=0).exp()
+    valid = torch.ones(2, k + 1, 1, dtype=factors.dtype, device=factors.device)
+    valid[1, k] = 0
+    return factors * valid
+
+
+def totals(weight: Tensor, rest: Tensor | None) -> Tensor:
+    """Start A of the adjoint recursion ``(2, K + 1, N)``: ``Σ_m A_m Ê_m`` is σ_K and σ_{K-1} of all values.
+
+    ``rest`` holds R_0 … R_K ``(K + 1, N)``, or is None where the rest does not count.
+    """
+    k = weight.shape[1] - 1
+    if rest is None:
+        alone = torch.zeros(2, k + 1, 1, dtype=weight.dtype, device=weight.device)
+        alone[0, k] = alone[1, k - 1] = 1
+        return alone.expand_as(weight).contiguous()
+    backwards = rest.flip(0)
+    return weight * torch.stack([backwards, torch.cat([backwards[1:], backwards[:1]])])
+
+
+def adjoint(start: Tensor, factors: list[Tensor], tables: Tensor) -> Tensor:
+    """``Π̂_j`` ``(2, M, N)``: each value's inclusion probability times σ_K, or σ_{K-1}. ``start`` is overwritten."""
+    upper, lower = start[:, 1:], start[:, :-1]
+    steps = [factor for block in factors for factor in block.unbind(0)]
+    k, samples = steps[0].shape
+    flows = start.new_empty(len(steps), 2, k, samples)
+    for flow, factor in zip(reversed(flows.unbind(0)), reversed(steps), strict=True):
+        torch.mul(upper, factor, out=flow)
+        lower.add_(flow)
+    return (flows * tables[: len(steps), None, :-1]).sum(2).transpose(0, 1)

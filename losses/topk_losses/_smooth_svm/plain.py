@@ -1,0 +1,93 @@
+"""The smooth top-K SVM: loss and gradient of all rows.
+
+The loss of a row is ``τ softplus(x)``; its gradient is ``p (π^(K) - π^(K-1)) / K``, less ``p / K`` at the label, with
+``p = sigmoid(x)``. x and the slope ``π^(K) - π^(K-1)`` come from ``arguments.py``, a part of the rows at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from topk_losses._core.autograd import Rule
+from topk_losses._core.checks import values_are_readable
+from topk_losses._rows.invalid import spoilt_where_invalid
+from topk_losses._smooth_svm.arguments import Problem, Slope, rows_argument, slope_rows
+from topk_losses._smooth_svm.symmetric import log_symmetric_table
+
+__all__ = ["PlainSmoothSVM", "in_log_space"]
+
+CHUNK = 2**18  # scores worked on at once: what is kept per score then stays in the cache
+CHUNK_TABLES = 2**22  # likewise for the entries of the tables of the classes split off
+
+
+@dataclass(frozen=True)
+class PlainSmoothSVM(Rule[Any]):
+    """The smooth top-K SVM at K and temperature τ in torch; it keeps p, and the slopes of each part."""
+
+    k: int
+    tau: float
+
+    def plain(self, scores: Tensor, labels: Tensor, margin: float | Tensor) -> Tensor:
+        """The losses without a look at the data."""
+        problem = Problem(self.k, self.tau, adaptive=False, with_slope=False)
+        argument, _ = rows_argument(scores, labels, margin, problem)
+        return (-self.tau * logsigmoid(-argument)).to(scores.dtype)
+
+    def forward(
+        self, scores: Tensor, labels: Tensor, margin: float | Tensor, *, with_gradient: bool
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The losses, and p and the slopes of each part."""
+        adaptive = values_are_readable(scores) and scores.numel() > 0
+        problem = Problem(self.k, self.tau, adaptive, with_gradient)
+        arguments: list[Tensor] = []
+        slopes: list[Tensor] = []
+        rows = self._rows_at_once(scores, adaptive)
+        for first in range(0, max(scores.shape[0], 1), rows):
+            part = slice(first, first + rows)
+            own_margin = margin[part] if isinstance(margin, Tensor) else margin
+            argument, slope = rows_argument(scores[part], labels[part], own_margin, problem)
+            arguments.append(argument)
+            slopes.extend(slope)
+        argument = arguments[0] if len(arguments) == 1 else torch.cat(arguments)
+        losses = logsigmoid(-argument).mul_(-self.tau).to(scores.dtype)
+        return losses, (argument.sigmoid(), *slopes)
+
+    def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
+        """The gradient from p and the slopes of each part."""
+        probability, *slopes = kept
+        by_margin = (gradient * probability).to(gradient.dtype)
+        factor = by_margin * (-1 / self.k)
+        by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        fields = len(Slope._fields)
+        rows = self._rows_at_once(scores, adaptive=len(slopes) > fields)
+        for i in range(len(slopes) // fields):
+            part = slice(i * rows, (i + 1) * rows)
+            slope_rows(
+                Slope(*slopes[i * fields : (i + 1) * fields]), labels[part], factor[part], by_score[part]
+            )
+        return by_score, by_margin
+
+    def _rows_at_once(self, scores: Tensor, adaptive: bool) -> int:
+        """Rows worked on at once, all of them where kernels are launched on a device."""
+        if not adaptive:
+            return max(1, scores.shape[0])
+        return max(1, min(CHUNK // scores.shape[1], CHUNK_TABLES // (3 * self.k**2)))
+
+
+def in_log_space(rows: Tensor, labels: Tensor, margins: float | Tensor, k: int, tau: float) -> Tensor:
+    """The losses ``(M, 1)`` for any K, slowly: each multiplication and addition is taken in logarithms."""
+    scores = rows.to(torch.float64)
+    largest = rows.detach().amax(1, keepdim=True)
+    centre = largest.to(torch.float64).clamp(min=torch.finfo(rows.dtype).min)
+    shifted = (scores - centre) / (k * tau)
+    table = log_symmetric_table(shifted.scatter(1, labels, -torch.inf), k)
+    few = table[:, k : k + 1] == -torch.inf
+    ratio = table[:, k : k + 1].masked_fill(few, 0) - table[:, k - 1 : k].masked_fill(few, 0)
+    argument = margins / tau + ratio - shifted.gather(1, labels)
+    loss = (-tau * logsigmoid(-argument)).to(rows.dtype)
+    return spoilt_where_invalid(loss.masked_fill(few & ~rows.isnan().any(1, keepdim=True), 0), largest)

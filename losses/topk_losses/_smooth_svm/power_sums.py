@@ -1,0 +1,126 @@
+r"""Elementary symmetric polynomials of many comparable values from a few power sums.
+
+With ``p_i = Σ_j e_j^i`` Newton's identities ``m σ_m = Σ_i (-1)^(i-1) p_i σ_{m-i}`` give σ_1 … σ_K in one pass over
+the values per power, and ``∂σ_K/∂e_j`` is a polynomial in e_j whose coefficients depend on the row alone. The signs
+alternate, so it has to be shown when nothing cancels. Let all values be at most a (here a = 1), and let
+
+    κ = a σ_{K-1} / σ_K        (ratios σ_{m-1} / σ_m grow with m by Newton's inequality, so κ bounds them all).
+
+* Sensitivity: as ``Σ σ_m t^m = exp(Σ (-1)^(i-1) p_i t^i / i)``, a relative error δ of p_i moves log σ_K by
+  ``δ p_i σ_{K-i} / (i σ_K) <= δ p_1 κ^(i-1) σ_{K-1} / (i σ_K)``.
+* ``K σ_K = Σ_j e_j σ_{K-1}(e_{\j}) >= Σ_j e_j (σ_{K-1} - e_j σ_{K-2}) >= p_1 σ_{K-1} (1 - κ)``, so that
+  ``u = p_1 σ_{K-1} / σ_K <= K / (1 - κ)``.
+
+With κ <= 1/2 all errors of the power sums together thus move log σ_K by at most ``2.8 K δ``, and sums in float32 are
+good enough; what the power sums from the (r+1)-th on contribute is at most ``u κ^r / ((r + 1) (1 - κ))``, so that a
+few of them suffice when κ is small. The terms of the gradient fall by the factor κ too. Values that are not many or
+not comparable (κ > 1/2) need their largest split off first: ``leading.py``. The proof stays the same there, with
+σ the polynomials of all values and p_i the sums over those not split off.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["enough_powers", "horner", "in_units_of_one", "log_subsets", "newton", "power_sums", "to_unit"]
+
+PART = 2**17  # entries whose powers are taken at once
+FEW_TERMS = 8  # up to here a sum term by term is faster than over a stacked table
+
+
+def enough_powers(k: int, kappa: float, mass: float, tolerance: float) -> int:
+    """The least r for which the power sums beyond the r-th move ``log σ_K`` by less than the tolerance."""
+    powers = 1
+    while powers < k and mass * kappa**powers > tolerance * (powers + 1) * (1 - kappa):
+        powers += 1
+    return powers
+
+
+def power_sums(values: Tensor, known: list[Tensor], powers: int, *, overwrite: bool) -> Tensor:
+    """``p_1 … p_r`` of values ``(N, L)`` in float64, ``(r, N)``; p_1 at least is known.
+
+    With ``overwrite`` (not for autograd) a few rows are taken at a time, so that small buffers, which stay in the
+    cache, hold their powers.
+    """
+    missing = range(len(known) + 1, powers + 1)
+    if not missing:
+        return torch.stack(known[:powers]).to(torch.float64)
+    parts = torch.split(values, max(1, PART // values.shape[1])) if overwrite else (values,)
+    sums = [torch.stack(_sums_of_powers(part, missing, overwrite=overwrite)) for part in parts]
+    missing_sums = sums[0] if len(sums) == 1 else torch.cat(sums, 1)
+    return torch.cat([torch.stack(known), missing_sums]).to(torch.float64)
+
+
+def _sums_of_powers(values: Tensor, wanted: range, *, overwrite: bool) -> list[Tensor]:
+    """``p_i`` for the powers wanted, from p_2 or p_3 on; p_4 needs the squares only."""
+    squares = values * values
+    sums = [squares.sum(1)] if wanted[0] == 2 else []
+    power = squares
+    for i in range(3, wanted.stop):
+        if i == 4:
+            sums.append((squares * squares).sum(1) if not overwrite else _norm_squared(squares))
+            continue
+        factor = squares if i == 5 else values
+        power = power.mul_(factor) if overwrite and i > 3 else power * factor
+        sums.append(power.sum(1))
+    return sums
+
+
+def _norm_squared(values: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(values, dim=1)
+    return norms.square()
+
+
+def to_unit(sums: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """``(-v)^-i p_i`` for the unit ``v = max(p_1 / K, 1)``, and the factors ``(-v)^-i``, both ``(r, N)``.
+
+    In this unit ``σ_m <= K^m / m! <= e^K`` whatever the number of values: nothing overflows.
+    """
+    inverse = (sums[0].detach() / -k).clamp(max=-1).reciprocal()
+    factors = inverse.expand(sums.shape[0], -1).cumprod(0)
+    return sums * factors, factors
+
+
+def newton(sums: Tensor, k: int) -> list[Tensor]:
+    """σ_0 … σ_K, each ``(N,)``, from power sums ``(-1)^i p_i`` ``(r, N)``; those beyond the r-th count as 0."""
+    powers = sums.shape[0]
+    polynomials = [torch.ones_like(sums[0]), -sums[0]]
+    rows, nothing = sums.unbind(0), torch.zeros_like(sums[0])
+    latest_last = sums.flip(0) if powers > FEW_TERMS else sums
+    for m in range(2, k + 1):
+        terms = min(m, powers)
+        if terms <= FEW_TERMS:
+            total = nothing
+            for i in range(1, terms + 1):
+                total = torch.addcmul(total, rows[i - 1], polynomials[m - i], value=-1 / m)
+        else:
+            table = torch.stack(polynomials[m - terms :])
+            total = (latest_last[powers - terms :] * table).sum(0) * (-1 / m)
+        polynomials.append(total)
+    return polynomials
+
+
+def in_units_of_one(polynomials: list[Tensor], factor: Tensor) -> Tensor:
+    """Undo ``to_unit``, whose first factor is given: ``σ_m v^m`` ``(K + 1, N)``.
+
+    What rounding leaves below 0 is 0: such a σ_m does not count beside the values split off.
+    """
+    unit = factor.reciprocal().neg().expand(len(polynomials) - 1, -1).cumprod(0)
+    return torch.stack(polynomials).clamp(min=0) * torch.cat([torch.ones_like(unit[:1]), unit])
+
+
+def log_subsets(count: int, k: int) -> float:
+    """The logarithm of the number of k-subsets, which bounds the polynomials in units of their largest product."""
+    return math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
+
+
+def horner(values: Tensor, coefficients: Tensor, out: Tensor) -> Tensor:
+    """Write ``Σ_i c_i e^i`` for i = 1 … r into ``out`` ``(N, L)``: values ``(N, L)``, coefficients ``(r, N)``."""
+    columns = coefficients.unsqueeze(-1).unbind(0)
+    torch.mul(values, columns[-1], out=out)
+    for column in columns[-2::-1]:
+        out.add_(column).mul_(values)
+    return out

@@ -1,0 +1,1 @@
+"""Top-K grouping and transition of Sawada et al. 2020."""

@@ -1,0 +1,71 @@
+"""Top-K grouping and transition on a CPU where Numba is installed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from topk_losses._core import numba
+from topk_losses._rows.selection import largest
+from topk_losses._union.plain import PlainUnion
+
+__all__ = ["NumbaUnion", "refusal"]
+
+
+class Kept(NamedTuple):
+    """What the gradient needs, besides the scores."""
+
+    places: Tensor
+    """The K best classes ``(N, K)``."""
+    numbers: Tensor
+    """Four numbers per row: the largest score, and multiples for all classes, for the K best and for the label."""
+
+
+def refusal(scores: Tensor) -> str | None:
+    """Why the kernels cannot have these scores."""
+    return numba.refusal(scores, (torch.float32,))
+
+
+class NumbaUnion(PlainUnion):
+    """The same in two kernels, each of which reads a row once."""
+
+    def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
+        """The losses, and what the gradient needs."""
+        kernels, (rows, classes) = _kernels(), scores.shape
+        places = largest(scores, self.k).indices
+        losses, numbers = scores.new_empty(rows), scores.new_empty(rows, kernels.KEPT)
+        arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.array(places)
+        outputs = losses.numpy(), numbers.numpy()
+
+        def part(first: int, last: int) -> None:
+            room = kernels.room_for(classes)
+            kernels.union_forward(*arrays, self.transition, self.detach_weight, *outputs, room, first, last)
+
+        numba.in_parts(part, rows, numba.rows_per_thread(classes))
+        return losses, Kept(places, numbers)
+
+    def kept(self, tensors: tuple[Tensor, ...]) -> Any:
+        """What :meth:`forward` kept."""
+        return Kept(*tensors)
+
+    def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:
+        """The gradient with respect to the scores."""
+        kernels = _kernels()
+        out = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        tensors = (scores, labels, kept.places, kept.numbers, gradient)
+        arrays = [numba.array(tensor) for tensor in tensors]
+        arrays[1] = arrays[1].reshape(-1)
+        numba.in_parts(
+            lambda first, last: kernels.union_backward(*arrays, out.numpy(), first, last),
+            len(scores),
+            numba.rows_per_thread(scores.shape[1]),
+        )
+        return (out,)
+
+
+def _kernels() -> Any:
+    from topk_losses._union import cpu_kernels  # noqa: PLC0415  # imports Numba
+
+    return cpu_kernels

@@ -1,0 +1,126 @@
+"""Top-K grouping and transition for the CPU, the K best classes being known: each row is read once each way."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_losses._core.numba_kernels import LOG2E, ONE, SUMMED, borrowing, powers_of_two, room_for, sum_of
+
+__all__ = ["KEPT", "room_for", "union_backward", "union_forward"]
+
+Floats = NDArray[np.float32]
+Places = NDArray[np.int64]
+
+KEPT = 4  # numbers kept of a row: the largest score, and multiples for all classes, for the K best and for the label
+SCALE = np.float32(LOG2E)
+LEAST = -1e30  # for log q of a masked label, whose gradient is 0 times that
+
+
+@borrowing
+def _largest_and_rest(row: Floats, places: Places, room: Floats) -> tuple[float, float]:
+    """The sums of ``exp(s - s_[1])`` over the K best classes and over the others."""
+    powers_of_two(row, row[places[0]], SCALE, ONE, room)
+    best, rest = 0.0, 0.0
+    for j in range(len(places)):
+        best += np.float64(room[places[j]])
+        room[places[j]] = 0
+    for start in range(0, len(room), SUMMED):
+        rest += np.float64(sum_of(room[start : start + SUMMED]))
+    return best, rest
+
+
+@borrowing
+def _numbers(
+    inside: bool, best: float, rest: float, log_q: float, transition: bool, detach_weight: bool
+) -> tuple[float, float, float, float]:
+    """The loss, and A, A + B and C of ``plain.py``, without a difference of what is nearly equal."""
+    if not inside:
+        return -log_q, 1.0, 1.0, 1.0
+    union, others = best / (best + rest), rest / (best + rest)
+    log_union = -math.log1p(rest / best)
+    if not transition:
+        return -log_union, 1.0, -rest / best, 0.0
+    loss = -union * log_union - (others * log_q if others > 0 else 0.0)
+    if detach_weight:
+        return loss, 1.0, 0.0, others
+    extra = max(log_q, LEAST) - log_union - 1
+    return loss, others - extra * union, others * (1 + extra), others
+
+
+@borrowing
+def union_forward(
+    scores: Floats,
+    labels: Places,
+    places: Places,
+    transition: bool,
+    detach_weight: bool,
+    losses: Floats,
+    kept: Floats,
+    room: Floats,
+    first: int,
+    last: int,
+) -> None:
+    """Losses of the rows from first to last, and what the gradient needs.
+
+    Args:
+        scores: ``(N, L)``.
+        labels: ``(N,)``.
+        places: The K best classes, descending, ``(N, K)``.
+        transition: Top-K transition, else top-K grouping.
+        detach_weight: Whether the transition's weight is a constant in the gradient.
+        losses: ``(N,)``, written.
+        kept: ``(N, KEPT)``, written.
+        room: Memory from ``room_for``.
+        first: The first row.
+        last: The row after the last.
+    """
+    for i in range(first, last):
+        label, inside = labels[i], False
+        for j in range(places.shape[1]):
+            inside |= places[i, j] == label
+        largest = scores[i, places[i, 0]]
+        best, rest = _largest_and_rest(scores[i], places[i], room)
+        total = best + rest
+        log_q = np.float64(scores[i, label]) - np.float64(largest) - math.log(total)
+        loss, everywhere, the_best, own = _numbers(inside, best, rest, log_q, transition, detach_weight)
+        losses[i] = np.nan if math.isnan(total) else loss
+        kept[i, 0] = largest
+        kept[i, 1] = everywhere / total
+        kept[i, 2] = the_best / total
+        kept[i, 3] = own
+
+
+@borrowing
+def union_backward(
+    scores: Floats,
+    labels: Places,
+    places: Places,
+    kept: Floats,
+    gradients: Floats,
+    out: Floats,
+    first: int,
+    last: int,
+) -> None:
+    """The gradients of the rows from first to last with respect to the scores, given those to the losses.
+
+    Args:
+        scores: ``(N, L)``.
+        labels: ``(N,)``.
+        places: ``(N, K)``.
+        kept: What the forward pass kept.
+        gradients: ``(N,)``.
+        out: ``(N, L)``, written.
+        first: The first row.
+        last: The row after the last.
+    """
+    for i in range(first, last):
+        gradient = gradients[i]
+        powers_of_two(scores[i], kept[i, 0], SCALE, kept[i, 1] * gradient, out[i])
+        multiple = np.float64(kept[i, 2] * gradient)
+        for j in range(places.shape[1]):
+            place = places[i, j]
+            out[i, place] = multiple * math.exp(np.float64(scores[i, place]) - np.float64(kept[i, 0]))
+        out[i, labels[i]] -= kept[i, 3] * gradient

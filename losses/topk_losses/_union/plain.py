@@ -1,0 +1,104 @@
+"""The losses that take the K best classes for a single one: top-K grouping, and the transition to it.
+
+With ``q = softmax(s)`` and S the probability of the K best classes, a label among them costs ``-log S`` (grouping) or
+``-(1 - S) log q_y - S log S`` (transition), and any other label ``-log q_y``. In every case the gradient is
+``A q_j + B q_j [j among the K best] - C [j = y]`` with three numbers per row: one pass over the classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from topk_losses._core.autograd import Rule
+from topk_losses._core.shapes import log_softmax, softmax
+from topk_losses._rows.places import among
+from topk_losses._rows.selection import largest
+
+__all__ = ["PlainUnion"]
+
+
+class Kept(NamedTuple):
+    """What the gradient needs."""
+
+    q: Tensor
+    """``softmax(s)`` ``(N, L)``."""
+    places: Tensor
+    """The K best classes ``(N, K)``."""
+    best_q: Tensor
+    """Their q ``(N, K)``."""
+    numbers: Tensor
+    """A, B and C ``(3, N)``."""
+
+
+@dataclass(frozen=True)
+class PlainUnion(Rule[Any]):
+    """Top-K grouping (``transition=False``) and top-K transition in torch."""
+
+    k: int
+    transition: bool
+    detach_weight: bool = False
+
+    def plain(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """The losses of one label per row in differentiable operations."""
+        return self.of_labels(scores, labels).squeeze(1)
+
+    def of_labels(self, rows: Tensor, labels: Tensor) -> Tensor:
+        """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``, likewise."""
+        log_q = log_softmax(rows)
+        top = largest(log_q, self.k)
+        log_union = top.values.logsumexp(1, keepdim=True)
+        grouped = torch.where(among(top.indices, labels, rows), -log_union, -log_q.gather(1, labels))
+        if not self.transition:
+            return grouped
+        union = (log_union.detach() if self.detach_weight else log_union).exp()
+        # Where the union is all there is, 0 · inf would spoil what a masked label costs.
+        return (1 - union) * -log_q.gather(1, labels) + union * grouped
+
+    def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Kept]:  # noqa: ARG002
+        """The losses, and what the gradient needs."""
+        best, places = largest(scores, self.k)
+        q = softmax(scores)
+        best_q = q.gather(1, places)
+        # log q_y by way of the largest score, whose q never underflows.
+        log_q = (scores.gather(1, labels) - best[:, :1] + best_q[:, :1].log()).squeeze(1)
+        log_union = best_q.sum(1).log_().clamp_(max=0)
+        inside = (places == labels).any(1)
+        union = log_union.exp()
+        if not self.transition:
+            losses = torch.where(inside, log_union, log_q).neg_()
+            own = inside.to(union.dtype)
+            numbers = torch.stack([torch.ones_like(union), -own / union, 1 - own])
+            return losses, Kept(q, places, best_q, numbers)
+        losses = torch.where(inside, (1 - union) * log_q + union * log_union, log_q).neg_()
+        return losses, Kept(q, places, best_q, self._numbers(union, log_union, log_q, inside))
+
+    def _numbers(self, union: Tensor, log_union: Tensor, log_q: Tensor, inside: Tensor) -> Tensor:
+        """A, B and C of the transition."""
+        if self.detach_weight:
+            all_classes, the_best = torch.ones_like(union), torch.full_like(union, -1.0)
+        else:
+            # d S / d s_j = q_j ([j among the K best] - S); a masked label, whose loss is inf, has no gradient.
+            the_best = log_q.clamp(min=torch.finfo(log_q.dtype).min) - log_union - 1
+            all_classes = 1 - union - the_best * union
+        return torch.stack(
+            [
+                torch.where(inside, all_classes, 1),
+                torch.where(inside, the_best, 0),
+                torch.where(inside, 1 - union, 1),
+            ]
+        )
+
+    def kept(self, tensors: tuple[Tensor, ...]) -> Kept:
+        """What :meth:`forward` kept."""
+        return Kept(*tensors)
+
+    def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept) -> tuple[Tensor]:  # noqa: ARG002
+        """``A q_j + B q_j [j among the K best] - C [j = y]``."""
+        everywhere, best, label = (kept.numbers * gradient).unsqueeze(-1).unbind(0)
+        by_score = kept.q * everywhere
+        by_score.scatter_(1, kept.places, kept.best_q * (everywhere + best))
+        return (by_score.scatter_add_(1, labels, -label),)

@@ -1,0 +1,28 @@
+"""The losses that take the K best classes for a single one: the rule for a call, and the losses of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from topk_losses._core.autograd import losses_by
+from topk_losses._core.backends import choose
+from topk_losses._union import cpu
+from topk_losses._union.plain import PlainUnion
+
+__all__ = ["union_losses"]
+
+
+def union_losses(k: int, transition: bool, detach_weight: bool = False) -> Callable[[Tensor, Tensor], Tensor]:
+    """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``."""
+    plain = PlainUnion(k, transition, detach_weight)
+
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        if labels.shape[1] != 1:
+            return plain.of_labels(rows, labels)
+        backend = choose("topk_union", numba=lambda _: cpu.refusal(rows))
+        rule = cpu.NumbaUnion(k, transition, detach_weight) if backend == "numba" else plain
+        return losses_by(rule, rows, labels).unsqueeze(1)
+
+    return losses
