@@ -38,9 +38,10 @@ def noised_hinge(
         return reduce_loss(plain, scores, target, how)
     check_generators(generator, target.numel())
     seeds = seeds_of(generator, scores.device)
-    drawn = rule
+    drawn, on_cpu = rule, isinstance(rule, cpu.NumbaNoisedHinge)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        rows = computing(rows) if on_cpu else rows
         margins = per_label(margin, labels.squeeze(1), rows)
         return losses_by(drawn, rows, labels, margins, seeds).unsqueeze(1)
 
