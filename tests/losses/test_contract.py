@@ -1,12 +1,18 @@
 """Every loss keeps the contract that its package publishes."""
 
+import pytest
 import torch
 
 import topk_losses
 from topk_losses.testing import LossContract
 
-COUNTS = [100, 50, 20, 10, 5, 2, 1]
-MARGINS = torch.tensor([0.3, 0.1, 0.7, 0.2, 0.5, 0.4, 0.6])
+
+def counts(classes):
+    return [100 // (c + 1) + 1 for c in range(classes)]
+
+
+def margins(classes):
+    return torch.linspace(0.1, 0.7, classes).roll(classes // 3)
 
 
 class TestCrossEntropy(LossContract):
@@ -28,7 +34,7 @@ class TestLDAM(LossContract):
     class_symmetric = False
 
     def make(self, **shared):
-        return topk_losses.LDAM.from_counts(COUNTS, max_margin=0.5, scale=3.0, **shared)
+        return topk_losses.LDAM.from_counts(counts(self.classes), max_margin=0.5, scale=3.0, **shared)
 
 
 class TestBalancedSoftmax(LossContract):
@@ -36,7 +42,7 @@ class TestBalancedSoftmax(LossContract):
     class_symmetric = False
 
     def make(self, **shared):
-        return topk_losses.BalancedSoftmax(COUNTS, **shared)
+        return topk_losses.BalancedSoftmax(counts(self.classes), **shared)
 
 
 class TestLogitAdjusted(LossContract):
@@ -44,7 +50,7 @@ class TestLogitAdjusted(LossContract):
     class_symmetric = False
 
     def make(self, **shared):
-        return topk_losses.LogitAdjusted(COUNTS, tau=0.5, **shared)
+        return topk_losses.LogitAdjusted(counts(self.classes), tau=0.5, **shared)
 
 
 class TestTopKHinge(LossContract):
@@ -73,7 +79,7 @@ class TestHingeWithMargins(LossContract):
     class_symmetric = False
 
     def make(self, **shared):
-        return topk_losses.TopKHinge(k=2, margin=MARGINS, **shared)
+        return topk_losses.TopKHinge(k=2, margin=margins(self.classes), **shared)
 
 
 class TestSmoothTopKSVM(LossContract):
@@ -85,7 +91,7 @@ class TestSmoothTopKSVMWithMargins(LossContract):
     class_symmetric = False
 
     def make(self, **shared):
-        return topk_losses.SmoothTopKSVM(k=2, tau=0.5, margin=MARGINS, **shared)
+        return topk_losses.SmoothTopKSVM(k=2, tau=0.5, margin=margins(self.classes), **shared)
 
 
 class TestNoisedTopKHinge(LossContract):
@@ -117,7 +123,9 @@ class TestNoisedImbalancedTopKHinge(TestNoisedTopKHinge):
     class_symmetric = False
 
     def make(self, **shared):
-        return topk_losses.NoisedImbalancedTopKHinge.from_counts(COUNTS, k=3, epsilon=0.3, **shared)
+        return topk_losses.NoisedImbalancedTopKHinge.from_counts(
+            counts(self.classes), k=3, epsilon=0.3, **shared
+        )
 
 
 class TestExactNoisedImbalancedTopKHinge(LossContract):
@@ -126,11 +134,10 @@ class TestExactNoisedImbalancedTopKHinge(LossContract):
 
     def make(self, **shared):
         return topk_losses.NoisedImbalancedTopKHinge.from_counts(
-            COUNTS, k=3, epsilon=0.3, samples=None, **shared
+            counts(self.classes), k=3, epsilon=0.3, samples=None, **shared
         )
 
-    # The balanced one's graph times a number, and ten seconds of tracing.
-    test_compiles_to_one_graph = None
+    compiles = False  # it does: the balanced one's graph times a number, and ten seconds of tracing
 
 
 class TestTopKGrouping(LossContract):
@@ -149,13 +156,10 @@ class TestTopKTransition(LossContract):
 
 class TestDetachedTopKTransition(LossContract):
     soft_targets = True
+    derivable = False
 
     def make(self, **shared):
         return topk_losses.TopKTransition(k=3, detach_weight=True, **shared)
-
-    # What is detached has no share in the gradient, which is therefore not the loss's derivative.
-    test_gradient_is_the_derivative = None
-    test_second_derivative = None
 
 
 class TestLapSumTopKLoss(LossContract):
@@ -185,8 +189,7 @@ class TestLogisticSortingTopKCrossEntropy(LossContract):
     def make(self, **shared):
         return topk_losses.SortingTopKCrossEntropy(k=3, candidates=8, relaxation="logistic", **shared)
 
-    # The other network's graph with a few more layers, and ten seconds of tracing.
-    test_compiles_to_one_graph = None
+    compiles = False  # it does: the other network's graph with a few more layers, and ten seconds of tracing
 
 
 class TestTopKEntropy(LossContract):
@@ -201,3 +204,60 @@ class TestTruncatedTopKEntropy(LossContract):
 
     def make(self, **shared):
         return topk_losses.TruncatedTopKEntropy(k=3, **shared)
+
+
+class TestTorchsCrossEntropy(LossContract):
+    """A loss of others, which promises less."""
+
+    soft_targets = True
+    float32_inside = False
+    names_arguments = False
+
+    def make(self, **shared):
+        return torch.nn.CrossEntropyLoss(**shared)
+
+
+class Brier(topk_losses.Loss):
+    """A loss of one's own, as the README shows it."""
+
+    def rows(self, scores, labels):
+        return (1 - scores.softmax(1).gather(1, labels)) ** 2
+
+
+class TestALossOfOnesOwn(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return Brier(**shared)
+
+
+def in_float32(contract, backend):
+    """The same contract where kernels compute, or would: float32, and enough classes for them."""
+
+    class InFloat32(contract):
+        classes = 100
+        dtype = torch.float32
+        derivable = False  # that is tried in float64
+        compiles = False  # a graph has torch's operations alone, whatever the scores
+
+        @pytest.fixture(autouse=True)
+        def chosen(self):
+            with topk_losses.use_backend(backend):
+                yield
+
+    return InFloat32
+
+
+BACKENDS = ["torch"] if topk_losses.backend("cpu") == "torch" else ["torch", "numba"]
+CONTRACTS = {
+    name: contract
+    for name, contract in globals().items()
+    if name.startswith("Test") and name not in ("TestTorchsCrossEntropy", "TestALossOfOnesOwn")
+}
+globals().update(
+    {
+        f"{name}By{backend.title()}": in_float32(one, backend)
+        for name, one in CONTRACTS.items()
+        for backend in BACKENDS
+    }
+)

@@ -160,8 +160,8 @@ def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: 
     Returns:
         Whether it is known that no label is ignored, which saves the work of leaving some out.
     """
-    if target.dtype != torch.int64:
-        raise ValueError(f"target must hold int64 labels or floating-point probabilities, got {target.dtype}")
+    if target.dtype == torch.bool or target.is_complex():
+        raise ValueError(f"target must hold whole labels or floating-point probabilities, got {target.dtype}")
     expected = shape[:1] + shape[2:]
     if target.shape != expected:
         raise ValueError(

@@ -7,8 +7,9 @@ for each of its C labels. Labels ask for C = 1. Soft targets are the expectation
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -16,9 +17,10 @@ from torch import Tensor
 from topk_losses._core.checks import check_labels, check_per_class, check_reduction, check_scores, check_soft
 from topk_losses._core.shapes import class_last, computing, full_precision
 
-__all__ = ["Reduction", "RowLosses", "reduce_loss"]
+__all__ = ["Reduction", "RowLosses", "reduce_loss", "takes_single_rows"]
 
 RowLosses: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+F = TypeVar("F", bound=Callable[..., Tensor])
 
 
 class Reduction(NamedTuple):
@@ -34,6 +36,26 @@ class Reduction(NamedTuple):
     weight: Tensor | None = None
     ignore_index: int = -100
     reduction: str = "mean"
+
+
+def takes_single_rows(loss: F) -> F:
+    """Decorate a loss of scores and targets to take one row ``(L,)`` and its label ``()`` as well, as torch's does."""
+
+    @functools.wraps(loss)
+    def of_any(scores: Tensor, target: Tensor, *args: Any, **options: Any) -> Tensor:
+        if _is_single_row(scores, target):
+            value: Tensor = loss(scores.unsqueeze(0), target.unsqueeze(0), *args, **options)
+            return value.squeeze(0)
+        result: Tensor = loss(scores, target, *args, **options)
+        return result
+
+    return cast("F", of_any)
+
+
+def _is_single_row(scores: Tensor, target: Tensor) -> bool:
+    if not (isinstance(scores, Tensor) and isinstance(target, Tensor) and scores.ndim == 1):
+        return False
+    return target.ndim == 0 or (target.is_floating_point() and target.shape == scores.shape)
 
 
 def reduce_loss(
@@ -73,6 +95,7 @@ def reduce_loss(
             check_soft(scores, target, how.ignore_index, soft)
             losses = _expected(losses_of, rows, computing(class_last(target)).to(rows.dtype), how.weight)
             return losses.mean() if how.reduction == "mean" else _finished(losses, scores, how)
+        target = target.to(torch.int64)
         known = check_labels(target, scores.shape, scores.shape[1], how.ignore_index)
         return _of_labels(losses_of, rows, target.reshape(-1, 1), scores, how, known, complete)
 

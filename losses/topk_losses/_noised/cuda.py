@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from topk_losses._core import triton
 from topk_losses._noised.drawn import DrawnHinge, KeptDraws
-from topk_losses._noised.generators import Generators
 
 __all__ = ["MOST_DRAWS", "MOST_K", "TritonNoisedHinge", "refusal"]
 
@@ -29,14 +27,11 @@ def refusal(
     k: int,
     samples: int,
     margin: float | Tensor = 1.0,
-    generator: Generators = None,
     asked: bool = False,
 ) -> str | None:
     """Why the kernels cannot have this call."""
     if samples > MOST_DRAWS or k > MOST_K:
         return f"samples are above {MOST_DRAWS}, or k is above {MOST_K}"
-    if isinstance(generator, Sequence) and len(generator) > 1:
-        return "there are several generators"
     rule = TritonNoisedHinge(k, 1.0, samples)
     return triton.refusal(scores, target, asked) or triton.failure(rule, scores, margin)
 
@@ -65,25 +60,43 @@ class TritonNoisedHinge(DrawnHinge):
         *,
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, KeptDraws]:
-        """The losses, and what the draws were."""
+        """The losses, and what the draws were; each seed serves an equal share of the rows."""
         scores = scores if scores.stride(1) == 1 else scores.contiguous()
+        rows, labels = scores.shape[0], labels.contiguous()
+        losses, active = (torch.empty(rows, dtype=torch.float32, device=scores.device) for _ in range(2))
+        places = torch.empty(rows, self.samples, dtype=torch.int32, device=scores.device)
+        share = rows // len(seeds)
+        for i in range(len(seeds)):
+            part = slice(i * share, (i + 1) * share)
+            own = margin[part] if isinstance(margin, Tensor) else margin
+            self._draw(scores[part], labels[part], own, seeds[i:], losses[part], active[part], places[part])
+        return losses, KeptDraws(active, places)
+
+    def _draw(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        margin: float | Tensor,
+        seeds: Tensor,
+        losses: Tensor,
+        active: Tensor,
+        places: Tensor,
+    ) -> None:
+        """Fill the results of rows that one seed serves, the first of the seeds."""
         rows, classes = scores.shape
         block = triton.block_of(classes)
         room = min(block, max(self.least_room, block // 16))
-        losses, active = (torch.empty(rows, dtype=torch.float32, device=scores.device) for _ in range(2))
-        places = torch.empty(rows, self.samples, dtype=torch.int32, device=scores.device)
-        kept = torch.empty(rows, room, dtype=torch.int32, device=scores.device)
         triton.launch(
             _kernels().noised_forward,
             scores,
             scores,
-            labels.contiguous(),
+            labels,
             margin.contiguous() if isinstance(margin, Tensor) else losses,
             seeds,
             losses,
             active,
             places,
-            kept,
+            torch.empty(rows, room, dtype=torch.int32, device=scores.device),
             scores.stride(0),
             classes,
             self.ignore_index,
@@ -99,7 +112,6 @@ class TritonNoisedHinge(DrawnHinge):
             CHUNK=CHUNK,
             block=block,
         )
-        return losses, KeptDraws(active, places)
 
     def backward(
         self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: KeptDraws

@@ -105,8 +105,9 @@ def _in_full(
         return Draws(classes, torch.zeros_like(scores[:, 0]))
     if noise is None:
         drawn = [_normal((samples, *share.shape), share, one) for share, one in shares(scores, generator)]
-        noise = drawn[0] if len(drawn) == 1 else torch.cat(drawn, 1)
-    noise = epsilon * noise.detach().to(scores.dtype)
+        noise = (drawn[0] if len(drawn) == 1 else torch.cat(drawn, 1)).mul_(epsilon)
+    else:
+        noise = epsilon * noise.detach().to(scores.dtype)
     noisy = scores - scores.amax(1, keepdim=True) + noise
     places = _kth_places(noisy, k) if _side_by_side(scores, k, len(noise)) else noisy.topk(k).indices[..., -1]
     return Draws(places.t(), noise.gather(2, places.unsqueeze(2)).squeeze(2).mean(0))

@@ -32,7 +32,7 @@ def noised_hinge(
     """:func:`~topk_losses.functional.noised_topk_hinge` of checked arguments, by draws."""
     rule = None
     if noise is None:
-        rule = _rule(scores, target, k, epsilon, samples, margin, generator, how.ignore_index)
+        rule = _rule(scores, target, k, epsilon, samples, margin, how.ignore_index)
     if rule is None:
         plain = noised_losses(k, epsilon, samples, margin, noise, generator)
         return reduce_loss(plain, scores, target, how)
@@ -67,7 +67,6 @@ def _rule(
     epsilon: float,
     samples: int,
     margin: float | Tensor,
-    generator: Generators,
     ignore_index: int,
 ) -> DrawnHinge | None:
     """The kernels that can have this call, or None: torch draws its own noise from the generator."""
@@ -79,7 +78,7 @@ def _rule(
 
     backend = choose(
         "noised_topk_hinge",
-        triton=lambda asked: cuda.refusal(scores, target, k, samples, margin, generator, asked),
+        triton=lambda asked: cuda.refusal(scores, target, k, samples, margin, asked),
         numba=by_numba,
     )
     if backend == "triton":

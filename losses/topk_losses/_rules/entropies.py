@@ -11,6 +11,8 @@ from topk_losses._rows.invalid import log_sum_without, spoilt_where_invalid
 
 __all__ = ["adjusted", "cross_entropy", "focal", "ldam"]
 
+CERTAIN = 100.0  # of -log p: beyond, 1 - p is 1 in any precision, and powers of -log p may overflow
+
 
 def cross_entropy(rows: Tensor, labels: Tensor) -> Tensor:
     """``-log softmax(s)_y``."""
@@ -22,10 +24,11 @@ def focal(rows: Tensor, labels: Tensor, gamma: float) -> Tensor:
     entropy = -log_softmax(rows).gather(1, labels)
     # 1 - p = u·g(u) with u = -log p and g(u) = (1 - exp(-u)) / u in (0, 1]: as a power of u the derivative at u = 0
     # is 0, where that of (1 - p)^γ would be infinite for γ < 1 and give 0 · inf.
-    small = entropy < 1e-4
-    kept = entropy.masked_fill(small, 1)
+    small, large = entropy < 1e-4, entropy > CERTAIN
+    kept = entropy.masked_fill(small | large, 1)
     shape = torch.where(small, 1 - entropy / 2, -torch.expm1(-kept) / kept)
-    return entropy ** (1 + gamma) * shape**gamma
+    focal = entropy.masked_fill(large, 1) ** (1 + gamma) * shape**gamma
+    return torch.where(large, entropy, focal)
 
 
 def ldam(rows: Tensor, labels: Tensor, margins: Tensor, scale: float) -> Tensor:

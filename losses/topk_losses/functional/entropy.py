@@ -12,13 +12,14 @@ from topk_losses._core.checks import (
     check_positive,
     check_scores,
 )
-from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._rules import entropies
 from topk_losses._rules.truncated import TruncatedEntropy
 
 __all__ = ["balanced_softmax", "cross_entropy", "focal", "ldam", "logit_adjusted", "truncated_topk_entropy"]
 
 
+@takes_single_rows
 def cross_entropy(
     scores: Tensor,
     target: Tensor,
@@ -33,7 +34,7 @@ def cross_entropy(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape.
         weight: one factor per class ``(L,)``.
         ignore_index: label that counts for nothing.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
@@ -52,6 +53,7 @@ def cross_entropy(
     return reduce_loss(entropies.cross_entropy, scores, target, Reduction(weight, ignore_index, reduction))
 
 
+@takes_single_rows
 def focal(
     scores: Tensor,
     target: Tensor,
@@ -69,7 +71,7 @@ def focal(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
         gamma: γ, at least 0; at 0 this is cross-entropy.
         weight: one factor per class ``(L,)``.
         ignore_index: label that counts for nothing.
@@ -97,6 +99,7 @@ def focal(
     return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
+@takes_single_rows
 def ldam(
     scores: Tensor,
     target: Tensor,
@@ -114,7 +117,7 @@ def ldam(
     Args:
         scores: cosines ``(N, L)`` or ``(N, L, ...)``, as :class:`~topk_losses.CosineHead` returns them; -inf
             masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
         margins: m, one per class ``(L,)``, from :func:`~topk_losses.uneven_margins`.
         scale: λ, above 0.
         weight: one factor per class ``(L,)``, for instance those of deferred re-weighting.
@@ -145,6 +148,7 @@ def ldam(
     return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
+@takes_single_rows
 def balanced_softmax(
     scores: Tensor,
     target: Tensor,
@@ -160,7 +164,7 @@ def balanced_softmax(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape.
         class_counts: n, the training set's count of each class ``(L,)``, above 0.
         weight: one factor per class ``(L,)``.
         ignore_index: label that counts for nothing.
@@ -185,6 +189,7 @@ def balanced_softmax(
     )
 
 
+@takes_single_rows
 def logit_adjusted(
     scores: Tensor,
     target: Tensor,
@@ -201,7 +206,7 @@ def logit_adjusted(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape.
         class_counts: n, the training set's count of each class ``(L,)``, above 0.
         tau: τ, above 0; at 1 this is :func:`balanced_softmax`.
         weight: one factor per class ``(L,)``.
@@ -233,6 +238,7 @@ def logit_adjusted(
     return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
+@takes_single_rows
 def truncated_topk_entropy(
     scores: Tensor,
     target: Tensor,
@@ -251,7 +257,7 @@ def truncated_topk_entropy(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
         k: K, in ``[1, L - 1]``.
         weight: one factor per class ``(L,)``.
         ignore_index: label that counts for nothing.

@@ -5,12 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_scores
-from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._union.rule import union_losses
 
 __all__ = ["topk_grouping", "topk_transition"]
 
 
+@takes_single_rows
 def topk_grouping(
     scores: Tensor,
     target: Tensor,
@@ -27,7 +28,7 @@ def topk_grouping(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities t of the scores' shape.
+        target: labels ``(N, ...)``, or probabilities t of the scores' shape.
         k: K, in ``[1, L - 1]``.
         weight: one factor per class ``(L,)``.
         ignore_index: label that counts for nothing.
@@ -53,6 +54,7 @@ def topk_grouping(
     return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
+@takes_single_rows
 def topk_transition(
     scores: Tensor,
     target: Tensor,
@@ -70,7 +72,7 @@ def topk_transition(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape.
         k: K, in ``[1, L - 1]``.
         detach_weight: take S for a constant in the gradient.
         weight: one factor per class ``(L,)``.

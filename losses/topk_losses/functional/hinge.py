@@ -5,12 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_margin, check_scores
-from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._rules import hinges
 
 __all__ = ["calibrated_topk_hinge", "convex_topk_hinge", "topk_hinge"]
 
 
+@takes_single_rows
 def topk_hinge(
     scores: Tensor,
     target: Tensor,
@@ -27,7 +28,7 @@ def topk_hinge(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
         k: K, in ``[1, L - 1]``.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``.
@@ -56,6 +57,7 @@ def topk_hinge(
     return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
+@takes_single_rows
 def convex_topk_hinge(
     scores: Tensor,
     target: Tensor,
@@ -74,7 +76,7 @@ def convex_topk_hinge(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
         k: K, in ``[1, L - 1]``.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``.
@@ -103,6 +105,7 @@ def convex_topk_hinge(
     return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
 
+@takes_single_rows
 def calibrated_topk_hinge(
     scores: Tensor,
     target: Tensor,
@@ -121,7 +124,7 @@ def calibrated_topk_hinge(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
         k: K, in ``[1, L - 1]``.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``.

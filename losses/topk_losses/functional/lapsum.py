@@ -5,12 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_positive, check_scores
-from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._rules.lapsum import LapSum
 
 __all__ = ["lapsum_topk_loss"]
 
 
+@takes_single_rows
 def lapsum_topk_loss(
     scores: Tensor,
     target: Tensor,
@@ -33,7 +34,7 @@ def lapsum_topk_loss(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
         k: K, in ``[1, L - 1]``.
         temperature: T, above 0.
         weight: one factor per class ``(L,)``.

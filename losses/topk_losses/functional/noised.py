@@ -17,12 +17,13 @@ from topk_losses._core.checks import (
     check_samples,
     check_scores,
 )
-from topk_losses._core.reduction import Reduction
+from topk_losses._core.reduction import Reduction, takes_single_rows
 from topk_losses._noised.rule import exact_hinge, noised_hinge
 
 __all__ = ["noised_imbalanced_topk_hinge", "noised_topk_hinge"]
 
 
+@takes_single_rows
 def noised_topk_hinge(
     scores: Tensor,
     target: Tensor,
@@ -48,7 +49,7 @@ def noised_topk_hinge(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
         k: K, in ``[1, L - 1]``.
         epsilon: ε, in the scores' units, at least 0; at 0 this is the calibrated hinge.
         samples: B, or None for the exact expectation, which has neither noise nor B.
@@ -94,6 +95,7 @@ def noised_topk_hinge(
     return noised_hinge(scores, target, k, epsilon, samples, margin, noise, generator, how)
 
 
+@takes_single_rows
 def noised_imbalanced_topk_hinge(
     scores: Tensor,
     target: Tensor,
@@ -116,7 +118,7 @@ def noised_imbalanced_topk_hinge(
     Args:
         scores: cosines ``(N, L)`` or ``(N, L, ...)``, as :class:`~topk_losses.CosineHead` returns them; -inf
             masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
         k: K, in ``[1, L - 1]``.
         margins: m, one per class ``(L,)``, from :func:`~topk_losses.uneven_margins`, in the cosines' units.
         epsilon: ε, in the cosines' units, at least 0.

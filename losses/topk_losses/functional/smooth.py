@@ -5,12 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_margin, check_positive, check_scores
-from topk_losses._core.reduction import Reduction
+from topk_losses._core.reduction import Reduction, takes_single_rows
 from topk_losses._smooth_svm.rule import smooth_svm
 
 __all__ = ["smooth_topk_svm"]
 
 
+@takes_single_rows
 def smooth_topk_svm(
     scores: Tensor,
     target: Tensor,
@@ -38,7 +39,7 @@ def smooth_topk_svm(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``.
+        target: labels ``(N, ...)``.
         k: K, in ``[1, L - 1]``.
         tau: temperature τ, above 0.
         margin: α, a number or one per class ``(L,)``.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_margin, check_positive, check_scores
-from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._core.shapes import per_label
 from topk_losses._smooth_hinge.rule import smooth_hinge_losses
 
 __all__ = ["smooth_topk_hinge"]
 
 
+@takes_single_rows
 def smooth_topk_hinge(
     scores: Tensor,
     target: Tensor,
@@ -38,7 +39,7 @@ def smooth_topk_hinge(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss, at L times the
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss, at L times the
             time and memory.
         k: K, in ``[1, L - 1]``.
         gamma: γ, above 0.

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_positive, check_scores
-from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._rules.sorting import RELAXATIONS, sorting_losses
 
 __all__ = ["check_sorting", "sorting_topk_cross_entropy"]
 
 
+@takes_single_rows
 def sorting_topk_cross_entropy(
     scores: Tensor,
     target: Tensor,
@@ -44,7 +45,7 @@ def sorting_topk_cross_entropy(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss, at L times the
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss, at L times the
             time and memory.
         k: K, in ``[1, L - 1]`` and below ``candidates``.
         steepness: β, the inverse temperature, above 0.

@@ -5,12 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_scores
-from topk_losses._core.reduction import Reduction, reduce_loss
+from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
 from topk_losses._rules.topk_entropy import TopKEntropy
 
 __all__ = ["topk_entropy"]
 
 
+@takes_single_rows
 def topk_entropy(
     scores: Tensor,
     target: Tensor,
@@ -33,7 +34,7 @@ def topk_entropy(
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: int64 labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
         k: K, in ``[1, L - 1]``.
         weight: one factor per class ``(L,)``.
         ignore_index: label that counts for nothing.

@@ -1,5 +1,6 @@
 """A module over each function, with the function's parameters as the constructor's arguments."""
 
+from topk_losses.modules._base import Loss
 from topk_losses.modules.entropy import (
     LDAM,
     BalancedSoftmax,
@@ -26,6 +27,7 @@ __all__ = [
     "Focal",
     "LapSumTopKLoss",
     "LogitAdjusted",
+    "Loss",
     "NoisedImbalancedTopKHinge",
     "NoisedTopKHinge",
     "SmoothTopKHinge",

@@ -5,23 +5,66 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
+from topk_losses import functional
 from topk_losses._core.checks import check_counts, check_k, check_margin, check_per_class, check_reduction
 
 __all__ = ["Loss", "TopKHingeLoss", "TopKLoss", "check_values"]
 
 
-class Loss(nn.Module):
-    """What all losses share: class weights, ignored labels, the reduction, and a readable ``repr``."""
+SMOOTHING = (
+    ": smooth the targets, (1 - a) * one_hot(target, L) + a / L, as probabilities of the scores' shape, which all "
+    "losses but the smooth top-K SVM take"
+)
 
+
+class Loss(nn.Module):
+    """The base of all losses, and of one of your own: class weights, ignored labels, soft targets and reductions.
+
+    A subclass writes :meth:`rows`, the loss of each row for each of its labels; all else is as in torch's
+    cross-entropy. :class:`~topk_losses.testing.LossContract` tries it.
+
+    Args:
+        weight: One factor per class ``(L,)``, kept as a buffer.
+        ignore_index: Label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Attributes:
+        soft_targets: Whether the loss takes probabilities as targets.
+
+    Raises:
+        ValueError: For weights below 0 and unknown reductions; in ``forward`` for wrong shapes and dtypes, and for
+            labels out of range.
+
+    Example:
+        >>> import torch
+        >>> class Brier(Loss):
+        ...     def rows(self, scores, labels):
+        ...         return (1 - scores.softmax(1).gather(1, labels)) ** 2
+        >>> Brier(ignore_index=0)(torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]]), torch.tensor([1, 0]))
+        tensor(0.5704)
+    """
+
+    soft_targets: ClassVar[bool] = True
     weight: Tensor | None
     margin: float | Tensor
 
-    def __init__(self, weight: Tensor | None, ignore_index: int, reduction: str) -> None:
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        """Complain of an argument that the class does not take in the name of the class that was used."""
+        takes = inspect.signature(cls.__init__).parameters
+        unknown = sorted(options.keys() - takes.keys())
+        if unknown and not any(one.kind is one.VAR_KEYWORD for one in takes.values()):
+            hint = SMOOTHING if "label_smoothing" in unknown else ""
+            raise TypeError(f"{cls.__name__} takes no argument {unknown[0]!r}{hint}")
+        return super().__new__(cls)
+
+    def __init__(
+        self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
+    ) -> None:
         super().__init__()
         check_reduction(reduction)
         if weight is not None:
@@ -30,6 +73,21 @@ class Loss(nn.Module):
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
         self.reduction = reduction
+
+    def rows(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """Return the losses ``(M, C)`` of scores ``(M, L)`` for labels ``(M, C)``.
+
+        Args:
+            scores: float32, or float64 if they came so.
+            labels: int64 in ``[0, L)``. C is 1 for labels, and L for soft targets, whose loss is the expectation.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define rows(scores, labels), or forward")
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Scores ``(N, L, ...)`` and targets to the loss."""
+        return functional.reduce_rows(
+            self.rows, scores, target, soft_targets=self.soft_targets, **self._shared
+        )
 
     @property
     def _shared(self) -> dict[str, Any]:

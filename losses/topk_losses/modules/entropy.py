@@ -93,6 +93,8 @@ class Focal(Loss):
 class LDAM(Loss):
     """LDAM, see :func:`~topk_losses.functional.ldam`.
 
+    From the classes' counts it is made by :meth:`from_counts`; the constructor takes margins.
+
     Args:
         margins: m, one per class ``(L,)``, kept as a buffer.
         scale: λ, above 0.

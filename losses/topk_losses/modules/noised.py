@@ -22,7 +22,7 @@ class NoisedTopKHinge(Loss):
     Args:
         k: K, in ``[1, L - 1]``.
         epsilon: ε, at least 0.
-        samples: B, or None for the exact expectation.
+        samples: B, or None for the exact expectation, which is also what evaluation mode (``loss.eval()``) computes.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``, kept as a buffer.
         ignore_index: label that counts for nothing.
@@ -66,13 +66,17 @@ class NoisedTopKHinge(Loss):
         noise: Tensor | None = None,
         generator: torch.Generator | Sequence[torch.Generator] | None = None,
     ) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss; ``noise`` has the shape ``(B, N, L, ...)``."""
+        """Scores ``(N, L, ...)`` and targets to the loss; ``noise`` has the shape ``(B, N, L, ...)``.
+
+        In evaluation mode nothing is drawn unless noise or a generator is given: the loss is its exact expectation.
+        """
+        samples = _samples_of(self, noise, generator)
         return functional.noised_topk_hinge(
             scores,
             target,
             k=self.k,
             epsilon=self.epsilon,
-            samples=self.samples,
+            samples=samples,
             margin=self.margin,
             noise=noise,
             generator=generator,
@@ -83,11 +87,13 @@ class NoisedTopKHinge(Loss):
 class NoisedImbalancedTopKHinge(Loss):
     """Noised imbalanced top-K hinge, see :func:`~topk_losses.functional.noised_imbalanced_topk_hinge`.
 
+    From the classes' counts it is made by :meth:`from_counts`; the constructor takes margins.
+
     Args:
         k: K, in ``[1, L - 1]``.
         margins: m, one per class ``(L,)``, kept as a buffer.
         epsilon: ε, at least 0.
-        samples: B, or None for the exact expectation.
+        samples: B, or None for the exact expectation, which is also what evaluation mode (``loss.eval()``) computes.
         scale: λ, above 0.
         weight: one factor per class ``(L,)``, kept as a buffer.
         ignore_index: label that counts for nothing.
@@ -158,16 +164,29 @@ class NoisedImbalancedTopKHinge(Loss):
         noise: Tensor | None = None,
         generator: torch.Generator | Sequence[torch.Generator] | None = None,
     ) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss; ``noise`` has the shape ``(B, N, L, ...)``."""
+        """Scores ``(N, L, ...)`` and targets to the loss; ``noise`` has the shape ``(B, N, L, ...)``.
+
+        In evaluation mode nothing is drawn unless noise or a generator is given: the loss is its exact expectation.
+        """
+        samples = _samples_of(self, noise, generator)
         return functional.noised_imbalanced_topk_hinge(
             scores,
             target,
             k=self.k,
             margins=self.margins,
             epsilon=self.epsilon,
-            samples=self.samples,
+            samples=samples,
             scale=self.scale,
             noise=noise,
             generator=generator,
             **self._shared,
         )
+
+
+def _samples_of(
+    loss: NoisedTopKHinge | NoisedImbalancedTopKHinge,
+    noise: Tensor | None,
+    generator: torch.Generator | Sequence[torch.Generator] | None,
+) -> int | None:
+    """B, or None where the exact expectation is wanted."""
+    return loss.samples if loss.training or noise is not None or generator is not None else None

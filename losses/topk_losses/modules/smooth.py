@@ -31,6 +31,8 @@ class SmoothTopKSVM(Loss):
         tensor(1.4994)
     """
 
+    soft_targets = False
+
     def __init__(
         self,
         k: int,

@@ -183,12 +183,9 @@ class BoundLoss:
 
     @property
     def separable(self) -> bool:
-        """Whether the losses of several networks' batches can be taken in one call: one of ours.
-
-        On a GPU one that draws cannot, for there it takes another way with one generator than with several.
-        """
+        """Whether the losses of several networks' batches can be taken in one call: one of ours."""
         ours = type(self.module).__module__.partition(".")[0] in ("topk_losses", "topk_platform")
-        return ours and self.weights is None and not (self.draws and self.generator.device.type != "cpu")
+        return ours and self.weights is None
 
     def per_sample(self, scores: Tensor, target: Tensor, generators: Sequence[Generator]) -> Tensor:
         """Return each sample's loss, of a loss that is separable, if it draws with one generator for each network."""

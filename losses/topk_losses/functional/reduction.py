@@ -1,0 +1,53 @@
+"""Any loss of rows as a loss of scores and targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
+
+__all__ = ["reduce_rows"]
+
+
+def reduce_rows(
+    losses: Callable[[Tensor, Tensor], Tensor],
+    scores: Tensor,
+    target: Tensor,
+    *,
+    soft_targets: bool = True,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Make a loss of one's own out of a function of rows: layouts, precision, targets, weights and reductions.
+
+    Args:
+        losses: Takes scores ``(M, L)``, in float32 or float64, and labels ``(M, C)``, and returns losses ``(M, C)``.
+        scores: ``(N, L)``, ``(N, L, ...)``, or a single row ``(L,)``; -inf masks a class.
+        target: Labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        soft_targets: Whether probabilities are taken.
+        weight: One factor per class ``(L,)``.
+        ignore_index: Label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: For wrong shapes and dtypes and labels out of range.
+
+    Example:
+        >>> import torch
+        >>> scores, target = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1])
+        >>> reduce_rows(lambda rows, labels: -rows.log_softmax(1).gather(1, labels), scores, target)
+        tensor(1.4076)
+    """
+    how = Reduction(weight, ignore_index, reduction)
+
+    @takes_single_rows
+    def loss(scores: Tensor, target: Tensor) -> Tensor:
+        return reduce_loss(losses, scores, target, how, soft=soft_targets)
+
+    return loss(scores, target)
