@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from topk_losses import functional
-from topk_losses._core import numba as compiled
+from topk_losses import functional, use_backend
 from topk_losses.testing import oracles
 
 
 @pytest.fixture
-def plain_torch(monkeypatch):
-    """As if Numba were not installed."""
-    monkeypatch.setattr(compiled, "_numba_is_there", lambda: False)
+def plain_torch():
+    """No kernels, whatever is installed."""
+    with use_backend("torch"):
+        yield
 
 
 @pytest.fixture(params=["compiled", "plain torch"])

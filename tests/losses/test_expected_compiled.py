@@ -11,13 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from topk_losses._core import numba as compiled
-from topk_losses._expected import cpu as expected
+from topk_losses import use_backend
+from topk_losses._core import numba
+from topk_losses._expected import cpu
+from topk_losses._expected.plain import below_largest
 from topk_losses.functional import expected_topk, noised_topk_hinge
-from topk_losses.operators import expected as operator
 
 pytestmark = [
-    pytest.mark.skipif(not compiled._numba_is_there(), reason="needs Numba"),
+    pytest.mark.skipif(not numba.is_there(), reason="needs Numba"),
     pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="no Triton here"),
 ]
 BOUNDS = {torch.float32: 5e-7, torch.float64: 1e-9}  # of both; what is promised is 1e-6 and 1e-8
@@ -45,7 +46,7 @@ def by_all_classes(row, k, nodes=1201):
 
 
 def value_and_gradient(rows, k, epsilon):
-    assert expected.takes_expected(rows, k, epsilon)
+    assert cpu.refusal(rows, k, epsilon) is None
     leaf = rows.clone().requires_grad_()
     value = expected_topk(leaf, k, epsilon)
     return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
@@ -57,8 +58,9 @@ def assert_is_that_of_all_classes(row, k, epsilon=1.0):
     exact, shares = by_all_classes(rounded.double().numpy() / epsilon, k)
     for dtype, bound in BOUNDS.items():
         scores = rounded[None].to(dtype)
-        found = expected.expectations(scores, k, epsilon, True)
-        value = (found.centre / epsilon + found.shift).item()
+        found = cpu.levels(scores, k, epsilon)
+        shift, _ = cpu.NumbaExpected(k, epsilon, found, labelled=False)._expectations(scores, with_slope=True)
+        value = (found.centre / epsilon + shift).item()
         gradient = value_and_gradient(scores, k, epsilon)[1][0]
         assert value == pytest.approx(exact, abs=bound)
         np.testing.assert_allclose(gradient.double().numpy(), shares, rtol=0, atol=bound)
@@ -130,7 +132,7 @@ def test_the_probabilities_sum_to_one(spread, classes, k, seed, rounding):
     torch.testing.assert_close(slope.sum(1), torch.ones(2).double(), rtol=0, atol=1e-8)
     torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=1e-6)
     torch.testing.assert_close(gradient.double().sum(1), torch.ones(2).double(), rtol=0, atol=1e-5)
-    below = operator._below_largest(rows.double(), k, 1.0)
+    below = below_largest(rows.double(), k, 1.0)
     exact = rows.amax(1) + below
     assert ((value.double() - exact).abs() <= 1e-6 + rounding(below, exact)).all()
 
@@ -153,17 +155,17 @@ def test_derivatives():
 @pytest.fixture
 def calls(monkeypatch):
     """How often the kernels were asked."""
-    asked = []
+    asked, levels = [], cpu.levels
 
     def counting(*arguments):
         asked.append(arguments)
-        return expected.expectations(*arguments)
+        return levels(*arguments)
 
-    monkeypatch.setattr(operator, "expectations", counting)
+    monkeypatch.setattr(cpu, "levels", counting)
     return asked
 
 
-def test_who_takes_which_path(calls, monkeypatch):
+def test_who_takes_which_path(calls):
     rows = torch.randn(3, 40, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     value = expected_topk(rows, 4, 0.5)
     hinge = noised_topk_hinge(rows, torch.tensor([0, 1, 2]), 3, 0.5, None)
@@ -171,34 +173,68 @@ def test_who_takes_which_path(calls, monkeypatch):
     plain = [torch.func.vmap(lambda s: expected_topk(s, 4, 0.5))(rows)]
     compiled_graph = torch.compile(lambda s: expected_topk(s, 4, 0.5), backend="eager")
     plain.append(compiled_graph(rows))
-    monkeypatch.setattr(compiled, "_numba_is_there", lambda: False)
-    plain.append(expected_topk(rows, 4, 0.5))
+    with use_backend("torch"):
+        plain.append(expected_topk(rows, 4, 0.5))
+        without = noised_topk_hinge(rows, torch.tensor([0, 1, 2]), 3, 0.5, None)
     assert len(calls) == 2
     for other in plain:
         torch.testing.assert_close(value, other, rtol=0, atol=1e-9)
-    without = noised_topk_hinge(rows, torch.tensor([0, 1, 2]), 3, 0.5, None)
     torch.testing.assert_close(hinge, without, rtol=0, atol=1e-9)
-    assert len(calls) == 2
 
 
-def test_odd_rows_are_left_to_the_plain_path():
-    inf, nan = torch.inf, torch.nan
-    good = torch.randn(1, 80, generator=torch.Generator().manual_seed(0))
-    for place in (inf, nan):
-        odd = good.clone()
-        odd[0, 70] = place
-        assert expected.expectations(torch.cat([good, odd]), 3, 0.2, True) is None
-        values = expected_topk(torch.cat([good, odd]), 3, 0.2)
-        torch.testing.assert_close(values[:1], expected_topk(good, 3, 0.2), rtol=0, atol=1e-6)
-        assert values[1].isnan()
-        losses = noised_topk_hinge(
-            torch.cat([good, odd]), torch.tensor([0, 1]), 2, 0.2, None, reduction="none"
-        )
-        assert losses[0].isfinite() and losses[1].isnan()
-    few = torch.full((1, 80), -inf)
-    few[0, :2] = 0
-    assert expected.expectations(few, 3, 0.2, True) is None
-    assert expected_topk(few, 3, 0.2) == -inf
+ODD = {"nan": (torch.nan, torch.nan), "inf": (torch.inf, torch.nan), "few": (-torch.inf, -torch.inf)}
+
+
+def odd_among(good, kind):
+    """The rows with an odd one before the last, and what the expected third largest of that is."""
+    filler, value = ODD[kind]
+    odd = good[:1].clone()
+    odd[0, 2 if kind == "few" else 70 :] = filler
+    return torch.cat([good[:-1], odd, good[-1:]]), value
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("dtype", BOUNDS)
+def test_odd_rows_alone_are_left_to_the_plain_path(kind, dtype):
+    """The others' values and gradients are bit for bit what they are without them."""
+    good = torch.randn(4, 80, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    rows, stated = odd_among(good, kind)
+    assert (cpu.levels(rows, 3, 0.2).counts < 0).tolist() == [False, False, False, True, False]
+    value, gradient = value_and_gradient(rows, 3, 0.2)
+    alone, slope = value_and_gradient(good, 3, 0.2)
+    others = [0, 1, 2, 4]
+    assert torch.equal(value[others], alone)
+    assert torch.equal(gradient[others], slope)
+    torch.testing.assert_close(value[3], torch.tensor(stated, dtype=dtype), equal_nan=True)
+    one_by_one = [value_and_gradient(row[None], 3, 0.2) for row in good]
+    assert torch.equal(value[others], torch.cat([one for one, _ in one_by_one]))
+    assert torch.equal(gradient[others], torch.cat([one for _, one in one_by_one]))
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("dtype", BOUNDS)
+def test_odd_rows_leave_the_hinge_of_the_others_alone(kind, dtype):
+    good = torch.randn(4, 80, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    rows, _ = odd_among(good, kind)
+    others = [0, 1, 2, 4]
+    found = []
+    for scores, target in ((rows, [5, 1, 40, 0, 79]), (good, [5, 1, 40, 79])):
+        leaf = scores.clone().requires_grad_()
+        losses = noised_topk_hinge(leaf, torch.tensor(target), 2, 0.2, None, reduction="none")
+        found.append((losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]))
+    (losses, gradient), (alone, slope) = found
+    assert torch.equal(losses[others], alone)
+    assert torch.equal(gradient[others], slope)
+    assert losses[3] == 0 if kind == "few" else losses[3].isnan()
+
+
+def test_rows_that_are_all_odd():
+    rows = torch.zeros(3, 80)
+    rows[0, 3], rows[1, 2:], rows[2, 0] = torch.nan, -torch.inf, torch.inf
+    value, gradient = value_and_gradient(rows, 3, 0.2)
+    assert value[[0, 2]].isnan().all()
+    assert value[1] == -torch.inf
+    assert gradient.shape == rows.shape
 
 
 def test_a_masked_target_costs_infinity():
@@ -208,7 +244,7 @@ def test_a_masked_target_costs_infinity():
     assert losses[0] == torch.inf and losses[1].isfinite()
 
 
-def test_targets_weights_and_layouts_of_the_hinge(monkeypatch):
+def test_targets_weights_and_layouts_of_the_hinge():
     """Hard targets take the label's score in the kernels' own derivative, soft ones do not: both as without Numba."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(5, 9, 3, generator=generator, dtype=torch.float64)
@@ -217,12 +253,11 @@ def test_targets_weights_and_layouts_of_the_hinge(monkeypatch):
     soft = torch.rand(5, 9, 3, generator=generator, dtype=torch.float64)
     weight = torch.rand(9, generator=generator, dtype=torch.float64)
     results = []
-    for numba in (True, False):
-        if not numba:
-            monkeypatch.setattr(compiled, "_numba_is_there", lambda: False)
+    for backend in ("numba", "torch"):
         for target in (hard, soft):
             leaf = scores.clone().requires_grad_()
-            loss = noised_topk_hinge(leaf, target, 3, 0.5, None, weight=weight)
+            with use_backend(backend):
+                loss = noised_topk_hinge(leaf, target, 3, 0.5, None, weight=weight)
             results.append((loss.detach(), torch.autograd.grad(loss, leaf)[0]))
     for one, other in zip(results[:2], results[2:], strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
@@ -253,15 +288,18 @@ def test_values_alone_are_those_with_gradients():
 SCRIPT = """
 import sys
 import torch
-from topk_losses._expected.cpu import expectations, slopes
+from topk_losses._expected.cpu import NumbaExpected, levels
 
 generator = torch.Generator().manual_seed(0)
 results = []
 for dtype in (torch.float32, torch.float64):
     for spread in (0.1, 3.0):
         rows = (spread * torch.randn(2, 200, generator=generator)).to(dtype)
-        found = expectations(rows, 3, 0.2, True)
-        results += [found.shift, slopes(found, torch.ones(2, dtype=dtype), torch.tensor([1, 2]), rows)]
+        rule = NumbaExpected(3, 0.2, levels(rows, 3, 0.2), labelled=True)
+        labels = torch.tensor([[1], [2]])
+        values, kept = rule.forward(rows.requires_grad_(), labels, with_gradient=True)
+        (slopes,) = rule.backward(torch.ones(2, dtype=dtype), rows, labels, kept)
+        results += [values.detach(), slopes.detach()]
 torch.save(results, sys.argv[1])
 """
 

@@ -7,19 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from topk_losses._core import numba as compiled
+from topk_losses import use_backend
+from topk_losses._core import numba
 from topk_losses.functional import expected_topk
 from topk_losses.testing import oracles
 
 
-@pytest.fixture(autouse=True, params=["torch", "kernels"], scope="module")
+@pytest.fixture(autouse=True, params=["torch", "numba"], scope="module")
 def path(request):
     """By torch alone, and by Numba's kernels if it is there."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "torch":
-            patch.setattr(compiled, "_numba_is_there", lambda: False)
-        elif not compiled._numba_is_there():
-            pytest.skip("needs Numba")
+    if request.param == "numba" and not numba.is_there():
+        pytest.skip("needs Numba")
+    with use_backend(request.param):
         yield
 
 
@@ -131,7 +130,7 @@ def test_pieces_of_a_large_batch_are_the_rows(sample, monkeypatch):
     leaves = [rows.clone().requires_grad_() for _ in range(2)]
     results = []
     for leaf, budget in zip(leaves, (1 << 18, 400), strict=True):
-        monkeypatch.setattr("topk_losses.operators.expected.BUDGET", budget)
+        monkeypatch.setattr("topk_losses._expected.plain.BUDGET", budget)
         value = expected_topk(leaf, 3, 0.5)
         (slope,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
         results.append((value, slope, torch.autograd.grad(slope.square().sum(), leaf)[0]))

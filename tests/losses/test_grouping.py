@@ -3,14 +3,14 @@ import math
 import pytest
 import torch
 
-from topk_losses._union.plain import TopKUnion
+from topk_losses._union.plain import PlainUnion
 from topk_losses.functional import topk_grouping, topk_transition
 from topk_losses.testing import oracles
 
 LOSSES = {
-    "grouping": TopKUnion(3, transition=False),
-    "transition": TopKUnion(3, transition=True),
-    "detached": TopKUnion(3, transition=True, detach_weight=True),
+    "grouping": PlainUnion(3, transition=False),
+    "transition": PlainUnion(3, transition=True),
+    "detached": PlainUnion(3, transition=True, detach_weight=True),
 }
 
 
@@ -28,11 +28,11 @@ def test_the_fused_gradient_is_that_of_plain_operations(rule, sample):
     target[:20] = scores[:20].topk(2, dim=1).indices[:, 1]  # half of the labels among the K best
     labels, weights = target[:, None], torch.linspace(0.1, 2, 40, dtype=torch.float64)
     leaf = scores.clone().requires_grad_()
-    expected = rule.plain(leaf, labels, 0.0)
+    expected = rule.plain(leaf, labels)
     (slope,) = torch.autograd.grad((weights * expected).sum(), leaf)
-    losses, saved = rule.forward(scores, labels, 0.0, True)
+    losses, kept = rule.forward(scores, labels, with_gradient=True)
     torch.testing.assert_close(losses, expected.detach(), rtol=1e-12, atol=1e-13)
-    gradient, _ = rule.backward(weights, scores, labels, saved)
+    (gradient,) = rule.backward(weights, scores, labels, kept)
     torch.testing.assert_close(gradient, slope, rtol=1e-10, atol=1e-13)
 
 

@@ -5,8 +5,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from topk_losses import functional
-from topk_losses._core import numba as compiled
+from topk_losses import functional, use_backend
 
 LOSSES = {
     "cross_entropy": lambda s, y, k: functional.cross_entropy(s, y, reduction="none"),
@@ -74,10 +73,8 @@ def test_kernels_agree_with_torch_alone(name, classes, data, step, offset, seed)
     if name not in ASK_WHICH:
         scores[4], scores[5] = offset, (scores[5] / (8 * step)).round() * step
     results = []
-    for there in (True, False):
-        with pytest.MonkeyPatch.context() as patch:
-            if not there:
-                patch.setattr(compiled, "_numba_is_there", lambda: False)
+    for backend in ("numba", "torch"):
+        with use_backend(backend):
             leaf = scores.clone().requires_grad_()
             losses = LOSSES[name](leaf, target, k)
             (slope,) = torch.autograd.grad(losses.sum(), leaf)

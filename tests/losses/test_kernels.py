@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from topk_losses import functional
-from topk_losses._core import triton as dispatch
+from topk_losses._core import triton
 from topk_losses._noised.cuda import CHUNK, GROUPS, LEAST_ROOM
 
 FOLDER = Path(__file__).with_name("kernels")
@@ -35,7 +35,7 @@ def compile_kernel(kernel, types, capability, **constants):
     from triton.compiler import ASTSource
 
     signature = {name: "constexpr" if name in constants else types[name] for name in kernel.arg_names}
-    options = dispatch.launch_options(constants["BLOCK"])
+    options = triton.launch_options(constants["BLOCK"])
     source = ASTSource(kernel, signature, constants)
     return compile_source(source, target=GPUTarget("cuda", capability, 32), options=options)
 
@@ -89,15 +89,15 @@ LEAST_SHARED = 99 * 1024
     ],
 )
 def test_smooth_kernels_compile(k, classes, scores, capability, fresh_cache):
-    from topk_losses._smooth_svm.plain import cuda_kernels as smooth_triton
+    from topk_losses._smooth_svm import cuda_kernels
 
     types = {**SMOOTH, "scores": scores, "out": scores}
-    sizes = {"K": k, "M": 1 << (3 * k - 1).bit_length(), "BLOCK": dispatch.block_of(classes)}
+    sizes = {"K": k, "M": 1 << (3 * k - 1).bit_length(), "BLOCK": triton.block_of(classes)}
     per_row = scores == "*bf16"
     forward = compile_kernel(
-        smooth_triton.smooth_forward, types, capability, PER_ROW=per_row, SLOPE=True, **sizes
+        cuda_kernels.smooth_forward, types, capability, PER_ROW=per_row, SLOPE=True, **sizes
     )
-    backward = compile_kernel(smooth_triton.smooth_backward, types, capability, **sizes)
+    backward = compile_kernel(cuda_kernels.smooth_backward, types, capability, **sizes)
     assert max(forward.metadata.shared, backward.metadata.shared) <= LEAST_SHARED
 
 
@@ -111,12 +111,12 @@ def test_smooth_kernels_compile(k, classes, scores, capability, fresh_cache):
     ],
 )
 def test_noised_kernels_compile(k, classes, draws, scores, capability, fresh_cache):
-    from topk_losses._noised import cuda_kernels as noised_triton
+    from topk_losses._noised import cuda_kernels
 
     types = {**NOISED, "scores": scores, "out": scores}
-    block = dispatch.block_of(classes)
+    block = triton.block_of(classes)
     forward = compile_kernel(
-        noised_triton.noised_forward,
+        cuda_kernels.noised_forward,
         types,
         capability,
         PER_ROW=scores == "*bf16",
@@ -129,7 +129,7 @@ def test_noised_kernels_compile(k, classes, draws, scores, capability, fresh_cac
         BLOCK=block,
     )
     backward = compile_kernel(
-        noised_triton.noised_backward, types, capability, DRAWS=128, BLOCK=min(block, 4096)
+        cuda_kernels.noised_backward, types, capability, DRAWS=128, BLOCK=min(block, 4096)
     )
     assert max(forward.metadata.shared, backward.metadata.shared) <= LEAST_SHARED
 
@@ -139,12 +139,14 @@ def test_tensors_on_the_cpu_load_no_triton():
         "import sys, torch; before = set(sys.modules); from topk_losses import functional as f; "
         "s, y = torch.zeros(2, 9, requires_grad=True), torch.tensor([0, 1]); "
         "(f.smooth_topk_svm(s, y, 3) + f.noised_topk_hinge(s, y, 3)).backward(); "
-        "print(*sorted(n for n in set(sys.modules) - before if 'triton' in n.split('.')[-1] or n == 'triton'))"
+        "added = set(sys.modules) - before; "
+        "print(*sorted(n for n in added if n.split('.')[0] == 'triton' or n.endswith('cuda_kernels')))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not run.stdout.split()
 
 
 def test_the_cpu_is_not_the_kernels_affair():
-    assert not dispatch.takes(torch.zeros(2, 9), torch.tensor([0, 1]))
+    refusal = triton.refusal(torch.zeros(2, 9), torch.tensor([0, 1]), asked=True)
+    assert refusal == "the scores are not on a CUDA device"
     assert functional.smooth_topk_svm(torch.zeros(2, 9), torch.tensor([0, 1]), 3) > 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from topk_losses import functional
-from topk_losses._noised import cpu as noised_cpu
+from topk_losses._noised import cpu
 from topk_losses._noised.draws import noised_draws
 from topk_losses.functional import noised_topk, noised_topk_hinge
 
@@ -134,7 +134,7 @@ def test_many_draws_of_a_row_are_distributed_as_they_should(classes, spread):
     seed=st.integers(0, 1000),
 )
 def test_with_next_to_no_noise_it_is_the_kth_largest(classes, data, rows, spread, offset, seed):
-    k = data.draw(st.integers(1, min(classes, noised_cpu.MOST_K)))
+    k = data.draw(st.integers(1, min(classes, cpu.MOST_K)))
     order = torch.rand(rows, classes, generator=generator(seed)).argsort(1)
     scores = offset + spread * order.double()
     masked = torch.rand(scores.shape, generator=generator(seed + 1)) < 0.2
@@ -162,8 +162,8 @@ def test_rows_and_their_number_of_threads_do_not_change_the_draws():
 def test_what_the_kernel_takes(monkeypatch):
     """Who draws: rows on the CPU in eager mode, in any precision, for ranks that are not too high."""
     calls = []
-    draw = noised_cpu.draw
-    monkeypatch.setattr(noised_cpu, "draw", lambda *inputs: calls.append(1) or draw(*inputs))
+    draw = cpu.draw
+    monkeypatch.setattr(cpu, "draw", lambda *inputs: calls.append(1) or draw(*inputs))
     scores, target = batch()
 
     def taken(*arguments, **keywords):
@@ -175,7 +175,7 @@ def test_what_the_kernel_takes(monkeypatch):
     assert taken(scores.double(), target, 3)
     assert taken(scores.t().contiguous().t(), target, 3)
     assert taken(scores.bfloat16(), target, 3)
-    assert not taken(scores, target, noised_cpu.MOST_K)
+    assert not taken(scores, target, cpu.MOST_K)
     assert not taken(scores, target, 3, epsilon=0.0)
     assert not taken(scores, target, 3, samples=None)
     assert not taken(scores, target, 3, noise=torch.zeros(2, *scores.shape))
@@ -186,7 +186,7 @@ def test_what_the_kernel_takes(monkeypatch):
 
 
 def test_without_numba_torch_draws(plain_torch, monkeypatch):
-    monkeypatch.setattr(noised_cpu, "draw", lambda *_: pytest.fail("a kernel was called"))
+    monkeypatch.setattr(cpu, "draw", lambda *_: pytest.fail("a kernel was called"))
     scores, target = batch()
     assert noised_topk_hinge(scores, target, 3).isfinite()
     assert functional.noised_topk(scores, 3, 0.2, 5).isfinite().all()
@@ -194,11 +194,10 @@ def test_without_numba_torch_draws(plain_torch, monkeypatch):
 
 INTERPRETED = """
 import torch
-from topk_losses._noised import cpu as noised_cpu
-from topk_losses._noised import cpu_kernels as noised_numba
+from topk_losses._noised import cpu_kernels
 from topk_losses._noised.draws import noised_draws
 scores = torch.load({path!r}, weights_only=True)
-assert ("Dispatcher" in type(noised_numba.draw_rows).__name__) is not {interpreted}
+assert ("Dispatcher" in type(cpu_kernels.draw_rows).__name__) is not {interpreted}
 draws = [noised_draws(scores, k, 0.2, 7, generator=torch.Generator().manual_seed(0)) for k in (1, 5)]
 torch.save([tuple(one) for one in draws], {path!r})
 """

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from topk_losses import _noised_columns, _noised_draws, _noised_threshold
-from topk_losses._noised import cpu as noised_cpu
+from topk_losses._noised import columns, cpu, draws, threshold
 from topk_losses._noised.exceedances import exceedances, tail_probability, truncated_normal
 from topk_losses._noised.kth_largest import kth_largest
 from topk_losses._rows.candidates import above, grouped
@@ -73,7 +72,7 @@ def test_classes_and_values_are_those_of_the_full_draw(way, kind, k):
 @pytest.mark.parametrize("spare", [-9, 1, 1e9])  # always completed, at times, and from as deep as can be
 @pytest.mark.parametrize("kind", ["trained", "initial", "far ahead"])
 def test_the_compiled_threshold_decides_about_the_work_alone(kind, spare, monkeypatch):
-    monkeypatch.setattr(noised_cpu, "SPARE", spare)
+    monkeypatch.setattr(cpu, "SPARE", spare)
     row = rows(kind)
     assert_distributed(*draw(row, 6), row, 6)
 
@@ -87,13 +86,13 @@ def test_the_compiled_threshold_decides_about_the_work_alone(kind, spare, monkey
         {"HIGHEST": 0},  # no table
         {"NEAR": 10.0},  # all leading classes drawn outright
         {"NEAR": 0.2, "DEPTH": 1.0},  # hardly one, and many points
-        {"COLUMNS": 1},  # draw by draw
+        {"COLUMNS_AT_ONCE": 1},  # draw by draw
     ],
 )
 @pytest.mark.parametrize("kind", ["trained", "far ahead"])
 def test_thresholds_decide_about_the_work_alone(plain_torch, kind, settings, monkeypatch):
     for name, value in settings.items():
-        modules = (_noised_threshold, _noised_columns, _noised_draws)
+        modules = (threshold, columns, draws)
         monkeypatch.setattr(next(module for module in modules if hasattr(module, name)), name, value)
     row = rows(kind)
     assert_distributed(*draw(row, 6), row, 6)
@@ -101,8 +100,8 @@ def test_thresholds_decide_about_the_work_alone(plain_torch, kind, settings, mon
 
 def test_too_high_a_threshold_is_completed(plain_torch, monkeypatch):
     """The search's result raised so far that hardly a draw has k exceedances."""
-    found = _noised_threshold._height
-    monkeypatch.setattr(_noised_threshold, "_height", lambda *arguments: found(*arguments) + 1)
+    found = threshold._height
+    monkeypatch.setattr(threshold, "_height", lambda *arguments: found(*arguments) + 1)
     row = rows("initial")
     assert_distributed(*draw(row, 6), row, 6)
 
@@ -159,10 +158,10 @@ def test_special_rows_leave_the_others_alone(way):
 
 
 def test_equal_values_name_one_class():
-    columns = _noised_columns.Columns(
+    found = columns.Columns(
         scores=torch.zeros(2, 3),
         centre=torch.zeros(2),
-        threshold=_noised_threshold.Threshold(torch.zeros(2), 1.0, torch.zeros(2)),
+        threshold=threshold.Threshold(torch.zeros(2), 1.0, torch.zeros(2)),
         near=above(grouped(torch.zeros(2, 3), 1), torch.zeros(2)),
         far=above(grouped(torch.zeros(2, 3), 1), torch.ones(2)),
         table=torch.tensor([[2, 1], [0, 2]]),
@@ -171,8 +170,8 @@ def test_equal_values_name_one_class():
         epsilon=1.0,
         generator=None,
     )
-    found = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
-    assert columns._table_classes(found).tolist() == [2, 2]
+    values = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+    assert found._table_classes(values).tolist() == [2, 2]
 
 
 @given(count=st.integers(1, 40), data=st.data(), seed=st.integers(0, 1000))
@@ -234,7 +233,7 @@ def test_few_classes_side_by_side_are_those_sorted(plain_torch, classes, k, monk
     scores[0, 1], scores[1, 0], scores[2, 1] = torch.nan, torch.inf, -torch.inf
     found = {}
     for few in (0, 48):
-        monkeypatch.setattr(_noised_draws, "FEW", few)
+        monkeypatch.setattr(draws, "FEW_CLASSES", few)
         leaf = scores.clone().requires_grad_()
         value = noised_topk(leaf, k, 0.5, 8, generator=torch.Generator().manual_seed(1))
         found[few] = value.detach(), torch.autograd.grad(value[2:].sum(), leaf)[0]

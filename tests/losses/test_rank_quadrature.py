@@ -11,20 +11,19 @@ import pytest
 import torch
 from scipy import integrate, special, stats
 
-from topk_losses import _rank_quadrature
-from topk_losses._core import numba as compiled
+from topk_losses import use_backend
+from topk_losses._core import numba
+from topk_losses._expected import quadrature
 from topk_losses.functional import expected_topk, noised_topk_hinge
 from topk_losses.testing import oracles
 
 
-@pytest.fixture(autouse=True, params=["torch", "kernels"], scope="module")
+@pytest.fixture(autouse=True, params=["torch", "numba"], scope="module")
 def path(request):
     """What computes the expectation."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "torch":
-            patch.setattr(compiled, "_numba_is_there", lambda: False)
-        elif not compiled._numba_is_there():
-            pytest.skip("needs Numba")
+    if request.param == "numba" and not numba.is_there():
+        pytest.skip("needs Numba")
+    with use_backend(request.param):
         yield request.param
 
 
@@ -149,13 +148,13 @@ def test_crowds_that_a_sample_misjudges(k, near, rounding):
 @pytest.mark.parametrize("k", [1, 6, 16])
 @pytest.mark.parametrize("spread", [0.0, 0.3, 3.0])
 def test_crowds_by_power_sums_are_those_swept(k, spread, path, monkeypatch, rounding):
-    if path == "kernels":
+    if path == "numba":
         pytest.skip("of the crowds in torch")
     rows = torch.stack([some_row(spread, 300), some_row(0.5 * spread, 300)])
     for dtype, error in ((torch.float64, 2e-9), (torch.float32, 1e-6)):
         value, gradient = value_and_gradient(rows.to(dtype), k, 1.0)
         with monkeypatch.context() as patch:
-            patch.setattr(_rank_quadrature, "LARGEST_RANK", 0)
+            patch.setattr(quadrature, "LARGEST_RANK", 0)
             swept, slope = value_and_gradient(rows.to(dtype), k, 1.0)
         rounded = 2 * rounding(swept - rows.amax(1), swept)  # of both values
         assert ((value - swept).abs() <= error + (rounded if dtype == torch.float32 else 0)).all()

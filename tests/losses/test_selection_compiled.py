@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numba")
 
-from topk_losses import functional
-from topk_losses._core import numba as compiled
+from topk_losses import functional, use_backend
+from topk_losses._core import numba
 from topk_losses._rows import exponentials, selection
-from topk_losses._rows.exponentials import kept_and_sum, multiples, takes_exponentials
-from topk_losses._rows.selection import MOST, largest, takes_selection
+from topk_losses._rows.exponentials import kept_and_sum, multiples
+from topk_losses._rows.selection import MOST, largest
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("TRITON_INTERPRET") == "1", reason="the other kernels' tests run in this process"
@@ -38,11 +38,10 @@ LOSSES = {
 
 
 @pytest.fixture(autouse=True)
-def also_for_few_classes(monkeypatch):
+def also_for_few_classes():
     """The kernels are right for any number; where they begin to pay is another matter."""
-    monkeypatch.setattr(selection, "FEWEST", 32)
-    monkeypatch.setattr(exponentials, "FEWEST", 32)
-    monkeypatch.setattr(selection, "FEWEST_FOR_ONE", 32)
+    with use_backend("numba"):
+        yield
 
 
 def normal(rows, classes, spread=3.0, seed=0):
@@ -53,7 +52,7 @@ def normal(rows, classes, spread=3.0, seed=0):
 
 
 def assert_largest(rows, k):
-    assert takes_selection(rows, k)
+    assert selection.refusal(rows, k, asked=True) is None
     values, indices = largest(rows, k)
     assert indices.dtype == torch.int64
     assert values.shape == indices.shape == (len(rows), k)
@@ -111,7 +110,7 @@ def test_exponentials_and_their_sum():
     factor = torch.randn(6, 1, generator=torch.Generator().manual_seed(1))
     reference = top.values[:, -1:].clamp(min=-1e30)
     for scale in (1.0, 0.3, 20.0):
-        assert takes_exponentials(scores)
+        assert exponentials.refusal(scores) is None
         kept, total = kept_and_sum(scores, reference, top.indices, scale)
         assert kept.shape == (6, 1)
         wide = (scores.double() - reference) * scale
@@ -139,7 +138,7 @@ def test_losses_as_in_float64(name, k):
         best = scores.topk(k + 2, dim=1)
         target[: k + 2] = best.indices[range(k + 2), range(k + 2)] if k < 10 else best.indices[0, 0]
         scores = scores + offset
-        assert takes_selection(scores, k)
+        assert selection.refusal(scores, k, asked=True) is None
         losses, slope = results(LOSSES[name], scores, target, k)
         expected, exact = results(LOSSES[name], scores.double(), target, k)
         torch.testing.assert_close(losses, expected, rtol=1e-5, atol=1e-5)
@@ -148,7 +147,7 @@ def test_losses_as_in_float64(name, k):
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("k", [1, 3])
-def test_losses_with_and_without_compiled_loops(name, k, monkeypatch, rounding):
+def test_losses_with_and_without_compiled_loops(name, k, rounding):
     """Masked classes (of which one row has few others), a masked target, NaN and infinity."""
     scores, target = normal(8, 60)
     scores[0, 10:] = scores[1, 2:] = -torch.inf
@@ -157,10 +156,10 @@ def test_losses_with_and_without_compiled_loops(name, k, monkeypatch, rounding):
     scores[3, 7], scores[4, 7] = torch.nan, torch.inf
     target[3:5] = 1
     found = []
-    for there in (True, False):
-        monkeypatch.setattr(compiled, "_numba_is_there", lambda there=there: there)
-        assert takes_selection(scores, k) == takes_exponentials(scores) == there
-        losses, slope = results(LOSSES[name], scores, target, k)
+    assert selection.refusal(scores, k, asked=True) is exponentials.refusal(scores, asked=True) is None
+    for backend in ("numba", "torch"):
+        with use_backend(backend):
+            losses, slope = results(LOSSES[name], scores, target, k)
         found.append((losses, slope[[0, 1, 5, 6, 7]]))
     # Either way the differences of two scores are rounded first.
     scores = scores[scores.isfinite()]
@@ -195,8 +194,7 @@ def test_further_derivatives(name):
 def test_several_threads_give_the_same_numbers(name, monkeypatch):
     scores, target = normal(20, 200)
     expected = results(LOSSES[name], scores, target, 5)
-    for module in (selection, exponentials):
-        monkeypatch.setattr(module, "SCORES_PER_THREAD", 200)
+    monkeypatch.setattr(numba, "SCORES_PER_THREAD", 200)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
@@ -231,25 +229,27 @@ def test_smooth_hinge_of_any_width(gamma, k):
         torch.testing.assert_close(found[0][2], found[1][2], rtol=0, atol=16 * scale)
 
 
-def test_what_is_left_to_torch(monkeypatch):
-    monkeypatch.undo()
+def test_what_is_left_to_torch():
     rows, _ = normal(3, 400)
-    assert takes_selection(rows, 1) and takes_selection(rows[:, :100], 2)
-    assert not takes_selection(rows[:, :100], 1)
+    fast, wide = "torch is as fast for so few classes", "the kernels do not take torch.float64"
+    assert selection.refusal(rows, 1) is selection.refusal(rows[:, :100], 2) is None
+    assert selection.refusal(rows[:, :100], 1) == selection.refusal(rows[:, :20], 2) == fast
+    assert exponentials.refusal(rows) is None
+    assert exponentials.refusal(rows[:, :100]) == fast
+    assert selection.refusal(rows[:, :20], 2, asked=True) is None
+    assert exponentials.refusal(rows[:, :20], asked=True) is None
     rows = rows[:, :100]
-    assert takes_selection(rows, 50)
-    assert not takes_selection(rows, 51)
-    assert not takes_selection(rows[:, :20], 1)
-    assert not takes_selection(rows.double(), 3)
-    assert not takes_exponentials(rows.double())
+    assert selection.refusal(rows, 50) is None
+    assert selection.refusal(rows, 51) == f"k is above {MOST} or half of the classes"
+    assert selection.refusal(rows.double(), 3) == exponentials.refusal(rows.double(), asked=True) == wide
     seen = []
 
     def value(row):
-        seen.append(takes_selection(row[None], 3))
+        seen.append(selection.refusal(row[None], 3))
         return largest(row[None], 3).values.sum()
 
     torch.testing.assert_close(torch.func.vmap(value)(rows), rows.topk(3, dim=1).values.sum(1))
-    assert seen == [False]
+    assert seen == ["the call is inside torch.compile or torch.func"]
 
 
 @pytest.mark.parametrize("name", ["topk_hinge", "topk_transition", "truncated_topk_entropy"])
@@ -263,9 +263,8 @@ INTERPRETED = """
 import sys
 import torch
 from topk_losses import functional
-from topk_losses._rows import exponentials_kernels as exponentials_numba
-from topk_losses._rows import selection_kernels as selection_numba
-assert not hasattr(selection_numba.largest, "py_func")
+from topk_losses._rows import selection_kernels
+assert not hasattr(selection_kernels.largest, "py_func")
 scores, target = torch.load(sys.argv[1])
 torch.save(
     [f(scores, target, 4, reduction="none")

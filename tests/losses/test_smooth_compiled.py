@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numba")
 
-from topk_losses._core import numba as compiled
-from topk_losses._smooth_svm.cpu import MOST_K, SmoothTopKRows, takes_smooth_on_cpu
-from topk_losses._smooth_svm.plain import SmoothTopK
-from topk_losses._smooth_svm.plain import cpu as smooth_cpu
+from topk_losses import use_backend
+from topk_losses._core import numba
+from topk_losses._smooth_svm.cpu import MOST_K, NumbaSmoothSVM, refusal
+from topk_losses._smooth_svm.plain import PlainSmoothSVM
 from topk_losses.functional import smooth_topk_svm
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
 
@@ -42,7 +42,7 @@ def turning_rows(classes, k, tau, seed=0):
 
 def results(scores, target, *args, **keywords):
     """Losses and gradient of a call that the kernels have to take."""
-    assert takes_smooth_on_cpu(scores, target, args[0])
+    assert refusal(scores, target, args[0]) is None
     leaf = scores.detach().clone().requires_grad_()
     losses = smooth_topk_svm(leaf, target, *args, **keywords, reduction="none")
     return losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]
@@ -140,7 +140,7 @@ def test_scores_at_the_end_of_the_range():
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_margins_weights_ignored_labels_and_further_dimensions(reduction, monkeypatch):
+def test_margins_weights_ignored_labels_and_further_dimensions(reduction):
     source = torch.Generator().manual_seed(0)
     scores = 3 * torch.randn(5, 12, 3, generator=source)
     target = torch.randint(12, (5, 3), generator=source)
@@ -148,12 +148,11 @@ def test_margins_weights_ignored_labels_and_further_dimensions(reduction, monkey
     scores[2, target[2, 0], 0] = -torch.inf  # a masked target costs infinity
     margins, weight = torch.rand(2, 12, generator=source)
     found = []
-    for there in (True, False):
-        monkeypatch.setattr(compiled, "_numba_is_there", lambda there=there: there)
-        assert takes_smooth_on_cpu(scores, target, 3) == there
+    for backend in ("numba", "torch"):
         leaves = scores.clone().requires_grad_(), margins.clone().requires_grad_()
         options = {"weight": weight, "ignore_index": -1, "reduction": reduction}
-        losses = smooth_topk_svm(leaves[0], target, 3, 0.5, leaves[1], **options)
+        with use_backend(backend):
+            losses = smooth_topk_svm(leaves[0], target, 3, 0.5, leaves[1], **options)
         finite = losses.masked_fill(losses == torch.inf, 0).sum() if reduction == "none" else losses
         found.append((losses.detach(), *torch.autograd.grad(finite, leaves)))
     for ours, expected in zip(*found, strict=True):
@@ -222,7 +221,7 @@ def test_gradients_that_are_not_finite_stay_in_their_rows():
 def test_several_threads_give_the_same_numbers(monkeypatch):
     scores, target = turning_rows(200, 5, 0.03)
     expected = results(scores, target, 5, 0.03)
-    monkeypatch.setattr(smooth_cpu, "SCORES_PER_THREAD", 200)
+    monkeypatch.setattr(numba, "SCORES_PER_THREAD", 200)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
@@ -248,41 +247,44 @@ def test_strides_and_empty_batches():
 
 def test_what_is_left_to_torch(monkeypatch):
     scores, target = turning_rows(300, 3, 1.0)
-    assert takes_smooth_on_cpu(scores, target, MOST_K)
-    assert not takes_smooth_on_cpu(scores, target, MOST_K + 1)
-    assert not takes_smooth_on_cpu(scores.double(), target, 3)
-    assert not takes_smooth_on_cpu(scores[:1, :10].expand(5000, -1), target[:1].expand(5000), 3)
-    assert not takes_smooth_on_cpu(scores.to("meta"), target, 3)
+    assert refusal(scores, target, MOST_K) is None
+    assert refusal(scores, target, MOST_K + 1) == f"k is above {MOST_K}"
+    assert refusal(scores, scores.softmax(1), 3) == "the targets are soft"
+    assert refusal(scores.double(), target, 3) == "the kernels do not take torch.float64"
+    assert refusal(scores.to("meta"), target, 3) == "the scores are not on the CPU"
+    many = scores[:1, :10].expand(5000, -1), target[:1].expand(5000), 3
+    assert refusal(*many) == "torch is faster for so few classes and so many samples"
+    assert refusal(*many, asked=True) is None
     seen = []
 
     def loss(s, y):
-        seen.append(takes_smooth_on_cpu(s, y, 3))
+        seen.append(refusal(s, y, 3))
         return smooth_topk_svm(s, y, 3)
 
     slope = torch.func.grad(loss)(scores, target)
     torch.func.vmap(loss)(scores[:, None], target[:, None])
-    assert seen == [False, False]
+    assert seen == 2 * ["the call is inside torch.compile or torch.func"]
     torch.testing.assert_close(slope * len(scores), results(scores, target, 3)[1], rtol=0, atol=1e-6)
 
-    def refuse(*args):
+    def refuse(*args, **options):
         raise AssertionError("the kernels were called")
 
-    monkeypatch.setattr(SmoothTopKRows, "forward", refuse)
+    monkeypatch.setattr(NumbaSmoothSVM, "forward", refuse)
     with pytest.raises(AssertionError, match="were called"):
         smooth_topk_svm(scores, target, 3)
-    monkeypatch.setattr(compiled, "_numba_is_there", lambda: False)
-    plain = SmoothTopK(3, 1.0).plain(scores, target[:, None], 1.0)
-    torch.testing.assert_close(smooth_topk_svm(scores, target, 3, reduction="none"), plain)
+    plain = PlainSmoothSVM(3, 1.0).plain(scores, target[:, None], 1.0)
+    with use_backend("torch"):
+        torch.testing.assert_close(smooth_topk_svm(scores, target, 3, reduction="none"), plain)
 
 
 def test_torch_compile_sees_plain_operations(monkeypatch):
     scores, target = turning_rows(30, 3, 1.0)
     expected = smooth_topk_svm(scores, target, 3)
 
-    def refuse(*args):
+    def refuse(*args, **options):
         raise AssertionError("the kernels were called")
 
-    monkeypatch.setattr(SmoothTopKRows, "forward", refuse)
+    monkeypatch.setattr(NumbaSmoothSVM, "forward", refuse)
     whole = torch.compile(smooth_topk_svm, backend="eager", fullgraph=True)
     torch.testing.assert_close(whole(scores, target, 3), expected)
 
@@ -290,9 +292,9 @@ def test_torch_compile_sees_plain_operations(monkeypatch):
 INTERPRETED = """
 import sys, warnings
 import torch
-from topk_losses._smooth_svm.plain import cpu_kernels as smooth_numba
+from topk_losses._smooth_svm import cpu_kernels
 from topk_losses.functional import smooth_topk_svm
-assert not hasattr(smooth_numba.smooth_forward, "py_func")
+assert not hasattr(cpu_kernels.smooth_forward, "py_func")
 scores, target, cases = torch.load(sys.argv[1])
 found = []
 for k, tau in cases:

@@ -5,9 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_losses import _smooth_svm, functional
+from topk_losses import functional
+from topk_losses._smooth_svm import plain
 from topk_losses._smooth_svm.arguments import Problem, rows_argument
-from topk_losses._smooth_svm.plain import SmoothTopK
+from topk_losses._smooth_svm.plain import PlainSmoothSVM
 from topk_losses._smooth_svm.power_sums import enough_powers, newton
 from topk_losses.functional import smooth_topk_svm
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
@@ -42,14 +43,14 @@ def grid(k, classes, rows, seed=0):
 
 
 def losses_and_gradient(scores, target, k, tau, adaptive=True):
-    rule = SmoothTopK(k, tau)
+    rule = PlainSmoothSVM(k, tau)
     if adaptive:
-        losses, saved = rule.forward(scores, target[:, None], 1.0, True)
+        losses, kept = rule.forward(scores, target[:, None], 1.0, with_gradient=True)
     else:
         argument, slope = rows_argument(scores, target[:, None], 1.0, Problem(k, tau, False, True))
         losses = (-tau * torch.nn.functional.logsigmoid(-argument)).to(scores.dtype)
-        saved = [argument.sigmoid(), *slope]
-    return losses, rule.backward(torch.ones_like(losses), scores, target[:, None], saved)[0]
+        kept = [argument.sigmoid(), *slope]
+    return losses, rule.backward(torch.ones_like(losses), scores, target[:, None], kept)[0]
 
 
 def assert_precise(losses, gradient, expected, expected_gradient, tau):
@@ -120,7 +121,7 @@ def test_all_ways_agree(k, sample):
         scores, target = sample(5, 200, spread)
         results = [losses_and_gradient(scores, target, k, tau, adaptive) for adaptive in (True, False)]
         leaf = scores.clone().requires_grad_()
-        plain = SmoothTopK(k, tau).plain(leaf, target[:, None], 1.0)
+        plain = PlainSmoothSVM(k, tau).plain(leaf, target[:, None], 1.0)
         results.append((plain.detach(), torch.autograd.grad(plain.sum(), leaf)[0]))
         for losses, gradient in results[1:]:
             torch.testing.assert_close(losses, results[0][0], rtol=1e-11, atol=1e-12)
@@ -130,7 +131,7 @@ def test_all_ways_agree(k, sample):
 def test_parts_of_a_batch_are_worked_on_alone(monkeypatch, sample):
     scores, target = sample(7, 30)
     whole = losses_and_gradient(scores, target, 2, 0.3)
-    monkeypatch.setattr(_smooth_svm, "CHUNK", 60)
+    monkeypatch.setattr(plain, "CHUNK", 60)
     for ours, expected in zip(losses_and_gradient(scores, target, 2, 0.3), whole, strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-14)
 

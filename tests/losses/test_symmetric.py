@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topk_losses._smooth_svm.symmetric import log_symmetric_table
 from topk_losses.operators import inclusion_probabilities, log_elementary_symmetric
-from topk_losses.operators.symmetric import log_symmetric_table
 from topk_losses.testing import oracles
 from topk_losses.testing.symmetric import log_inclusion
 

@@ -9,10 +9,10 @@ import os
 import pytest
 import torch
 
-from topk_losses import functional
-from topk_losses._core import triton as dispatch
-from topk_losses._noised.cuda import takes_noised
-from topk_losses._smooth_svm.cuda import takes_smooth
+from topk_losses import functional, use_backend
+from topk_losses._core import triton
+from topk_losses._noised import cuda as noised_cuda
+from topk_losses._smooth_svm import cuda as smooth_cuda
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 CUDA = pytest.param(
@@ -22,12 +22,11 @@ CUDA = pytest.param(
 
 
 @pytest.fixture(params=["cpu" if INTERPRETED else CUDA])
-def device(request, monkeypatch):
+def device(request):
     """The device whose tensors the kernels take; that they fail and leave it to torch is an error."""
     request.node.add_marker(pytest.mark.filterwarnings("error:Triton's kernels"))
-    if INTERPRETED:
-        monkeypatch.setattr(dispatch, "DEVICES", ("cpu",))
-    return request.param
+    with use_backend("triton"):
+        yield request.param
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def smooth(device):
     """``smooth_topk_svm`` for calls that the kernels have to take."""
 
     def loss(scores, target, k, *args, **keywords):
-        assert takes_smooth(scores, target, k)
+        assert smooth_cuda.refusal(scores, target, k, asked=True) is None
         return functional.smooth_topk_svm(scores, target, k, *args, **keywords)
 
     return loss
@@ -46,7 +45,7 @@ def noised(device):
     """``noised_topk_hinge`` for calls that the kernels have to take."""
 
     def loss(scores, target, k, epsilon=0.2, samples=10, *args, **keywords):
-        assert takes_noised(scores, target, k, samples)
+        assert noised_cuda.refusal(scores, target, k, samples, asked=True) is None
         return functional.noised_topk_hinge(scores, target, k, epsilon, samples, *args, **keywords)
 
     return loss
@@ -55,7 +54,7 @@ def noised(device):
 @pytest.fixture
 def draws(device):
     """The kernel's noise ``(B, N, L)`` for the seed that a generator gives next."""
-    from topk_losses._noised import cuda_kernels as noised_triton
+    from topk_losses._noised import cuda_kernels
 
     def draw(generator, samples, rows, classes):
         seed = torch.randint(2**63 - 1, (1,), generator=generator, device=device)
@@ -63,8 +62,8 @@ def draws(device):
         out = torch.empty(rows, classes, width, device=device)
         block = max(16, 1 << (classes - 1).bit_length())
         # Some 128 Gaussians a thread: with a thousand, as a row's own warps would make them, ptxas takes minutes.
-        options = dispatch.launch_options(block) | {"num_warps": min(32, max(4, block * width // 4096))}
-        noised_triton.noise[(rows,)](seed, out, classes, DRAWS=width, BLOCK=block, **options)
+        options = triton.launch_options(block) | {"num_warps": min(32, max(4, block * width // 4096))}
+        cuda_kernels.noise[(rows,)](seed, out, classes, DRAWS=width, BLOCK=block, **options)
         return out[:, :, :samples].permute(2, 0, 1)
 
     return draw

@@ -7,8 +7,8 @@ import warnings
 import pytest
 import torch
 
-from topk_losses import functional
-from topk_losses._core import triton as dispatch
+from topk_losses import functional, use_backend
+from topk_losses._core import triton
 
 KERNELS = {
     "smooth_topk_svm": ("smooth_forward", "smooth_backward"),
@@ -42,19 +42,19 @@ def ptxas_error():
 @pytest.fixture
 def broken(device, monkeypatch):
     """A function of a kernel's name and errors: what stands in its place; what was known of kernels is forgotten."""
-    from topk_losses._noised import cuda_kernels as noised_triton
-    from topk_losses._smooth_svm.plain import cuda_kernels as smooth_triton
+    from topk_losses._noised import cuda_kernels as noised_kernels
+    from topk_losses._smooth_svm import cuda_kernels as smooth_kernels
 
     def replace(name, errors):
-        module = smooth_triton if name.startswith("smooth") else noised_triton
+        module = smooth_kernels if name.startswith("smooth") else noised_kernels
         kernel = Fails(getattr(module, name), errors)
         monkeypatch.setattr(module, name, kernel)
         return kernel
 
-    monkeypatch.setattr(dispatch, "WARNED", set())
-    dispatch._runs.cache_clear()
+    monkeypatch.setattr(triton, "WARNED", set())
+    triton._failure.cache_clear()
     yield replace
-    dispatch._runs.cache_clear()
+    triton._failure.cache_clear()
 
 
 @pytest.fixture
@@ -73,12 +73,6 @@ def evaluate(batch, generator):
     return results
 
 
-def in_plain_torch(monkeypatch, evaluate, *args, **keywords):
-    with monkeypatch.context() as context:
-        context.setattr(dispatch, "_triton_is_there", lambda: False)
-        return evaluate(*args, **keywords)
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -89,9 +83,10 @@ def in_plain_torch(monkeypatch, evaluate, *args, **keywords):
     ],
 )
 @pytest.mark.parametrize(("loss", "kernel"), EACH)
-def test_torch_takes_over_with_one_warning(loss, kernel, make, broken, evaluate, monkeypatch):
+def test_torch_takes_over_with_one_warning(loss, kernel, make, broken, evaluate):
     """Loss, gradient and random numbers are those of plain torch, from the first call on."""
-    expected = in_plain_torch(monkeypatch, evaluate, loss)
+    with use_backend("torch"):
+        expected = evaluate(loss)
     error = make()
     broken(kernel, itertools.repeat(error))
     with warnings.catch_warnings(record=True) as told:

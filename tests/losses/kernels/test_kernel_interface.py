@@ -5,7 +5,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from topk_losses import functional
-from topk_losses._core import triton as dispatch
+from topk_losses._core import triton
 
 WEIGHT = torch.tensor([0.5, 1.0, 2.0, 1.0, 0.0, 3.0, 1.0])
 MARGINS = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
@@ -53,7 +53,7 @@ def evaluate(loss, scores, target, dtype, **keywords):
 
 
 def agree(pair, scores, target, **keywords):
-    assert dispatch.takes(scores, target)
+    assert triton.refusal(scores, target, asked=True) is None
     ours = evaluate(pair[0], scores, target, torch.float32, **keywords)
     theirs = evaluate(pair[1], scores, target, torch.float64, **keywords)
     for one, other in zip(ours, theirs, strict=True):
@@ -160,15 +160,20 @@ def test_torch_func_goes_the_way_of_plain_torch(batch, device):
 
 def test_what_is_left_to_torch(batch, device, monkeypatch):
     scores, target = batch(3, 7)
-    assert dispatch.takes(scores, target)
-    assert not dispatch.takes(scores.double(), target)
-    assert not dispatch.takes(scores, scores.softmax(1))
-    assert not dispatch.takes(scores.new_zeros(1, dispatch.MOST_CLASSES + 1), target[:1])
-    assert not dispatch.takes(scores.to("meta"), target.to("meta"))
+
+    def refusal(*inputs):
+        return triton.refusal(*inputs, asked=True)
+
+    assert refusal(scores, target) is None
+    assert refusal(scores.double(), target) == "the kernels do not take torch.float64"
+    assert refusal(scores, scores.softmax(1)) == "the targets are soft"
+    many = scores.new_zeros(1, triton.MOST_CLASSES + 1)
+    assert refusal(many, target[:1]) == f"there are more than {triton.MOST_CLASSES} classes"
+    assert refusal(scores.to("meta"), target.to("meta"))
     with FakeTensorMode() as mode:
-        assert not dispatch.takes(mode.from_tensor(scores), mode.from_tensor(target))
-    monkeypatch.setattr(dispatch, "_triton_is_there", lambda: False)
-    assert not dispatch.takes(scores, target)
+        assert refusal(mode.from_tensor(scores), mode.from_tensor(target)) == "the scores are no plain tensor"
+    monkeypatch.setattr(triton, "is_there", lambda: False)
+    assert refusal(scores, target) == "Triton is not installed"
 
 
 @pytest.mark.gpu

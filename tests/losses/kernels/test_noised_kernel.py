@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from topk_losses import functional
-from topk_losses._noised.cuda import MOST_DRAWS, MOST_K, NoisedRows, takes_noised
+from topk_losses._noised.cuda import MOST_DRAWS, MOST_K, TritonNoisedHinge, refusal
 from topk_losses.operators import expected_topk, noised_topk
 
 TRAINED, INITIAL = (3.0, 0.2), (0.1, 0.2)  # the scores' spread, ε
@@ -78,7 +78,11 @@ def test_half_precision(dtype, noised, draws, generator, batch):
 def test_few_or_many_candidates_make_no_difference(device, batch, generator):
     scores, target = batch(3, 200, 1.0)
     seed = torch.randint(2**63 - 1, (1,), generator=generator(3), device=device)
-    ways = [NoisedRows(5, 0.1, 10, least_room=room).forward(scores, target, 1.0, seed) for room in (16, 256)]
+    ways = []
+    for room in (16, 256):
+        rule = TritonNoisedHinge(5, 0.1, 10, least_room=room)
+        losses, kept = rule.forward(scores, target[:, None], 1.0, seed, with_gradient=True)
+        ways.append((losses, *kept))
     for few, many in zip(*ways, strict=True):
         assert torch.equal(few, many)
 
@@ -179,8 +183,11 @@ def test_no_memory_of_the_draws_size(kind):
 
 def test_what_the_kernels_leave_to_torch(device, batch):
     scores, target = batch(2, 60)
-    assert takes_noised(scores, target, MOST_K, MOST_DRAWS)
-    assert not takes_noised(scores, target, MOST_K + 1, 10)
-    assert not takes_noised(scores, target, 5, MOST_DRAWS + 1)
+    assert refusal(scores, target, MOST_K, MOST_DRAWS, asked=True) is None
+    too_much = f"samples are above {MOST_DRAWS}, or k is above {MOST_K}"
+    assert refusal(scores, target, MOST_K + 1, 10, asked=True) == too_much
+    assert refusal(scores, target, 5, MOST_DRAWS + 1, asked=True) == too_much
+    two = [torch.Generator(device), torch.Generator(device)]
+    assert refusal(scores, target, 5, 10, 1.0, two, asked=True) == "there are several generators"
     exact = functional.noised_topk_hinge(scores, target, 5, samples=None)
     assert exact == functional.noised_topk_hinge(scores, target, 5, samples=None)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from topk_losses._smooth_svm.cuda import MOST_K, SmoothTopKKernel, takes_smooth
+from topk_losses._smooth_svm.cuda import MOST_K, TritonSmoothSVM, refusal
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
 
 TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 100.0)
@@ -101,7 +101,7 @@ def test_second_derivatives_are_those_of_the_plain_operations(tau, smooth, batch
         if dtype == torch.float32:
             losses = smooth(leaves[0], target, 3, tau, leaves[1], reduction="none")
         else:
-            plain = SmoothTopKKernel(3, tau).plain
+            plain = TritonSmoothSVM(3, tau).plain
             losses = plain(leaves[0], target[:, None], leaves[1][target])
         slopes = torch.autograd.grad(losses.square().sum(), leaves, create_graph=True)
         second = torch.autograd.grad(sum((slope * slope).sum() for slope in slopes), leaves)
@@ -112,5 +112,5 @@ def test_second_derivatives_are_those_of_the_plain_operations(tau, smooth, batch
 
 def test_what_the_kernels_leave_to_torch(device, batch):
     scores, target = batch(2, 60)
-    assert takes_smooth(scores, target, MOST_K)
-    assert not takes_smooth(scores, target, MOST_K + 1)
+    assert refusal(scores, target, MOST_K, asked=True) is None
+    assert refusal(scores, target, MOST_K + 1, asked=True) == f"k is above {MOST_K}"
