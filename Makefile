@@ -12,14 +12,22 @@ CREATE = $(PYTHON) -m venv $(VENV)
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
 endif
 
-.PHONY: study test test-slow fuzz gpu lint wheel-check clean
+.PHONY: study test test-others test-ray test-slow fuzz gpu lint wheel-check clean
 
 study: $(VENV)/.platform
 	$(BIN)/topk run digits
 
+# Both halves at once, for the tests of Ray often wait for its processes; what they say is shown after the others. It
+# fails if either does.
 test: $(VENV)/.test
+	@failed=0; $(MAKE) --no-print-directory -k -j 2 test-others test-ray SAID=$(VENV)/test-ray.txt || failed=1; \
+	cat $(VENV)/test-ray.txt; exit $$failed
+
+test-others: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu and not ray"
-	$(BIN)/python -m pytest tests -m "ray and not slow and not gpu"
+
+test-ray: $(VENV)/.test
+	$(BIN)/python -m pytest tests -m "ray and not slow and not gpu" $(if $(SAID),>$(SAID) 2>&1)
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow and not gpu"

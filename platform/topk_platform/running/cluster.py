@@ -26,6 +26,7 @@ from topk_platform.code_version import user_modules
 from topk_platform.errors import ClusterError
 from topk_platform.running.address import host_and_port
 from topk_platform.running.capacity import slots
+from topk_platform.running.lean import lean
 from topk_platform.specs import Study
 
 __all__ = ["connected", "local_cpus"]
@@ -184,7 +185,7 @@ def _on_loopback() -> Iterator[None]:
 
 def _connect(study: Study, address: str | None, workers: int | None) -> None:
     if address is None:
-        with _environment(_OURS), _interrupts_wait(), _on_loopback(), _sheltered():
+        with _environment(_OURS), _interrupts_wait(), _on_loopback(), lean(), _sheltered():
             ray.init(
                 _node_ip_address=_LOOPBACK,
                 address="local",  # else RAY_ADDRESS, or a Ray that happens to run here, would be joined

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -42,13 +42,35 @@ def searched_recipe(recipe: Recipe, parameters: Mapping[str, Any]) -> Recipe:
     return dataclasses.replace(recipe, **parameters)
 
 
+def _eager(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of torch's optimisers without what keeps torch's compiler out of it.
+
+    For that it imports the compiler, two seconds of every process that trains, and no optimiser is ever compiled here.
+    """
+    inner: Callable[..., Any] = getattr(function, "__wrapped__", function)
+    return inner
+
+
+class _Eager(torch.optim.Optimizer):
+    add_param_group = _eager(torch.optim.Optimizer.add_param_group)
+    zero_grad = _eager(torch.optim.Optimizer.zero_grad)
+    state_dict = _eager(torch.optim.Optimizer.state_dict)
+    load_state_dict = _eager(torch.optim.Optimizer.load_state_dict)
+
+
+class _SGD(_Eager, torch.optim.SGD):
+    step = torch.no_grad()(_eager(torch.optim.SGD.step))
+
+
+class _Adam(_Eager, torch.optim.Adam):
+    step = torch.no_grad()(_eager(torch.optim.Adam.step))
+
+
 def make_optimizer(recipe: Recipe, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
     """Return the recipe's optimiser over ``parameters``."""
     if recipe.optimizer == "adam":
-        return torch.optim.Adam(
-            parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True
-        )
-    return torch.optim.SGD(
+        return _Adam(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
+    return _SGD(
         parameters,
         lr=recipe.learning_rate,
         momentum=recipe.momentum,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -16,6 +16,8 @@ from topk_platform.specs import Numerics, Trial
 from topk_platform.streams import stream_seed
 
 __all__ = ["kept_process", "lent_process", "process_state", "restore_process"]
+
+_RAISING = 2  # torch's number for algorithms that repeat, with an error where there is none; 1 only warns
 
 _Switch = tuple[Callable[[], Any], Callable[[Any], Any], Any]
 
@@ -34,13 +36,13 @@ def _chosen(numerics: Numerics) -> tuple[_Switch, ...]:
             torch.set_float32_matmul_precision,
             "high" if numerics.tf32 else "highest",
         ),
-        (
-            torch.are_deterministic_algorithms_enabled,
-            torch.use_deterministic_algorithms,
-            numerics.deterministic,
-        ),
+        (torch.get_deterministic_debug_mode, _repeat_algorithms, _RAISING if numerics.deterministic else 0),
         (_convolutions_in_tf32, _let_convolutions_use_tf32, numerics.tf32),
     )
+
+
+def _repeat_algorithms(mode: int) -> None:
+    torch.use_deterministic_algorithms(mode > 0, warn_only=0 < mode < _RAISING)
 
 
 def _convolutions_in_tf32() -> bool:
@@ -86,9 +88,7 @@ def kept_process() -> Iterator[None]:
     try:
         yield
     finally:
-        for read, write, value in before:
-            if read() != value:  # writing that algorithms repeat imports torch's compiler, two seconds
-                write(value)
+        _switch(before)
         torch.set_num_threads(threads)
         torch.set_rng_state(generators[0])
         random.setstate(generators[1])
@@ -119,9 +119,14 @@ def lent_process(trial: Trial) -> Iterator[None]:
         yield
 
 
+def _switch(switches: Iterable[_Switch]) -> None:
+    for read, write, value in switches:
+        if read() != value:  # writing that algorithms repeat imports torch's compiler, two seconds
+            write(value)
+
+
 def _reset(trial: Trial, switches: tuple[_Switch, ...]) -> None:
-    for _, write, value in switches:
-        write(value)
+    _switch(switches)
     torch.set_num_threads(trial.threads)
     torch.set_default_device(None)
     torch.set_flush_denormal(False)
