@@ -171,7 +171,7 @@ def bits(function: Callable[[Tensor], Tensor], scores: Tensor) -> str:
 
 def table() -> dict[str, str]:
     """Each case's hash."""
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     found: dict[str, str] = {}
     for backend in backends():
         with using(backend):
