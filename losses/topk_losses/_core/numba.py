@@ -72,7 +72,9 @@ def compiled(*fastmath: str, counting: bool = True) -> Callable[[F], F]:
         options["_nrt"] = False
 
     def compile_function(function: F) -> F:
-        kernel = njit(**options)(function)
+        # What Python never calls needs no way in from there, which is a good part of what there is to compile.
+        inner = function.__name__.startswith("_")
+        kernel = njit(no_cpython_wrapper=inner, no_cfunc_wrapper=True, **options)(function)
         keep_on_disk(kernel)
         return cast("F", kernel)
 

@@ -36,6 +36,7 @@ FLOOR = (
 LEADING = 4  # times k: at least so many classes are swept above a crowd
 MANY = 64  # more of them there may be
 TOP = 16.0  # where the last of a crowd's cells begins
+NONE = np.int64(0)  # a plain 0 is a type of its own, for which all would be compiled once more
 FASTEST = 0.75  # steps up to that many deviations of the k-th largest are worth trying
 
 NEAR = 1.5  # of the centre, where classes are counted for the first lattice
@@ -616,7 +617,7 @@ def _quadrature(
         for i in range(swept):
             near += abs(x[i]) < NEAR
         deviation = ALONE * math.sqrt(2.0 * NEAR / max(1, near))
-        level = _level(lattices, 0, deviation)
+        level = _level(lattices, level, deviation)
         origin = -int(BEFORE * min(0.95, deviation) / lattices[level].step)
     while True:
         tables = lattices[level]
@@ -674,7 +675,7 @@ def expectations(
                 own = shares[place : place + total]
                 _spread(total, bound, inverse, moments, step, rules, room, own)
         else:
-            mean, step = _quadrature(room.x, total, 0, total, lattices, k, rules, with_slope, room)
+            mean, step = _quadrature(room.x, total, NONE, total, lattices, k, rules, with_slope, room)
             if with_slope:
                 for i in range(total):
                     shares[place + i] = room.slopes[i] * step
