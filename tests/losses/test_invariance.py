@@ -39,10 +39,8 @@ ASK_WHICH = (
     "logistic_sorting",
 )  # of equal scores
 every_loss = pytest.mark.parametrize("name", LOSSES)
-every_backend = pytest.mark.parametrize(
-    "backend",
-    ["torch", pytest.param("numba", marks=pytest.mark.skipif(not numba.is_there(), reason="needs Numba"))],
-)
+needs_numba = pytest.mark.skipif(not numba.is_there(), reason="needs Numba")
+every_backend = pytest.mark.parametrize("backend", ["torch", pytest.param("numba", marks=needs_numba)])
 
 # The same noise for every call, and margins that keep most hinges open.
 BY_DRAWS = {
@@ -173,6 +171,7 @@ def test_nan_and_infinity_spoil_a_row_of_soft_targets(name, backend, dtype, valu
     assert_only_that_row_is_spoilt(name, backend, scores, soft, row, place, value)
 
 
+@needs_numba
 @every_loss
 @given(
     classes=st.sampled_from([2, 5, 30, 100, 129, 400]),

@@ -1,4 +1,4 @@
-"""The noised operator and hinge as Numba compiles them; ``test_noised_draws.py`` has their distribution."""
+"""The noised operator and hinge as Numba compiles them; ``test_draws.py`` has their distribution."""
 
 import subprocess
 import sys
