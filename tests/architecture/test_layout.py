@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PLATFORM = ROOT / "platform" / "topk_platform"
+LOSSES = ROOT / "losses" / "topk_losses"
 
 # What each part of the platform may import of the others; specs and the small modules at its root are for all.
 ALLOWED = {
@@ -27,10 +29,28 @@ ALLOWED = {
 }
 LEAVES = {"errors", "identity", "outcomes", "references", "streams", "metrics", "specs", "code_version"}
 
+# What each folder of the losses may import of the others: those below it. A family imports no other but for the one
+# whose exact expectation is its limit.
+FAMILIES = {"_expected", "_noised", "_rules", "_smooth_hinge", "_smooth_svm", "_union"}
+BELOW: dict[str, set[str]] = {
+    "_core": set(),
+    "_rows": {"_core"},
+    **{family: {"_core", "_rows"} for family in FAMILIES},
+    "_noised": {"_core", "_rows", "_expected"},
+    "operators": {"_core", "_rows", *FAMILIES},
+    "functional": {"_core", "_rows", *FAMILIES, "operators"},
+    "modules": {"_core", "_rows", *FAMILIES, "operators", "functional"},
+    "testing": {"_core", "_rows", *FAMILIES, "operators", "functional", "modules"},
+}
+
 
 def imported(path: Path) -> set[str]:
+    return names_of(ast.walk(ast.parse(path.read_text())))
+
+
+def names_of(nodes: Iterable[ast.AST]) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
@@ -64,6 +84,65 @@ def test_the_losses_import_nothing_of_the_platform_and_the_platform_no_study() -
         assert not {name.split(".")[0] for name in imported(path)} & {"topk_platform", "topk_studies"}, path
     for path in PLATFORM.rglob("*.py"):
         assert "topk_studies" not in {name.split(".")[0] for name in imported(path)}, path
+
+
+def folders_of_losses(path: Path) -> set[str]:
+    """The folders of the losses that a file imports from."""
+    pieces = [name.split(".") for name in imported(path)]
+    return {
+        own[1] for own in pieces if own[0] == "topk_losses" and len(own) > 1 and (LOSSES / own[1]).is_dir()
+    }
+
+
+@pytest.mark.parametrize("folder", sorted(BELOW))
+def test_folders_of_the_losses_import_from_below_alone(folder: str) -> None:
+    for path in (LOSSES / folder).rglob("*.py"):
+        assert folders_of_losses(path) <= BELOW[folder] | {folder}, path
+
+
+def test_every_folder_of_the_losses_has_its_rule_and_no_two_import_each_other() -> None:
+    assert {path.parent.name for path in LOSSES.glob("*/*.py")} == set(BELOW)
+    used = {
+        folder: set().union(*map(folders_of_losses, (LOSSES / folder).rglob("*.py"))) - {folder}
+        for folder in BELOW
+    }
+    assert not [(one, other) for one in used for other in used[one] if one in used[other]]
+
+
+def test_root_files_of_the_losses_import_the_core_alone() -> None:
+    for path in LOSSES.glob("*.py"):
+        if path.name != "__init__.py":
+            assert folders_of_losses(path) <= {"_core"}, path
+
+
+def at_import(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that run when a module is imported, what is for type checkers alone left out."""
+    for statement in statements:
+        yield statement
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        for_types = isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test)
+        if not for_types:
+            yield from at_import(getattr(statement, "body", []))
+        yield from at_import(getattr(statement, "orelse", []))
+        yield from at_import(getattr(statement, "finalbody", []))
+        for handler in getattr(statement, "handlers", []):
+            yield from at_import(handler.body)
+
+
+def needs_compiler(file: str) -> bool:
+    return file.endswith("kernels") or file == "numba_cache"
+
+
+def test_kernels_alone_need_a_compiler_to_be_imported() -> None:
+    """Nor does anything else import them before a call needs them."""
+    for path in LOSSES.rglob("*.py"):
+        names = {tuple(name.split(".")) for name in names_of(at_import(ast.parse(path.read_text()).body))}
+        if not needs_compiler(path.stem):
+            assert not {name[0] for name in names} & {"numba", "triton", "llvmlite"}, path
+            assert not [
+                name for name in names if name[0] == "topk_losses" and any(map(needs_compiler, name))
+            ], path
 
 
 def test_the_standard_librarys_platform_is_not_hidden() -> None:

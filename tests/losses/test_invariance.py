@@ -6,6 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from topk_losses import functional, use_backend
+from topk_losses._core import numba
 
 LOSSES = {
     "cross_entropy": lambda s, y, k: functional.cross_entropy(s, y, reduction="none"),
@@ -38,21 +39,139 @@ ASK_WHICH = (
     "logistic_sorting",
 )  # of equal scores
 every_loss = pytest.mark.parametrize("name", LOSSES)
+needs_numba = pytest.mark.skipif(not numba.is_there(), reason="needs Numba")
+every_backend = pytest.mark.parametrize("backend", ["torch", pytest.param("numba", marks=needs_numba)])
+
+# The same noise for every call, and margins that keep most hinges open.
+BY_DRAWS = {
+    "noised_topk_hinge by draws": lambda s, y, k: functional.noised_topk_hinge(
+        s, y, k, 0.5, 5, 3.0, generator=torch.Generator().manual_seed(0), reduction="none"
+    ),
+    "noised_imbalanced_topk_hinge by draws": lambda s, y, k: functional.noised_imbalanced_topk_hinge(
+        s,
+        y,
+        k,
+        torch.linspace(2, 4, s.shape[1]),
+        0.5,
+        5,
+        2.0,
+        generator=torch.Generator().manual_seed(0),
+        reduction="none",
+    ),
+}
+EVERY = LOSSES | BY_DRAWS
+every_loss_and_draws = pytest.mark.parametrize("name", EVERY)
 
 
-@every_loss
-@pytest.mark.parametrize("classes", [6, 100])
-def test_several_gradients_at_once(name, classes):
-    """As ``is_grads_batched`` has them: each the gradient that it is alone."""
-    generator = torch.Generator().manual_seed(0)
-    leaf = torch.randn(5, classes, generator=generator).requires_grad_()
-    losses = LOSSES[name](leaf, torch.randint(classes, (5,), generator=generator), 3)
-    each = torch.eye(5)
-    together = torch.autograd.grad(losses, leaf, each, is_grads_batched=True, retain_graph=True)[0]
-    alone = torch.stack([torch.autograd.grad(losses, leaf, one, retain_graph=True)[0] for one in each])
+def some_batch(classes, dtype=torch.float32, rows=5):
+    generator = torch.Generator().manual_seed(classes)
+    scores = torch.randn(rows, classes, generator=generator, dtype=torch.float64).to(dtype)
+    return scores, torch.randint(classes, (rows,), generator=generator)
+
+
+@every_loss_and_draws
+@every_backend
+@pytest.mark.parametrize("classes", [6, 100, 400])
+def test_several_gradients_at_once(name, backend, classes):
+    """As ``is_grads_batched`` has them, and as ``vmap`` over gradients: each the gradient that it is alone."""
+    scores, target = some_batch(classes)
+    leaf = scores.requires_grad_()
+    each = torch.randn(7, len(scores), generator=torch.Generator().manual_seed(1))
+    with use_backend(backend):
+        losses = EVERY[name](leaf, target, 3)
+
+        def pull_back(one):
+            return torch.autograd.grad(losses, leaf, one, retain_graph=True)[0]
+
+        alone = torch.stack([pull_back(one) for one in each])
+        together = torch.autograd.grad(losses, leaf, each, is_grads_batched=True, retain_graph=True)[0]
+        mapped = torch.func.vmap(pull_back)(each)
     torch.testing.assert_close(together, alone)
+    torch.testing.assert_close(mapped, alone)
 
 
+@every_loss_and_draws
+@every_backend
+@pytest.mark.parametrize("classes", [6, 100, 400])
+def test_several_gradients_of_torch_func(name, backend, classes):
+    """``vmap`` of a ``vjp``, and of that of one loss alone, which has another one's gradient for the same noise."""
+    scores, target = some_batch(classes)
+    each = torch.randn(7, len(scores), generator=torch.Generator().manual_seed(1))
+    with use_backend(backend):
+        losses, pull_back = torch.func.vjp(lambda s: EVERY[name](s, target, 3), scores)
+        (together,) = torch.func.vmap(pull_back)(each)
+        alone = torch.stack([pull_back(one)[0] for one in each])
+        torch.testing.assert_close(together, alone)
+        if name in BY_DRAWS:  # a kernel would make other noise of the same seed
+            return
+        leaf = scores.clone().requires_grad_()
+        eager = EVERY[name](leaf, target, 3)
+        torch.testing.assert_close(losses, eager.detach(), rtol=1e-4, atol=1e-5)
+        slopes = torch.stack([torch.autograd.grad(eager, leaf, one, retain_graph=True)[0] for one in each])
+        torch.testing.assert_close(together, slopes, rtol=1e-4, atol=1e-5)
+
+
+def losses_and_slopes(name, scores, target, backend):
+    leaf = scores.clone().requires_grad_()
+    with use_backend(backend):
+        losses = EVERY[name](leaf, target, 3)
+        return losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]
+
+
+def assert_only_that_row_is_spoilt(name, backend, scores, target, row, place, value):
+    """Its loss and its gradient are NaN; the others' are bit for bit what they are with a sound row in its place.
+
+    Or without it: a row that cannot be drawn for may or may not take its share of a generator's numbers.
+    """
+    odd = scores.clone()
+    odd[row, place] = value
+    losses, slopes = losses_and_slopes(name, odd, target, backend)
+    assert losses[row].isnan()
+    assert slopes[row].isnan().any()
+    others = [n for n in range(len(scores)) if n != row]
+    references = [tuple(x[others] for x in losses_and_slopes(name, scores, target, backend))]
+    if name in BY_DRAWS:
+        references.append(losses_and_slopes(name, scores[others], target[others], backend))
+    same = [
+        torch.equal(losses[others], loss) and torch.equal(slopes[others], slope) for loss, slope in references
+    ]
+    assert any(same)
+
+
+@every_loss_and_draws
+@every_backend
+@pytest.mark.parametrize("classes", [6, 100, 400])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("of_label", [True, False])
+def test_nan_and_infinity_spoil_loss_and_gradient_of_their_row_alone(
+    name, backend, classes, dtype, value, of_label
+):
+    """A gradient scaler has to see that half precision has overflowed: no gradient of such a row may be finite."""
+    scores, target = some_batch(classes, dtype)
+    row = len(scores) - 1 if name in BY_DRAWS else 2
+    place = int(target[row]) if of_label else (int(target[row]) + classes // 2) % classes
+    assert_only_that_row_is_spoilt(name, backend, scores, target, row, place, value)
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if name != "smooth_topk_svm"])  # labels alone
+@every_backend
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("share", [None, 0.0, 1.0])
+def test_nan_and_infinity_spoil_a_row_of_soft_targets(name, backend, dtype, value, share):
+    """Whatever share of the target the odd class has: some, none, or all."""
+    scores, _ = some_batch(6, dtype)
+    soft = some_batch(6, dtype, rows=10)[0][5:].softmax(1)
+    row, place = len(scores) - 1, 4
+    if share is not None:
+        soft[row] = soft[row].scatter(0, torch.tensor(place), 0.0)
+        soft[row] *= (1 - share) / soft[row].sum()
+        soft[row, place] = share
+    assert_only_that_row_is_spoilt(name, backend, scores, soft, row, place, value)
+
+
+@needs_numba
 @every_loss
 @given(
     classes=st.sampled_from([2, 5, 30, 100, 129, 400]),

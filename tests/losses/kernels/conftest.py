@@ -1,6 +1,6 @@
 """The kernels on whatever runs them: a CUDA device, or with TRITON_INTERPRET=1 Triton's interpreter on the CPU.
 
-``test_kernels.py`` one level up runs this folder in the interpreter, in a process of its own, since Triton reads
+``core/test_triton.py`` beside it runs this folder in the interpreter, in a process of its own, since Triton reads
 the variable when it is imported.
 """
 

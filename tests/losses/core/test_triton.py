@@ -12,7 +12,7 @@ from topk_losses import functional
 from topk_losses._core import triton
 from topk_losses._noised.cuda import CHUNK, GROUPS, LEAST_ROOM
 
-FOLDER = Path(__file__).with_name("kernels")
+FOLDER = Path(__file__).parents[1] / "kernels"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the same tests run on the device itself")
