@@ -28,7 +28,7 @@ RAY = Path(__file__).parent / "end_to_end"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts Ray, which `make test` runs by itself: beside other tests a cluster on two cores is too slow."""
+    """Mark what starts Ray, which `make test` runs in a process of its own beside the others."""
     for item in items:
         if item.path.is_relative_to(RAY):
             item.add_marker("ray")

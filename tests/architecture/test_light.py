@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,22 @@ def study():
     arms = grid([Regime("r", "digits")], [Model("linear")], LOSSES, k=3, recipe=Recipe(1))
     return Study("light", arms, topk=(1, 3), trials=2, seeds=3)
 def bad_recipe(): return Recipe(epochs=0)
+"""
+
+# Commands one after another in a process, with what each ended with, wrote, and had loaded by then that is slow.
+SEVERAL = f"""
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from topk_platform.cli import main
+def outcome(arguments):
+    sys.argv, out, err, code = ["topk", *arguments], io.StringIO(), io.StringIO(), 0
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code or 0
+    return code, out.getvalue(), err.getvalue(), sorted({SLOW!r} & set(sys.modules))
+print(json.dumps([outcome(arguments) for arguments in json.load(sys.stdin)]))
 """
 
 # The command, and at its end the names of what it has loaded that is slow.
@@ -87,68 +104,80 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, key
 
 
-def outcome(lab: tuple[Path, str], arguments: Iterable[str]) -> tuple[int, str, str, set[str]]:
-    folder, key = lab
-    return topk(folder, *(argument.replace("KEY", key) for argument in arguments))
-
-
-@pytest.mark.parametrize(
-    ("command", "shown"),
-    [
-        ("--help", "Usage"),
-        ("run --help", "--retry-failed"),
-        ("list", "18 arms"),
-        ("status", "10 trials ended"),
-        ("show KEY", "run it alone"),
-        ("table light_lab:study", "52.0"),
-        ("table light_lab:study --format md", "(n = 3)"),
-        ("table light_lab:study --format csv", "cross_entropy,r,top1,"),
-        ("table berrada2018_noise", "published"),
-        ("plan light_lab:study", "0 trials left"),
-    ],
+READING = (
+    ("--help", "Usage"),
+    ("run --help", "--retry-failed"),
+    ("list", "18 arms"),
+    ("status", "10 trials ended"),
+    ("show KEY", "run it alone"),
+    ("table light_lab:study", "52.0"),
+    ("table light_lab:study --format md", "(n = 3)"),
+    ("table light_lab:study --format csv", "cross_entropy,r,top1,"),
+    ("table berrada2018_noise", "published"),
+    ("plan light_lab:study", "0 trials left"),
 )
-def test_what_only_reads_is_light(lab: tuple[Path, str], command: str, shown: str) -> None:
-    code, out, err, loaded = outcome(lab, command.split())
+
+WRONG = (
+    ("run digit", "did you mean 'digits'"),
+    ("run light_lab:studdy", "did you mean 'study'"),
+    ("run light_lab:bad_recipe", "Recipe.epochs must be at least 1"),
+    ("run digits --wrokers 2", "No such option"),
+    ("run digits --workers 0", "workers must be at least 1, got 0"),
+    ("run digits --trials 0", "trials must be at least 1, got 0"),
+    ("run digits --only nothing*", "matches no arm"),
+    ("run digits --checkpoints -1", "checkpoint_seconds must be at least 0"),
+    ("run digits --address nowhere", "--address must be host:port"),
+    ("run digits --store /proc/runs", "cannot be written"),
+    ("run digits --store nosuch://bucket", "cannot be opened"),
+    ("plan digit", "did you mean 'digits'"),
+    ("plan digits --only nothing*", "matches no arm"),
+    ("probe digit", "did you mean 'digits'"),
+    ("probe digits --memory 0", "memory must be above 0 GiB"),
+    ("probe digits --only nothing*", "matches no arm"),
+    ("table digit", "did you mean 'digits'"),
+    ("table digits --format html", "--format must be rich, md or csv"),
+    ("table digits", "holds nothing of study 'digits'"),
+    ("show abc", "got 0 trials"),
+    ("replay abc", "got 0 trials"),
+    ("ui --store typo", "holds no MLflow database"),
+    ("ui --port 99999", "cannot listen on"),
+)
+
+
+@pytest.fixture(scope="module")
+def outcomes(lab: tuple[Path, str]) -> dict[str, tuple[int, str, str, list[str]]]:
+    """What each of these commands did, in one process: whatever one of them loads shows in those behind it as well."""
+    folder, key = lab
+    commands = [command for command, _ in (*READING, *WRONG)]
+    environment = {name: value for name, value in os.environ.items() if name != "TOPK_DATA"}
+    done = subprocess.run(
+        [sys.executable, "-c", SEVERAL],
+        cwd=folder,
+        env={**environment, "COLUMNS": "200"},
+        input=json.dumps([command.replace("KEY", key).split() for command in commands]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(zip(commands, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize(("command", "shown"), READING)
+def test_what_only_reads_is_light(outcomes: dict[str, Any], command: str, shown: str) -> None:
+    code, out, err, loaded = outcomes[command]
     assert (code, err) == (0, "")
     assert shown in out
-    assert loaded == set()
+    assert loaded == []
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("run digit", "did you mean 'digits'"),
-        ("run light_lab:studdy", "did you mean 'study'"),
-        ("run light_lab:bad_recipe", "Recipe.epochs must be at least 1"),
-        ("run digits --wrokers 2", "No such option"),
-        ("run digits --workers 0", "workers must be at least 1, got 0"),
-        ("run digits --trials 0", "trials must be at least 1, got 0"),
-        ("run digits --only nothing*", "matches no arm"),
-        ("run digits --checkpoints -1", "checkpoint_seconds must be at least 0"),
-        ("run digits --address nowhere", "--address must be host:port"),
-        ("run digits --store /proc/runs", "cannot be written"),
-        ("run digits --store nosuch://bucket", "cannot be opened"),
-        ("plan digit", "did you mean 'digits'"),
-        ("plan digits --only nothing*", "matches no arm"),
-        ("probe digit", "did you mean 'digits'"),
-        ("probe digits --memory 0", "memory must be above 0 GiB"),
-        ("probe digits --only nothing*", "matches no arm"),
-        ("table digit", "did you mean 'digits'"),
-        ("table digits --format html", "--format must be rich, md or csv"),
-        ("table digits", "holds nothing of study 'digits'"),
-        ("show abc", "got 0 trials"),
-        ("replay abc", "got 0 trials"),
-        ("ui --store typo", "holds no MLflow database"),
-        ("ui --port 99999", "cannot listen on"),
-    ],
-)
+@pytest.mark.parametrize(("command", "message"), WRONG)
 def test_what_was_typed_wrong_is_told_without_waiting(
-    lab: tuple[Path, str], command: str, message: str
+    outcomes: dict[str, Any], command: str, message: str
 ) -> None:
-    code, out, err, loaded = outcome(lab, command.split())
+    code, out, err, loaded = outcomes[command]
     assert (code, out) == (2, "")
     assert message in err
-    assert loaded == set()
+    assert loaded == []
 
 
 def test_scripts_that_read_are_light_too(lab: tuple[Path, str]) -> None:
@@ -165,14 +194,11 @@ def test_scripts_that_read_are_light_too(lab: tuple[Path, str]) -> None:
 def test_a_study_that_is_done_starts_no_ray_and_leaves_mlflow_alone(
     lab: tuple[Path, str], tmp_path: Path
 ) -> None:
-    """The first run puts into MLflow what it lacks, the second sees that nothing is new.
-
-    Data are read with torch, and whether Numba can be imported decides what the losses are computed by.
-    """
+    """The first run puts into MLflow what it lacks and notes the machine, the second sees that nothing is new."""
     folder = shutil.copytree(lab[0], tmp_path / "lab")
     (folder / "runs" / "mlflow.db").unlink()
     for mlflow in (True, False):
         code, out, err, loaded = topk(folder, "run", "light_lab:study")
         assert (code, err) == (0, "")
         assert "0 trials ran" in out
-        assert loaded - {"pandas"} == {"torch", "numba"} | ({"mlflow"} if mlflow else set())
+        assert loaded - {"pandas"} == ({"torch", "numba", "mlflow"} if mlflow else set())

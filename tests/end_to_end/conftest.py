@@ -21,6 +21,9 @@ import pytest
 
 from topk_platform.records import Ledger, Store
 
+# Ray's workers give way to all other processes by default: beside other tests they would hardly come to run.
+os.environ.setdefault("RAY_worker_niceness", "0")
+
 SOURCES = Path(__file__).with_name("lab")
 collect_ignore = [str(SOURCES)]
 

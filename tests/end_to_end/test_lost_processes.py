@@ -41,6 +41,12 @@ def troubled(shared: Any, tmp_path_factory: pytest.TempPathFactory) -> Troubled:
     return Troubled(store, out, built(shared))
 
 
+def test_ray_starts_nothing_that_nobody_asks_for_anything(shared: Any) -> None:
+    running = shared.running().values()
+    assert any("raylet" in name for name in running)
+    assert not [name for name in running if "monitor.py" in name or "dashboard.py" in name]
+
+
 def test_nothing_stops_the_study(troubled: Troubled, rows: Rows) -> None:
     found = sorted((row["loss"], row["phase"], row["status"]) for row in rows(troubled.store))
     assert found == [

@@ -25,6 +25,7 @@ from topk_platform.records import (
 from topk_platform.reports import Table, build_table, to_files
 from topk_platform.running.address import host_and_port
 from topk_platform.running.boards import finished, in_environment, make_board
+from topk_platform.running.remembered import known_done, note_environment
 from topk_platform.running.scratch import scratch_folder
 from topk_platform.search import Board
 from topk_platform.specs import Study, TrialRecord
@@ -112,9 +113,13 @@ def run(
     launch.check()
     ledger = Ledger.open(launch.store, study.name)
     ledger.store.check_writable()
+    tell = progress or (lambda _board, _record: None)
+    if not download and launch.plain and (done := known_done(part, ledger)):
+        return _run(study, part, done, ledger, launch, tell)
     # Torch, a second or two that what is wrong with the arguments need not wait for.
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.checks import check_device, check_imported, check_study  # noqa: PLC0415
+    from topk_platform.training import environment  # noqa: PLC0415
 
     check_imported(part)
     if address is None:
@@ -124,7 +129,10 @@ def run(
         histories = read_history(ledger, part, counted)
         checked = check_study(part, download, {} if retry_failed else finished(part, counted, histories))
         counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
-        return _run(study, part, counted, ledger, launch, progress or (lambda _board, _record: None))
+        summary = _run(study, part, counted, ledger, launch, tell)
+    if address is None and part.device == "cpu":
+        note_environment(ledger.store, environment("cpu"))
+    return summary
 
 
 @dataclass(frozen=True)
@@ -138,6 +146,11 @@ class _Launch:
     checkpoint_seconds: float
     retry_failed: bool = False
     mixed: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether what counts is this machine's alone, and what has ended stays."""
+        return self.address is None and not self.retry_failed and not self.mixed
 
     def check(self) -> None:
         """Raise ``UserError`` for what cannot be."""

@@ -15,7 +15,7 @@ from topk_platform.data import Source, digits
 from topk_platform.errors import StoreError
 from topk_platform.outcomes import Ended
 from topk_platform.records import Store
-from topk_platform.running import checks
+from topk_platform.running import checks, remembered
 from topk_platform.running import study as running
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.search import Board
@@ -147,6 +147,7 @@ def test_a_study_that_is_done_runs_again_on_other_data_alone(
     changed = digits()
     changed.train.inputs[0, 0, 0, 0] += 1
     monkeypatch.setattr(checks, "load", lambda regime: changed)
+    monkeypatch.setattr(remembered, "light_fingerprint", lambda regime: changed.fingerprint)
     assert (run(STUDY, store=tmp_path, only="a/*").ran, len(rehearsed)) == (STUDY.size // 2, 10)
     assert (run(STUDY, store=tmp_path, only="a/*").ran, len(rehearsed)) == (0, 10)
     monkeypatch.undo()
