@@ -25,6 +25,7 @@ from topk_losses.modules import (
     TopKTransition,
     TruncatedTopKEntropy,
 )
+from topk_losses.warming import warm_up
 
 __all__ = [
     "LDAM",
@@ -54,4 +55,5 @@ __all__ = [
     "functional",
     "uneven_margins",
     "use_backend",
+    "warm_up",
 ]

@@ -10,7 +10,7 @@ series.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ FLOOR = (
 LEADING = 4  # times k: at least so many classes are swept above a crowd
 MANY = 64  # more of them there may be
 TOP = 16.0  # where the last of a crowd's cells begins
-NONE = np.int64(0)  # a plain 0 is a type of its own, for which all would be compiled once more
+NONE: Any = np.int64(0)  # a plain 0 is a type of its own, for which all would be compiled once more
 FASTEST = 0.75  # steps up to that many deviations of the k-th largest are worth trying
 
 NEAR = 1.5  # of the centre, where classes are counted for the first lattice
