@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -195,7 +196,8 @@ def main() -> int:
         return 0
     before = json.loads(chosen.file.read_text())
     differing = [name for name, value in found.items() if before.get(name) != value]
-    print(*(f"differs: {name}" for name in differing[:50]), sep="\n")
+    kinds = Counter(f"{name.split('/')[0]} {name.split()[-1]}" for name in differing)
+    print(*(f"{count} differ: {kind}" for kind, count in kinds.items()), sep="\n")
     print(f"{len(found) - len(differing)} of {len(found)} are the same; {len(before)} were written")
     return 1 if differing or len(before) != len(found) else 0
 
