@@ -57,7 +57,7 @@ COARSEST = 1 / 3  # step of the first lattice
 LATTICES = 6
 FURTHEST = 9.5  # from a node, of the tables
 LEAST_GROUPS = 64
-MANY = 160  # candidates; more are a crowd
+CROWDED = 160  # candidates of a row; where there are more, the rest of them are a crowd
 CELL = 0.5  # of a crowd
 AT_LEAST = 32  # rows for a thread
 
@@ -228,7 +228,14 @@ def _rules(precision: Precision, k: int, depth: float) -> Rules:
 
     most = 1 / (1 + 10 ** -min(6.0, 100 / max(1, k - 1)))  # no power leaves a float's range
     return Rules(
-        depth, precision.noise, precision.tail, precision.target, precision.cap, most, max(MANY, 8 * k), CELL
+        depth,
+        precision.noise,
+        precision.tail,
+        precision.target,
+        precision.cap,
+        most,
+        max(CROWDED, 8 * k),
+        CELL,
     )
 
 

@@ -24,23 +24,22 @@ Whole = NDArray[np.int64]
 Names = NDArray[np.int32]
 
 BLOCK = 16  # T
-BEFORE = 6.0  # deviations before the mean, where they are
+BEFORE = 6.0  # deviations before the mean, where the lattice begins
 MOST_BLOCKS = 4096
 LOG_TERMS = 6
-SHIFT = 3
-PHASES = 1 << SHIFT  # places of the tables per step
-LEAST_DEPTH = 7.0  # of every candidate
-FLOOR = (
-    1e-60  # under every probability, so that products of them are no denormal numbers, which would be slow
-)
+SHIFT = 3  # of the bits of a place, to the step that it is in
+PHASES = 1 << SHIFT  # places of the tables in a step of the lattice
+LEAST_DEPTH = 7.0  # how far below the centre a class is a candidate at least, in units of ε
+# Under every probability: products of smaller ones would be denormal numbers, which are slow.
+FLOOR = 1e-60
 LEADING = 4  # times k: at least so many classes are swept above a crowd
-MANY = 64  # more of them there may be
+LEADING_SPARE = 64  # classes above a crowd beyond these, at most
 TOP = 16.0  # where the last of a crowd's cells begins
 NONE: Any = np.int64(0)  # a plain 0 is a type of its own, for which all would be compiled once more
 FASTEST = 0.75  # steps up to that many deviations of the k-th largest are worth trying
 
-NEAR = 1.5  # of the centre, where classes are counted for the first lattice
-ALONE = 0.75  # the deviation of the k-th largest of classes one apart
+NEAR = 1.5  # how far from the centre, in units of ε, classes are counted for the choice of the first lattice
+ALONE = 0.75  # the deviation of the k-th largest of classes whose scores are ε apart
 
 borrowing = compiled("contract", counting=False)
 summing = compiled("reassoc", "contract", "nsz", counting=False)
@@ -490,7 +489,7 @@ def _bound(total: int, k: int, rules: Rules, room: Room) -> int:
     while bound > 0 and above < LEADING * k:
         bound -= 1
         above += room.sizes[bound]
-    return bound + 1 if above > LEADING * k + MANY else bound
+    return bound + 1 if above > LEADING * k + LEADING_SPARE else bound
 
 
 @borrowing
@@ -658,7 +657,7 @@ def expectations(
 ) -> None:
     """The expected k-th largest from the centre in units of ε, and which classes are it with which probability."""
     widest = max(1, counts[first:last].max())
-    swept = widest if widest <= rules.crowded else max(rules.crowded, LEADING * k + MANY)
+    swept = widest if widest <= rules.crowded else max(rules.crowded, LEADING * k + LEADING_SPARE)
     cells = int((rules.depth + TOP) / rules.cell) + 1
     room = _room(widest, swept, k, cells)
     moments = np.empty((cells, len(inverse)))

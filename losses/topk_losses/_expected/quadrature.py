@@ -51,7 +51,7 @@ COARSE_NODES = 15
 SHRINKING = 0.3
 OPEN = 100  # times δ: a window at whose ends F is further than that from 0 or 1 is too narrow
 LEADING = 4  # times k: classes that are swept one by one; there may be a crowd below them
-MANY = 64  # classes: sweeps over more of them are in float64, for rounding adds up
+MOST_IN_FLOAT32 = 64  # classes swept: over more of them rounding adds up, and float64 is taken
 SAMPLED = 8  # classes of a crowd per one that stands for them in the search for the window
 BUDGET = 2**23  # numbers in the table of A
 CROWD_BUDGET = 2**19  # numbers of a crowd looked at together
@@ -98,7 +98,7 @@ def rank_mean(scores: Tensor, groups: Groups, k: int, epsilon: float, with_slope
     rule = MIXED if scores.dtype == torch.float32 else DOUBLE
     reach = math.sqrt(2) * _quantile(rule.tail / (k * scores.shape[1]))
     x, classes = _candidates(groups, epsilon, reach)
-    if rule is MIXED and len(x) <= MANY:
+    if rule is MIXED and len(x) <= MOST_IN_FLOAT32:
         rule = SINGLE
     shift = torch.empty(len(scores), dtype=torch.float64)
     probabilities = torch.empty(x.shape, dtype=rule.sweeps)
@@ -135,7 +135,7 @@ def _quantile(tail: float) -> float:
 
 def _swept_classes(classes: int, k: int) -> int:
     """How many of the best classes are swept one by one."""
-    crowded = k <= LARGEST_RANK and classes > max(MANY, 2 * LEADING * k)
+    crowded = k <= LARGEST_RANK and classes > max(MOST_IN_FLOAT32, 2 * LEADING * k)
     return LEADING * k if crowded else classes
 
 
@@ -296,7 +296,7 @@ def _window(x: Tensor, k: int, rule: Rule) -> tuple[Tensor, Tensor]:
     best, rest, weight = x, x[:0], 1.0
     if swept < len(x):
         best, weight = torch.cat([x[:swept], x[swept::SAMPLED]]), float(SAMPLED)
-    elif len(x) <= MANY:
+    elif len(x) <= MOST_IN_FLOAT32:
         best, rest = x[: LEADING * k], x[LEADING * k :]
     while True:
         width = end - start

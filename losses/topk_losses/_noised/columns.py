@@ -22,8 +22,10 @@ from topk_losses._rows.candidates import Candidates, Groups, above, slots
 __all__ = ["Columns"]
 
 COMPLETED = 2**18  # numbers at once of the draws that fall short
-MANY = 0.1  # cells per score whose noise exceeds the gap; from here on every score's distance is computed
-NEAR = 1.5  # down to so far below the threshold classes are drawn outright
+ALL_DISTANCES = (
+    0.1  # cells per score that exceed the gap, from which on the distances of all scores are computed
+)
+OUTRIGHT = 1.5  # how far below the threshold, in units of ε, classes are still drawn outright
 HIGHEST = 48  # leading classes per row that stand in the table; where there are more, those that exceed are points too
 
 
@@ -72,7 +74,7 @@ class Columns:
         """The columns of rows with these thresholds."""
         rows, classes, values = above(groups, threshold.level)
         x = (values - groups.centre.index_select(0, rows)).div_(epsilon)
-        outright = x >= (threshold.height - min(NEAR, threshold.gap)).index_select(0, rows)
+        outright = x >= (threshold.height - min(OUTRIGHT, threshold.gap)).index_select(0, rows)
         near, far = _split(Candidates(rows, classes, x), outright)
         rows, classes, x = near
         counts = torch.bincount(rows, minlength=len(scores))
@@ -107,7 +109,7 @@ class Columns:
         """Leading classes too far below the threshold to be drawn outright, thinned."""
         rows, classes, x = self.far
         distance = x - self.threshold.height.index_select(0, rows)
-        gap = min(NEAR, self.threshold.gap)
+        gap = min(OUTRIGHT, self.threshold.gap)
         for places, noise in exceedances(samples * len(x), gap, self.generator) if len(x) else ():
             cell = places.to(torch.int64)
             entry = cell % len(x)
@@ -158,7 +160,7 @@ class Columns:
             leading = score >= self.threshold.level.index_select(0, row)
             return x.sub_(self.threshold.height.index_select(0, row)).masked_fill_(leading, -torch.inf)
 
-        if samples * tail_probability(self.threshold.gap) < MANY:
+        if samples * tail_probability(self.threshold.gap) < ALL_DISTANCES:
             return few
         every = (self.scores - self.centre.unsqueeze(1)).div_(self.epsilon)
         every.sub_(self.threshold.height.unsqueeze(1))

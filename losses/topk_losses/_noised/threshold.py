@@ -18,9 +18,8 @@ __all__ = ["Threshold", "find_threshold"]
 
 DEPTH = 2.8  # of the threshold below the k-th largest score: few draws have their k-th largest so deep
 GAP = 3.3  # of the leading classes below that threshold: in so few draws another class exceeds it
-CROWDED = (
-    48  # groups with leading classes; where a row has more, or half of them, the threshold is worth a search
-)
+# Groups with leading classes: where a row has more, or half of its groups have some, a search for the threshold pays.
+CROWDED = 48
 SAMPLE = 64  # classes that stand for all in that search
 ROUNDS = 3  # of Newton's method
 NARROWEST, STEP, GAPS = 0.6, 0.2, 16  # the gaps that are tried

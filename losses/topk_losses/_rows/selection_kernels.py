@@ -22,7 +22,8 @@ Places = NDArray[np.int64]
 
 LANES = 64  # the least number of groups
 GROUP = 32  # classes in a group, if they are many
-LOWEST, HIGHEST, INFINITE = np.int32(-(2**31)), np.int32(2**31 - 1), np.int32(0x7F800000)
+LEAST_KEY, LARGEST_KEY = np.int32(-(2**31)), np.int32(2**31 - 1)
+INFINITE = np.int32(0x7F800000)  # the bits of +inf; what is above, without its sign, is NaN
 
 
 def rooms_for(classes: int, k: int) -> tuple[Keys, Keys, Places]:
@@ -35,14 +36,14 @@ def rooms_for(classes: int, k: int) -> tuple[Keys, Keys, Places]:
 @borrowing
 def _key(bits: np.int32) -> np.int32:
     """A float's bits in the order of the floats, in which NaN of either sign is the largest."""
-    return HIGHEST if np.int32(bits & HIGHEST) > INFINITE else key_of(bits)
+    return LARGEST_KEY if np.int32(bits & LARGEST_KEY) > INFINITE else key_of(bits)
 
 
 @borrowing
 def _group_maxima(row: Keys, maxima: Keys) -> None:
     """The largest of the classes j, j + G, … for each j < G."""
     groups, classes = len(maxima), len(row)
-    maxima[:] = LOWEST
+    maxima[:] = LEAST_KEY
     whole = classes - classes % groups
     for start in range(0, whole, LANES):
         part, best = row[start : start + LANES], maxima[start % groups : start % groups + LANES]
@@ -65,7 +66,7 @@ def _count(keys: Keys, bound: int) -> int:
 @borrowing
 def _bound(keys: Keys, k: int) -> int:
     """A number that at least k of the keys reach, and no more if it can be."""
-    low, high = np.int64(HIGHEST), np.int64(LOWEST)
+    low, high = np.int64(LARGEST_KEY), np.int64(LEAST_KEY)
     for j in range(len(keys)):
         low, high = min(low, keys[j]), max(high, keys[j])
     high += 1
@@ -119,7 +120,7 @@ def _insert(key: np.int32, place: int, keys: Keys, places: Places) -> None:
 @borrowing
 def _one_by_one(row: Keys, maxima: Keys, bound: int, keys: Keys, places: Places) -> None:
     """The largest, where more than a few reach the bound: equal scores, or a row in an unlucky order."""
-    keys[:] = LOWEST
+    keys[:] = LEAST_KEY
     last = len(keys) - 1
     for group in range(len(maxima)):
         if maxima[group] >= bound and maxima[group] > keys[last]:

@@ -37,7 +37,7 @@ from topk_losses._rows.selection import largest
 
 __all__ = ["LapSum", "soft_topk"]
 
-LOWEST = torch.finfo(torch.float32).min / 4  # as good as -inf, of which logsumexp has no gradient
+ABSENT = torch.finfo(torch.float32).min / 4  # the logarithm of nothing: of -inf logsumexp has no gradient
 
 
 class _Leading(NamedTuple):
@@ -82,8 +82,8 @@ def _threshold(values: Tensor, log_rest: Tensor, k: int) -> Tensor:
         half = ((below - values).exp() - (above + values).exp()) / 2
         j = (ranks + half <= k).sum(1, keepdim=True)
     outside = ranks > j
-    log_a = (-values).masked_fill(outside, LOWEST).logsumexp(1, keepdim=True)
-    log_b = torch.cat([values.masked_fill(~outside, LOWEST), log_rest], 1).logsumexp(1, keepdim=True)
+    log_a = (-values).masked_fill(outside, ABSENT).logsumexp(1, keepdim=True)
+    log_b = torch.cat([values.masked_fill(~outside, ABSENT), log_rest], 1).logsumexp(1, keepdim=True)
     d = k - j
     size = d.abs().clamp(min=1)  # at d = 0, which needs no root, the root of 0 would have no derivative
     log_r = torch.log(size + torch.sqrt(size * size + torch.exp(log_a + log_b)))
@@ -94,7 +94,7 @@ def _threshold(values: Tensor, log_rest: Tensor, k: int) -> Tensor:
 def _differentiable(rows: Tensor, k: int, alpha: float) -> tuple[Tensor, _Leading]:
     """The threshold b and what it is made of, in operations that autograd sees through."""
     leading = _leading(rows, k, alpha)
-    rest = ((rows - leading.last) / alpha).scatter(1, leading.places, LOWEST).logsumexp(1, keepdim=True)
+    rest = ((rows - leading.last) / alpha).scatter(1, leading.places, ABSENT).logsumexp(1, keepdim=True)
     offset = (leading.last.double() - leading.centre) / alpha
     log_rest = (rest.double() + offset).masked_fill(leading.few, 0)
     return _threshold(leading.values, log_rest, k), leading
@@ -184,7 +184,7 @@ class LapSum(Rule[Kept]):
         leading = _leading(scores, self.k, self.alpha)
         exponentials, total = kept_and_sum(scores, leading.last, leading.places, 1 / self.alpha)
         offset = (leading.last.double() - leading.centre) / self.alpha
-        log_rest = (total.log() + offset).clamp_(min=LOWEST)
+        log_rest = (total.log() + offset).clamp_(min=ABSENT)
         b = _threshold(leading.values, log_rest, self.k)
         losses, slope = self._of_labels(scores, labels, b, leading)
         weights = torch.cat([-(leading.values - b).abs(), log_rest - b], 1)

@@ -28,8 +28,8 @@ from topk_losses._rows.selection import largest
 
 __all__ = ["PlainSmoothHinge"]
 
-FEWEST = 15  # leading classes to look at first; from n / 64 on, torch's topk is slower
-LOWEST = -1e30  # as good as -inf, which 0 times is 0
+FEWEST = 15  # leading classes that are looked at first: torch finds so few of 1,000 faster than more
+MASKED = -1e30  # stands for a score of -inf: times 0 it is 0, where -inf would be NaN
 
 
 class Kept(NamedTuple):
@@ -110,7 +110,7 @@ class PlainSmoothHinge(Rule[Any]):
         few = others[..., self.k - 1].detach() == -torch.inf
         invalid = ~((others.detach()[..., 0] < torch.inf) & (own.detach() < torch.inf))
         own = own.masked_fill(own == -torch.inf, 0).double() - margin
-        violation = others.masked_fill(others == -torch.inf, LOWEST).double() - own.unsqueeze(2)
+        violation = others.masked_fill(others == -torch.inf, MASKED).double() - own.unsqueeze(2)
         x = ((violation - self._threshold(violation)) / self.gamma).clamp(0, 1 / self.k)
         losses = (x * violation - self.gamma / 2 * x * x).sum(2).clamp(min=0)
         losses = spoilt(losses.masked_fill(few, 0), invalid).to(others.dtype)
@@ -148,7 +148,7 @@ class PlainSmoothHinge(Rule[Any]):
         t = torch.maximum(self._newton(values, best[:, : self.k] - centre), least)
         x = ((values - t) / self.gamma).clamp_(0, 1 / self.k).masked_fill_(few, 0)
         total = x.sum(1, keepdim=True)
-        losses = (x * values.clamp_(min=LOWEST)).sum(1, keepdim=True) - least * total
+        losses = (x * values.clamp_(min=MASKED)).sum(1, keepdim=True) - least * total
         losses = losses - self.gamma / 2 * x.square().sum(1, keepdim=True)
         invalid = ~((best[:, :1] < torch.inf) & (own < torch.inf))
         return spoilt(losses.clamp(min=0).masked_fill(few, 0), invalid).squeeze(1), x

@@ -40,9 +40,8 @@ __all__ = ["Problem", "Slope", "rows_argument", "slope_rows"]
 
 EXTRA_FIRST, EXTRA_STEP = 3, 8  # classes split off beyond K before the first look at κ, and between looks
 KAPPA_GOOD = 0.15  # below it a power sum fewer costs more than the classes it takes
-NEAR_ONE = (
-    2.0**8
-)  # largest values between its inverse and it need no reference: exponents round by 3e-7 at most
+# Rows whose largest value is between its inverse and it need no reference: exponents round by 3e-7 at most.
+NEAR_ONE = 2.0**8
 
 
 class Problem(NamedTuple):

@@ -25,7 +25,7 @@ from torch import Tensor
 
 __all__ = ["adjoint", "prefixes", "ratios", "stacked_prefixes", "totals", "weights"]
 
-LOWEST = -1000
+LEAST_EXPONENT = -1000  # of two: far below all that counts, and the power is still a normal number
 LOG2E = math.log2(math.e)  # exp2 is several times faster than exp on CPUs
 
 
@@ -33,13 +33,15 @@ def ratios(leading: Tensor, start: int, stop: int, k: int, scale: float) -> Tens
     """``d_jm`` for j in ``[start, stop)`` and m in ``[0, k)``, counted from 0: ``(J, K, N)`` from ``(M, N)``."""
     # Bounded from below, since powers of two that are no normal numbers take exp2's slow path, and then taken off,
     # so that a masked class has no part at all.
-    gaps = ((leading[start:stop, None] - leading.detach()[None, :k]) * (scale * LOG2E)).clamp(min=LOWEST)
+    gaps = ((leading[start:stop, None] - leading.detach()[None, :k]) * (scale * LOG2E)).clamp(
+        min=LEAST_EXPONENT
+    )
     if start < k:
         first = torch.arange(start, min(stop, k), device=leading.device)
         early = torch.arange(k, device=leading.device) > first[:, None]
         early = torch.cat([early, early.new_zeros(stop - start - len(first), k)])
-        gaps = gaps.masked_fill(early.unsqueeze(-1), LOWEST)
-    return gaps.exp2() - 2.0**LOWEST
+        gaps = gaps.masked_fill(early.unsqueeze(-1), LEAST_EXPONENT)
+    return gaps.exp2() - 2.0**LEAST_EXPONENT
 
 
 def prefixes(tables: Tensor, factors: Tensor, start: int) -> None:

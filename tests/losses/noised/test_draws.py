@@ -84,8 +84,8 @@ def test_the_compiled_threshold_decides_about_the_work_alone(kind, spare, monkey
         {"DEPTH": 0.0, "GAP": 1.0},  # and many points
         {"GAP": 1.0},
         {"HIGHEST": 0},  # no table
-        {"NEAR": 10.0},  # all leading classes drawn outright
-        {"NEAR": 0.2, "DEPTH": 1.0},  # hardly one, and many points
+        {"OUTRIGHT": 10.0},  # all leading classes drawn outright
+        {"OUTRIGHT": 0.2, "DEPTH": 1.0},  # hardly one, and many points
         {"COLUMNS_AT_ONCE": 1},  # draw by draw
     ],
 )
