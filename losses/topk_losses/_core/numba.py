@@ -52,7 +52,7 @@ def refusal(scores: Tensor, dtypes: Sequence[torch.dtype] = DTYPES) -> str | Non
     return None if is_there() else "Numba is not installed"
 
 
-def compiled(*fastmath: str, counting: bool = True) -> Callable[[F], F]:
+def compiled(*fastmath: str, counting: bool = True, entry: bool = False) -> Callable[[F], F]:
     """Decorate a function to be machine code that runs without the interpreter's lock, kept on disk once compiled.
 
     Args:
@@ -60,6 +60,8 @@ def compiled(*fastmath: str, counting: bool = True) -> Callable[[F], F]:
         counting: False for a function that makes no arrays, but for views of those it is given, and that returns
             none. It leaves out the counting of references, which costs more than the work on a short row, where this
             Numba has an option for it.
+        entry: Whether Python calls the function. Kernels that only kernels call need no way in from there, which is a
+            good part of what there is to compile.
     """
     from numba import njit  # noqa: PLC0415  # an optional dependency
     from numba.core.options import DefaultOptions  # noqa: PLC0415
@@ -72,9 +74,7 @@ def compiled(*fastmath: str, counting: bool = True) -> Callable[[F], F]:
         options["_nrt"] = False
 
     def compile_function(function: F) -> F:
-        # What Python never calls needs no way in from there, which is a good part of what there is to compile.
-        inner = function.__name__.startswith("_")
-        kernel = njit(no_cpython_wrapper=inner, no_cfunc_wrapper=True, **options)(function)
+        kernel = njit(no_cpython_wrapper=not entry, no_cfunc_wrapper=True, **options)(function)
         keep_on_disk(kernel)
         return cast("F", kernel)
 

@@ -16,6 +16,7 @@ __all__ = [
     "SUMMED",
     "borrowing",
     "contracting",
+    "entry",
     "key_of",
     "powers_of_two",
     "room_for",
@@ -45,6 +46,7 @@ P4, P5, P6 = (
 )
 
 
+entry = compiled(counting=False, entry=True)
 borrowing = compiled(counting=False)
 contracting = compiled("contract", counting=False)
 summing = compiled("reassoc", "contract", counting=False)

@@ -48,7 +48,7 @@ from topk_losses._core.autograd import Rule
 from topk_losses._expected.plain import below_largest
 
 if TYPE_CHECKING:
-    from topk_losses._expected.cpu_kernels import Rules, Tables
+    from topk_losses._expected.shared_kernels import Rules, Tables
 
 __all__ = ["LARGEST_RANK", "Levels", "NumbaExpected", "levels", "refusal"]
 
@@ -224,7 +224,7 @@ def _depths(tail: float) -> Any:
 
 @functools.cache
 def _rules(precision: Precision, k: int, depth: float) -> Rules:
-    from topk_losses._expected.cpu_kernels import Rules  # noqa: PLC0415
+    from topk_losses._expected.shared_kernels import Rules  # noqa: PLC0415
 
     most = 1 / (1 + 10 ** -min(6.0, 100 / max(1, k - 1)))  # no power leaves a float's range
     return Rules(
@@ -256,7 +256,8 @@ def _lattices() -> tuple[Tables, ...]:
 
 def _tables(step: float) -> Tables:
     """Φ, φ and log(1 - Φ) at ``x - t``, t being a lattice's nodes, for a few x between two of them."""
-    from topk_losses._expected.cpu_kernels import BLOCK, LOG_TERMS, PHASES, Tables  # noqa: PLC0415
+    from topk_losses._expected.shared_kernels import BLOCK, Tables  # noqa: PLC0415
+    from topk_losses._expected.tails_kernels import LOG_TERMS, PHASES  # noqa: PLC0415
 
     half = math.ceil(FURTHEST / step) + BLOCK
     nodes = step * torch.arange(half, -half - 1, -1, dtype=torch.float64)

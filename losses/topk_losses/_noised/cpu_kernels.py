@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from topk_losses._core.numba_kernels import borrowing
+from topk_losses._core.numba_kernels import borrowing, entry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,7 +91,7 @@ def room_for(scores: Floats, k: int, samples: int) -> Room:
     return search, found, binned, np.empty((4, BINS + 1), np.int64), block, completion
 
 
-@borrowing
+@entry
 def draw_rows(
     scores: Floats,
     k: int,

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import LOG2E, ONE, SUMMED, borrowing, powers_of_two, room_for, sum_of
+from topk_losses._core.numba_kernels import (
+    LOG2E,
+    ONE,
+    SUMMED,
+    entry,
+    powers_of_two,
+    room_for,
+    sum_of,
+)
 
 __all__ = ["multiples", "room_for", "sums"]
 
@@ -14,7 +22,7 @@ Doubles = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 
-@borrowing
+@entry
 def sums(
     scores: Floats,
     references: Floats,
@@ -47,7 +55,7 @@ def sums(
             totals[i] += np.float64(sum_of(room[start : start + SUMMED]))
 
 
-@borrowing
+@entry
 def multiples(
     scores: Floats, references: Floats, scale: float, factors: Floats, out: Floats, first: int, last: int
 ) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import borrowing, key_of
+from topk_losses._core.numba_kernels import borrowing, entry, key_of
 
 __all__ = ["largest", "rooms_for"]
 
@@ -130,7 +130,7 @@ def _one_by_one(row: Keys, maxima: Keys, bound: int, keys: Keys, places: Places)
                     _insert(key, j, keys, places)
 
 
-@borrowing
+@entry
 def largest(
     bits: Keys, maxima: Keys, keys: Keys, candidates: Places, places: Places, first: int, last: int
 ) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_losses._core.numba import compiled
-from topk_losses._core.numba_kernels import LOWEST, SUMMED, borrowing, contracting, room_for
+from topk_losses._core.numba_kernels import LOWEST, SUMMED, borrowing, contracting, entry, room_for
 
 __all__ = ["KEPT", "hinge_backward", "hinge_forward", "room_for"]
 
@@ -149,7 +149,7 @@ def _row(
     return max(products - (own - np.float64(centre)) * total - gamma / 2 * squares, 0.0)
 
 
-@borrowing
+@entry
 def hinge_forward(
     scores: Floats,
     labels: Places,
@@ -204,7 +204,7 @@ def _clipped(
         out[j] = x * factor
 
 
-@borrowing
+@entry
 def hinge_backward(
     scores: Floats,
     labels: Places,

@@ -7,7 +7,16 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import LOG2E, ONE, SUMMED, borrowing, powers_of_two, room_for, sum_of
+from topk_losses._core.numba_kernels import (
+    LOG2E,
+    ONE,
+    SUMMED,
+    borrowing,
+    entry,
+    powers_of_two,
+    room_for,
+    sum_of,
+)
 
 __all__ = ["KEPT", "room_for", "union_backward", "union_forward"]
 
@@ -50,7 +59,7 @@ def _numbers(
     return loss, others - extra * union, others * (1 + extra), others
 
 
-@borrowing
+@entry
 def union_forward(
     scores: Floats,
     labels: Places,
@@ -93,7 +102,7 @@ def union_forward(
         kept[i, 3] = own
 
 
-@borrowing
+@entry
 def union_backward(
     scores: Floats,
     labels: Places,

@@ -1,0 +1,183 @@
+"""F at the nodes of a block, and what the block adds to the slopes: sweeps over the classes, forth and back."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_losses._expected.shared_kernels import BLOCK, Room, Rules, Tables, borrowing, summing
+from topk_losses._expected.tails_kernels import logs, tails
+
+__all__ = ["block"]
+
+Doubles = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+# Under every probability: products of smaller ones would be denormal numbers, which are slow.
+FLOOR = 1e-60
+
+
+@borrowing
+def _repeat(values: Doubles, size: int) -> None:
+    for q in range(size - BLOCK):
+        values[q + BLOCK] = values[q]
+
+
+@borrowing
+def _add_class(state: Doubles, before: Doubles, exceed: Doubles, size: int) -> None:
+    """The numbers of exceedances with one more class; those without it are kept."""
+    for q in range(size + BLOCK):
+        before[q] = state[q]
+    for q in range(size):
+        state[q + BLOCK] = before[q + BLOCK] + exceed[q] * (before[q] - before[q + BLOCK])
+
+
+@summing
+def _add_class_behind(
+    follow: Doubles, before: Doubles, exceed: Doubles, density: Doubles, size: int
+) -> float:
+    """What the class adds to its slope, given the classes before and behind it; then it is one of those behind."""
+    share = 0.0
+    for q in range(size):
+        v = follow[q]
+        share += before[q + BLOCK] * v * density[q]
+        follow[q] = v + exceed[q] * (follow[q + BLOCK] - v)
+    return share
+
+
+@borrowing
+def _crowd_start(count: int, start: float, tables: Tables, k: int, most: float, room: Room) -> None:
+    """The probabilities that exactly m < k of the crowd exceed the nodes, by power sums and Newton's identities."""
+    sums, state = room.sums, room.state
+    exceed, ratio, power = room.lanes[0], room.lanes[1], room.lanes[2]
+    sums[:k] = 0.0
+    for i in range(count):
+        logs(room.points[i] - start, tables, ratio)
+        tails(room.points[i] - start, tables, exceed, power)
+        mass, total = room.masses[i], sums[0]
+        for j in range(BLOCK):
+            total[j] += mass * ratio[j]
+            p = min(max(exceed[j], 0.0), most)
+            ratio[j] = p / (1.0 - p)
+            power[j] = mass
+        for m in range(1, k):
+            total = sums[m]
+            for j in range(BLOCK):
+                power[j] *= ratio[j]
+                total[j] += power[j]
+    state[: k * BLOCK + BLOCK] = 0.0
+    state[BLOCK : 2 * BLOCK] = 1.0
+    for m in range(1, k):
+        new = state[(m + 1) * BLOCK : (m + 2) * BLOCK]
+        sign = 1.0 / m
+        for i in range(1, m + 1):
+            old, total = state[(m - i + 1) * BLOCK : (m - i + 2) * BLOCK], sums[i]
+            for j in range(BLOCK):
+                new[j] += sign * old[j] * total[j]
+            sign = -sign
+    for j in range(BLOCK):
+        power[j] = math.exp(sums[0, j])
+    for m in range(k + 1):
+        new = state[m * BLOCK : (m + 1) * BLOCK]
+        for j in range(BLOCK):
+            new[j] = max(new[j] * power[j], 0.0) + FLOOR
+
+
+@summing
+def _crowd_slope(
+    state: Doubles, exceed: Doubles, density: Doubles, rest: Doubles, k: int, most: float
+) -> float:
+    """``Σ_t φ(t - x) P(exactly k - 1 of all but the class at x exceed t)``, by dividing the class out of all."""
+    for j in range(BLOCK):
+        p = min(max(exceed[j], 0.0), most)
+        stay = 1.0 / (1.0 - p)
+        density[j] *= stay
+        exceed[j] = p * stay
+        rest[j] = state[BLOCK + j]
+    for m in range(2, k + 1):
+        more = state[m * BLOCK : (m + 1) * BLOCK]
+        for j in range(BLOCK):
+            rest[j] = more[j] - exceed[j] * rest[j]
+    total = 0.0
+    for j in range(BLOCK):
+        total += density[j] * max(rest[j], 0.0)
+    return total
+
+
+@borrowing
+def _active(
+    x: Doubles, swept: int, start: float, end: float, k: int, noise: float, active: Whole
+) -> tuple[int, int]:
+    """How many of the classes swept may be on either side of a node, and what is left of k for them."""
+    number = 0
+    for i in range(swept):
+        if x[i] + noise > start:
+            if x[i] - noise > end:
+                k -= 1
+            else:
+                active[number] = i
+                number += 1
+    return number, k
+
+
+@borrowing
+def _forward(
+    start: float, number: int, count: int, x: Doubles, tables: Tables, k: int, most: float, room: Room
+) -> None:
+    """F at the nodes, and the probabilities of m exceedances before each active class, on top of the crowd's."""
+    state, size = room.state, k * BLOCK
+    if count:
+        _crowd_start(count, start, tables, k, most, room)
+    else:
+        state[: size + BLOCK] = FLOOR
+        state[BLOCK : 2 * BLOCK] = 1.0
+    for a in range(number):
+        exceed = room.exceed[a]
+        tails(x[room.active[a]] - start, tables, exceed, room.density[a])
+        _repeat(exceed, size)
+        _add_class(state, room.before[a], exceed, size)
+    for m in range(1, k + 1):
+        part = state[m * BLOCK : (m + 1) * BLOCK]
+        for j in range(BLOCK):
+            room.cdf[j] += part[j]
+
+
+@borrowing
+def _backward(start: float, number: int, count: int, tables: Tables, k: int, most: float, room: Room) -> None:
+    """Adds to the slopes of all who can be the k-th largest in the block."""
+    follow, size = room.follow, k * BLOCK
+    exceed, density, rest = room.lanes[0], room.lanes[1], room.lanes[2]
+    for i in range(count):
+        tails(room.points[i] - start, tables, exceed, density)
+        room.crowd_slopes[i] += _crowd_slope(room.state, exceed, density, rest, k, most)
+    follow[: size + BLOCK] = FLOOR
+    follow[size - BLOCK : size] = 1.0
+    for a in range(number - 1, -1, -1):
+        _repeat(room.density[a], size)
+        room.slopes[room.active[a]] += _add_class_behind(
+            follow, room.before[a], room.exceed[a], room.density[a], size
+        )
+
+
+@borrowing
+def block(
+    x: Doubles,
+    swept: int,
+    count: int,
+    start: float,
+    tables: Tables,
+    k: int,
+    rules: Rules,
+    with_slope: bool,
+    room: Room,
+) -> None:
+    """F at the nodes of a block, and what the block adds to the slopes."""
+    end = start + (BLOCK - 1) * tables.step
+    number, left = _active(x, swept, start, end, k, rules.noise, room.active)
+    room.cdf[:] = 0.0
+    if left > 0:
+        _forward(start, number, count, x, tables, left, rules.most, room)
+        if with_slope:
+            _backward(start, number, count, tables, left, rules.most, room)

@@ -1,0 +1,110 @@
+"""Elementary symmetric polynomials from power sums; ``power_sums.py`` has the proof."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_losses._core.numba_kernels import SUMMED, borrowing, summing
+from topk_losses._smooth_svm.shared_kernels import TOLERANCE
+
+__all__ = ["enough_powers", "newton", "power_sums", "product", "store_coefficients", "two_sums"]
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+
+@summing
+def _sums(values: Floats) -> tuple[np.float32, np.float32]:
+    one = two = np.float32(0)
+    for j in range(len(values)):
+        one += values[j]
+        two += values[j] * values[j]
+    return one, two
+
+
+@borrowing
+def two_sums(values: Floats) -> tuple[float, float]:
+    """p_1 and p_2."""
+    first = second = np.float64(0)
+    for start in range(0, len(values), SUMMED):
+        one, two = _sums(values[start : start + SUMMED])
+        first += np.float64(one)
+        second += np.float64(two)
+    return first, second
+
+
+@summing
+def _next_sums(values: Floats, power: Floats) -> tuple[np.float32, np.float32]:
+    """The sums of ``power · values`` and ``power · values²``, which becomes the power."""
+    one = two = np.float32(0)
+    for j in range(len(values)):
+        odd = power[j] * values[j]
+        even = odd * values[j]
+        power[j] = even
+        one += odd
+        two += even
+    return one, two
+
+
+@borrowing
+def power_sums(values: Floats, power: Floats, powers: int, sums: Doubles) -> None:
+    """``p_3 … p_r`` behind p_1 and p_2, which are there; a block's powers are made one after the other."""
+    sums[3 : powers + 2] = 0
+    if powers < 3:
+        return
+    for start in range(0, len(values), SUMMED):
+        part = values[start : start + SUMMED]
+        _square(part, power)
+        for i in range(3, powers + 1, 2):
+            one, two = _next_sums(part, power[: len(part)])
+            sums[i] += one
+            sums[i + 1] += two
+
+
+@borrowing
+def _square(values: Floats, out: Floats) -> None:
+    for j in range(len(values)):
+        out[j] = values[j] * values[j]
+
+
+@borrowing
+def enough_powers(least: int, k: int, kappa: float, mass: float) -> int:
+    """The least r for which the power sums beyond the r-th move ``log σ_K`` by less than the tolerance."""
+    powers, moved = least, mass * kappa**least
+    while powers < k and moved > TOLERANCE * (powers + 1) * (1 - kappa):
+        powers += 1
+        moved *= kappa
+    return powers
+
+
+@summing
+def product(left: Doubles, right: Doubles) -> float:
+    """The sum over the first of the one times the last of the other, and so on."""
+    total, count = 0.0, len(left)
+    for i in range(count):
+        total += left[i] * right[count - 1 - i]
+    return total
+
+
+@borrowing
+def newton(sums: Doubles, powers: int, k: int, out: Doubles) -> None:
+    """σ_0 … σ_K from ``p_1 … p_r``; those beyond the r-th count as 0, and what rounding leaves below 0 is 0."""
+    for i in range(2, powers + 1, 2):
+        sums[i] = -sums[i]
+    out[0] = 1
+    for m in range(1, k + 1):
+        terms = min(m, powers)
+        out[m] = max(product(sums[1 : terms + 1], out[m - terms : m]) / m, 0.0)
+
+
+@borrowing
+def store_coefficients(polynomials: Doubles, k: int, powers: int, unit: float, out: Floats) -> None:
+    """``(-1)^i (σ_{K-i} / σ_K - σ_{K-1-i} / σ_{K-1})`` for i = 1 … r, for values that are ``unit`` times as large."""
+    factor = -unit
+    for i in range(1, powers + 1):
+        share = polynomials[k - i] / polynomials[k]
+        if i < k:
+            share -= polynomials[k - 1 - i] / polynomials[k - 1]
+        out[i - 1] = share * factor
+        factor *= -unit
