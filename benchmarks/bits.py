@@ -66,8 +66,8 @@ OPERATORS: dict[str, tuple[dict[str, Any], ...]] = {
 
 
 def using(backend: str) -> AbstractContextManager[None]:
-    """The losses in one backend alone."""
-    return topk_losses.use_backend(backend)
+    """The losses in one backend alone; Numba's kernels where they are chosen by themselves."""
+    return topk_losses.use_backend("auto" if backend == "numba" else backend)
 
 
 def backends() -> list[str]:

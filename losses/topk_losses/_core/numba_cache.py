@@ -12,6 +12,7 @@ import logging
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ log = logging.getLogger("topk_losses")
 
 def keep_on_disk(kernel: Any) -> None:
     """Have a function's machine code read from disk, and written there, if there is any place for it."""
+    if not hasattr(kernel, "py_func"):  # NUMBA_DISABLE_JIT leaves functions as they are
+        return
     _announce()
     try:
         kernel._cache = _Cache(kernel.py_func)
@@ -127,18 +130,20 @@ def _announce() -> None:
 
 
 class _Announcer(event.Listener):
-    """Says once in a process that kernels are being compiled."""
+    """Says once in a process that kernels are being compiled, when all of it has taken longer than a moment."""
 
     def __init__(self) -> None:
         self._depth = 0
+        self._begun = self._spent = 0.0
         self._timer: threading.Timer | None = None
 
     def on_start(self, event: Any) -> None:
         if not self._is_ours(event):
             return
         self._depth += 1
-        if self._timer is None:
-            self._timer = threading.Timer(PATIENCE, _say)
+        if self._depth == 1 and self._spent < PATIENCE:
+            self._begun = time.monotonic()
+            self._timer = threading.Timer(PATIENCE - self._spent, _say)
             self._timer.daemon = True
             self._timer.start()
 
@@ -146,15 +151,16 @@ class _Announcer(event.Listener):
         if not self._is_ours(event):
             return
         self._depth -= 1
-        if self._depth == 0 and self._timer is not None and self._timer.is_alive():
+        if self._depth == 0 and self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer, self._spent = None, self._spent + time.monotonic() - self._begun
 
     def _is_ours(self, event: Any) -> bool:
         module = getattr(getattr(event.data.get("dispatcher"), "py_func", None), "__module__", "")
         return str(module).startswith("topk_losses.")
 
 
+@functools.cache
 def _say() -> None:
     log.warning(
         "topk_losses compiles its kernels for this processor: up to half a minute, once; they are kept for later "

@@ -50,7 +50,7 @@ def refusal(scores: Tensor, target: Tensor, asked: bool = False) -> str | None:
 
     Triton's interpreter runs the kernels on the CPU, slowly, where it is asked for by name.
     """
-    interpreted = asked and os.environ.get("TRITON_INTERPRET") == "1"
+    interpreted = asked and os.environ.get("TRITON_INTERPRET") == "1" and scores.device.type == "cpu"
     if scores.device.type != "cuda" and not interpreted:
         return "the scores are not on a CUDA device"
     rules = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -31,9 +33,7 @@ def expected_below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
         and values_are_readable(scores)
         and len(scores)
     ):
-        groups = grouped(scores.detach(), k)
-        if ((groups.largest < torch.inf) & (groups.centre > -torch.inf)).all():
-            return losses_by(LongRows(k, epsilon, groups), scores, _no_labels(scores))
+        return _long(scores, None, k, epsilon)
     return below_largest(scores, k, epsilon)
 
 
@@ -53,18 +53,39 @@ def _backend(scores: Tensor, k: int, epsilon: float) -> str:
 
 
 def _compiled(scores: Tensor, labels: Tensor | None, k: int, epsilon: float) -> Tensor:
-    """The same from the kernels; rows that these do not take, if there are any, from torch."""
+    """The same from the kernels, for one label per row or none."""
     found = cpu.levels(scores.detach(), k, epsilon)
-    odd = found.counts < 0
-    if not odd.any():
-        rule = cpu.NumbaExpected(k, epsilon, found, labels is not None)
-        return losses_by(rule, scores, _no_labels(scores) if labels is None else labels)
+    usual = found.counts >= 0
+    if not usual.all():
+        return _apart(_compiled, usual, scores, labels, k, epsilon)
+    rule = cpu.NumbaExpected(k, epsilon, found, labels is not None)
+    return losses_by(rule, scores, _no_labels(scores) if labels is None else labels)
+
+
+def _long(scores: Tensor, labels: None, k: int, epsilon: float) -> Tensor:
+    """The same from torch, for long rows."""
+    groups = grouped(scores.detach(), k)
+    usual = (groups.largest < torch.inf) & (groups.centre > -torch.inf)
+    if not usual.all():
+        return _apart(_long, usual, scores, labels, k, epsilon)
+    return losses_by(LongRows(k, epsilon, groups), scores, _no_labels(scores))
+
+
+def _apart(
+    function: Callable[..., Tensor],
+    usual: Tensor,
+    scores: Tensor,
+    labels: Tensor | None,
+    k: int,
+    epsilon: float,
+) -> Tensor:
+    """A function's results for the usual rows, and the plain path's for those with NaN, +inf or too few classes."""
     result = scores.new_empty(len(scores))
-    for rows, function in ((~odd, _compiled), (odd, _plain)):
-        part = rows.nonzero().squeeze(1)
-        if len(part):
-            own = None if labels is None else labels.index_select(0, part)
-            result = result.index_put((part,), function(scores.index_select(0, part), own, k, epsilon))
+    for chosen, one in ((usual, function), (~usual, _plain)):
+        rows = chosen.nonzero().squeeze(1)
+        if len(rows):
+            own = None if labels is None else labels.index_select(0, rows)
+            result = result.index_put((rows,), one(scores.index_select(0, rows), own, k, epsilon))
     return result
 
 

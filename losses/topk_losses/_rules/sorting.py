@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -32,7 +32,11 @@ from topk_losses._rows.invalid import spoilt
 from topk_losses._rows.places import others_of, places_among
 from topk_losses._rows.selection import largest
 
-__all__ = ["RELAXATIONS", "sorting_losses"]
+__all__ = ["RELAXATIONS", "Network", "sorting_losses"]
+
+LABELS_AT_ONCE = (
+    2**12
+)  # labels of rows whose networks are computed together: what they need stays in the cache
 
 
 class _Relaxation(Protocol):
@@ -86,42 +90,92 @@ class _Logistic:
 RELAXATIONS: Final[dict[str, _Relaxation]] = {"cauchy": _Cauchy(), "logistic": _Logistic()}
 
 
-def sorting_losses(
-    rows: Tensor,
-    labels: Tensor,
-    mixture: Sequence[float],
-    steepness: float,
-    candidates: int,
-    relaxation: str,
-) -> Tensor:
-    """The kernel: losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``; ``mixture`` has K weights."""
-    values, invalid = _wires(rows, labels, candidates)
-    parts = []
+class Network(NamedTuple):
+    """What the network and the loss behind it are made of.
+
+    Attributes:
+        mixture: K weights.
+        steepness: β.
+        candidates: m.
+        relaxation: Of the comparators.
+    """
+
+    mixture: Sequence[float]
+    steepness: float
+    candidates: int
+    relaxation: str
+
+
+def sorting_losses(rows: Tensor, labels: Tensor, network: Network) -> Tensor:
+    """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``."""
+    own, width = rows.gather(1, labels), min(network.candidates, rows.shape[1])
+    if labels.shape[1] == 1:  # a copy costs less than one more class: torch's topk has steps
+        others = rows.scatter(1, labels, -torch.inf)
+        return _losses(largest(others, width - 1).values.unsqueeze(1), own, network).to(rows.dtype)
+    top = largest(rows, width)
+    best = others_of(top.values, places_among(top.indices, labels, rows))
+    if labels.numel() > LABELS_AT_ONCE and values_are_readable(rows):
+        losses: Tensor = _InParts.apply(best, own, network)
+        return losses.to(rows.dtype)
+    return _losses(best, own, network).to(rows.dtype)
+
+
+class _InParts(torch.autograd.Function):
+    """The losses of many labels, a part of them at a time: each has a network's memory, its gradient but 2 numbers.
+
+    Of a part's losses the gradient is found at once, and kept.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, best: Tensor, own: Tensor, network: Network) -> Tensor:
+        ctx.network = network
+        step = max(1, LABELS_AT_ONCE // len(own))
+        parts = zip(best.split(step, 1), own.split(step, 1), strict=True)  # type: ignore[no-untyped-call]
+        losses, by_best, by_own = zip(*(_with_gradient(*part, network) for part in parts), strict=True)
+        ctx.save_for_backward(best, own, torch.cat(by_best, 1), torch.cat(by_own, 1))
+        return torch.cat(losses, 1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        best, own, by_best, by_own = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody wants this differentiated again
+            losses = _losses(best, own, ctx.network)
+            slopes = torch.autograd.grad(losses, (best, own), gradient, create_graph=True)
+            return slopes[0], slopes[1], None
+        return gradient.unsqueeze(2) * by_best, gradient * by_own, None
+
+
+def _with_gradient(best: Tensor, own: Tensor, network: Network) -> tuple[Tensor, Tensor, Tensor]:
+    """Losses ``(M, C)`` and the gradient of each with respect to its ``best`` and its ``own``."""
+    with torch.enable_grad():
+        leaves = best.detach().requires_grad_(), own.detach().requires_grad_()
+        losses = _losses(*leaves, network)
+        by_best, by_own = torch.autograd.grad(losses.sum(), leaves)
+    return losses.detach(), by_best, by_own
+
+
+def _losses(best: Tensor, own: Tensor, network: Network) -> Tensor:
+    """The losses ``(M, C)`` for the labels' scores ``(M, C)`` and the largest others, descending ``(M, C, n)``."""
+    values, invalid = _wires(best, own, network.candidates)
+    mixture, parts = network.mixture, []
     if mixture[0] > 0:
         parts.append(math.log(mixture[0]) - values.logsumexp(0))  # softmax of the label, whose value is 0
     if any(mixture[1:]):
-        kind = RELAXATIONS[relaxation]
-        chances = _through_network(values, kind, steepness)
+        kind = RELAXATIONS[network.relaxation]
+        chances = _through_network(values, kind, network.steepness)
         parts += [
             math.log(share) + kind.log_sum(chances[:k])
             for k, share in enumerate(mixture[1:], start=2)
             if share > 0
         ]
-    losses = -torch.stack(parts).logsumexp(0)
-    return spoilt(losses, invalid).relu().to(rows.dtype)
+    return spoilt(-torch.stack(parts).logsumexp(0), invalid).relu()
 
 
-def _wires(rows: Tensor, labels: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
+def _wires(best: Tensor, own: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
     """Scores less the label's on the wires ``(m, M, C)``, the label first, and whether a row has NaN or +inf."""
-    if labels.shape[1] == 1:  # a copy costs less than one more class: torch's topk has steps
-        others = rows.scatter(1, labels, -torch.inf)
-        best = largest(others, min(candidates, rows.shape[1]) - 1).values.unsqueeze(1)
-    else:
-        top = largest(rows, min(candidates, rows.shape[1]))
-        best = others_of(top.values, places_among(top.indices, labels, rows))
-    own = rows.gather(1, labels).double().unsqueeze(2)
+    own = own.double().unsqueeze(2)
     invalid = ~((best.detach()[..., :1] < torch.inf) & (own.detach() < torch.inf)).squeeze(2)
-    own = own.masked_fill(own == -torch.inf, 0)
+    own = spoilt(own.masked_fill(own == -torch.inf, 0), invalid.unsqueeze(2))
     others = best.double() - own
     missing = torch.full_like(own, -torch.inf).expand(-1, -1, candidates - 1 - others.shape[2])
     return torch.cat([torch.zeros_like(own), others, missing], 2).movedim(2, 0).contiguous(), invalid

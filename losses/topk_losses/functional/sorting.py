@@ -9,7 +9,7 @@ from torch import Tensor
 
 from topk_losses._core.checks import check_k, check_positive, check_scores
 from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
-from topk_losses._rules.sorting import RELAXATIONS, sorting_losses
+from topk_losses._rules.sorting import RELAXATIONS, Network, sorting_losses
 
 __all__ = ["check_sorting", "sorting_topk_cross_entropy"]
 
@@ -46,7 +46,7 @@ def sorting_topk_cross_entropy(
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
         target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss, at L times the
-            time and memory.
+            time.
         k: K, in ``[1, L - 1]`` and below ``candidates``.
         steepness: β, the inverse temperature, above 0.
         candidates: m, a power of two; it may exceed L.
@@ -78,9 +78,10 @@ def sorting_topk_cross_entropy(
     check_scores(scores)
     check_k(k, scores.shape[1] - 1)
     shares = check_sorting(k, steepness, candidates, relaxation, mixture)
+    network = Network(shares, steepness, candidates, relaxation)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return sorting_losses(rows, labels, shares, steepness, candidates, relaxation)
+        return sorting_losses(rows, labels, network)
 
     return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 
