@@ -52,7 +52,7 @@ def refusal(scores: Tensor, dtypes: Sequence[torch.dtype] = DTYPES) -> str | Non
     return None if is_there() else "Numba is not installed"
 
 
-def compiled(*fastmath: str, counting: bool = True, entry: bool = False) -> Callable[[F], F]:
+def compiled(*fastmath: str, counting: bool = True, inner: bool = False) -> Callable[[F], F]:
     """Decorate a function to be machine code that runs without the interpreter's lock, kept on disk once compiled.
 
     Args:
@@ -60,8 +60,8 @@ def compiled(*fastmath: str, counting: bool = True, entry: bool = False) -> Call
         counting: False for a function that makes no arrays, but for views of those it is given, and that returns
             none. It leaves out the counting of references, which costs more than the work on a short row, where this
             Numba has an option for it.
-        entry: Whether Python calls the function. Kernels that only kernels call need no way in from there, which is a
-            good part of what there is to compile.
+        inner: Whether kernels alone call the function. It then has no way in from Python, which is a good part of what
+            there is to compile; called from there nonetheless, it takes the process down.
     """
     from numba import njit  # noqa: PLC0415  # an optional dependency
     from numba.core.options import DefaultOptions  # noqa: PLC0415
@@ -74,7 +74,7 @@ def compiled(*fastmath: str, counting: bool = True, entry: bool = False) -> Call
         options["_nrt"] = False
 
     def compile_function(function: F) -> F:
-        kernel = njit(no_cpython_wrapper=not entry, no_cfunc_wrapper=True, **options)(function)
+        kernel = njit(no_cpython_wrapper=inner, no_cfunc_wrapper=True, **options)(function)
         keep_on_disk(kernel)
         return cast("F", kernel)
 

@@ -135,15 +135,16 @@ class _Announcer(event.Listener):
     def __init__(self) -> None:
         self._depth = 0
         self._begun = self._spent = 0.0
+        self._told = False
         self._timer: threading.Timer | None = None
 
     def on_start(self, event: Any) -> None:
         if not self._is_ours(event):
             return
         self._depth += 1
-        if self._depth == 1 and self._spent < PATIENCE:
+        if self._depth == 1 and not self._told:
             self._begun = time.monotonic()
-            self._timer = threading.Timer(PATIENCE - self._spent, _say)
+            self._timer = threading.Timer(max(0.0, PATIENCE - self._spent), self._tell)
             self._timer.daemon = True
             self._timer.start()
 
@@ -159,10 +160,9 @@ class _Announcer(event.Listener):
         module = getattr(getattr(event.data.get("dispatcher"), "py_func", None), "__module__", "")
         return str(module).startswith("topk_losses.")
 
-
-@functools.cache
-def _say() -> None:
-    log.warning(
-        "topk_losses compiles its kernels for this processor: up to half a minute, once; they are kept for later "
-        "processes"
-    )
+    def _tell(self) -> None:
+        self._told = True
+        log.warning(
+            "topk_losses compiles its kernels for this processor: up to a quarter of a minute for a loss, once; later "
+            "processes find them on disk"
+        )

@@ -46,10 +46,10 @@ P4, P5, P6 = (
 )
 
 
-entry = compiled(counting=False, entry=True)
-borrowing = compiled(counting=False)
-contracting = compiled("contract", counting=False)
-summing = compiled("reassoc", "contract", counting=False)
+entry = compiled(counting=False)
+borrowing = compiled(counting=False, inner=True)
+contracting = compiled("contract", counting=False, inner=True)
+summing = compiled("reassoc", "contract", counting=False, inner=True)
 
 
 def room_for(classes: int) -> Floats:

@@ -41,7 +41,7 @@ TOP = 16.0  # where the last of a crowd's cells begins
 NONE: Any = np.int64(0)  # a plain 0 is a type of its own, for which all would be compiled once more
 
 
-@compiled(entry=True)
+@compiled()
 def levels(
     scores: Doubles,
     k: int,
@@ -113,7 +113,7 @@ def _count(s: Doubles, low: float) -> int:
     return count
 
 
-@compiled(entry=False)
+@compiled(inner=True)
 def _room(classes: int, swept: int, k: int, cells: int) -> Room:
     size = k * BLOCK
     return Room(
@@ -162,7 +162,7 @@ def _kept(total: int, rivals: float, depths: Doubles, x: Doubles, names: Names) 
     return kept
 
 
-@compiled(entry=True)
+@compiled()
 def expectations(
     k: int,
     epsilon: float,
@@ -208,7 +208,7 @@ def expectations(
         shift[row] = mean
 
 
-@compiled(entry=True)
+@compiled()
 def scatter(
     names: Names,
     shares: Doubles,

@@ -18,8 +18,8 @@ BLOCK = 16  # T
 LEADING = 4  # times k: at least so many classes are swept above a crowd
 LEADING_SPARE = 64  # classes above a crowd beyond these, at most
 
-borrowing = compiled("contract", counting=False)
-summing = compiled("reassoc", "contract", "nsz", counting=False)
+borrowing = compiled("contract", counting=False, inner=True)
+summing = compiled("reassoc", "contract", "nsz", counting=False, inner=True)
 
 
 class Rules(NamedTuple):

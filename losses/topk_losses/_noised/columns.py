@@ -174,7 +174,8 @@ class Columns:
         columns, leading = samples * len(self.scores), len(self.table)
         counts = [torch.bincount(part.columns, minlength=columns) for part in points]
         offsets = list(accumulate(counts))
-        height = max(self.k, leading + int(offsets[-1].max()))
+        most = int(offsets[-1].max()) if offsets else 0
+        height = max(self.k, leading + most)
         values = self.scores.new_empty(height, columns)
         values[:leading].normal_(generator=self.generator)
         values[:leading].view(leading, samples, len(self.scores)).add_(self.table_x.unsqueeze(1))

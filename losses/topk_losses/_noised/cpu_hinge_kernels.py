@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["hinge_gradients", "hinges"]
 
 
-@compiled(entry=True)
+@compiled()
 def hinges(
     scores: Floats,
     labels: Integers,
@@ -49,7 +49,7 @@ def hinges(
             losses[n], active[n] = argument, 1.0
 
 
-@compiled(entry=True)
+@compiled()
 def hinge_gradients(
     labels: Integers, classes: Integers, active: Floats, gradients: Floats, out: Floats
 ) -> None:

@@ -21,7 +21,7 @@ MOST_STEPS = 200  # some ten are needed; halving the interval would take as many
 INFINITE = np.float32(np.inf)
 ZERO = np.float32(0)
 
-summing = compiled("reassoc", counting=False)
+summing = compiled("reassoc", counting=False, inner=True)
 
 
 @borrowing
