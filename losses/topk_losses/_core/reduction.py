@@ -95,9 +95,9 @@ def reduce_loss(
             check_soft(scores, target, how.ignore_index, soft)
             losses = _expected(losses_of, rows, computing(class_last(target)).to(rows.dtype), how.weight)
             return losses.mean() if how.reduction == "mean" else _finished(losses, scores, how)
-        target = target.to(torch.int64)
         known = check_labels(target, scores.shape, scores.shape[1], how.ignore_index)
-        return _of_labels(losses_of, rows, target.reshape(-1, 1), scores, how, known, complete)
+        labels = target.to(torch.int64).reshape(-1, 1)
+        return _of_labels(losses_of, rows, labels, scores, how, known, complete)
 
 
 def _of_labels(
