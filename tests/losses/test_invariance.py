@@ -121,7 +121,8 @@ def losses_and_slopes(name, scores, target, backend):
 def assert_only_that_row_is_spoilt(name, backend, scores, target, row, place, value):
     """Its loss and its gradient are NaN; the others' are bit for bit what they are with a sound row in its place.
 
-    Or without it: a row that cannot be drawn for may or may not take its share of a generator's numbers.
+    Or without it: a row that cannot be drawn for may or may not take its share of a generator's numbers. To rounding
+    where torch looks at all rows of a batch to choose its way.
     """
     odd = scores.clone()
     odd[row, place] = value
@@ -132,10 +133,24 @@ def assert_only_that_row_is_spoilt(name, backend, scores, target, row, place, va
     references = [tuple(x[others] for x in losses_and_slopes(name, scores, target, backend))]
     if name in BY_DRAWS:
         references.append(losses_and_slopes(name, scores[others], target[others], backend))
+    bound = (
+        {}
+        if name in CHOOSES_BY_BATCH and goes_through_torch(name, backend, scores)
+        else {"rtol": 0, "atol": 0}
+    )
     same = [
-        torch.equal(losses[others], loss) and torch.equal(slopes[others], slope) for loss, slope in references
+        torch.allclose(losses[others], loss, **bound) and torch.allclose(slopes[others], slope, **bound)
+        for loss, slope in references
     ]
     assert any(same)
+
+
+CHOOSES_BY_BATCH = ("smooth_topk_svm", "noised_topk_hinge")
+
+
+def goes_through_torch(name, backend, scores):
+    """Kernels treat each row by itself; they leave the smooth SVM of float64 scores to torch."""
+    return backend == "torch" or (name == "smooth_topk_svm" and scores.dtype == torch.float64)
 
 
 @every_loss_and_draws

@@ -181,13 +181,27 @@ def test_no_memory_of_the_draws_size(kind):
     assert torch.cuda.max_memory_allocated() - before < scores.nbytes / 2
 
 
+def test_each_of_several_generators_draws_as_if_alone(noised, batch, generator):
+    scores, target = batch(4, 40)
+    scores.requires_grad_()
+    margin = torch.linspace(0.5, 1, 40, device=scores.device)
+
+    def losses(rows, source):
+        options = {"margin": margin, "generator": source, "reduction": "none"}
+        return noised(scores[rows], target[rows], 3, 0.3, 8, **options)
+
+    together = losses(slice(0, 4), [generator(7), generator(8)])
+    alone = torch.cat([losses(slice(0, 2), generator(7)), losses(slice(2, 4), generator(8))])
+    assert torch.equal(together, alone)
+    slopes = [torch.autograd.grad(value.sum(), scores)[0] for value in (together, alone)]
+    assert torch.equal(*slopes)
+
+
 def test_what_the_kernels_leave_to_torch(device, batch):
     scores, target = batch(2, 60)
     assert refusal(scores, target, MOST_K, MOST_DRAWS, asked=True) is None
     too_much = f"samples are above {MOST_DRAWS}, or k is above {MOST_K}"
     assert refusal(scores, target, MOST_K + 1, 10, asked=True) == too_much
     assert refusal(scores, target, 5, MOST_DRAWS + 1, asked=True) == too_much
-    two = [torch.Generator(device), torch.Generator(device)]
-    assert refusal(scores, target, 5, 10, 1.0, two, asked=True) == "there are several generators"
     exact = functional.noised_topk_hinge(scores, target, 5, samples=None)
     assert exact == functional.noised_topk_hinge(scores, target, 5, samples=None)
