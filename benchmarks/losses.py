@@ -6,6 +6,8 @@
     python benchmarks/losses.py time --losses noised_topk_hinge --samples 50 --classes 1000 --k 5
     python benchmarks/losses.py memory --classes 1000 --k 5
     python benchmarks/losses.py errors
+    python benchmarks/losses.py first --losses smooth_topk_svm         # a process's first call: compiling, and cached
+    python benchmarks/losses.py time --backend torch                   # as if nothing compiled the kernels
 
 Times are medians over repetitions, forward and backward, in which the loss and cross-entropy take turns, so that a
 busy machine slows both. Memory is the most that the allocations of one forward and backward pass hold at once beyond
@@ -19,6 +21,9 @@ import argparse
 import os
 import platform
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from topk_losses import functional
+from topk_losses import functional, use_backend
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -198,6 +203,35 @@ def print_memory(options: argparse.Namespace) -> None:
         print(f"| {row} |", flush=True)
 
 
+def first_call(case: Case, options: argparse.Namespace, folder: str) -> float:
+    """CPU seconds of the first forward and backward pass in a process whose compiled kernels are in a folder."""
+    command = [sys.executable, __file__, "first-of", "--losses", case.loss, "--k", str(case.k)]
+    command += ["--classes", str(case.classes), "--scores", case.scores, "--backend", options.backend]
+    environment = {**os.environ, "TOPK_LOSSES_CACHE": folder}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)  # noqa: S603
+    return float(done.stdout.split()[-1])
+
+
+def print_first_of(options: argparse.Namespace) -> None:
+    """The CPU seconds of this process's first pass."""
+    case = cases(options)[0]
+    scores, target = sample(case, options.batch)
+    start = time.process_time()
+    step(build(case, options), scores, target)
+    print(time.process_time() - start)
+
+
+def print_first(options: argparse.Namespace) -> None:
+    """A row per loss: a first call in a new installation, and in every process after it."""
+    print("\nFirst forward and backward pass of a process, CPU seconds, the import of torch left out\n")
+    print("| loss | compiling | cached |\n|---|---|---|")
+    for loss in options.losses:
+        case = Case(loss, options.classes[0], options.k[0], options.scores[0])
+        with tempfile.TemporaryDirectory() as folder:
+            compiling, cached = (first_call(case, options, folder) for _ in range(2))
+        print(f"| {loss} | {compiling:.1f} | {cached:.2f} |", flush=True)
+
+
 def turning_scores(
     spread: float, offset: float, k: int, tau: float, options: argparse.Namespace
 ) -> tuple[Tensor, Tensor]:
@@ -259,7 +293,9 @@ def print_errors(options: argparse.Namespace) -> None:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", nargs="*", default=["time", "memory", "errors"], help="time, memory, errors")
+    parser.add_argument(
+        "part", nargs="*", default=["time", "memory", "errors"], help="time, memory, errors, first"
+    )
     parser.add_argument("--classes", type=int, nargs="+", default=[100, 1000, 10_000, 100_000])
     parser.add_argument("--k", type=int, nargs="+", default=[1, 5, 10, 20, 50])
     parser.add_argument("--scores", nargs="+", choices=SPREADS, default=list(SPREADS))
@@ -268,6 +304,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=10, help="the noised hinge's B")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--backend", choices=["auto", "torch", "numba"], default="auto")
     parser.add_argument(
         "--clock", choices=CLOCKS, default="wall", help="cpu: with --threads 1 on busy machines"
     )
@@ -284,11 +321,13 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     print(
         f"torch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores, "
-        f"{torch.backends.cpu.get_cpu_capability()}"
+        f"{torch.backends.cpu.get_cpu_capability()}, backend {options.backend}"
     )
     printers = {"time": print_times, "memory": print_memory, "errors": print_errors}
-    for part in options.part:
-        printers[part](options)
+    printers |= {"first": print_first, "first-of": print_first_of}
+    with use_backend(options.backend):
+        for part in options.part:
+            printers[part](options)
 
 
 if __name__ == "__main__":
