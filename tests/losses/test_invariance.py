@@ -71,7 +71,7 @@ def some_batch(classes, dtype=torch.float32, rows=5):
 
 @every_loss_and_draws
 @every_backend
-@pytest.mark.parametrize("classes", [6, 100, 400])
+@pytest.mark.parametrize("classes", [6, 400])
 def test_several_gradients_at_once(name, backend, classes):
     """As ``is_grads_batched`` has them, and as ``vmap`` over gradients: each the gradient that it is alone."""
     scores, target = some_batch(classes)
@@ -92,7 +92,7 @@ def test_several_gradients_at_once(name, backend, classes):
 
 @every_loss_and_draws
 @every_backend
-@pytest.mark.parametrize("classes", [6, 100, 400])
+@pytest.mark.parametrize("classes", [6, 400])
 def test_several_gradients_of_torch_func(name, backend, classes):
     """``vmap`` of a ``vjp``, and of that of one loss alone, which has another one's gradient for the same noise."""
     scores, target = some_batch(classes)
@@ -155,7 +155,7 @@ def goes_through_torch(name, backend, scores):
 
 @every_loss_and_draws
 @every_backend
-@pytest.mark.parametrize("classes", [6, 100, 400])
+@pytest.mark.parametrize("classes", [6, 400])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("of_label", [True, False])
