@@ -11,14 +11,18 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_three_lines_with_a_loss_train(readme: Callable[[str], list[str]]) -> None:
-    (lines,) = [block for block in readme("python") if "criterion" in block]
+def test_the_lines_with_losses_run(readme: Callable[[str], list[str]]) -> None:
+    """A loss in training, which backend computes it, and one of one's own under the contract, one after the other."""
+    training, backends, own = (block for block in readme("python") if "topk_losses" in block)
     code = (
-        "import torch\nmodel = torch.nn.Linear(4, 10)\n"
-        f"images, labels = torch.randn(8, 4), torch.randint(10, (8,))\n{lines}\n"
-        "assert model.weight.grad.abs().sum() > 0"
+        "import torch\nmodel = torch.nn.Linear(4, 10)\nscores = torch.randn(8, 10)\n"
+        f"images, labels = torch.randn(8, 4), torch.randint(10, (8,))\n{training}\n"
+        f"assert model.weight.grad.abs().sum() > 0\n{backends}\n{own}\n"
+        "TestBrier().test_gradient_is_the_derivative()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    (said,) = re.findall(r"^# (smooth_topk_svm .*)$", backends, flags=re.MULTILINE)
+    assert done.stdout.strip() == said
 
 
 def test_every_command_and_loss_it_names_exists() -> None:
