@@ -7,6 +7,7 @@ what ``torch.compile`` gets, for it fuses these itself.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
@@ -72,7 +73,7 @@ class _Losses(torch.autograd.Function):
     """Outputs the losses, then what is kept for the gradient."""
 
     @staticmethod
-    def forward(*arguments: Any) -> tuple[Tensor, ...]:  # torch binds named arguments slowly
+    def forward(*arguments: Any) -> tuple[Tensor, ...]:
         rule, with_gradient, scores, labels, *inputs = arguments
         losses, kept = rule.forward(scores, labels, *inputs, with_gradient=with_gradient)
         return (losses, *kept)
@@ -166,6 +167,11 @@ class _Gradient(torch.autograd.Function):
         slopes = _Gradient.apply(*arguments[:2], *merged, *arguments[2 + count :])
         split = tuple(None if slope is None else slope.unflatten(0, models) for slope in slopes)
         return split, tuple(None if slope is None else 0 for slope in split)
+
+
+# torch binds a function's arguments by its signature at every call, and finding it takes longer than a kernel.
+for _function in (_Losses.forward, _Gradient.forward):
+    _function.__signature__ = inspect.signature(_function)  # type: ignore[attr-defined]
 
 
 def _slopes(

@@ -83,7 +83,9 @@ def compiled(*fastmath: str, counting: bool = True, inner: bool = False) -> Call
 
 def array(tensor: Tensor) -> Any:
     """The tensor's memory as NumPy's, put in order first if it is not."""
-    return tensor.detach().resolve_neg().contiguous().numpy()
+    if tensor.requires_grad or tensor.is_neg():
+        tensor = tensor.detach().resolve_neg()
+    return tensor.contiguous().numpy()
 
 
 def rows_per_thread(classes: int) -> int:
