@@ -59,6 +59,20 @@ def test_every_exported_module_is_tested():
     assert modules == {*MODULES, "Loss"}
 
 
+def compiled(call, *inputs):
+    return {
+        choice.operation for choice in topk_losses.explain_backend(call, *inputs) if choice.backend == "numba"
+    }
+
+
+@pytest.mark.skipif(topk_losses.backend("cpu") == "torch", reason="needs Numba")
+def test_all_kernels_that_the_modules_take_are_warmed_up():
+    with topk_losses.use_backend("numba"):
+        taken = set().union(*(compiled(make(name), *arguments(name)[:2]) for name in MODULES))
+        exact = topk_losses.NoisedTopKHinge(2, samples=None)
+        assert taken | compiled(exact, *arguments("CrossEntropy")[:2]) <= compiled(topk_losses.warm_up)
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_module_is_its_function(name):
     scores, target, drawn = arguments(name)

@@ -9,18 +9,27 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["Input", "Rule", "losses_by"]
+from topk_losses._core.shapes import computing
+
+__all__ = ["Input", "Rule", "RuleOfLabels", "losses_by"]
 
 Input: TypeAlias = float | Tensor
 """What a loss takes beside scores and labels: one number, or one value per row ``(N,)``."""
 
 Kept = TypeVar("Kept", bound=tuple[Tensor, ...])
+
+
+class _Together(tuple[Tensor, ...]):
+    """What a rule keeps without names for it."""
+
+    def __new__(cls, *tensors: Tensor) -> Self:
+        return super().__new__(cls, tensors)
 
 
 class Rule(ABC, Generic[Kept]):
@@ -29,11 +38,14 @@ class Rule(ABC, Generic[Kept]):
     Further inputs, such as a margin, come after the labels, in the same order everywhere.
 
     Attributes:
-        complete: Whether scores of any precision and labels as they come are taken, see
-            :func:`~topk_losses._core.reduction.reduce_loss`.
+        keeps: Makes what :meth:`forward` kept out of its tensors, such as a named tuple.
+        complete: Whether labels are taken as they come, see :func:`~topk_losses._core.reduction.reduce_loss`.
+        narrow: Whether half-precision scores are read as they are; else they become float32 first.
     """
 
+    keeps: ClassVar[Callable[..., Any]] = _Together
     complete: ClassVar[bool] = False
+    narrow: ClassVar[bool] = False
 
     @abstractmethod
     def plain(self, scores: Tensor, labels: Tensor, *inputs: Any, **options: Any) -> Tensor:
@@ -52,17 +64,34 @@ class Rule(ABC, Generic[Kept]):
         None for an input that has no gradient.
         """
 
-    def kept(self, tensors: tuple[Tensor, ...]) -> Kept:
-        """What :meth:`forward` kept, from its tensors in their order; a rule that names them overrides this."""
-        return cast("Kept", tensors)
-
     def again(self, scores: Tensor, labels: Tensor, inputs: Sequence[Any], kept: Kept) -> Tensor:  # noqa: ARG002
         """The losses once more, in differentiable operations; a rule that draws takes the draws that it kept."""
         return self.plain(scores, labels, *inputs)
 
 
+class RuleOfLabels(Rule[Kept]):
+    """A rule whose losses for several labels of a row are written in differentiable operations."""
+
+    @abstractmethod
+    def of_labels(self, rows: Tensor, labels: Tensor) -> Tensor:
+        """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``, in such operations."""
+
+    def plain(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """The losses of one label per row."""
+        return self.of_labels(scores, labels).squeeze(1)
+
+    def losses(self, rows: Tensor, labels: Tensor) -> Tensor:
+        """The same by the rule where there is one label per row."""
+        return (
+            losses_by(self, rows, labels).unsqueeze(1)
+            if labels.shape[1] == 1
+            else self.of_labels(rows, labels)
+        )
+
+
 def losses_by(rule: Rule[Any], scores: Tensor, labels: Tensor, *inputs: Input) -> Tensor:
     """The rule's losses ``(N,)`` of scores ``(N, L)`` and labels ``(N, 1)``."""
+    scores = scores if rule.narrow else computing(scores)
     if torch.compiler.is_compiling():
         return rule.plain(scores, labels, *inputs)
     losses: Tensor = _Losses.apply(rule, torch.is_grad_enabled(), scores, labels, *inputs)[0]
@@ -128,31 +157,24 @@ class _Gradient(torch.autograd.Function):
     def backward(ctx: Any, by_score: Tensor | None, *by_input: Tensor | None) -> tuple[Tensor | None, ...]:
         gradient, scores, labels, *tensors = ctx.saved_tensors
         inputs, kept = _joined(ctx.rule, ctx.numbers, tensors)
-        places = [
-            i for i, number in enumerate(ctx.numbers) if number is None and inputs[i].is_floating_point()
-        ]
+        given = [i for i, number in enumerate(ctx.numbers) if number is None]
+        places = [i for i in given if inputs[i].is_floating_point()]
 
         def weighted(scores: Tensor, gradient: Tensor, *chosen: Tensor) -> Tensor:
-            own = list(inputs)
-            for place, tensor in zip(places, chosen, strict=True):
-                own[place] = tensor
-            losses: Tensor = ctx.rule.again(scores, labels, own, kept)
+            own = {**dict(enumerate(inputs)), **dict(zip(places, chosen, strict=True))}
+            losses: Tensor = ctx.rule.again(scores, labels, list(own.values()), kept)
             return (gradient * losses).sum()
 
         chosen = [inputs[place] for place in places]
-        asked = (0, *range(2, 2 + len(places)))
-        slopes = torch.func.grad(weighted, argnums=asked)
+        slopes = torch.func.grad(weighted, argnums=(0, *range(2, 2 + len(places))))
         pull_back = torch.func.vjp(slopes, scores, gradient, *chosen)[1]
-        by_chosen = [by_input[place] for place in places]
-        along = (
-            torch.zeros_like(scores) if by_score is None else by_score,
-            *(torch.zeros_like(gradient) if slope is None else slope for slope in by_chosen),
+        along = [(by_score, scores), *((by_input[place], gradient) for place in places)]
+        by_scores, by_gradient, *rest = pull_back(
+            tuple(torch.zeros_like(like) if slope is None else slope for slope, like in along)
         )
-        by_scores, by_gradient, *rest = pull_back(along)
-        by_inputs: list[Tensor | None] = [None] * (len(tensors))
-        for place, slope in zip(places, rest, strict=True):
-            by_inputs[sum(number is None for number in ctx.numbers[:place])] = slope
-        return None, None, by_gradient, by_scores, None, *by_inputs
+        by_place = dict(zip(places, rest, strict=True))
+        constants = len(tensors) - len(given)
+        return None, None, by_gradient, by_scores, None, *map(by_place.get, given), *[None] * constants
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
@@ -162,7 +184,7 @@ class _Gradient(torch.autograd.Function):
             one = _Gradient.apply(*arguments[:2], torch.ones_like(gradient[0]), *arguments[3:])
             scaled = _scaled(gradient, one)
             return scaled, tuple(None if slope is None else 0 for slope in scaled)
-        count = 3 + sum(number is None for number in arguments[1])
+        count = 3 + arguments[1].count(None)
         merged = _merged(info.batch_size, in_dims[2 : 2 + count], arguments[2 : 2 + count])
         slopes = _Gradient.apply(*arguments[:2], *merged, *arguments[2 + count :])
         split = tuple(None if slope is None else slope.unflatten(0, models) for slope in slopes)
@@ -216,7 +238,7 @@ def _joined(
     """The inputs in their order, and what the rule kept, under its own names."""
     waiting = iter(tensors)
     inputs = [next(waiting) if number is None else number for number in numbers]
-    return inputs, rule.kept(tuple(waiting))
+    return inputs, rule.keeps(*waiting)
 
 
 def _merged(models: int, dims: Sequence[int | None], values: Sequence[Any]) -> list[Any]:

@@ -47,10 +47,10 @@ def choose(operation: str, **refusals: Refusal) -> str:
     """Return the first backend that does not refuse the call, or ``"torch"``."""
     if torch.compiler.is_compiling():  # a graph shows torch's operations alone
         return "torch"
-    wanted = _WANTED.get()
+    name = _WANTED.get()
     reasons: dict[str, str] = {}
     for backend, refusal in refusals.items():
-        reason = refusal(wanted == backend) if wanted in ("auto", backend) else f"use_backend({wanted!r})"
+        reason = refusal(name == backend) if name in ("auto", backend) else f"use_backend({name!r})"
         if reason is None:
             return _noted(operation, backend, reasons)
         reasons[backend] = reason

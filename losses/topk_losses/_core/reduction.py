@@ -117,11 +117,10 @@ def _of_labels(
         labels = labels if ignored is None else labels.masked_fill(ignored, 0)
         losses = _masked_targets_cost_infinity(losses_of(rows, labels), rows, labels)
         losses = losses if ignored is None else losses.masked_fill(ignored, 0)
+    if how.weight is None and how.reduction == "mean":
+        return losses.mean() if ignored is None else losses.sum() / (~ignored).sum()
     if how.weight is None:
-        if complete and ignored is None and how.reduction == "mean":
-            return losses.mean()
-        count = len(rows) if ignored is None else (~ignored).sum()
-        return losses.sum() / count if how.reduction == "mean" else _finished(losses, scores, how)
+        return _finished(losses, scores, how)
     shares = how.weight.to(losses.dtype)[labels.clamp(0, scores.shape[1] - 1) if complete else labels]
     if ignored is not None:  # not 0 · inf: what is ignored costs nothing, whatever its weight
         shares = shares.masked_fill(ignored, 0)

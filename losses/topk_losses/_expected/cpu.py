@@ -138,6 +138,8 @@ class NumbaExpected(Rule[Any]):
         labelled: Whether there are labels.
     """
 
+    keeps = Kept
+
     k: int
     epsilon: float
     found: Levels
@@ -178,10 +180,6 @@ class NumbaExpected(Rule[Any]):
         ]
         numba.in_parts(lambda *part: _kernels().expectations(*summing, *part), rows, AT_LEAST)
         return shift, kept
-
-    def kept(self, tensors: tuple[Tensor, ...]) -> Any:
-        """What :meth:`forward` kept."""
-        return Kept(*tensors)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:
         """Each row's probabilities times its gradient, less the gradient at its label."""

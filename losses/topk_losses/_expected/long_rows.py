@@ -35,6 +35,8 @@ class LongRows(Rule[Any]):
         groups: The scores in groups; all centres are finite.
     """
 
+    keeps = Kept
+
     k: int
     epsilon: float
     groups: Groups
@@ -50,10 +52,6 @@ class LongRows(Rule[Any]):
         return (offset + self.epsilon * found.shift).to(scores.dtype), Kept(
             found.classes, found.probabilities
         )
-
-    def kept(self, tensors: tuple[Tensor, ...]) -> Any:
-        """What :meth:`forward` kept."""
-        return Kept(*tensors)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:  # noqa: ARG002
         """Each row's probabilities times its gradient."""

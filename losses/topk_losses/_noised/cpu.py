@@ -41,6 +41,7 @@ from topk_losses._noised.drawn import DrawnHinge, KeptDraws
 
 __all__ = ["NumbaNoisedHinge", "draw", "refusal"]
 
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)  # half precision becomes float32 first
 MOST_K = 64  # the k largest are found in k steps per value
 LEAST_EPSILON = 1e-300  # its reciprocal is finite
 SPARE = 2.5  # standard deviations of the number that exceeds the threshold, by which more are wanted than k
@@ -59,7 +60,7 @@ def refusal(scores: Tensor, k: int, epsilon: float) -> str | None:
         return f"k is above {MOST_K}"
     if not epsilon > LEAST_EPSILON:
         return f"epsilon is at most {LEAST_EPSILON}"
-    return numba.refusal(scores)
+    return numba.refusal(scores, DTYPES)
 
 
 def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[int]) -> tuple[Tensor, Tensor]:

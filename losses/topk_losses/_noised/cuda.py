@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -32,8 +32,9 @@ def refusal(
     """Why the kernels cannot have this call."""
     if samples > MOST_DRAWS or k > MOST_K:
         return f"samples are above {MOST_DRAWS}, or k is above {MOST_K}"
-    rule = TritonNoisedHinge(k, 1.0, samples)
-    return triton.refusal(scores, target, asked) or triton.failure(rule, scores, margin)
+    return triton.refusal(scores, target, asked) or triton.failure(
+        TritonNoisedHinge(k, 1.0, samples), scores, margin
+    )
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class TritonNoisedHinge(DrawnHinge):
     samples: int
     ignore_index: int = -100
     least_room: int = LEAST_ROOM
+    narrow: ClassVar[bool] = True
 
     def forward(
         self,

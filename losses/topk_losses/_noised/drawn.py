@@ -31,6 +31,8 @@ class DrawnHinge(Rule[Any]):
     The draws being made, it is linear in the scores where it is not 0.
     """
 
+    keeps = KeptDraws
+
     k: int
     epsilon: float
     samples: int
@@ -40,10 +42,6 @@ class DrawnHinge(Rule[Any]):
     def plain(self, scores: Tensor, labels: Tensor, *inputs: Any, **options: Any) -> Tensor:
         """There is none: torch draws other noise from the same generator."""
         raise NotImplementedError("the draws of a kernel cannot be made in torch")
-
-    def kept(self, tensors: tuple[Tensor, ...]) -> KeptDraws:
-        """What the forward pass kept."""
-        return KeptDraws(*tensors)
 
     def again(self, scores: Tensor, labels: Tensor, inputs: Sequence[Any], kept: KeptDraws) -> Tensor:
         """The losses from the draws that were made, less their noise, which is a constant."""

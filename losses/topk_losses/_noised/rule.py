@@ -7,7 +7,7 @@ from torch import Tensor
 from topk_losses._core.autograd import losses_by
 from topk_losses._core.backends import choose
 from topk_losses._core.reduction import Reduction, reduce_loss
-from topk_losses._core.shapes import computing, per_label
+from topk_losses._core.shapes import per_label
 from topk_losses._expected.rule import expected_above
 from topk_losses._noised import cpu, cuda
 from topk_losses._noised.drawn import DrawnHinge
@@ -38,10 +38,9 @@ def noised_hinge(
         return reduce_loss(plain, scores, target, how)
     check_generators(generator, target.numel())
     seeds = seeds_of(generator, scores.device)
-    drawn, on_cpu = rule, isinstance(rule, cpu.NumbaNoisedHinge)
+    drawn = rule
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        rows = computing(rows) if on_cpu else rows
         margins = per_label(margin, labels.squeeze(1), rows)
         return losses_by(drawn, rows, labels, margins, seeds).unsqueeze(1)
 
@@ -71,10 +70,10 @@ def _rule(
 ) -> DrawnHinge | None:
     """The kernels that can have this call, or None: torch draws its own noise from the generator."""
 
-    def by_numba(asked: bool) -> str | None:  # noqa: ARG001
+    def by_numba(_: bool) -> str | None:
         if target.is_floating_point() or target.device != scores.device:
             return "the targets are soft, or on another device"
-        return cpu.refusal(computing(scores[:0]), k + 1, epsilon)
+        return cpu.refusal(scores, k + 1, epsilon)
 
     backend = choose(
         "noised_topk_hinge",

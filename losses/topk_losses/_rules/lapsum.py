@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from topk_losses._core.autograd import Rule, losses_by
+from topk_losses._core.autograd import RuleOfLabels
 from topk_losses._rows.exponentials import Kept, kept_and_sum, multiples
 from topk_losses._rows.invalid import spoilt
 from topk_losses._rows.selection import largest
@@ -149,24 +149,16 @@ def soft_topk(rows: Tensor, k: int, alpha: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class LapSum(Rule[Kept]):
+class LapSum(RuleOfLabels[Kept]):
     """The rule of ``-log p_y``."""
+
+    keeps = Kept
 
     k: int
     alpha: float
 
-    def losses(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """Losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``."""
-        if labels.shape[1] == 1:
-            return losses_by(self, rows, labels).unsqueeze(1)
-        return self.of_labels(rows, labels)
-
-    def plain(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """The losses of one label per row in differentiable operations."""
-        return self.of_labels(scores, labels).squeeze(1)
-
     def of_labels(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """The same for labels ``(M, C)``: ``(M, C)``."""
+        """The losses ``(M, C)`` for labels ``(M, C)`` in differentiable operations."""
         b, leading = _differentiable(rows, self.k, self.alpha)
         return self._of_labels(rows, labels, b, leading)[0]
 
@@ -196,10 +188,6 @@ class LapSum(Rule[Kept]):
         return losses.squeeze(1), Kept(
             exponentials, leading.places, large.to(scores.dtype), numbers.to(scores.dtype)
         )
-
-    def kept(self, tensors: tuple[Tensor, ...]) -> Kept:
-        """What :meth:`forward` kept."""
-        return Kept(*tensors)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept) -> tuple[Tensor]:
         """``(w_l - δ_yl) f_y / p_y``."""

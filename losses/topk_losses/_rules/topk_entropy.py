@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from topk_losses._core.autograd import Rule, losses_by
+from topk_losses._core.autograd import RuleOfLabels
 from topk_losses._rows.exponentials import Kept, kept_and_sum, multiples
 from topk_losses._rows.invalid import spoilt_where_invalid
 from topk_losses._rows.places import others_of, places_among
@@ -41,23 +41,15 @@ __all__ = ["TopKEntropy"]
 
 
 @dataclass(frozen=True)
-class TopKEntropy(Rule[Kept]):
+class TopKEntropy(RuleOfLabels[Kept]):
     """The rule of top-K entropy."""
+
+    keeps = Kept
 
     k: int
 
-    def losses(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """Losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``."""
-        if labels.shape[1] == 1:
-            return losses_by(self, rows, labels).unsqueeze(1)
-        return self.of_labels(rows, labels)
-
-    def plain(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """The losses of one label per row in differentiable operations."""
-        return self.of_labels(scores, labels).squeeze(1)
-
     def of_labels(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """The same for labels ``(M, C)``: ``(M, C)``."""
+        """The losses ``(M, C)`` for labels ``(M, C)`` in differentiable operations."""
         top = largest(rows, self.k + 1)
         next_best, few = _reference(top.values)
         shifted = rows - next_best
@@ -90,10 +82,6 @@ class TopKEntropy(Rule[Kept]):
         capped = (leading[:, : self.k] + log_unit).exp().clamp(max=1 / self.k) * chance
         numbers = torch.cat([log_unit.exp() * chance, -chance], 1)
         return losses.squeeze(1), Kept(exponentials, ahead, capped.to(scores.dtype), numbers.to(scores.dtype))
-
-    def kept(self, tensors: tuple[Tensor, ...]) -> Kept:
-        """What :meth:`forward` kept."""
-        return Kept(*tensors)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept) -> tuple[Tensor]:
         """``u z_j`` for the other classes, ``-u`` for the label."""

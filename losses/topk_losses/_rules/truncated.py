@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from topk_losses._core.autograd import Rule, losses_by
+from topk_losses._core.autograd import RuleOfLabels
 from topk_losses._rows.exponentials import Kept, kept_and_sum, multiples
 from topk_losses._rows.invalid import log_sum_without, spoilt_where_invalid
 from topk_losses._rows.places import among
@@ -24,23 +24,15 @@ __all__ = ["TruncatedEntropy"]
 
 
 @dataclass(frozen=True)
-class TruncatedEntropy(Rule[Kept]):
+class TruncatedEntropy(RuleOfLabels[Kept]):
     """The rule of truncated top-K entropy."""
+
+    keeps = Kept
 
     k: int
 
-    def losses(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """Losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``."""
-        if labels.shape[1] == 1:
-            return losses_by(self, rows, labels).unsqueeze(1)
-        return self.of_labels(rows, labels)
-
-    def plain(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """The losses of one label per row in differentiable operations."""
-        return self.of_labels(scores, labels).squeeze(1)
-
     def of_labels(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """The same for labels ``(M, C)``: ``(M, C)``."""
+        """The losses ``(M, C)`` for labels ``(M, C)`` in differentiable operations."""
         top = largest(rows, self.k)
         # Relative to the largest score, as log_softmax has it.
         centre = top.values[:, :1].detach()
@@ -71,10 +63,6 @@ class TruncatedEntropy(Rule[Kept]):
         numbers = torch.cat([factor, by_label], 1).to(scores.dtype)
         losses = spoilt_where_invalid(losses.to(scores.dtype), top.values)
         return losses.squeeze(1), Kept(exponentials, top.indices, slopes, numbers)
-
-    def kept(self, tensors: tuple[Tensor, ...]) -> Kept:
-        """What :meth:`forward` kept."""
-        return Kept(*tensors)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept) -> tuple[Tensor]:
         """A multiple of the exponentials behind, the slope of the K-th best, and the label's own."""

@@ -29,6 +29,8 @@ def refusal(scores: Tensor, k: int, asked: bool = False) -> str | None:
 class NumbaSmoothHinge(PlainSmoothHinge):
     """The same in two kernels."""
 
+    keeps = Kept
+
     def forward(
         self,
         scores: Tensor,
@@ -52,10 +54,6 @@ class NumbaSmoothHinge(PlainSmoothHinge):
 
         numba.in_parts(part, rows, numba.rows_per_thread(classes))
         return losses, Kept(numbers)
-
-    def kept(self, tensors: tuple[Tensor, ...]) -> Any:
-        """What :meth:`forward` kept."""
-        return Kept(*tensors)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
         """The gradient with respect to the scores and the margins."""

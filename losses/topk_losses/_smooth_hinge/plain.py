@@ -14,8 +14,9 @@ are sorted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,6 +45,8 @@ class Kept(NamedTuple):
 @dataclass(frozen=True)
 class PlainSmoothHinge(Rule[Any]):
     """The smooth convex top-K hinge in torch."""
+
+    keeps: ClassVar[Callable[..., Any]] = Kept
 
     k: int
     gamma: float
@@ -93,10 +96,6 @@ class PlainSmoothHinge(Rule[Any]):
             return losses, Kept(x, best.indices.new_empty(0))
         losses, x = self._of_others(best.values.unsqueeze(1), own, margin)
         return losses.squeeze(1), Kept(x.squeeze(1).to(scores.dtype), best.indices)
-
-    def kept(self, tensors: tuple[Tensor, ...]) -> Any:
-        """What :meth:`forward` kept."""
-        return Kept(*tensors)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
         """``x_j`` for the other classes, ``-Σ x`` for the label; ``Σ x`` for the margin."""

@@ -45,6 +45,8 @@ def refusal(scores: Tensor, target: Tensor, k: int, asked: bool = False) -> str 
 class NumbaSmoothSVM(Rule[Any]):
     """The smooth top-K SVM at K and temperature τ in two kernels; the computation is in float32."""
 
+    keeps = Kept
+
     k: int
     tau: float
     ignore_index: int = -100
@@ -73,10 +75,6 @@ class NumbaSmoothSVM(Rule[Any]):
 
         numba.in_parts(part, rows, numba.rows_per_thread(classes))
         return losses, Kept(kept)
-
-    def kept(self, tensors: tuple[Tensor, ...]) -> Any:
-        """What :meth:`forward` kept."""
-        return Kept(*tensors)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
         """The gradient from what the forward pass kept, and the scores once more."""

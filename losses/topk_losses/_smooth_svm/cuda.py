@@ -42,10 +42,13 @@ class TritonSmoothSVM(Rule[Any]):
     Scores come in any precision, as they are in memory; the losses are float32.
     """
 
+    keeps = Kept
+
     k: int
     tau: float
     ignore_index: int = -100
     complete: ClassVar[bool] = True
+    narrow: ClassVar[bool] = True
 
     def plain(self, scores: Tensor, labels: Tensor, margin: float | Tensor) -> Tensor:
         """The losses in plain torch."""
@@ -81,10 +84,6 @@ class TritonSmoothSVM(Rule[Any]):
             block=triton.block_of(classes),
         )
         return losses, Kept(kept)
-
-    def kept(self, tensors: tuple[Tensor, ...]) -> Any:
-        """What :meth:`forward` kept."""
-        return Kept(*tensors)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
         """The gradient from what the forward pass kept, and the scores once more."""

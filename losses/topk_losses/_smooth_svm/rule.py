@@ -9,7 +9,7 @@ from torch import Tensor
 from topk_losses._core.autograd import Rule, losses_by
 from topk_losses._core.backends import choose
 from topk_losses._core.reduction import Reduction, reduce_loss
-from topk_losses._core.shapes import computing, per_label
+from topk_losses._core.shapes import per_label
 from topk_losses._smooth_svm import cpu, cuda
 from topk_losses._smooth_svm.plain import PlainSmoothSVM, in_log_space
 from topk_losses._smooth_svm.power_sums import log_subsets
@@ -24,10 +24,8 @@ def smooth_svm(
     """:func:`~topk_losses.functional.smooth_topk_svm` of checked arguments."""
     rule = _rule(scores, target, k, tau, margin, how.ignore_index)
     in_logarithms = log_subsets(scores.shape[1] - 1, k) > LARGEST_EXPONENT
-    halves = isinstance(rule, cpu.NumbaSmoothSVM)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        rows = computing(rows) if halves else rows
         margins = per_label(margin, labels, rows)
         if in_logarithms:
             return in_log_space(rows, labels, margins, k, tau)

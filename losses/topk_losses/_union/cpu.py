@@ -31,6 +31,8 @@ def refusal(scores: Tensor) -> str | None:
 class NumbaUnion(PlainUnion):
     """The same in two kernels, each of which reads a row once."""
 
+    keeps = Kept
+
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
         """The losses, and what the gradient needs."""
         kernels, (rows, classes) = _kernels(), scores.shape
@@ -45,10 +47,6 @@ class NumbaUnion(PlainUnion):
 
         numba.in_parts(part, rows, numba.rows_per_thread(classes))
         return losses, Kept(places, numbers)
-
-    def kept(self, tensors: tuple[Tensor, ...]) -> Any:
-        """What :meth:`forward` kept."""
-        return Kept(*tensors)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:
         """The gradient with respect to the scores."""

@@ -7,13 +7,14 @@ With ``q = softmax(s)`` and S the probability of the K best classes, a label amo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from topk_losses._core.autograd import Rule
+from topk_losses._core.autograd import RuleOfLabels
 from topk_losses._core.shapes import log_softmax, softmax
 from topk_losses._rows.places import among
 from topk_losses._rows.selection import largest
@@ -35,19 +36,17 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PlainUnion(Rule[Any]):
+class PlainUnion(RuleOfLabels[Any]):
     """Top-K grouping (``transition=False``) and top-K transition in torch."""
+
+    keeps: ClassVar[Callable[..., Any]] = Kept
 
     k: int
     transition: bool
     detach_weight: bool = False
 
-    def plain(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """The losses of one label per row in differentiable operations."""
-        return self.of_labels(scores, labels).squeeze(1)
-
     def of_labels(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``, likewise."""
+        """The losses ``(M, C)`` for labels ``(M, C)`` in differentiable operations."""
         log_q = log_softmax(rows)
         top = largest(log_q, self.k)
         log_union = top.values.logsumexp(1, keepdim=True)
@@ -91,10 +90,6 @@ class PlainUnion(Rule[Any]):
                 torch.where(inside, 1 - union, 1),
             ]
         )
-
-    def kept(self, tensors: tuple[Tensor, ...]) -> Kept:
-        """What :meth:`forward` kept."""
-        return Kept(*tensors)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept) -> tuple[Tensor]:  # noqa: ARG002
         """``A q_j + B q_j [j among the K best] - C [j = y]``."""

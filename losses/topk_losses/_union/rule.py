@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from topk_losses._core.autograd import losses_by
 from topk_losses._core.backends import choose
 from topk_losses._union import cpu
 from topk_losses._union.plain import PlainUnion
@@ -19,10 +18,9 @@ def union_losses(k: int, transition: bool, detach_weight: bool = False) -> Calla
     plain = PlainUnion(k, transition, detach_weight)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        if labels.shape[1] != 1:
-            return plain.of_labels(rows, labels)
-        backend = choose("topk_union", numba=lambda _: cpu.refusal(rows))
+        hard = labels.shape[1] == 1
+        backend = choose("topk_union", numba=lambda _: cpu.refusal(rows)) if hard else "torch"
         rule = cpu.NumbaUnion(k, transition, detach_weight) if backend == "numba" else plain
-        return losses_by(rule, rows, labels).unsqueeze(1)
+        return rule.losses(rows, labels)
 
     return losses
