@@ -117,7 +117,8 @@ def show(key: KeyArgument, store: StoreOption = "runs") -> None:
     row, console = found.row, Console()
     console.print(f"[bold]{row['key']}[/]  {row['arm']}  {row['phase']} {row['number']}, seed {row['seed']}")
     console.print(f"{row['status']}{': ' + row['reason'] if row['reason'] else ''}", markup=False)
-    for name, value in row.items():
+    parameters = {f"param.{name}": value for name, value in json.loads(row["values"]).items()}
+    for name, value in {**parameters, **row}.items():
         if value is not None and name.startswith(("param.", "validation.", "test.")):
             console.print(f"  {name:<28} {value}", highlight=False)
     console.print(_epochs(found))

@@ -5,20 +5,17 @@ from topk_platform.records.finding import Found, find
 from topk_platform.records.history import ArmHistory, Tally, last_counted, read_history
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.records.models import model_name, save_model
-from topk_platform.records.schema import (
-    SCHEMA_VERSION,
-    epochs_schema,
-    epochs_table,
-    trials_schema,
-    trials_table,
-)
+from topk_platform.records.schema import SCHEMA_VERSION
+from topk_platform.records.snapshot import SNAPSHOT, write_snapshot
 from topk_platform.records.store import Store
 from topk_platform.records.tracked import tracking_uri
 from topk_platform.records.tracking import TrackingSink
 from topk_platform.records.tracking_check import check_tracking
+from topk_platform.records.writer import Writer
 
 __all__ = [
     "SCHEMA_VERSION",
+    "SNAPSHOT",
     "ArmHistory",
     "Found",
     "Ledger",
@@ -27,9 +24,8 @@ __all__ = [
     "StoreKeeper",
     "Tally",
     "TrackingSink",
+    "Writer",
     "check_tracking",
-    "epochs_schema",
-    "epochs_table",
     "find",
     "forget",
     "last_counted",
@@ -37,6 +33,5 @@ __all__ = [
     "read_history",
     "save_model",
     "tracking_uri",
-    "trials_schema",
-    "trials_table",
+    "write_snapshot",
 ]

@@ -61,8 +61,7 @@ class StoreKeeper:
         folder = _folder(trials)
         try:
             self.store.write(f"{folder}/{step:012d}{_SUFFIX}", _pack(state))
-            for name in self.store.names(folder, _SUFFIX)[:-_KEPT]:
-                self.store.delete(f"{folder}/{name}")
+            self.store.delete(*(f"{folder}/{name}" for name in self.store.names(folder, _SUFFIX)[:-_KEPT]))
         except (StoreError, OSError) as error:
             warnings.warn(f"no checkpoint of trial {trials[0].key} after step {step}: {error}", stacklevel=2)
 
@@ -73,8 +72,8 @@ class StoreKeeper:
 
 def forget(store: Store, keys: Iterable[str]) -> None:
     """Delete the checkpoints of the trials with these keys, which have ended."""
-    for key in set(store.at(_FOLDER).folders()).intersection(keys):
-        store.filesystem.delete_dir(store.path(_FOLDER, key))
+    for key in set(store.folders(_FOLDER)).intersection(keys):
+        store.delete_folder(f"{_FOLDER}/{key}")
 
 
 def _folder(trials: Sequence[Trial]) -> str:

@@ -33,17 +33,22 @@ def find(key: str, store: str | Path = "runs") -> Found:
         UserError: if no trial, or more than one, is called so.
     """
     place = Store.open(store)
-    matches = []
+    matches, where = [], f"starts_with(key, '{_checked(key)}')"
     for study in place.folders():
         try:
             ledger = Ledger.open(place, study)
         except StoreError:  # a folder of something else, such as MLflow's artifacts
             continue
-        matches += [(ledger, row) for row in ledger.rows() if row["key"].startswith(key)]
+        matches += [(ledger, row) for row in ledger.rows(where) if row["key"].startswith(key)]
     if len(matches) != 1:
         raise UserError(
             f"key {key!r} must be that of one trial in store {str(store)!r}, got {len(matches)} trials"
         )
     ledger, row = matches[0]
-    epochs = [epoch for epoch in ledger.read("epochs").to_pylist() if epoch["key"] == row["key"]]
-    return Found(row, sorted(epochs, key=lambda epoch: int(epoch["epoch"])))
+    return Found(row, ledger.read("epochs", where=f"key = '{row['key']}'").to_pylist())
+
+
+def _checked(key: str) -> str:
+    if not key.isalnum():
+        raise UserError(f"key must be a trial's key or its first letters, got {key!r}")
+    return key

@@ -69,10 +69,10 @@ class ArmHistory:
         return {number: self._ended(row) for number, row in self.search.items()}
 
     def _ended(self, row: Row) -> Ended:
-        values = json.loads(row["config"])["values"]
+        chosen = json.loads(row["values"])
         return Ended(
             number=row["number"],
-            values=values,
+            values={name: chosen[name] for name in self.arm.loss.space},
             status=row["status"],
             curve=self.curves.get(row["key"], {}),
             selected=row.get(f"validation.{self.arm.metric}"),
@@ -99,8 +99,12 @@ class ArmHistory:
         rows = {seed: self.confirm.get((best.number, seed)) for seed in range(1, seeds + 1)}
         return {seed: row for seed, row in rows.items() if row is not None}
 
+    def counting(self, trials: int, seeds: int) -> list[Row]:
+        """Return the rows that a table of so many trials and seeds is made of."""
+        return [*self.searched(trials), *self.confirmations(trials, seeds).values()]
+
     def rows(self) -> list[Row]:
-        """Return all rows that count."""
+        """Return all rows of the arm's identity."""
         return [*self.search.values(), *self.confirm.values()]
 
 
@@ -121,16 +125,19 @@ def last_counted(ledger: Ledger, study: Study) -> dict[str, Identity]:
     }
 
 
-def read_history(ledger: Ledger, study: Study, identities: Mapping[str, Identity]) -> dict[str, ArmHistory]:
+def read_history(
+    ledger: Ledger, study: Study, identities: Mapping[str, Identity], *, curves: bool = True
+) -> dict[str, ArmHistory]:
     """Return each arm's history by its identity.
 
     Args:
         ledger: Where the rows are.
         study: Says which arms count.
         identities: Which of an arm's rows count, by arm identity; all of an arm that it lacks.
+        curves: Whether the search is to go on from it: a table needs no epoch.
     """
     histories = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
-    for row in ledger.rows():
+    for row in ledger.rows(without=("config",)):
         arm_id = row["arm_id"]
         if arm_id not in histories:
             continue
@@ -140,7 +147,8 @@ def read_history(ledger: Ledger, study: Study, identities: Mapping[str, Identity
             histories[arm_id].search[row["number"]] = row
         else:
             histories[arm_id].confirm[row["number"], row["seed"]] = row
-    _add_curves(ledger, histories)
+    if curves:
+        _add_curves(ledger, histories)
     return histories
 
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.records.models import model_name
+from topk_platform.records.schema import epoch_rows, trial_row
 from topk_platform.records.tracked import is_tracked
-from topk_platform.specs import digest
+from topk_platform.specs import TrialRecord, digest
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -58,9 +59,9 @@ class TrackingSink(threading.Thread):
         self._parents: dict[str, str] = {}
         self._tables = ""
 
-    def put(self, row: Row, epochs: list[Row]) -> None:
-        """Hand over an ended trial's ledger rows; returns at once."""
-        self._queue.put((row, epochs))
+    def put(self, record: TrialRecord) -> None:
+        """Hand over an ended trial that the ledger has; returns at once."""
+        self._queue.put((trial_row(record), epoch_rows(record)))
 
     def put_files(self, files: Mapping[str, str]) -> None:
         """Hand over the study's tables, by file name, when all trials are; returns at once."""
@@ -184,10 +185,8 @@ class TrackingSink(threading.Thread):
         ended = _milliseconds(row["ended"])
         last = ("train_seconds", *(name for name in row if name.startswith("test.")))
         metrics += [Metric(name, row[name], ended, 0) for name in last if row[name] is not None]
-        found = {
-            name.removeprefix("param."): value for name, value in row.items() if name.startswith("param.")
-        }
-        params = [Param(name, str(value)) for name, value in found.items() if value is not None]
+        values = json.loads(row["values"])
+        params = [Param(name, str(value)) for name, value in values.items() if value is not None]
         for start in range(0, max(len(metrics), len(params), 1), _METRICS_A_BATCH):
             batch = params[:_PARAMS_A_BATCH] if start == 0 else ()
             self._client.log_batch(run_id, metrics=metrics[start : start + _METRICS_A_BATCH], params=batch)

@@ -40,4 +40,6 @@ def table(
     ledger = Ledger.open(Store.open(store), study.name)
     if not ledger.exists and not shown.published:
         raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
-    return build_table(study, read_history(ledger, study, last_counted(ledger, study)), shown.arms)
+    return build_table(
+        study, read_history(ledger, study, last_counted(ledger, study), curves=False), shown.arms
+    )

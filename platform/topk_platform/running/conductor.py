@@ -15,7 +15,7 @@ from ray.tune.search import Searcher
 
 from topk_platform.data import data_folder
 from topk_platform.outcomes import Ended
-from topk_platform.records import Store, forget
+from topk_platform.records import Store
 from topk_platform.search import Board
 from topk_platform.specs import Trial, TrialRecord
 
@@ -86,7 +86,6 @@ class Conductor:
             self._keep(record.replace_versions(**{**trial.environment, **record.versions, **self._versions}))
             self._board.end(trial, Ended.from_record(record))
             self._tell(record)
-        forget(self._place, [trials[0].key])
 
     def lose(self, tune_id: str, reason: str) -> None:
         """Let a trial whose process was lost start again, three times at most; then it is recorded as failed."""

@@ -12,15 +12,18 @@ from pathlib import Path
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.records import (
+    SNAPSHOT,
     ArmHistory,
     Ledger,
     Store,
     TrackingSink,
+    Writer,
     check_tracking,
     forget,
     last_counted,
     read_history,
     tracking_uri,
+    write_snapshot,
 )
 from topk_platform.reports import Table, build_table, to_files
 from topk_platform.running.address import host_and_port
@@ -183,17 +186,20 @@ def _run(
     needed = bool(_board(study, counted, ledger).left or again)
 
     def known() -> dict[str, ArmHistory]:
-        return read_history(ledger, whole, last_counted(ledger, whole))
+        return read_history(ledger, whole, last_counted(ledger, whole), curves=False)
 
-    with _cluster(study, launch) if needed else nullcontext(_Cluster()) as cluster, ledger.writing(study):
+    with (
+        _cluster(study, launch) if needed else nullcontext(_Cluster()) as cluster,
+        ledger.writing(study) as writer,
+    ):
         if cluster.environment is not None:
             counted = in_environment(study, counted, cluster.environment)
         ledger.identify({**last_counted(ledger, whole), **counted})
-        ledger.remove(again)
+        writer.remove(again)
         board = _board(study, counted, ledger)
-        recorder = _Recorder(ledger, _sink(launch.store, ledger, launch.mlflow_uri, again))
+        recorder = _Recorder(ledger, writer, _sink(launch.store, ledger, launch.mlflow_uri, again))
         forget(ledger.store, ledger.keys())
-        with _closing(lambda: recorder.close(lambda: to_files(build_table(whole, known())))):
+        with _closing(lambda: recorder.close(whole, known)):
             tell(board, None)
             if board.left:
                 _run_trials(study, board, recorder, tell, cluster.slots, launch.checkpoint_seconds)
@@ -274,27 +280,48 @@ class _Recorder:
     """Keeps what trials bring: first the ledger, then, off the hot path, the sink."""
 
     ledger: Ledger
+    writer: Writer
     sink: TrackingSink | None
     ran: int = 0
     tracking_error: Exception | None = None
 
-    def __call__(self, record: TrialRecord) -> None:
-        row, epochs = self.ledger.append(record)
-        self.ran += 1
-        if self.sink is not None:
-            self.sink.put(row, epochs)
+    def __post_init__(self) -> None:
+        self.writer.committed = self._committed
 
-    def close(self, make_files: Callable[[], Mapping[str, bytes]]) -> None:
-        """Write the tables, wait for the sink, and keep what stopped it, if anything did."""
+    def __call__(self, record: TrialRecord) -> None:
+        if self.writer.error is not None:
+            raise self.writer.error
+        self.writer.put(record)
+        self.ran += 1
+
+    def _committed(self, records: Sequence[TrialRecord]) -> None:
+        """Bring to MLflow what the ledger has; the checkpoints of such trials are no longer needed."""
+        forget(self.ledger.store, (record.trial.key for record in records))
+        if self.sink is not None:
+            for record in records:
+                self.sink.put(record)
+
+    def close(self, whole: Study, known: Callable[[], dict[str, ArmHistory]]) -> None:
+        """Wait for the ledger, write the tables, wait for the sink, and keep what stopped it, if anything did."""
         try:
-            files = make_files()
-            for name, content in files.items():
-                self.ledger.store.write(f"tables/{name}", content)
-            if self.sink is not None:
-                texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
-                self.sink.put_files(texts)
+            self.writer.flush()
+            if self.writer.error is not None:
+                raise self.writer.error
+            self._write_tables(whole, known())
         finally:
             self.tracking_error = None if self.sink is None else self.sink.close()
+
+    def _write_tables(self, whole: Study, histories: Mapping[str, ArmHistory]) -> None:
+        store = self.ledger.store
+        files = to_files(build_table(whole, histories))
+        for name, content in files.items():
+            store.write(f"tables/{name}", content)
+        if self.ran or not all(store.exists(name) for name in SNAPSHOT):
+            rows = (row for h in histories.values() for row in h.counting(whole.trials, whole.seeds))
+            write_snapshot(self.ledger, {row["key"] for row in rows})
+        if self.sink is not None:
+            texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
+            self.sink.put_files(texts)
 
 
 def _sink(store: Store, ledger: Ledger, uri: str | None, stale: Sequence[str]) -> TrackingSink | None:

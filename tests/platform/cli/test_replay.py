@@ -53,8 +53,8 @@ def recorded(fingerprint: str = "", **versions_then: str) -> str:
             board.identity = dataclasses.replace(board.identity, dataset_fingerprint=fingerprint)
             record = type(record)(board.trial(next(iter(board.ready()))), record.status)
         ledger = Ledger.open(Store.open("runs"), "own")
-        with ledger.writing(study):
-            ledger.append(record.replace_versions(**versions_then))
+        with ledger.writing(study) as writer:
+            writer.put(record.replace_versions(**versions_then))
     assert record.status == "completed"
     return record.trial.key
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from http.client import HTTPConnection
 
 import pytest
 
@@ -68,3 +70,29 @@ def record() -> Callable[..., TrialRecord]:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[str]:
+    """The endpoint of an S3 server on loopback."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "testing")
+        yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(object_store: str) -> str:
+    """A store in a bucket of its own."""
+    name = f"b{uuid.uuid4().hex}"
+    connection = HTTPConnection(object_store.removeprefix("http://"))
+    connection.request("PUT", f"/{name}")
+    assert connection.getresponse().status == 200
+    connection.close()
+    return f"s3://{name}/runs?endpoint={object_store}&region=us-east-1"

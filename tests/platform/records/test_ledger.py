@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,7 +14,7 @@ from topk_platform import Study
 from topk_platform.code_version import code_version
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, Store, last_counted, read_history
+from topk_platform.records import Ledger, Store, delta, last_counted, read_history, write_snapshot
 from topk_platform.specs import Trial, TrialRecord
 
 Make = Callable[..., TrialRecord]
@@ -25,165 +26,243 @@ def open_ledger(place: Path) -> Ledger:
 
 def fill(place: Path, study: Study, records: list[TrialRecord]) -> Ledger:
     ledger = open_ledger(place)
-    with ledger.writing(study):
+    with ledger.writing(study) as writer:
         for record in records:
-            ledger.append(record)
+            writer.put(record)
     return ledger
 
 
-def test_plain_tools_read_it(tmp_path: Path, study: Study, record: Make) -> None:
-    fill(tmp_path, study, [record(study, 0), record(study, 0, seed=1), record(study, 1, status="pruned")])
-    trials = ds.dataset(tmp_path / "s" / "trials").to_table()
-    epochs = ds.dataset(tmp_path / "s" / "epochs").to_table()
+def test_plain_tools_read_the_snapshot(tmp_path: Path, study: Study, record: Make) -> None:
+    records = [record(study, 0), record(study, 0, seed=1), record(study, 1, status="pruned")]
+    write_snapshot(fill(tmp_path, study, records), {records[0].trial.key, records[1].trial.key})
+    tables = tmp_path / "s" / "tables"
+    trials, epochs = pq.read_table(tables / "trials.parquet"), pq.read_table(tables / "epochs.parquet")
     assert (len(trials), len(epochs)) == (3, 6)
     assert trials.column_names == [
-        *(
-            "key",
-            "study",
-            "arm",
-            "arm_id",
-            "regime",
-            "model",
-            "loss",
-            "phase",
-            "number",
-            "seed",
-            "status",
-            "reason",
-        ),
-        *("config", "param.learning_rate"),
+        *("key", "counts", "study", "arm", "arm_id", "regime", "model", "loss", "phase", "number", "seed"),
+        *("status", "reason", "param.learning_rate", "config"),
         *(f"{split}.{m}" for split in ("validation", "test") for m in study.metrics),
         *("train_seconds", "epochs", "started", "ended", "code_version", "dataset_fingerprint", "versions"),
     ]
     assert epochs.column_names == [
-        "key", "epoch", "train.loss", *(f"validation.{m}" for m in study.metrics), "seconds", "learning_rate",
-        "train.gradient_density", "step_seconds",
+        "key", "epoch", *(f"validation.{m}" for m in study.metrics), "train.loss", "train.gradient_density", "seconds",
+        "step_seconds", "learning_rate",
     ]  # fmt: skip
-    pattern = str(tmp_path / "s" / "trials" / "*.parquet")
     counted = duckdb.sql(
-        f"""select phase, count(*), avg("test.top3") from '{pattern}' group by phase order by phase"""
+        f"""select phase, count(*), avg("test.top3"), bool_and(counts) from '{tables / "trials.parquet"}'
+        group by phase order by phase"""
     )
-    assert counted.fetchall() == [("confirm", 1, 0.5), ("search", 2, None)]
+    assert counted.fetchall() == [("confirm", 1, 0.5, True), ("search", 2, None, False)]
     row = trials.to_pylist()[0]
     assert Trial.from_json(row["config"]).key == row["key"]
     assert row["started"].timestamp() >= 1000
     assert json.loads(row["versions"]) == {"torch": "x"}
-    assert pq.read_schema(min((tmp_path / "s" / "trials").iterdir())).metadata[b"topk.schema_version"] == b"1"
+    assert trials.schema.metadata[b"topk.schema_version"] == b"2"
 
 
-def test_a_trial_written_twice_is_there_once(tmp_path: Path, study: Study, record: Make) -> None:
-    ledger = fill(tmp_path, study, [record(study, 0), record(study, 0)])
-    assert len(ledger.rows()) == 1
+def test_a_row_comes_back_as_it_was(tmp_path: Path, study: Study, record: Make) -> None:
+    ledger = fill(tmp_path, study, [record(study, 0, seed=1)])
+    (row,) = ledger.rows()
+    assert row["started"].timestamp() == 1000.0
+    assert (row["test.top3"], row["status"], row["seed"]) == (0.5, "completed", 1)
+    assert "epoch" not in row
+    assert ledger.read("epochs", ["epoch", "train.loss"]).to_pydict() == {
+        "epoch": [1, 2],
+        "train.loss": [1.0, 0.5],
+    }
+
+
+def test_what_a_study_gains_or_loses_moves_no_old_row(
+    tmp_path: Path, study: Study, wider_study: Study, record: Make
+) -> None:
+    """A parameter that is a number in one study and a word in the next, and metrics that only one of them has."""
+    fill(tmp_path, study, [record(study, n) for n in range(3)])
+    ledger = fill(tmp_path, wider_study, [record(wider_study, 0, arm=1)])
+    assert len(fill(tmp_path, study, []).rows()) == 4
+    write_snapshot(ledger, ())
+    trials = pq.read_table(tmp_path / "s" / "tables" / "trials.parquet")
+    assert sorted(str(value) for value in trials["param.samples"].to_pylist()) == [
+        "3",
+        "None",
+        "None",
+        "None",
+    ]
+    assert "a" in trials["param.mode"].to_pylist()
+    assert trials["param.learning_rate"].to_pylist() == [0.1] * 4
+
+
+def test_many_commits_are_compacted_while_it_is_written(tmp_path: Path, study: Study, record: Make) -> None:
+    ledger = open_ledger(tmp_path)
+    with ledger.writing(study) as writer:
+        table = writer._table
+        for number in range(70):  # one after the other, so that each is a commit
+            table.append(ledger_rows([record(study, number)], table))
+        assert len(delta.table(ledger.store).file_uris()) < 20
+    assert len(ledger.keys()) == 70
+    assert len(ledger.read("epochs")) == 140
+
+
+def ledger_rows(records: list[TrialRecord], table: delta.Writing) -> Any:
+    from topk_platform.records.schema import ledger_table
+
+    return ledger_table(records, table.schema)
+
+
+def test_trials_that_come_fast_share_a_commit(tmp_path: Path, study: Study, record: Make) -> None:
+    ledger, told, first = open_ledger(tmp_path), [], threading.Event()
+    with ledger.writing(study) as writer:
+
+        def committed(records: Any) -> None:
+            told.append(len(records))
+            first.wait()  # the disk is slow, and meanwhile all the others end
+
+        writer.committed = committed
+        for number in range(50):
+            writer.put(record(study, number))
+        first.set()
+    assert sum(told) == 50
+    assert len(told) <= 3
+    assert len(ledger.keys()) == 50
+
+
+def test_a_trial_is_there_with_its_epochs_or_not_at_all(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = fill(tmp_path, study, [record(study, 0)])
+
+    def cut_off(*_: object, **__: object) -> None:
+        raise OSError("the disk is gone")
+
+    with monkeypatch.context() as patch, ledger.writing(study) as writer:
+        patch.setattr(delta, "write_deltalake", cut_off)
+        with pytest.raises(StoreError, match="the disk is gone"):
+            writer._table.append(ledger_rows([record(study, 1)], writer._table))
+    assert (len(ledger.keys()), len(ledger.read("epochs"))) == (1, 2)
+
+
+def test_a_commit_whose_answer_was_lost_is_not_made_again(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, write = open_ledger(tmp_path), delta.write_deltalake
+
+    def unheard(*arguments: Any, **keywords: Any) -> None:
+        write(*arguments, **keywords)
+        raise OSError("the connection was reset")
+
+    with ledger.writing(study) as writer:
+        writer._pauses = [0.0, 0.0]
+        with monkeypatch.context() as patch:
+            patch.setattr(delta, "write_deltalake", unheard)
+            writer.put(record(study, 0))
+            writer.flush()
+    assert len(ledger.keys()) == 1
     assert len(ledger.read("epochs")) == 2
 
 
-def test_a_new_loss_widens_every_part(tmp_path: Path, study: Study, wider_study: Study, record: Make) -> None:
-    fill(tmp_path, study, [record(study, n) for n in range(3)])
-    ledger = fill(tmp_path, wider_study, [record(wider_study, 0, arm=1)])
-    schemas = {tuple(pq.read_schema(path).names) for path in (tmp_path / "s" / "trials").iterdir()}
-    assert len(schemas) == 1
-    table = ds.dataset(tmp_path / "s" / "trials").to_table()
-    assert len(table) == 4
-    assert sorted(str(value) for value in table["param.samples"].to_pylist()) == ["3", "None", "None", "None"]
-    assert "a" in table["param.mode"].to_pylist()
-    fill(tmp_path, study, [])  # and a narrower study takes no column away
-    assert "param.samples" in ds.dataset(tmp_path / "s" / "trials").schema.names
-    assert len(ledger.rows()) == 4
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing catches it."""
-
-
-@pytest.mark.parametrize("survives", range(14))
-def test_a_kill_anywhere_in_compaction_loses_and_doubles_nothing(
-    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch, survives: int
+def test_a_store_that_refuses_is_tried_again(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(tmp_path, study, [record(study, n) for n in range(3)])
-    before = sorted(row["key"] for row in open_ledger(tmp_path).rows())
-    left = [survives]
+    ledger, write, refusals = open_ledger(tmp_path), delta.write_deltalake, [2]
 
-    def counted(name: str) -> None:
-        original = getattr(Store, name)
+    def refuse(*arguments: Any, **keywords: Any) -> None:
+        if refusals[0]:
+            refusals[0] -= 1
+            raise OSError("No space left on device")
+        write(*arguments, **keywords)
 
-        def call(self: Store, *args: object) -> object:
-            if left[0] == 0:
-                raise Killed
-            left[0] -= 1
-            return original(self, *args)
-
-        monkeypatch.setattr(Store, name, call)
-
-    with monkeypatch.context() as patch:
-        monkeypatch = patch
-        for name in ("write", "delete"):
-            counted(name)
-        try:
-            ledger = open_ledger(tmp_path)
-            with ledger.writing(study):
-                ledger.compact()
-        except Killed:
-            pass
-    reader = open_ledger(tmp_path)  # as `topk table` would find it at that moment
-    assert sorted(reader.keys()) == before
-    assert len(reader.read("epochs", ["learning_rate"])) == 6
-    ledger = fill(tmp_path, study, [])
-    assert sorted(row["key"] for row in ledger.rows()) == before
-    assert len(ledger.read("epochs")) == 6
-    assert not ledger.store.exists("compaction.json")
+    monkeypatch.setattr(delta, "write_deltalake", refuse)
+    with ledger.writing(study) as writer:
+        writer._pauses = [0.0] * 3
+        writer.put(record(study, 0))
+    assert len(ledger.keys()) == 1
 
 
-def test_a_reader_whose_parts_are_compacted_away_lists_them_again(
-    tmp_path: Path, study: Study, wider_study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+def test_one_that_refuses_for_good_ends_the_writing_in_one_line(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = fill(tmp_path, study, [record(study, n) for n in range(3)])
-    listed = [ledger.store.names("trials", ".parquet")]
-    with ledger.writing(study):
-        ledger.compact()
-    names = Store.names
-    monkeypatch.setattr(Store, "names", lambda *args: listed.pop() if listed else names(*args))
-    assert len(ledger.rows()) == 3
-    assert not listed
+    ledger = open_ledger(tmp_path)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(delta, "write_deltalake", refuse)
+
+    def write() -> None:
+        with ledger.writing(study) as writer:
+            writer._pauses = [0.0]
+            writer.put(record(study, 0))
+
+    with pytest.raises(StoreError, match=r"^store '.*' cannot be used: No space left on device$"):
+        write()
+    assert ledger.keys() == []
 
 
-def test_columns_of_another_type_are_read_beside_their_merged_part(
-    tmp_path: Path, study: Study, record: Make
+@pytest.mark.parametrize("kind", ["folder", "s3"])
+def test_a_driver_that_was_taken_over_from_writes_nothing_more(
+    kind: str, tmp_path: Path, study: Study, record: Make, request: pytest.FixtureRequest
 ) -> None:
-    """Compaction widens a column's type; until the old part is gone, both types are there."""
-    ledger = fill(tmp_path, study, [record(study, 0)])
-    (part,) = (tmp_path / "s" / "trials").iterdir()
-    table = pq.read_table(part)
-    place = table.schema.get_field_index("param.learning_rate")
-    text = table["param.learning_rate"].cast("string")
-    pq.write_table(
-        table.set_column(place, "param.learning_rate", text), part.with_name("part-merged.parquet")
-    )
-    (row,) = ledger.rows()
-    assert row["param.learning_rate"] == "0.1"
+    """As a driver is whose machine slept for an hour, and who cannot know that its lease is another's."""
+    from topk_platform.records.schema import ledger_schema
 
+    place = Store.open(tmp_path if kind == "folder" else request.getfixturevalue("bucket"))
+    ledger = Ledger.open(place, "s")
 
-def test_epochs_of_a_trial_that_never_ended_do_not_stay(tmp_path: Path, study: Study, record: Make) -> None:
-    ledger = fill(tmp_path, study, [record(study, 0), record(study, 1)])
-    cut_off = record(study, 1).trial.key
-    ledger.store.delete(f"trials/{cut_off}.parquet")
-    with ledger.writing(study):
-        ledger.compact(1)
-        ledger.append(record(study, 1))
-    assert len(ledger.read("epochs")) == 4
-    assert len(ledger.rows()) == 2
+    def overtaken() -> None:
+        there = threading.Event()
+        with ledger.writing(study) as old:
+            old.committed = lambda _records: there.set()
+            old.put(record(study, 0))
+            there.wait()
+            new = delta.Writing(ledger.store, ledger_schema(study))
+            old.put(record(study, 2))
+            old.flush()
+            new.append(ledger_rows([record(study, 1)], new))
+
+    with pytest.raises(StoreError, match="another process has taken over"):
+        overtaken()
+    assert sorted(row["number"] for row in ledger.rows()) == [0, 1]
+    write_snapshot(ledger, ())
+    assert Ledger.open(place, "s").exists
+    assert ledger.store.names("tables") == ["epochs.parquet", "trials.parquet"]
 
 
 def test_one_writer_at_a_time(tmp_path: Path, study: Study) -> None:
     first, second = open_ledger(tmp_path), open_ledger(tmp_path)
-    with first.writing(study), pytest.raises(StoreError, match="another process"), second.writing(study):
+    with (
+        first.writing(study),
+        pytest.raises(StoreError, match="another process: process"),
+        second.writing(study),
+    ):
         pytest.fail("two writers")
+    with second.writing(study):
+        pass
+
+
+def test_forgotten_trials_take_their_epochs_with_them(tmp_path: Path, study: Study, record: Make) -> None:
+    ledger = fill(tmp_path, study, [record(study, n) for n in range(3)])
+    gone = record(study, 1).trial.key
+    with ledger.writing(study) as writer:
+        writer.remove([gone])
+    assert gone not in ledger.keys()  # noqa: SIM118
+    assert len(ledger.read("epochs")) == 4
+
+
+def test_a_damaged_part_is_named(tmp_path: Path, study: Study, record: Make) -> None:
+    """An empty file, as a power cut leaves it."""
+    ledger = fill(tmp_path, study, [record(study, 0)])
+    (part,) = (tmp_path / "s" / "ledger" / "kind=trials").glob("*.parquet")
+    part.write_bytes(b"")
+    with pytest.raises(
+        StoreError, match=f"ledger/kind=trials/{part.name} is damaged or missing; `topk repair`"
+    ):
+        ledger.rows()
 
 
 @pytest.mark.parametrize(
     ("mark", "message"),
     [
-        ({"study": "t", "schema_version": 1}, "records of study 't'"),
-        ({"study": "s", "schema_version": 2}, "schema version 2; this program knows up to 1"),
+        ({"study": "t", "schema_version": 2}, "records of study 't'"),
+        ({"study": "s", "schema_version": 3}, "schema version 3, this program version 2"),
         ({"study": "s"}, "cannot be read"),
         ([], "cannot be read"),
     ],

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
+import pickle
 import resource
 from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
 from topk_platform.data import use_data_folder
 from topk_platform.errors import StoreError, UserError
@@ -22,19 +22,33 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
     assert [path.name for path in sorted((tmp_path / "runs" / "a").iterdir())] == ["b.bin", "taken"]
 
 
-def test_object_stores_are_written_in_place() -> None:
-    mock = fs._MockFileSystem()
-    store = Store(mock, "bucket/runs", "mock://bucket/runs")
-    store.write("trials/x.parquet", b"data")
-    assert store.read("trials/x.parquet") == b"data"
-    assert store.names("trials", ".parquet") == ["x.parquet"]
-    assert store.folders() == ["trials"]
-    assert store.local is None
+@pytest.mark.parametrize("kind", ["folder", "s3"])
+def test_files_are_kept_listed_and_deleted_alike(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    store = Store.open(tmp_path / "runs" if kind == "folder" else f"{request.getfixturevalue('bucket')}")
+    assert not store.exists()
+    assert (store.names("a"), store.folders()) == ([], [])
+    store.write("a/x.parquet", b"data")
+    store.write_file("a/y.parquet", Path(__file__))
+    assert store.at("a").read("x.parquet") == b"data"
+    assert (store.names("a", "x.parquet"), store.folders(), store.names()) == (["x.parquet"], ["a"], [])
+    assert store.exists("a") and store.exists("a/x.parquet") and not store.exists("a/z")
+    assert (store.create("a/lock", b"1"), store.create("a/lock", b"2"), store.read("a/lock")) == (
+        True,
+        False,
+        b"1",
+    )
+    with pytest.raises(FileNotFoundError):
+        store.read("a/z")
     store.check_writable()
     assert store.names() == []
-    store.delete("trials/x.parquet")
-    store.delete("trials/x.parquet")
-    assert not store.exists("trials/x.parquet")
+    store.delete("a/x.parquet", "a/x.parquet", "a/never")
+    store.delete_folder("a")
+    assert not store.exists("a")
+    again: Store = pickle.loads(pickle.dumps(Store.open(store.address)))  # noqa: S301 - our own
+    assert again.address == store.address
+    assert (store.local is None) == (kind == "s3")
 
 
 def test_the_check_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -66,8 +80,24 @@ def test_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
         Store.open(tmp_path / "file" / "runs").check_writable()
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(StoreError, match="cannot be opened: it must be a folder or a URI of s3, gs, az"):
         Store.open("nosuch://bucket")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["s3://key:planted@bucket/runs", "s3://bucket/runs?secret_access_key=planted", "s3://b?token=planted"],
+)
+def test_credentials_have_no_place_in_a_uri(uri: str) -> None:
+    with pytest.raises(StoreError, match="environment") as error:
+        Store.open(uri)
+    assert "planted" not in str(error.value)
+
+
+def test_a_server_that_is_down_is_told_of_in_a_line() -> None:
+    store = Store.open("s3://bucket/runs?endpoint=http://127.0.0.1:9&region=x")
+    with pytest.raises(StoreError, match=r"^store 's3://bucket/runs' cannot be written: [^\n]*$"):
+        store.check_writable()
 
 
 def test_its_address_holds_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,4 +105,5 @@ def test_its_address_holds_in_any_folder(tmp_path: Path, monkeypatch: pytest.Mon
     store = Store.open("runs").at("digits")
     assert store.uri == "runs/digits"
     assert store.address == str(tmp_path / "runs" / "digits")
-    assert Store(fs._MockFileSystem(), "bucket/runs", "mock://bucket/runs").address == "mock://bucket/runs"
+    asked = "s3://bucket/runs?endpoint=http://127.0.0.1:9000"
+    assert Store.open(Store.open(asked).at("digits").address) == Store.open(asked).at("digits")

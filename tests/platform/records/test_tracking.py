@@ -36,13 +36,16 @@ def runs(place: Path) -> list[Any]:
 
 def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, record: Make) -> None:
     ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study):
-        ledger.append(record(study, 0))
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 0))
+    with ledger.writing(study) as writer:
         first = sink(tmp_path, ledger)
         confirmed = record(study, 0, seed=1)
         ledger.store.write(f"models/{confirmed.trial.key}.safetensors", b"weights")
-        first.put(*ledger.append(confirmed))
-        first.put(*ledger.append(record(study, 1, status="diverged")))
+        for ended in (confirmed, record(study, 1, status="diverged")):
+            writer.put(ended)
+            first.put(ended)
+        writer.flush()
         first.put_files({"table.md": "# one"})
         assert first.close() is None
     children = {run.data.tags["topk.key"]: run for run in runs(tmp_path) if "topk.key" in run.data.tags}
@@ -145,8 +148,9 @@ def test_mlflow_being_down_stops_nothing_and_is_told(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     down = TrackingSink("http://127.0.0.1:9", None, ledger)
     down.start()
-    with ledger.writing(study):
-        down.put(*ledger.append(record(study, 0)))
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 0))
+        down.put(record(study, 0))
     error = down.close()
     assert error is not None
     assert len(ledger.rows()) == 1
@@ -160,9 +164,9 @@ def test_what_mlflow_holds_already_is_seen_without_it(
 ) -> None:
     """MLflow is asked again once a run, its database or the tables are others, and then everything is there again."""
     ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study):
+    with ledger.writing(study) as writer:
         for number in (0, 1):
-            ledger.append(record(study, number))
+            writer.put(record(study, number))
     opened: list[TrackingSink] = []
     original = TrackingSink._open
     monkeypatch.setattr(TrackingSink, "_open", lambda self: (opened.append(self), original(self)))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import json
 import math
 from collections import Counter
 
@@ -63,7 +64,8 @@ def history(
         )
         return {
             "key": trial.key, "arm": arm.name, "number": number, "seed": seed, "status": status, "reason": "why",
-            "config": trial.to_json(), "versions": '{"machine": "m", "torch": "2.15.0"}',
+            "config": trial.to_json(), "values": json.dumps(trial.parameters),
+            "versions": '{"machine": "m", "torch": "2.15.0"}',
             **{f"test.{m}": value for m in study.metrics},
         }  # fmt: skip
 

@@ -14,6 +14,7 @@ from topk_platform.cli.inspecting import status
 from topk_platform.cli.progress import ProgressDisplay
 from topk_platform.errors import ClusterError
 from topk_platform.identity import Identity
+from topk_platform.outcomes import Ended
 from topk_platform.records import Ledger, Store, read_history
 from topk_platform.reports import to_markdown
 from topk_platform.running import machines
@@ -43,11 +44,13 @@ def store(tmp_path: Path) -> Path:
     ledger = Ledger.open(Store.open(tmp_path), "s")
     machine = {name: ELSEWHERE[name] for name in ("torch", "machine", "losses")}
     counted = in_environment(a_study(), check_study(a_study()), machine)
-    with ledger.writing(a_study()):
+    with ledger.writing(a_study()) as writer:
         ledger.identify(counted)
-        while trials := board_of(ledger, counted).next_trials():
+        board = board_of(ledger, counted)
+        while trials := board.next_trials():
             (record,) = finish(run_trials(trials))
-            ledger.append(record.replace_versions(**ELSEWHERE))
+            board.end(trials[0], Ended.from_record(record))
+            writer.put(record.replace_versions(**ELSEWHERE))
     return tmp_path
 
 
@@ -98,9 +101,9 @@ def test_machines_may_differ_where_the_user_says_so_and_the_table_tells(store: P
         for row in ledger.rows()
         if (row["arm_id"], row["phase"]) == (record.trial.arm_id, record.trial.phase)
     ]
-    with ledger.writing(a_study()):
-        ledger.remove([same["key"]])
-        ledger.append(record)
+    with ledger.writing(a_study()) as writer:
+        writer.remove([same["key"]])
+        writer.put(record)
     assert run(a_study(), store=store, mixed=True).ran == 0
     text = to_markdown(table(a_study(), store=store))
     assert (

@@ -1,0 +1,217 @@
+"""One study's table in Delta Lake: opened, read by SQL, and written by whoever drives the study, to nobody's loss."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from topk_platform.errors import StoreError
+from topk_platform.records.store import Store, reason, sync
+
+__all__ = ["FOLDER", "TakenOverError", "Writing", "exists", "query", "stream", "table"]
+
+FOLDER = "ledger"
+_LOG = "_delta_log"
+_DRIVER = "driver"
+_FAILURES = (DeltaError, OSError, pa.ArrowException)
+_PART = re.compile(r"kind=\w+/[\w.-]+\.parquet")
+_CONFIGURATION = {"delta.logRetentionDuration": "interval 1 days", "delta.checkpointInterval": "100"}
+_PATIENCE = {"max_retries": "4", "retry_timeout": "20s"}
+_COMMITS = 64  # between two compactions, each of which takes about as long as five commits
+_FEW = 16  # small parts that a reader does not mind
+# Parts of this size are left alone until the end, so that what compaction rewrites does not grow with the study.
+_PART_BYTES = 8 * 2**20
+_WHOLE_BYTES = 128 * 2**20
+_KEPT_HOURS = 1  # of parts that a reader may be reading that began before they were compacted
+
+
+class TakenOverError(StoreError):
+    """Another process drives the study now; nothing that this one still writes would count."""
+
+
+def exists(store: Store) -> bool:
+    """Return whether a study's folder holds a table."""
+    return store.exists(f"{FOLDER}/{_LOG}")
+
+
+def table(store: Store) -> DeltaTable:
+    """Return the table of a study's folder as it is now.
+
+    Raises:
+        StoreError: if it cannot be read.
+    """
+    with _told(store):
+        return DeltaTable(*_place(store))
+
+
+def _place(store: Store) -> tuple[str, None, dict[str, str] | None]:
+    place = store.at(FOLDER)
+    if place.local is not None:
+        return place.root, None, None
+    options = {f"aws_{name}": value for name, value in place.options.items()}
+    return place.root, None, {**_PATIENCE, **options, "allow_http": str(place.is_plain).lower()}
+
+
+@contextmanager
+def _told(store: Store) -> Iterator[None]:
+    try:
+        yield
+    except _FAILURES as error:
+        raise StoreError(_message(store, str(error))) from error
+
+
+def _message(store: Store, said: str) -> str:
+    if part := _PART.search(said):
+        return (
+            f"store {store.uri!r}: {FOLDER}/{part.group()} is damaged or missing; `topk repair` sets it aside, so that "
+            "its trials run again"
+        )
+    return f"store {store.uri!r} cannot be used: {reason(RuntimeError(said))}"
+
+
+def query(store: Store, found: DeltaTable, sql: str) -> pa.Table:
+    """Return what a question in SQL to a study's table, called ``ledger``, gives.
+
+    Columns with a dot in their names stand in double quotes.
+
+    Raises:
+        StoreError: if the table cannot be read; one line that names the file.
+    """
+    with _told(store):
+        return stream(store, found, sql).read_all()
+
+
+def stream(store: Store, found: DeltaTable, sql: str) -> pa.RecordBatchReader:
+    """Return the same, batch by batch."""
+    with _told(store):
+        asked = QueryBuilder().register("ledger", found).execute(sql)
+        # Not by pa.table, which imports pandas, as long as all the rest takes.
+        rows = pa.RecordBatchReader.from_stream(asked)
+    return rows.cast(pa.schema([field.with_type(_plain(field.type)) for field in rows.schema]))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if pa.types.is_string_view(kind) or pa.types.is_large_string(kind) else kind
+
+
+@dataclass
+class Writing:
+    """A table that this process alone may write: a writer that came before it fails from now on.
+
+    Each commit bears the number of its driver. Of two that commit at once with such a number, Delta Lake lets one
+    through, and a new driver's first act is such a commit.
+
+    Args:
+        store: The study's folder.
+        schema: Its columns; what the table has beyond them stays.
+    """
+
+    store: Store
+    schema: pa.Schema
+    _table: DeltaTable = field(init=False)
+    _number: int = field(init=False)
+    _token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _commits: int = 0
+
+    def __post_init__(self) -> None:
+        with _told(self.store):
+            if not exists(self.store):
+                uri, _, options = _place(self.store)
+                DeltaTable.create(
+                    uri,
+                    self.schema,
+                    "ignore",
+                    ["kind"],
+                    configuration=_CONFIGURATION,
+                    storage_options=options,
+                )
+            self._table = table(self.store)
+            self._take_over()
+
+    def _take_over(self) -> None:
+        while True:
+            self._number = (self._table.transaction_version(_DRIVER) or 0) + 1
+            try:
+                self._table.create_write_transaction(
+                    [], "append", self._table.schema(), commit_properties=self._signed()
+                )
+            except CommitFailedError:  # the driver before was in the middle of a commit
+                self._table.update_incremental()
+                continue
+            self._table.update_incremental()
+            return
+
+    def _signed(self) -> CommitProperties:
+        return CommitProperties(
+            app_transactions=[Transaction(_DRIVER, self._number), Transaction(self._token, self._commits)]
+        )
+
+    def append(self, rows: pa.Table) -> None:
+        """Commit rows, all or none, and bring them to the disk.
+
+        It may be called again with the same rows where it failed, and then finds out whether they were committed.
+
+        Raises:
+            TakenOverError: if another process writes the table now.
+            StoreError: if it cannot be written.
+        """
+        self._commit(
+            lambda: write_deltalake(
+                self._table, rows, mode="append", schema_mode="merge", commit_properties=self._signed()
+            )
+        )
+        if self._commits % _COMMITS == 0:
+            self._compact(_PART_BYTES)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Commit that trials with these keys, and their epochs, are no longer there."""
+        names = ", ".join(f"'{key}'" for key in keys)
+        self._commit(lambda: self._table.delete(f"key in ({names})", commit_properties=self._signed()))
+
+    def _commit(self, write: Callable[[], Any]) -> None:
+        with _told(self.store):
+            self._table.update_incremental()
+            if self._table.transaction_version(_DRIVER) != self._number:
+                raise TakenOverError(f"store {self.store.uri!r}: another process has taken over the study")
+            if self._table.transaction_version(self._token) != self._commits + 1:
+                self._commits += 1
+                try:
+                    write()
+                except BaseException:
+                    self._commits -= 1
+                    raise
+            else:
+                self._commits += 1  # the last try had succeeded, though its answer was lost
+            self._sync()
+
+    def _sync(self) -> None:
+        """Bring the last commit to the disk; object stores have done so when they answer."""
+        place = self.store.at(FOLDER).local
+        if place is None:
+            return
+        log = place / _LOG / f"{self._table.version():020d}.json"
+        added = (json.loads(line).get("add") for line in log.read_text().splitlines())
+        parts = [place / unquote(action["path"]) for action in added if action]
+        for path in (*parts, log, *{path.parent for path in (*parts, log)}):
+            sync(path)
+
+    def tidy(self) -> None:
+        """Put parts together if there are many, as at the end of a run."""
+        if len(self._table.file_uris()) > _FEW:
+            self._compact(_WHOLE_BYTES)
+
+    def _compact(self, size: int) -> None:
+        """Put parts below a size together; the old ones go an hour later."""
+        with _told(self.store):
+            self._table.optimize.compact(target_size=size)
+            self._table.vacuum(_KEPT_HOURS, dry_run=False, enforce_retention_duration=False)

@@ -1,0 +1,171 @@
+"""Who drives a study: one process at a time, on any store, found out by numbered files that only one can create."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from topk_platform.errors import StoreError
+from topk_platform.records.store import Store
+
+__all__ = ["Holder", "Lease"]
+
+_FOLDER = "lease"
+_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that drives a study.
+
+    Args:
+        host: Its machine's name.
+        pid: Its process id there.
+        since: When it began, in ISO 8601.
+        machine: Tells machines, their boots and containers apart, where the system says so; else empty.
+        born: Tells it from a later process of the same id.
+    """
+
+    host: str
+    pid: int
+    since: str
+    machine: str
+    born: str
+
+    @classmethod
+    def me(cls) -> Holder:
+        """Return this process."""
+        pid = os.getpid()
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(platform.node(), pid, since, _machine(), _born(pid))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it would be seen among this machine's processes."""
+        return bool(self.machine) and self.machine == _machine()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a process that would be seen here is there."""
+        return _born(self.pid) == self.born
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.since}"
+
+
+def _machine() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + os.readlink("/proc/self/ns/pid")
+    return ""
+
+
+def _born(pid: int) -> str:
+    """Return when a process of this machine began, in the kernel's ticks; empty if there is none."""
+    with suppress(OSError, IndexError):
+        status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if status[0] == "Z" else status[19]
+    return ""
+
+
+class Lease:
+    """The right to drive a study, held by renewing it.
+
+    The lease is a file with a number. It is renewed by creating the next one, which only one process can do, so that
+    neither a lock nor a clock that two machines share is needed: a holder that a watcher does not see renewing it for
+    so long has lost it. A holder of this machine is asked for among its processes instead.
+
+    Args:
+        store: The study's folder.
+        seconds: How long a lease holds that is not renewed.
+    """
+
+    def __init__(self, store: Store, seconds: float = _SECONDS) -> None:
+        self._store = store
+        self._seconds = seconds
+        self._number = 0
+        self._holder = Holder.me()
+        self._released = threading.Event()
+        self._renewing = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self.lost = ""
+
+    def __enter__(self) -> Lease:
+        """Take the lease.
+
+        Raises:
+            StoreError: if another process holds it.
+        """
+        number, holder = _newest(self._store)
+        if holder is not None and self._is_held(number, holder):
+            raise StoreError(f"store {self._store.uri!r} is being written by another process: {holder}")
+        self._number = number
+        if not self._next():
+            raise StoreError(
+                f"store {self._store.uri!r} is being written by another process: {_newest(self._store)[1]}"
+            )
+        self._renewing.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._released.set()
+        self._renewing.join()
+        if not self.lost:
+            with suppress(StoreError):  # it ends by itself
+                self._store.delete(_name(self._number))
+
+    def _is_held(self, number: int, holder: Holder) -> bool:
+        if holder.is_here:
+            return holder.is_alive
+        end = time.monotonic() + self._seconds
+        while time.monotonic() < end:
+            time.sleep(self._seconds / 30)
+            now, _ = _newest(self._store)
+            if now != number:
+                return now > number
+        return False
+
+    def _next(self) -> bool:
+        """Create the file of the next number and delete those before it."""
+        content = json.dumps(asdict(self._holder)).encode()
+        if not self._store.create(_name(self._number + 1), content):
+            return False
+        self._number += 1
+        names = self._store.names(_FOLDER)
+        self._store.delete(*(f"{_FOLDER}/{name}" for name in names if name < _base(self._number)))
+        return True
+
+    def _renew(self) -> None:
+        while not self._released.wait(self._seconds / 3):
+            with suppress(StoreError):  # a store that is down for so long is another process's to take
+                if not self._next():
+                    self.lost = f"another process has taken over: {_newest(self._store)[1]}"
+                    return
+
+
+def _base(number: int) -> str:
+    return f"{number:012d}.json"
+
+
+def _name(number: int) -> str:
+    return f"{_FOLDER}/{_base(number)}"
+
+
+def _newest(store: Store) -> tuple[int, Holder | None]:
+    """Return the number of the newest lease and its holder; 0 and None where there is none."""
+    while names := store.names(_FOLDER):
+        with suppress(FileNotFoundError):  # renewed meanwhile: its holder's next one counts
+            return int(names[-1].partition(".")[0]), _holder(store.read(f"{_FOLDER}/{names[-1]}"))
+    return 0, None
+
+
+def _holder(content: bytes) -> Holder:
+    try:
+        return Holder(**json.loads(content))
+    except (ValueError, TypeError):  # cut off while it was written: whether it is renewed tells
+        return Holder("an unknown machine", 0, "unknown", "", "")

@@ -1,0 +1,44 @@
+"""The ledger as two plain Parquet files that any tool reads, made anew at the end of each run."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.schema import SCHEMA_VERSION, with_parameters
+
+__all__ = ["SNAPSHOT", "write_snapshot"]
+
+SNAPSHOT = ("tables/trials.parquet", "tables/epochs.parquet")
+_METADATA = {b"topk.schema_version": str(SCHEMA_VERSION).encode()}
+
+
+def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
+    """Write ``tables/trials.parquet``, a row per (trial, seed), and ``tables/epochs.parquet``, one per trial and epoch.
+
+    Parameters have columns of their own there, ``param.NAME``, and ``counts`` says whether a row is part of the
+    study's table as it is defined now: of the code, data and machine at hand, within the budget, and, of
+    confirmations, of the configuration that is best now.
+
+    Args:
+        ledger: The ledger.
+        counting: The keys of the trials that count.
+    """
+    trials = with_parameters(ledger.read("trials"))
+    counts = pc.is_in(trials["key"], pa.array(sorted(counting), pa.string()))
+    trials = trials.add_column(1, "counts", counts)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, batches in zip(SNAPSHOT, (trials.to_reader(), ledger.stream("epochs")), strict=True):
+            file = Path(folder) / Path(name).name
+            with pq.ParquetWriter(
+                file, batches.schema.with_metadata(_METADATA), compression="zstd"
+            ) as writer:
+                for batch in batches:
+                    writer.write_batch(batch.cast(writer.schema))
+            ledger.store.write_file(name, file)

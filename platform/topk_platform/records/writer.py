@@ -1,0 +1,129 @@
+"""Ended trials on their way into the ledger, by a thread of its own: the driver never waits for a disk."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from topk_platform.errors import StoreError
+from topk_platform.records.delta import TakenOverError, Writing
+from topk_platform.records.lease import Lease
+from topk_platform.records.schema import ledger_table
+from topk_platform.specs import TrialRecord
+
+__all__ = ["Committed", "Writer"]
+
+Committed = Callable[[Sequence[TrialRecord]], None]
+"""Told of the records that have reached the ledger."""
+
+_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
+"""Seconds between tries to write to a store that refuses; four minutes in all."""
+_MOST = 1000  # trials of one commit, so that it takes no more memory the faster they come
+
+
+class Writer(threading.Thread):
+    """Commits ended trials in the order in which they were handed over: at once, or many together when they come fast.
+
+    A store that cannot be written is tried again with growing pauses, for some minutes; the records wait. What it
+    then still refuses is in :attr:`error`, and nothing more is written.
+
+    Args:
+        table: Where to.
+        lease: The right to write it.
+        pauses: Seconds between tries.
+
+    Attributes:
+        committed: Told of what was committed, in this thread; to be set before anything is handed over.
+        error: Why nothing more is written; None while all is well.
+        waiting: Why the store is tried again; empty while it is not.
+    """
+
+    def __init__(self, table: Writing, lease: Lease, pauses: Sequence[float] = _PAUSES) -> None:
+        super().__init__(name="ledger", daemon=True)
+        self.error: StoreError | None = None
+        self.waiting = ""
+        self.committed: Committed = lambda _records: None
+        self._table = table
+        self._lease = lease
+        self._pauses = pauses
+        self._queue: queue.SimpleQueue[TrialRecord | None] = queue.SimpleQueue()
+
+    def put(self, record: TrialRecord) -> None:
+        """Hand over an ended trial; returns at once."""
+        self._queue.put(record)
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Forget trials and their epochs, before any is handed over.
+
+        Raises:
+            StoreError: if the ledger cannot be written.
+        """
+        if keys:
+            self._table.delete(keys)
+
+    def __enter__(self) -> Writer:
+        """Start to write."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait until all is written.
+
+        Raises:
+            StoreError: if something could not be.
+        """
+        self.flush()
+        if error is None and self.error is not None:
+            raise self.error
+
+    def flush(self) -> None:
+        """Write all that was handed over, then end; what kept it from being written is in :attr:`error`."""
+        if self.is_alive():
+            self._queue.put(None)
+            self.join()
+
+    def run(self) -> None:
+        """Commit what waits until told to end, or until a store refuses for too long."""
+        try:
+            while (records := self._waiting()) is not None:
+                self._commit(records)
+                self.committed(records)
+            self._table.tidy()
+        except StoreError as error:
+            self.error = error
+
+    def _waiting(self) -> list[TrialRecord] | None:
+        """Return what waits, at least one record; None at the end."""
+        found: list[TrialRecord] = []
+        while (record := self._queue.get()) is not None:
+            found.append(record)
+            if self._queue.empty() or len(found) == _MOST:
+                return found
+        self._queue.put(None)  # to be found again after the last records
+        return found or None
+
+    def _commit(self, records: Sequence[TrialRecord]) -> None:
+        rows = ledger_table(records, self._table.schema)
+        for pause in self._pauses:
+            try:
+                self._check_lease()
+                self._table.append(rows)
+            except TakenOverError:
+                raise
+            except StoreError as error:
+                self.waiting = str(error)
+                time.sleep(pause)
+            else:
+                self.waiting = ""
+                return
+        self._check_lease()
+        self._table.append(rows)
+
+    def _check_lease(self) -> None:
+        if self._lease.lost:
+            raise TakenOverError(f"store {self._table.store.uri!r}: {self._lease.lost}")
