@@ -57,7 +57,7 @@ KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first le
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    for command in (status, show, replay, ui):
+    for command in (status, show, replay, repair, ui):
         app.command()(command)
 
 
@@ -159,6 +159,24 @@ def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = Non
         typer.echo(f"differs from its record in {', '.join(found.differing)}")
         raise typer.Exit(1)
     typer.echo("the same as its record, bit for bit")
+
+
+def repair(
+    study: Annotated[str, typer.Argument(help="The study's name, as `topk status` tells it.")],
+    store: StoreOption = "runs",
+) -> None:
+    """Set damaged files of a study's ledger aside, so that the trials in them run again."""
+    from topk_platform.records import repair as repair_study  # noqa: PLC0415
+
+    found = repair_study(study, store)
+    for name in found.damaged:
+        typer.echo(f"set aside: {name} is now damaged/{name}")
+    for name in found.missing:
+        typer.echo(f"missing: {name}")
+    if found.trials:
+        typer.echo(f"{found.trials} trials whose epochs were lost run again as well")
+    if not (found.damaged or found.missing or found.trials):
+        typer.echo("nothing is damaged")
 
 
 def ui(

@@ -5,6 +5,7 @@ from topk_platform.records.finding import Found, find
 from topk_platform.records.history import ArmHistory, Tally, last_counted, read_history
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.records.models import model_name, save_model
+from topk_platform.records.repair import Repaired, repair
 from topk_platform.records.schema import SCHEMA_VERSION
 from topk_platform.records.snapshot import SNAPSHOT, write_snapshot
 from topk_platform.records.store import Store
@@ -19,6 +20,7 @@ __all__ = [
     "ArmHistory",
     "Found",
     "Ledger",
+    "Repaired",
     "Row",
     "Store",
     "StoreKeeper",
@@ -31,6 +33,7 @@ __all__ = [
     "last_counted",
     "model_name",
     "read_history",
+    "repair",
     "save_model",
     "tracking_uri",
     "write_snapshot",

@@ -18,10 +18,21 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from topk_platform.errors import StoreError
 from topk_platform.records.store import Store, reason, sync
 
-__all__ = ["FOLDER", "TakenOverError", "Writing", "exists", "query", "stream", "table"]
+__all__ = [
+    "FOLDER",
+    "LOG",
+    "TakenOverError",
+    "Writing",
+    "exists",
+    "forget_missing",
+    "parts",
+    "query",
+    "stream",
+    "table",
+]
 
 FOLDER = "ledger"
-_LOG = "_delta_log"
+LOG = "_delta_log"
 _DRIVER = "driver"
 _FAILURES = (DeltaError, OSError, pa.ArrowException)
 _PART = re.compile(r"kind=\w+/[\w.-]+\.parquet")
@@ -41,7 +52,7 @@ class TakenOverError(StoreError):
 
 def exists(store: Store) -> bool:
     """Return whether a study's folder holds a table."""
-    return store.exists(f"{FOLDER}/{_LOG}")
+    return store.exists(f"{FOLDER}/{LOG}")
 
 
 def table(store: Store) -> DeltaTable:
@@ -77,6 +88,18 @@ def _message(store: Store, said: str) -> str:
             "its trials run again"
         )
     return f"store {store.uri!r} cannot be used: {reason(RuntimeError(said))}"
+
+
+def parts(store: Store) -> list[str]:
+    """Return the places of the files that a study's table is made of, within its folder, as a log writes them."""
+    actions = table(store).get_add_actions()
+    return [str(path) for path in actions.column("path").to_pylist()]
+
+
+def forget_missing(store: Store) -> None:
+    """Take the files that are not there out of a study's table."""
+    with _told(store):
+        table(store).repair()
 
 
 def query(store: Store, found: DeltaTable, sql: str) -> pa.Table:
@@ -199,7 +222,7 @@ class Writing:
         place = self.store.at(FOLDER).local
         if place is None:
             return
-        log = place / _LOG / f"{self._table.version():020d}.json"
+        log = place / LOG / f"{self._table.version():020d}.json"
         added = (json.loads(line).get("add") for line in log.read_text().splitlines())
         parts = [place / unquote(action["path"]) for action in added if action]
         for path in (*parts, log, *{path.parent for path in (*parts, log)}):
