@@ -80,7 +80,7 @@ def write_ended(study: Study, store: Path) -> str:
     """Write a record of every trial of a study, as if all had run, and return one's key."""
     ledger = Ledger.open(Store.open(store), study.name)
     counted = in_environment(study, check_study(study), environment("cpu"))
-    with ledger.writing(study):
+    with ledger.writing(study) as writer:
         ledger.identify(counted)
         board = make_board(study, counted, read_history(ledger, study, counted))
         while trials := board.next_trials():
@@ -89,7 +89,7 @@ def write_ended(study: Study, store: Path) -> str:
                 epochs = (EpochRecord(1, 1.0, metrics, 0.1, 0.1),)
                 test = metrics if trial.seed else None
                 record = TrialRecord(trial, "completed", "", metrics, test, epochs, 1.0, 1000.0, 1001.0)
-                ledger.append(record.replace_versions(**trial.environment))
+                writer.put(record.replace_versions(**trial.environment))
                 board.end(trial, Ended.from_record(record))
     return ledger.keys()[0]
 

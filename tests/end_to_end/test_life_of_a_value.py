@@ -20,7 +20,7 @@ ARM = "noisy/held/smooth_topk_svm"
 def test_tau_from_the_study_file_to_the_table(reference: Any, visited: Any) -> None:
     folder = reference.store / "small"
     # 1, 2: the study file says 0.31 for the first trial; the searcher hands it out.
-    rows = ds.dataset(folder / "trials").to_table().to_pylist()
+    rows = ds.dataset(folder / "tables" / "trials.parquet").to_table().to_pylist()
     (first,) = [r for r in rows if r["arm"] == ARM and r["phase"] == "search" and r["number"] == 0]
     assert first["param.tau"] == 0.31
     # 3: it became a trial whose key is the hash of all that determines its result.
@@ -29,7 +29,7 @@ def test_tau_from_the_study_file_to_the_table(reference: Any, visited: Any) -> N
     assert trial.values["tau"] == 0.31
     # 5: its epochs are beside it, and the last one is what the row says.
     epochs = duckdb.sql(
-        f"""select epoch, "validation.top3" from '{folder}/epochs/*.parquet' where key = '{trial.key}' order by epoch"""
+        f"""select epoch, "validation.top3" from '{folder}/tables/epochs.parquet' where key = '{trial.key}' order by epoch"""
     ).fetchall()
     assert [epoch for epoch, _ in epochs] == list(range(1, 9))
     assert epochs[-1][1] == first["validation.top3"]
@@ -65,7 +65,7 @@ def test_tau_from_the_study_file_to_the_table(reference: Any, visited: Any) -> N
 def test_a_trial_can_be_shown_and_run_alone_with_the_same_bits(
     reference: Any, visited: Any, lab: Any
 ) -> None:
-    rows = ds.dataset(reference.store / "small" / "trials").to_table().to_pylist()
+    rows = ds.dataset(reference.store / "small" / "tables" / "trials.parquet").to_table().to_pylist()
     row = next(r for r in rows if r["phase"] == "confirm")
     shown, _ = visited.topk("show", row["key"][:10], "--store", reference.store)
     assert f"replay {row['key']}" in shown

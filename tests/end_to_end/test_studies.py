@@ -130,7 +130,7 @@ def test_a_study_over_ones_own_things(shared: Any, tmp_path: Path) -> None:
     command = ("run", "lab_of_ones_own:study", "--workers", "1", "--store", tmp_path, "--data")
     out, _ = shared.topk(*command, tmp_path / "data")
     assert "6 trials ran" in out  # the second arm has nothing to search
-    rows = ds.dataset(tmp_path / "own" / "trials").to_table().to_pylist()
+    rows = ds.dataset(tmp_path / "own" / "tables" / "trials.parquet").to_table().to_pylist()
     assert {row["arm"] for row in rows} == {"blobs/two_layers/Squared", "pictures/pixels/Squared"}
     assert {row["status"] for row in rows} == {"completed"}
     assert all(row["test.top2"] > 0.8 for row in rows if row["phase"] == "confirm")
@@ -161,7 +161,7 @@ def test_a_large_study_needs_nothing_but_seconds(shared: Any, tmp_path: Path) ->
         notice += ", and the CPU in place of a GPU"
     assert out.count(f"{notice}.") == 1
     assert "12 trials ran" in out  # two confirmations of each of five arms, and two searches of one
-    rows = ds.dataset(store / "large-smoke" / "trials").to_table().to_pylist()
+    rows = ds.dataset(store / "large-smoke" / "tables" / "trials.parquet").to_table().to_pylist()
     assert {row["status"] for row in rows} == {"completed"}
     assert len({row["arm"] for row in rows}) == 5
     # The user's images alone lie in the data folder.

@@ -6,14 +6,21 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended, chosen
-from topk_platform.records.ledger import Ledger, Row
+from topk_platform.records.ledger import Ledger, Row, to_rows
 from topk_platform.specs import Arm, Study
 
 __all__ = ["ArmHistory", "Tally", "last_counted", "read_history"]
+
+_SEARCHED = (
+    *("key", "arm_id", "phase", "number", "seed", "status", "reason", "values", "train_seconds"),
+    *("code_version", "dataset_fingerprint", "versions"),
+)
+"""What is asked of a search trial: of those there are many."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,19 @@ class ArmHistory:
 
     def best(self, trials: int) -> Ended | None:
         """Return the best of the first ``trials`` search trials, or what stands for it where nothing is searched."""
-        return chosen(self.arm, (ended for number, ended in self.ended().items() if number < trials))
+        completed = [row for row in self.searched(trials) if row["status"] == "completed"]
+        values = [self._objective(row) for row in completed]
+        top = max(values, default=None)  # what most of many trials chose is never looked at
+        return chosen(
+            self.arm, (self._ended(r) for r, value in zip(completed, values, strict=True) if value == top)
+        )
+
+    def _objective(self, row: Row) -> float:
+        found: float | None = row.get(f"validation.{self.arm.metric}")
+        if found is None:
+            curve = self.curves[row["key"]]
+            found = curve[max(curve)]
+        return found
 
     def searched(self, trials: int) -> list[Row]:
         """Return the first ``trials`` search trials, as far as they have ended."""
@@ -137,19 +156,36 @@ def read_history(
         curves: Whether the search is to go on from it: a table needs no epoch.
     """
     histories = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
-    for row in ledger.rows(without=("config",)):
-        arm_id = row["arm_id"]
-        if arm_id not in histories:
+    metrics = sorted({f"validation.{arm.metric}" for arm in study.arms})
+    searched = ledger.read("trials", (*_SEARCHED, *metrics), where="phase = 'search'")
+    confirmed = ledger.read("trials", without=("config",), where="phase = 'confirm'")
+    excluded = _Excluded(identities)
+    for row in chain(to_rows(searched), to_rows(confirmed)):
+        if (history := histories.get(row["arm_id"])) is None:
             continue
-        if reason := identities.get(arm_id, Identity()).excludes(row):
-            histories[arm_id].outdated[reason] += 1
+        if reason := excluded(row):
+            history.outdated[reason] += 1
         elif row["phase"] == "search":
-            histories[arm_id].search[row["number"]] = row
+            history.search[row["number"]] = row
         else:
-            histories[arm_id].confirm[row["number"], row["seed"]] = row
+            history.confirm[row["number"], row["seed"]] = row
     if curves:
         _add_curves(ledger, histories)
     return histories
+
+
+class _Excluded:
+    """Why a row does not count; asked once of all rows that are alike in what decides it."""
+
+    def __init__(self, identities: Mapping[str, Identity]) -> None:
+        self._identities = identities
+        self._known: dict[tuple[str, ...], str] = {}
+
+    def __call__(self, row: Row) -> str:
+        kind = (row["arm_id"], row["code_version"], row["dataset_fingerprint"], row["versions"])
+        if kind not in self._known:
+            self._known[kind] = self._identities.get(kind[0], Identity()).excludes(row)
+        return self._known[kind]
 
 
 def _add_curves(ledger: Ledger, histories: Mapping[str, ArmHistory]) -> None:

@@ -281,5 +281,9 @@ def _fruitless(study: Study, history: ArmHistory) -> Fruitless | None:
 
 
 def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:
-    rows = [row for history in histories.values() for row in history.rows() if row["status"] == "failed"]
-    return [(row["key"], row["arm"], row["reason"]) for row in rows]
+    return [
+        (row["key"], history.arm.name, row["reason"])
+        for history in histories.values()
+        for row in history.rows()
+        if row["status"] == "failed"
+    ]
