@@ -21,7 +21,7 @@ def result(tmp_path: Path, **planned: Any) -> dict[str, Any]:
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
     known = {"dataset_fingerprint": load(arm.regime).fingerprint, "code_version": code_version(arm)}
     board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
-    trial = board.trial(next(iter(board.ready())))
+    trial = board.trial(board.next_slot())
     actor = object.__new__(TrialActor)
     actor._start(
         {"trials": [trial.to_json()], "data": "data", "store": str(tmp_path), "checkpoint_seconds": 60.0}
