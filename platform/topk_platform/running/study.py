@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from topk_platform.records import (
 from topk_platform.reports import Table, build_table, to_files
 from topk_platform.running.address import host_and_port
 from topk_platform.running.boards import finished, in_environment, make_board
+from topk_platform.running.faults import Faults
 from topk_platform.running.remembered import known_done, note_environment
 from topk_platform.running.scratch import scratch_folder
 from topk_platform.search import Board
@@ -33,7 +34,7 @@ from topk_platform.specs import Study, TrialRecord
 __all__ = ["Progress", "Summary", "run"]
 
 Progress = Callable[[Board, TrialRecord | None], None]
-"""Told of the study's state after every ended trial, and, with None, at the start and after every lost process."""
+"""Told of the study's state after every ended trial, and, with None, at the start and after every fault."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,12 @@ class Summary:
     Args:
         table: The table of what was asked for, as it stands.
         ran: How many trials ended in this run.
-        left: How many are still to end; above 0 after an interrupt.
+        left: How many are still to end; above 0 after an interrupt, or where faults left trials open.
         tracking_error: What kept MLflow from being written, if anything did.
         folder: The study's folder, as a URI.
+        interrupted: Whether it ended before all had been tried.
+        faults: What faults have left: trials without a result, which the same command tries again, and networks that
+            could not be kept.
     """
 
     table: Table
@@ -53,6 +57,8 @@ class Summary:
     left: int
     tracking_error: Exception | None
     folder: str
+    interrupted: bool = False
+    faults: Faults = field(default_factory=Faults)
 
 
 def run(
@@ -195,11 +201,15 @@ def _run(
         forget(ledger.store, ledger.keys())
         with _closing(lambda: recorder.close(lambda: to_files(build_table(whole, known())))):
             tell(board, None)
+            faults = Faults()
             if board.left:
-                _run_trials(study, board, recorder, tell, cluster.slots, launch.checkpoint_seconds)
+                faults = _run_trials(study, board, recorder, tell, cluster.slots, launch.checkpoint_seconds)
         budget = dataclasses.replace(whole, trials=study.trials, seeds=study.seeds)
         found = build_table(budget, known(), study.arms)
-    return Summary(found, recorder.ran, board.left, recorder.tracking_error, ledger.store.uri)
+    interrupted = board.left > 0 and not board.stuck
+    return Summary(
+        found, recorder.ran, board.left, recorder.tracking_error, ledger.store.uri, interrupted, faults
+    )
 
 
 @contextmanager
@@ -253,11 +263,11 @@ def _run_trials(
     tell: Progress,
     slots: int,
     checkpoint_seconds: float,
-) -> None:
+) -> Faults:
     from topk_platform.running.tuning import tune_trials  # noqa: PLC0415 - as above
 
     with scratch_folder() as scratch:
-        tune_trials(
+        return tune_trials(
             study,
             board,
             recorder,

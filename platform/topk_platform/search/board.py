@@ -261,9 +261,7 @@ class Board:
 
         The arm with most left to do goes first, for its trials wait for one another.
         """
-        candidates = (
-            (arm, slot) for arm in self.arms.values() if (slot := arm.next_slot()) is not None
-        )
+        candidates = ((arm, slot) for arm in self.arms.values() if (slot := arm.next_slot()) is not None)
         first = max(candidates, key=lambda pair: pair[0].left - len(pair[0].running), default=None)
         if first is None:
             return ()

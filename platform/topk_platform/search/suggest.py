@@ -43,9 +43,9 @@ def suggest(
     distributions = to_optuna(loss.space)
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # not a line for every fresh study
     study = optuna.create_study(direction="maximize", sampler=_sampler(arm_id, protocol, number))
-    study.add_trials(
-        [_told(ended, distributions) for ended in sorted(history, key=lambda ended: ended.number)]
-    )
+    if number > protocol.random:  # the others are told of nothing, which would take longer the more there is
+        past = sorted(history, key=lambda ended: ended.number)
+        study.add_trials([_told(ended, distributions) for ended in past])
     asked = study.ask(distributions)
     return {name: asked.params[name] for name in loss.space}
 

@@ -84,7 +84,9 @@ def places(trials: tuple[object, ...]) -> tuple[Slot, ...]:
     return tuple((trial.phase, trial.number, trial.seed) for trial in trials)  # type: ignore[attr-defined]
 
 
-@given(seed=st.integers(0, 10**6), workers=st.integers(1, 6), losses=st.floats(0, 0.4), left=st.floats(0, 0.2))
+@given(
+    seed=st.integers(0, 10**6), workers=st.integers(1, 6), losses=st.floats(0, 0.4), left=st.floats(0, 0.2)
+)
 def test_the_same_trials_start_in_the_same_order_as_by_looking_through_all(
     seed: int, workers: int, losses: float, left: float
 ) -> None:
