@@ -13,7 +13,7 @@ from topk_platform.data import data_folder
 from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError, StoreError
 from topk_platform.outcomes import Ended
 from topk_platform.records import Store, forget
-from topk_platform.running.faults import PAUSES, Faults, OpenTrial, Retries
+from topk_platform.running.faults import Faults, OpenTrial, Retries
 from topk_platform.search import Board
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training.pace import FIRST_SECONDS
@@ -68,7 +68,7 @@ class Conductor:
     store: str
     checkpoint_seconds: float
     time_limit: float
-    pauses: Sequence[float] = PAUSES
+    pauses: Sequence[float]
     clock: Callable[[], float] = time.monotonic
     refusal: str = ""
     broken: Exception | None = None

@@ -16,7 +16,7 @@ from ray import tune
 from topk_platform.errors import ChangedError
 from topk_platform.running.capacity import trial_resources
 from topk_platform.running.conductor import Conductor
-from topk_platform.running.faults import Faults
+from topk_platform.running.faults import PAUSES, Faults
 from topk_platform.running.hooks import BoardSearcher, Listener, ShortMemory
 from topk_platform.running.worker import TrialActor
 from topk_platform.search import Board
@@ -54,7 +54,7 @@ def tune_trials(
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     limit = math.inf if study.time_limit is None else 3600 * study.time_limit
-    conductor = Conductor(board, keep, tell, store, checkpoint_seconds, limit)
+    conductor = Conductor(board, keep, tell, store, checkpoint_seconds, limit, PAUSES)
     for round_ in count():
         tuner = _tuner(study, conductor, slots, scratch, f"study-{round_}")
         with _own_interrupts():

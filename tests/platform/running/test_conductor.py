@@ -90,6 +90,7 @@ def stage(tmp_path: Path) -> Callable[..., Stage]:
             str(tmp_path),
             30.0,
             3600.0,
+            PAUSES,
             clock=lambda: now[0],
         )
         return Stage(conductor, board, kept, now)
