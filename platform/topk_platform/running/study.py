@@ -82,7 +82,9 @@ def run(
 
     The outcome depends on the study and its seeds alone: neither workers nor interruptions change a number. What
     the ledger holds is not run again. Whatever part of the study is asked for, the files in its ``tables`` folder are
-    of the whole study as it is defined; after an error or an interrupt they are written as well.
+    of the whole study as it is defined; after an error or an interrupt they are written as well. A trial that a fault
+    of the machinery keeps from its result has no record, and is tried again, the next time as well: see
+    :class:`Summary`.
 
     Args:
         study: The study.
