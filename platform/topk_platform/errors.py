@@ -1,4 +1,4 @@
-"""Errors that a user can cause and mend; each message names the argument, the rule and what came."""
+"""What a user can cause and mend, each message naming the argument, the rule and what came; and faults of machinery."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 __all__ = [
+    "FAULTS",
+    "BrokenDeviceError",
     "ChangedError",
     "ClusterError",
+    "FaultError",
+    "LostProcessError",
     "MissingDataError",
+    "SharedMemoryError",
+    "StalledError",
     "StoreError",
+    "TimeLimitError",
+    "UnreachableStoreError",
     "UserError",
     "blamed",
     "place_of",
@@ -40,6 +49,76 @@ class StoreError(UserError):
 
 class ClusterError(UserError):
     """No Ray cluster answers at the address that was given."""
+
+
+class FaultError(Exception):
+    """Something of the machinery kept a trial from its result.
+
+    It is no result and never written as one: the trial is tried again, from its last checkpoint, and left open where
+    that does not help.
+
+    Attributes:
+        kind: What it is called.
+        remedy: What a user can do about it.
+        passing: Whether it may pass by itself, so that trying again at once makes sense.
+    """
+
+    kind: ClassVar[str] = "fault"
+    remedy: ClassVar[str] = "run the same command again"
+    passing: ClassVar[bool] = True
+
+
+class LostProcessError(FaultError):
+    """A trial's process ended without a word: killed, preempted, or gone with its machine."""
+
+    kind = "process lost"
+    remedy = "see what ends processes there: memory, preemption, or a crash in native code"
+
+
+class UnreachableStoreError(FaultError):
+    """What a trial needs of the store cannot be read or written."""
+
+    kind = "store"
+    remedy = "see that every worker can read and write the store"
+
+
+class SharedMemoryError(FaultError):
+    """A GPU's memory was used up while others than the trial held a part of it."""
+
+    kind = "shared memory"
+    remedy = "free the GPU of other processes, or give a trial more of it (gpus of the study, --workers)"
+
+
+class BrokenDeviceError(FaultError):
+    """A GPU does not work."""
+
+    kind = "broken GPU"
+    remedy = "look after the GPU of that machine"
+
+
+class StalledError(FaultError):
+    """A trial made no progress, or took many times as long for an epoch as for its earlier ones."""
+
+    kind = "stalled"
+    remedy = "see what it waits for: data, the store, the machine, or its own code"
+
+
+class TimeLimitError(FaultError):
+    """A trial has trained for longer than its study allows."""
+
+    kind = "time limit"
+    remedy = "a larger time_limit in the study: it goes on from its last checkpoint"
+    passing = False
+
+
+FAULTS: dict[str, type[FaultError]] = {
+    fault.__name__: fault
+    for fault in (
+        *(LostProcessError, UnreachableStoreError, SharedMemoryError, BrokenDeviceError),
+        *(StalledError, TimeLimitError),
+    )
+}
+"""The kinds of faults by the names that workers send them under."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:

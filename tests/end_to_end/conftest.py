@@ -213,6 +213,9 @@ def visited(make_lab: Callable[..., Lab]) -> Iterator[SharedLab]:
             patch.setenv(name, value)
         for name in ("RAY_ADDRESS", "TOPK_CACHE", "TOPK_DATA"):
             patch.delenv(name, raising=False)
+        # Three tries after a fault, and hardly a pause between them.
+        patch.setattr("topk_platform.running.tuning.PAUSES", (0.1, 0.2))
+        patch.setattr("topk_platform.running.hooks._MANY", 2)  # trials that Tune remembers
         patch.chdir(lab.folder)
         patch.setattr(sys, "path", [str(lab.folder), *sys.path])
         yield lab

@@ -29,7 +29,8 @@ def test_tau_from_the_study_file_to_the_table(reference: Any, visited: Any) -> N
     assert trial.values["tau"] == 0.31
     # 5: its epochs are beside it, and the last one is what the row says.
     epochs = duckdb.sql(
-        f"""select epoch, "validation.top3" from '{folder}/tables/epochs.parquet' where key = '{trial.key}' order by epoch"""
+        f"""select epoch, "validation.top3" from '{folder}/tables/epochs.parquet'
+        where key = '{trial.key}' order by epoch"""
     ).fetchall()
     assert [epoch for epoch, _ in epochs] == list(range(1, 9))
     assert epochs[-1][1] == first["validation.top3"]

@@ -123,7 +123,8 @@ def run(
 ) -> None:
     """Run what is missing of a study, then print its table. Running it again is how it is resumed.
 
-    Exit code 1: a trial failed, or an arm ended without a result. 2: bad input.
+    Exit code 1: a trial failed, or an arm ended without a result. 2: bad input. 3: faults of machines left trials
+    without a result; the same command tries them again.
     """
     console = Console()
     wanted = _study(study, smoke, address, console)
@@ -149,7 +150,7 @@ def run(
             mixed=mixed,
         )
     code = inspecting.print_summary(console, summary, store)
-    raise typer.Exit(128 + came[0] if summary.left and came else code)
+    raise typer.Exit(128 + came[0] if summary.interrupted and came else code)
 
 
 @app.command()

@@ -23,6 +23,7 @@ from topk_platform.specs.checks import check_place
 
 if TYPE_CHECKING:
     from topk_platform.records import Found, Ledger, Row
+    from topk_platform.running.faults import Faults
     from topk_platform.running.planning import Plan
     from topk_platform.running.probing import Probe
     from topk_platform.running.study import Summary
@@ -36,6 +37,8 @@ __all__ = [
     "print_probe",
     "print_summary",
 ]
+
+_OPEN = 3  # the exit code where faults left trials without a result
 
 
 def named_place(option: typer.CallbackParam, value: str | None) -> str | None:
@@ -246,7 +249,11 @@ def _duration(seconds: float) -> str:
 
 
 def print_summary(console: Console, summary: Summary, store: str) -> int:
-    """Print what a run did and return the command's exit code: 1 if a trial failed or an arm ended without a result."""
+    """Print what a run did and return the command's exit code.
+
+    It is 130 after an interrupt; else 3 if faults left trials without a result; else 1 if a trial failed or an arm
+    ended without a result.
+    """
     from topk_platform.reports import to_rich  # noqa: PLC0415
 
     console.print(to_rich(summary.table))
@@ -264,7 +271,23 @@ def print_summary(console: Console, summary: Summary, store: str) -> int:
         )
     for key, arm, reason in summary.table.failures:
         console.print(f"failed: {key} {arm}: {reason}", markup=False, style="red")
-    if summary.left:
+    _print_faults(console, summary.faults)
+    if summary.interrupted:
         console.print(f"Interrupted with {summary.left} trials left; the same command goes on from here.")
         return 128 + signal.SIGINT
+    if summary.left:
+        console.print(
+            f"{summary.left} trials left, open ones and what waits for them; the same command tries again."
+        )
+        return _OPEN
     return 1 if summary.table.failures or summary.table.fruitless else 0
+
+
+def _print_faults(console: Console, faults: Faults) -> None:
+    """Print a line for each network that could not be kept, and for each trial that is open."""
+    for key, why in faults.unsaved.items():
+        console.print(f"warning: the network of {key} could not be kept, its result is: {why}", markup=False)
+    for trial in faults.open:
+        console.print(
+            f"open: {trial.key} {trial.arm}: {trial.fault}; {trial.remedy}", markup=False, style="red"
+        )

@@ -24,7 +24,7 @@ from topk_platform.specs import TrialRecord
 __all__ = ["ProgressDisplay"]
 
 _LINE_SECONDS = 10.0
-_LOST = "lost and tried again"
+_AGAIN = "tried again"
 
 
 class ProgressDisplay:
@@ -61,7 +61,7 @@ class ProgressDisplay:
         self._bar.stop()
 
     def __call__(self, board: Board, record: TrialRecord | None) -> None:
-        """Take note of an ended trial, or of a lost process; before the first, tell which rows do not count."""
+        """Take note of an ended trial, or of a fault; before the first, tell which rows do not count."""
         if not self._told and board.left and (outdated := board.outdated):
             self._console.print(f"Recorded trials that do not count: {told(outdated)}.", highlight=False)
         self._told = True
@@ -69,8 +69,8 @@ class ProgressDisplay:
             self._counts[record.trial.phase] += 1
             if record.status in ("failed", "diverged"):
                 self._counts[record.status] += 1
-        if board.lost > self._counts[_LOST]:
-            self._counts[_LOST] = board.lost
+        if board.again > self._counts[_AGAIN]:
+            self._counts[_AGAIN] = board.again
             self._next_line = 0.0
         text = ", ".join(f"{name} {count}" for name, count in sorted(self._counts.items()) if count)
         text = text or "starting Ray"

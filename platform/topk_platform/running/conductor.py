@@ -1,164 +1,216 @@
-"""Between Ray Tune and the study: hands out trials, takes their records, and tries lost ones again."""
+"""Between Ray Tune and the study: hands out trials, takes what comes of them, and tries again what a fault stopped."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import re
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
-from ray import tune
-from ray.tune.search import Searcher
-
 from topk_platform.data import data_folder
+from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError
 from topk_platform.outcomes import Ended
-from topk_platform.records import Store
+from topk_platform.running.faults import Faults, OpenTrial, Retries
 from topk_platform.search import Board
 from topk_platform.specs import Trial, TrialRecord
+from topk_platform.training.pace import FIRST_SECONDS
 
-__all__ = ["BoardSearcher", "Conductor", "LossListener"]
+__all__ = ["Conductor"]
 
-_TRIES = 4
-_REASON_LENGTH = 600
-_EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b")
-_RAYS_GUESSES = " Some common causes include"  # a paragraph on what it might have been
+_GRACE_SECONDS = 60.0  # a message may be under way for so long
+_TURN_SECONDS = (
+    10.0  # a turn of the driver that took longer counts for so much: it was the driver that stood still
+)
 
 
+@dataclass
+class _Run:
+    """Trials that train together in a process of their own; watched once it is there."""
+
+    trials: tuple[Trial, ...]
+    watched: bool = False
+    heard: float = 0.0
+    patience: float = FIRST_SECONDS
+    recorded: bool = False
+    stalled: FaultError | None = None
+
+    @property
+    def key(self) -> str:
+        return self.trials[0].key
+
+
+@dataclass
 class Conductor:
-    """What Tune's searcher and its callback share.
+    """What Tune's searcher, scheduler and callback share.
 
     Args:
         board: The study's state.
         keep: Called with every record, before anything that follows from it may start.
-        tell: Called with it afterwards, and with None when a process was lost.
+        tell: Called with it afterwards, and with None when a trial is to be tried again.
         store: The URI of the study's folder, for the workers.
         checkpoint_seconds: The least time between two checkpoints of a trial.
+        time_limit: Seconds that a trial may train in all.
+        pauses: Seconds before each further try after a fault.
+        clock: In seconds; one that is never set back.
 
     Attributes:
         refusal: Why a worker could not run a trial as it was planned; empty while none has refused.
+        broken: What kept a record from being written, if anything did.
+        faults: What is left of faults, whatever was tried.
     """
 
-    def __init__(
-        self,
-        board: Board,
-        keep: Callable[[TrialRecord], None],
-        tell: Callable[[TrialRecord | None], None],
-        store: str,
-        checkpoint_seconds: float,
-    ) -> None:
-        self._board = board
-        self._keep = keep
-        self._tell = tell
-        self._settings = {"store": store, "checkpoint_seconds": checkpoint_seconds}
-        self._place = Store.open(store)
-        self._running: dict[str, tuple[Trial, ...]] = {}
-        self._lost: Counter[str] = Counter()
-        self.refusal = ""
+    board: Board
+    keep: Callable[[TrialRecord], None]
+    tell: Callable[[TrialRecord | None], None]
+    store: str
+    checkpoint_seconds: float
+    time_limit: float
+    pauses: Sequence[float]
+    clock: Callable[[], float] = time.monotonic
+    refusal: str = ""
+    broken: Exception | None = None
+    faults: Faults = field(default_factory=Faults)
+
+    def __post_init__(self) -> None:
+        self._runs: dict[str, _Run] = {}
+        self._waiting: list[tuple[float, tuple[Trial, ...]]] = []
+        self._retries = Retries(self.pauses)
+        self._turn, self._now = self.clock(), 0.0
         self._versions = {name: importlib.metadata.version(name) for name in ("ray", "optuna")}
 
     @property
     def done(self) -> bool:
-        """Whether nothing more is to start: every trial has ended, or a worker refused one."""
-        return bool(self.refusal) or self._board.left == 0
+        """Whether nothing more is to start: all has ended or is left open, or what was met stops the study."""
+        stopped = bool(self.refusal) or self.broken is not None
+        return stopped or self.board.left == 0 or (not self._waiting and self.board.stuck)
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds until the next trial may be tried again; None where one trains, or none waits."""
+        if self._runs or self.done or not self._waiting:
+            return None
+        return max(0.0, min(due for due, _ in self._waiting) - self.clock())
 
     def start(self, tune_id: str) -> dict[str, Any] | None:
         """Return the configuration of the next trial or ensemble, or None while nothing can start."""
-        trials = self._board.next_trials()
+        self._release_due()
+        trials = self.board.next_trials()
         if not trials:
             return None
-        self._running[tune_id] = trials
+        self._runs[tune_id] = _Run(trials)
         return {
             "trials": [trial.to_json() for trial in trials],
             "data": str(data_folder()),
-            **self._settings,
+            "store": self.store,
+            "checkpoint_seconds": self.checkpoint_seconds,
+            "time_limit": self.time_limit,
         }
 
-    def end(self, tune_id: str, records: Sequence[TrialRecord]) -> None:
+    def _release_due(self) -> None:
+        now = self.clock()
+        for due, trials in [waiting for waiting in self._waiting if waiting[0] <= now]:
+            self._waiting.remove((due, trials))
+            for trial in trials:
+                self.board.release(trial)
+
+    def watch(self, tune_id: str) -> None:
+        """Take note that a trial's process has begun with it."""
+        run = self._runs[tune_id]
+        run.watched, run.heard = True, self._now
+
+    def hear(self, tune_id: str, message: dict[str, Any]) -> None:
+        """Take what a worker says of its trial; of its records nothing is left in the message."""
+        run = self._runs[tune_id]
+        run.heard = self._now
+        run.patience = message.get("patience", run.patience)
+        self._retries.progress(run.key, message.get("kept", 0))
+        if records := message.pop("records", None):
+            self._record(run, [TrialRecord.from_json(text) for text in records])
+        if not message["done"]:
+            return
+        del self._runs[tune_id]
+        self.faults.unsaved |= message.get("unsaved", {})
+        if "refused" in message:
+            self._refuse(run, message["refused"])
+        elif "fault" in message:
+            self._fault(run, FAULTS[message["fault"]](message["why"]))
+
+    def _record(self, run: _Run, records: Sequence[TrialRecord]) -> None:
         """Keep the records of trials that ended together, then let what waits for them start."""
-        trials = self._running.pop(tune_id)
-        for trial, record in zip(trials, records, strict=True):
-            if self._board.has_ended(trial):  # of an ensemble that was cut off while its records were written
-                self._board.release(trial)
-                continue
-            self._keep(record.replace_versions(**{**trial.environment, **record.versions, **self._versions}))
-            self._board.end(trial, Ended.from_record(record))
-            self._tell(record)
+        run.recorded = True
+        self._retries.forget(run.key)
+        for trial, record in zip(run.trials, records, strict=True):
+            if self.board.has_ended(trial):  # of an ensemble that was cut off while its records were written
+                self.board.release(trial)
+            elif self._is_kept(record):
+                self.board.end(trial, Ended.from_record(record))
+                self.tell(record)
+
+    def _is_kept(self, record: TrialRecord) -> bool:
+        versions = {**record.trial.environment, **record.versions, **self._versions}
+        try:
+            self.keep(record.replace_versions(**versions))
+        except Exception as error:  # noqa: BLE001 - raised again once the running trials have ended, not amid Tune
+            self.broken = self.broken or error
+            return False
+        return True
 
     def lose(self, tune_id: str, reason: str) -> None:
-        """Let a trial whose process was lost start again, three times at most; then it is recorded as failed."""
-        trials = self._running[tune_id]
-        self._lost[trials[0].key] += 1
-        if self._lost[trials[0].key] < _TRIES:
-            del self._running[tune_id]
-            for trial in trials:
-                self._board.release(trial)
-            self._board.lost += 1
-            self._tell(None)
-        else:
-            now = time.time()
-            why = f"its process was lost {_TRIES} times: {reason}"
-            self.end(tune_id, [TrialRecord(trial, "failed", why, started=now, ended=now) for trial in trials])
+        """Take note that a trial's process was lost, or was ended for it had stalled."""
+        run = self._runs.pop(tune_id, None)
+        if run is not None:
+            self._fault(run, run.stalled or LostProcessError(reason))
 
-    def refuse(self, tune_id: str, reason: str) -> None:
+    def _fault(self, run: _Run, fault: FaultError) -> None:
+        """Let what a fault stopped start again after a pause, or leave it open; a result that is there stays."""
+        told = f"{fault.kind}: {fault}"
+        if run.recorded:
+            self.faults.unsaved |= {trial.key: told for trial in run.trials if trial.phase == "confirm"}
+            return
+        pause = self._retries.pause(run.key) if fault.passing else None
+        if pause is None:
+            self._leave(run, told, fault.remedy)
+            return
+        self._waiting.append((self.clock() + pause, run.trials))
+        self.board.again += 1
+        self.tell(None)
+
+    def _leave(self, run: _Run, told: str, remedy: str) -> None:
+        for trial in run.trials:
+            if self.board.has_ended(trial):
+                self.board.release(trial)
+                continue
+            self.board.leave(trial)
+            self.faults.open.append(OpenTrial(trial.key, trial.arm.name, told, remedy))
+        self.tell(None)
+
+    def _refuse(self, run: _Run, reason: str) -> None:
         """Keep nothing of a trial that a worker cannot run as it was planned, and start nothing more."""
         self.refusal = self.refusal or reason
-        for trial in self._running.pop(tune_id):
-            self._board.release(trial)
+        for trial in run.trials:
+            self.board.release(trial)
+
+    def stalled(self) -> list[str]:
+        """Return the trials, by Tune's names for them, whose processes have been silent for too long: once each.
+
+        Called at every turn of the driver. Time is counted in such turns, so that a driver that stood still itself, as
+        a laptop's does that is shut, takes no process for dead of which the messages merely wait.
+        """
+        now = self.clock()
+        if now - self._turn < 1:  # turns are many, and this looks at all that trains
+            return []
+        self._now += min(now - self._turn, _TURN_SECONDS)
+        self._turn = now
+        found = [tune_id for tune_id, run in self._runs.items() if self._is_stalled(run)]
+        for tune_id in found:
+            run = self._runs[tune_id]
+            run.stalled = StalledError(f"its process showed no progress for {self._now - run.heard:.0f} s")
+        return found
+
+    def _is_stalled(self, run: _Run) -> bool:
+        silent = self._now - run.heard
+        return run.watched and run.stalled is None and silent > run.patience + _GRACE_SECONDS
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles it for a restore that never happens: the ledger is what a study goes on from
-
-
-class BoardSearcher(Searcher):  # type: ignore[misc]
-    """Tune's searcher: asks the conductor for trials and brings it their records."""
-
-    def __init__(self, conductor: Conductor) -> None:
-        super().__init__(metric=None, mode=None)
-        self._conductor = conductor
-
-    def suggest(self, trial_id: str) -> Any:
-        """Return a configuration, None while nothing can start, ``FINISHED`` at the end."""
-        return Searcher.FINISHED if self._conductor.done else self._conductor.start(trial_id)
-
-    def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
-    ) -> None:
-        """Take the record; a trial that was cut off by an interrupt has none and leaves no trace."""
-        if error or result is None:
-            return
-        if "refused" in result:
-            self._conductor.refuse(trial_id, result["refused"])
-        elif "records" in result:
-            self._conductor.end(trial_id, [TrialRecord.from_json(text) for text in result["records"]])
-
-    def save(self, checkpoint_path: str) -> None:
-        """Save nothing: the ledger holds everything."""
-
-    def restore(self, checkpoint_path: str) -> None:
-        """Restore nothing."""
-
-
-class LossListener(tune.Callback):  # type: ignore[misc]
-    """Tune's callback: tells the conductor of lost processes and why."""
-
-    def __init__(self, conductor: Conductor) -> None:
-        self._conductor = conductor
-
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
-        """Hand over what Ray says of it."""
-        self._conductor.lose(trial.trial_id, _reason(trial.error_file))
-
-
-def _reason(path: str | None) -> str:
-    """Return what Tune's error file says: the exception, and the last line where that says more."""
-    # Not trial.get_error(), which reads a copy that Tune has yet to make.
-    text = Path(path).read_text(errors="replace") if path and Path(path).exists() else ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines:
-        return "no reason is known"
-    raised = [line for line in lines if _EXCEPTION.match(line)] or lines
-    told = " ".join(dict.fromkeys((raised[-1], lines[-1])))
-    return told.partition(_RAYS_GUESSES)[0][:_REASON_LENGTH]

@@ -97,7 +97,9 @@ def _trials(study: Study, identities: Mapping[str, Identity]) -> list[_Candidate
     candidates = []
     for arm in study.arms:
         board = ArmBoard(study, arm, identities[study.arm_id(arm)])
-        trial = board.trial(next(board.ready()))
+        first = board.next_slot()
+        assert first is not None  # noqa: S101 - for the type checker: nothing of the arm has ended
+        trial = board.trial(first)
         dataset = dataset_of(trial)
         candidates.append(_Candidate(trial, len(dataset.train), dataset.shape, dataset.classes))
     return candidates

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from topk_platform.errors import UserError
+from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import Identity
 from topk_platform.records import (
     SNAPSHOT,
@@ -28,6 +28,7 @@ from topk_platform.records import (
 from topk_platform.reports import Table, build_table, to_files
 from topk_platform.running.address import host_and_port
 from topk_platform.running.boards import finished, in_environment, make_board
+from topk_platform.running.faults import Faults
 from topk_platform.running.remembered import known_done, note_environment
 from topk_platform.running.scratch import scratch_folder
 from topk_platform.search import Board
@@ -36,7 +37,7 @@ from topk_platform.specs import Study, TrialRecord
 __all__ = ["Progress", "Summary", "run"]
 
 Progress = Callable[[Board, TrialRecord | None], None]
-"""Told of the study's state after every ended trial, and, with None, at the start and after every lost process."""
+"""Told of the study's state after every ended trial, and, with None, at the start and after every fault."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,12 @@ class Summary:
     Args:
         table: The table of what was asked for, as it stands.
         ran: How many trials ended in this run.
-        left: How many are still to end; above 0 after an interrupt.
+        left: How many are still to end; above 0 after an interrupt, or where faults left trials open.
         tracking_error: What kept MLflow from being written, if anything did.
         folder: The study's folder, as a URI.
+        interrupted: Whether it ended before all had been tried.
+        faults: What faults have left: trials without a result, which the same command tries again, and networks that
+            could not be kept.
     """
 
     table: Table
@@ -56,6 +60,8 @@ class Summary:
     left: int
     tracking_error: Exception | None
     folder: str
+    interrupted: bool = False
+    faults: Faults = field(default_factory=Faults)
 
 
 def run(
@@ -79,7 +85,9 @@ def run(
 
     The outcome depends on the study and its seeds alone: neither workers nor interruptions change a number. What
     the ledger holds is not run again. Whatever part of the study is asked for, the files in its ``tables`` folder are
-    of the whole study as it is defined; after an error or an interrupt they are written as well.
+    of the whole study as it is defined; after an error or an interrupt they are written as well. A trial that a fault
+    of the machinery keeps from its result has no record, and is tried again, the next time as well: see
+    :class:`Summary`.
 
     Args:
         study: The study.
@@ -201,11 +209,15 @@ def _run(
         forget(ledger.store, ledger.keys())
         with _closing(lambda: recorder.close(whole, known)):
             tell(board, None)
+            faults = Faults()
             if board.left:
-                _run_trials(study, board, recorder, tell, cluster.slots, launch.checkpoint_seconds)
+                faults = _run_trials(study, board, recorder, tell, cluster.slots, launch.checkpoint_seconds)
         budget = dataclasses.replace(whole, trials=study.trials, seeds=study.seeds)
         found = build_table(budget, known(), study.arms)
-    return Summary(found, recorder.ran, board.left, recorder.tracking_error, ledger.store.uri)
+    interrupted = board.left > 0 and not board.stuck
+    return Summary(
+        found, recorder.ran, board.left, recorder.tracking_error, ledger.store.uri, interrupted, faults
+    )
 
 
 @contextmanager
@@ -259,11 +271,11 @@ def _run_trials(
     tell: Progress,
     slots: int,
     checkpoint_seconds: float,
-) -> None:
+) -> Faults:
     from topk_platform.running.tuning import tune_trials  # noqa: PLC0415 - as above
 
     with scratch_folder() as scratch:
-        tune_trials(
+        return tune_trials(
             study,
             board,
             recorder,
@@ -296,7 +308,8 @@ class _Recorder:
 
     def _committed(self, records: Sequence[TrialRecord]) -> None:
         """Bring to MLflow what the ledger has; the checkpoints of such trials are no longer needed."""
-        forget(self.ledger.store, (record.trial.key for record in records))
+        with suppress(StoreError):  # the next start sweeps what is left of them
+            forget(self.ledger.store, (record.trial.key for record in records))
         if self.sink is not None:
             for record in records:
                 self.sink.put(record)

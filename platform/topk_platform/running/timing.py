@@ -24,7 +24,7 @@ def trial_seconds(boards: Sequence[ArmBoard]) -> dict[str, float]:
     until = time.monotonic() + _MEASURING_SECONDS
     measured = {}
     for board in boards:
-        if time.monotonic() < until and (slot := next(iter(board.ready()), None)) is not None:
+        if time.monotonic() < until and (slot := board.next_slot()) is not None:
             measured[board.arm_id] = _guess(Session.prepare(board.trial(slot)))
     return measured
 

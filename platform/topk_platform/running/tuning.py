@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 from ray import tune
 
 from topk_platform.errors import ChangedError
 from topk_platform.running.capacity import trial_resources
-from topk_platform.running.conductor import BoardSearcher, Conductor, LossListener
+from topk_platform.running.conductor import Conductor
+from topk_platform.running.faults import PAUSES, Faults
+from topk_platform.running.hooks import BoardSearcher, Listener, ShortMemory
 from topk_platform.running.worker import TrialActor
 from topk_platform.search import Board
 from topk_platform.specs import Study, TrialRecord
@@ -29,14 +34,14 @@ def tune_trials(
     slots: int,
     scratch: str,
     checkpoint_seconds: float,
-) -> None:
-    """Run every trial that the board still wants, or until interrupted.
+) -> Faults:
+    """Run every trial that the board still wants, or until interrupted; return what faults have left.
 
     Args:
         study: Says what a trial needs.
         board: The study's state, brought up to date as trials end.
         keep: Called with every record, to write it down.
-        tell: Called with it afterwards, and with None when a process was lost.
+        tell: Called with it afterwards, and with None when a trial is to be tried again, or left open.
         store: The URI of the study's folder.
         slots: How many trials run at once.
         scratch: A folder for Tune's own files, which nothing is ever restored from.
@@ -45,33 +50,47 @@ def tune_trials(
     Raises:
         ChangedError: if a worker's code or data are not those that the study was checked with; the trials that ran
             meanwhile have ended and are kept.
+        Exception: what ``keep`` raised, once the running trials have ended.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-    conductor = Conductor(board, keep, tell, store, checkpoint_seconds)
-    tuner = tune.Tuner(
+    limit = math.inf if study.time_limit is None else 3600 * study.time_limit
+    conductor = Conductor(board, keep, tell, store, checkpoint_seconds, limit, PAUSES)
+    for round_ in count():
+        tuner = _tuner(study, conductor, slots, scratch, f"study-{round_}")
+        with _own_interrupts():
+            tuner.fit()
+        if (pause := conductor.wait) is None:
+            break
+        time.sleep(pause)
+    if conductor.broken is not None:
+        raise conductor.broken
+    if conductor.refusal:
+        raise ChangedError(
+            f"{conductor.refusal}. What had ended is kept; once every process finds the same, the same command goes on "
+            "from here"
+        )
+    return conductor.faults
+
+
+def _tuner(study: Study, conductor: Conductor, slots: int, scratch: str, name: str) -> tune.Tuner:
+    return tune.Tuner(
         tune.with_resources(TrialActor, tune.PlacementGroupFactory([trial_resources(study)])),
         tune_config=tune.TuneConfig(
             search_alg=BoardSearcher(conductor),
+            scheduler=ShortMemory(),
             num_samples=-1,
             max_concurrent_trials=slots,
             reuse_actors=True,
             trial_dirname_creator=lambda trial: trial.trial_id,
         ),
         run_config=tune.RunConfig(
-            name="study",
+            name=name,
             storage_path=scratch,
-            callbacks=[LossListener(conductor)],
+            callbacks=[Listener(conductor)],
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             verbose=0,
         ),
     )
-    with _own_interrupts():
-        tuner.fit()
-    if conductor.refusal:
-        raise ChangedError(
-            f"{conductor.refusal}. What had ended is kept; once every process finds the same, the same command goes on "
-            "from here"
-        )
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from topk_platform.identity import Identity
@@ -21,6 +22,9 @@ Slot = tuple[Phase, int, int]
 class ArmBoard:
     """One arm's plan and what has become of it.
 
+    What may start next is known at any time and kept up to date as trials start and end, so that asking for it costs
+    the same whatever the number of trials.
+
     Args:
         study: Gives the budget and the streams' root.
         arm: The arm.
@@ -28,6 +32,10 @@ class ArmBoard:
         searched: The ended search trials by number.
         confirmed: The slots of the ended confirmations.
         outdated: How many recorded trials of the arm do not count, by the reason.
+
+    Attributes:
+        running: The slots of trials under way, those that wait to be tried again among them.
+        open: The slots that are left without a result for now.
     """
 
     study: Study
@@ -37,9 +45,17 @@ class ArmBoard:
     confirmed: set[Slot] = field(default_factory=set)
     outdated: Mapping[str, int] = field(default_factory=dict)
     running: set[Slot] = field(default_factory=set)
+    open: set[Slot] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.arm_id = self.study.arm_id(self.arm)
+        self._whole = 0  # the search trials numbered below it have all ended
+        self._free = Free(number for number in range(self.trials) if number not in self.searched)
+        self._unsearched, self._unconfirmed = len(self._free), 0
+        self._confirming: Ended | None = None
+        self._note_whole()
+        if not self.searching:
+            self._confirm()
 
     @property
     def trials(self) -> int:
@@ -49,7 +65,7 @@ class ArmBoard:
     @property
     def searching(self) -> bool:
         """Whether search trials are still to end."""
-        return any(number not in self.searched for number in range(self.trials))
+        return self._unsearched > 0
 
     def best(self) -> Ended | None:
         """Return the best search trial of those that the study asks for, or what stands for it."""
@@ -57,25 +73,51 @@ class ArmBoard:
 
     def wanted(self) -> list[Slot]:
         """Return the slots still to be filled, as far as they are known; confirmations follow the search."""
-        numbers = [n for n in range(self.trials) if n not in self.searched]
-        if numbers:
-            return [("search", number, 0) for number in numbers]
-        if (found := self.best()) is None:
+        if self.searching:
+            return [("search", number, 0) for number in range(self.trials) if number not in self.searched]
+        if (found := self._confirming) is None:
             return []
         slots: list[Slot] = [("confirm", found.number, seed) for seed in range(1, self.study.seeds + 1)]
         return [slot for slot in slots if slot not in self.confirmed]
 
-    def ready(self) -> Iterator[Slot]:
-        """Yield the slots that may start now: those whose history is complete and that are not running."""
-        for slot in self.wanted():
-            phase, number, _ = slot
-            known = self._known(number) if phase == "search" else ()
-            if slot not in self.running and all(n in self.searched for n in known):
-                yield slot
+    def next_slot(self) -> Slot | None:
+        """Return the first slot that may start now, its history being complete, or None."""
+        place = self._free.first
+        if place is None:
+            return None
+        if not self.searching:
+            assert self._confirming is not None  # noqa: S101 - for the type checker: there are seeds to confirm it
+            return "confirm", self._confirming.number, place
+        # What a later number has to know is never less.
+        return ("search", place, 0) if len(self._known(place)) <= self._whole else None
 
     def _known(self, number: int) -> range:
         size = self.arm.protocol.ensemble
         return range(max(0, number // size * size - self.arm.protocol.width + 1))
+
+    def take(self, slots: Iterable[Slot]) -> None:
+        """Take note that trials start."""
+        for slot in slots:
+            self.running.add(slot)
+            self._free.discard(_place(slot))
+
+    def release(self, slot: Slot) -> None:
+        """Let a trial that was under way start again."""
+        self.running.discard(slot)
+        if self._is_wanted(slot):
+            self._free.add(_place(slot))
+
+    def leave(self, slot: Slot) -> None:
+        """Leave a trial that was under way without a result: nothing of the arm that has to know it starts."""
+        self.running.discard(slot)
+        if self._is_wanted(slot):
+            self.open.add(slot)
+
+    def _is_wanted(self, slot: Slot) -> bool:
+        phase, number, seed = slot
+        if phase == "search":
+            return number < self.trials and number not in self.searched
+        return seed <= self.study.seeds and slot not in self.confirmed
 
     def block(self, slot: Slot) -> tuple[Slot, ...]:
         """Return the slots that train together with one, itself among them: one alone, or a whole ensemble.
@@ -130,10 +172,26 @@ class ArmBoard:
     def end(self, slot: Slot, ended: Ended) -> None:
         """Take note of an ended trial."""
         self.running.discard(slot)
-        if slot[0] == "search":
-            self.searched[ended.number] = ended
-        else:
+        wanted = self._is_wanted(slot)
+        if slot[0] == "confirm":
             self.confirmed.add(slot)
+            self._unconfirmed -= wanted
+            return
+        self.searched[ended.number] = ended
+        self._unsearched -= wanted
+        self._note_whole()
+        if wanted and not self.searching:
+            self._confirm()
+
+    def _note_whole(self) -> None:
+        while self._whole in self.searched:
+            self._whole += 1
+
+    def _confirm(self) -> None:
+        """Take note of what is to be confirmed, the search having ended."""
+        self._confirming = self.best()
+        self._free = Free(seed for _, _, seed in self.wanted())
+        self._unconfirmed = len(self._free)
 
     @property
     def total(self) -> int:
@@ -142,9 +200,46 @@ class ArmBoard:
 
     @property
     def left(self) -> int:
-        """How many are still to end, running ones among them; confirmations that cannot be are not."""
-        wanted = len(self.wanted())
-        return wanted + self.study.seeds if self.searching else wanted
+        """How many are still to end, running and open ones among them; confirmations that cannot be are not."""
+        return self._unsearched + self.study.seeds if self.searching else self._unconfirmed
+
+
+def _place(slot: Slot) -> int:
+    """Return what tells a slot from others of its phase: a search's number, a confirmation's seed."""
+    phase, number, seed = slot
+    return number if phase == "search" else seed
+
+
+class Free:
+    """Whole numbers of which the least is at hand.
+
+    Args:
+        numbers: In rising order.
+    """
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._heap = list(numbers)
+        self._there = set(self._heap)
+
+    def __len__(self) -> int:
+        return len(self._there)
+
+    def add(self, number: int) -> None:
+        """Add a number; one that is there stays there once."""
+        if number not in self._there:
+            self._there.add(number)
+            heapq.heappush(self._heap, number)
+
+    def discard(self, number: int) -> None:
+        """Remove a number, if it is there."""
+        self._there.discard(number)
+
+    @property
+    def first(self) -> int | None:
+        """The least number, or None."""
+        while self._heap and self._heap[0] not in self._there:
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else None
 
 
 class Board:
@@ -154,25 +249,25 @@ class Board:
         arms: Their boards.
 
     Attributes:
-        lost: How many processes were lost whose trials start again.
+        again: How many times trials were tried again after a fault.
     """
 
     def __init__(self, arms: Iterable[ArmBoard]) -> None:
         self.arms = {arm.arm_id: arm for arm in arms}
-        self.lost = 0
+        self.again = 0
 
     def next_trials(self) -> tuple[Trial, ...]:
         """Return the next trial, or all of the next ensemble, and mark them as running; none while nothing can start.
 
         The arm with most left to do goes first, for its trials wait for one another.
         """
-        candidates = ((arm, slot) for arm in self.arms.values() for slot in arm.ready())
+        candidates = ((arm, slot) for arm in self.arms.values() if (slot := arm.next_slot()) is not None)
         first = max(candidates, key=lambda pair: pair[0].left - len(pair[0].running), default=None)
         if first is None:
             return ()
         arm, slot = first
         block = arm.block(slot)
-        arm.running.update(block)
+        arm.take(block)
         return tuple(arm.trial(member) for member in block)
 
     def has_ended(self, trial: Trial) -> bool:
@@ -187,8 +282,18 @@ class Board:
         self.arms[trial.arm_id].end((trial.phase, trial.number, trial.seed), ended)
 
     def release(self, trial: Trial) -> None:
-        """Let a running trial whose process was lost start again."""
-        self.arms[trial.arm_id].running.discard((trial.phase, trial.number, trial.seed))
+        """Let a trial that was under way start again."""
+        self.arms[trial.arm_id].release((trial.phase, trial.number, trial.seed))
+
+    def leave(self, trial: Trial) -> None:
+        """Leave a trial that was under way open: without a result, and not to be started again by this board."""
+        self.arms[trial.arm_id].leave((trial.phase, trial.number, trial.seed))
+
+    @property
+    def stuck(self) -> bool:
+        """Whether nothing is under way and nothing can start, though trials are left: open ones, and what waits."""
+        arms = self.arms.values()
+        return any(arm.left for arm in arms) and not any(arm.running or arm.next_slot() for arm in arms)
 
     @property
     def outdated(self) -> Counter[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import optuna
@@ -14,12 +15,14 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 
 from topk_platform.outcomes import Ended
 from topk_platform.specs import Choice, Dimension, Float, Int, Loss, Protocol, Scalar
 
 __all__ = ["suggest", "to_optuna"]
+
+_SOME_TIME = datetime(1970, 1, 1)  # a trial has to have one, and samplers look at none
 
 
 def suggest(
@@ -43,9 +46,9 @@ def suggest(
     distributions = to_optuna(loss.space)
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # not a line for every fresh study
     study = optuna.create_study(direction="maximize", sampler=_sampler(arm_id, protocol, number))
-    study.add_trials(
-        [_told(ended, distributions) for ended in sorted(history, key=lambda ended: ended.number)]
-    )
+    if number > protocol.random:  # the others are told of nothing, which would take longer the more there is
+        past = sorted(history, key=lambda ended: ended.number)
+        study.add_trials([_told(ended, distributions) for ended in past])
     asked = study.ask(distributions)
     return {name: asked.params[name] for name in loss.space}
 
@@ -72,14 +75,30 @@ def _sampler(arm_id: str, protocol: Protocol, number: int) -> BaseSampler:
     return TPESampler(seed=seed, n_startup_trials=0, multivariate=True, constant_liar=False)
 
 
+class _Told(FrozenTrial):
+    """A trial that the storage need not copy, for it is made for it alone: that takes longer than all the rest."""
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> _Told:
+        return self
+
+
 def _told(ended: Ended, distributions: dict[str, BaseDistribution]) -> FrozenTrial:
     """Return the trial as Optuna is told of it.
 
     Pruned ones keep their intermediate values. Diverged and failed ones are pruned without any, which TPE ranks
     last; told as FAIL they would teach it nothing.
     """
-    common: dict[str, Any] = {"params": dict(ended.values), "distributions": distributions}
-    if ended.status == "completed":
-        return create_trial(state=TrialState.COMPLETE, value=ended.objective, **common)
-    curve = dict(ended.curve) if ended.status == "pruned" else {}
-    return create_trial(state=TrialState.PRUNED, intermediate_values=curve, **common)
+    completed = ended.status == "completed"
+    return _Told(
+        number=ended.number,
+        trial_id=-1,  # the storage's affair, as is the number
+        state=TrialState.COMPLETE if completed else TrialState.PRUNED,
+        value=ended.objective if completed else None,
+        params=dict(ended.values),
+        distributions=distributions,
+        intermediate_values=dict(ended.curve) if ended.status == "pruned" else {},
+        user_attrs={},
+        system_attrs={},
+        datetime_start=_SOME_TIME,
+        datetime_complete=_SOME_TIME,
+    )

@@ -13,7 +13,7 @@ from topk_platform.errors import UserError
 from topk_platform.specs.arm import Arm
 from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.codec import digest
-from topk_platform.specs.fields import Count, Part, Positive, check_fields, one_of
+from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
 from topk_platform.specs.metrics import accuracy_names, candidate_names
 from topk_platform.specs.published import Published, check_published
 from topk_platform.specs.smoke import smoke_arm
@@ -42,7 +42,10 @@ class Study:
         seed: The root of all random streams.
         threads: Torch threads of a trial; part of a trial's key, for it changes the last bits.
         device: ``"cpu"`` or ``"cuda"``.
-        gpus: GPUs of a trial on ``"cuda"``; a fraction shares one.
+        gpus: The part of a GPU that a trial on ``"cuda"`` takes, in (0, 1]: a trial trains on one, and shares it with
+            others if it takes less.
+        time_limit: Hours that a trial may train in all; one that takes longer is ended and left without a result.
+            None is no limit. It is part of neither an arm's identity nor a trial's key, for it changes no result.
         description: A line for ``topk list``.
         published: Numbers of papers for its arms, which tables show beside ours; they change no result.
 
@@ -62,7 +65,8 @@ class Study:
     seed: int = 0
     threads: Count = 1
     device: Annotated[str, one_of("cpu", "cuda")] = "cpu"
-    gpus: Positive = 1.0
+    gpus: Annotated[float, Rule("in (0, 1]: a trial trains on one GPU", lambda value: 0 < value <= 1)] = 1.0
+    time_limit: Positive | None = None
     description: str = ""
     published: Sequence[Published] = ()
 

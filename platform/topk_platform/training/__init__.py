@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from topk_platform.training.ensemble import check_ensemble
+    from topk_platform.training.group import Finished, Keeper, Pulse
     from topk_platform.training.losses import LOSSES, build_loss, check_loss
     from topk_platform.training.machine import environment
     from topk_platform.training.optim import SEARCHABLE, split_parameters
-    from topk_platform.training.run import Keeper, Training, finish, run_trials
+    from topk_platform.training.run import Training, finish, run_trials
     from topk_platform.training.session import Session
 
 __all__ = [
     "LOSSES",
     "SEARCHABLE",
+    "Finished",
     "Keeper",
+    "Pulse",
     "Session",
     "Training",
     "build_loss",
@@ -29,8 +32,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Keeper": "run",
+    "Finished": "group",
+    "Keeper": "group",
     "LOSSES": "losses",
+    "Pulse": "group",
     "SEARCHABLE": "optim",
     "Session": "session",
     "Training": "run",

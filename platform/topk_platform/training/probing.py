@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import math
 import multiprocessing
-import re
 import signal
 import sys
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import torch
 from topk_platform.data import Images, Split
 from topk_platform.errors import UserError
 from topk_platform.specs import Recipe, Trial
+from topk_platform.training.faults import is_out_of_memory
 from topk_platform.training.process import lent_process
 from topk_platform.training.session import Session
 
@@ -36,11 +36,6 @@ __all__ = [
 
 _SMALL = 2  # samples a part of the first step, after which the optimiser's state is there
 _PRECISE = 16  # the answer is exact to one part in so many
-_OUT_OF_MEMORY = re.compile(
-    # the words for it of torch's allocator, C++, oneDNN, the system, the loader, cuBLAS, cuDNN, CUDA and Triton
-    r"can't allocate memory|bad_alloc|could not (create|execute) a |[Cc]annot allocate memory|failed to map segment"
-    r"|_ALLOC_FAILED|CUDA error: out of memory|\[CUDA\]: out of memory"
-)
 
 Outcome = Literal["fits", "memory", "error"]
 
@@ -172,10 +167,8 @@ def _attempt(trial: Trial, work: str, numbers: tuple[int, ...]) -> tuple[Outcome
 def _tried(trial: Trial, work: str, numbers: tuple[int, ...]) -> tuple[Outcome, str]:
     try:
         _WORK[work](trial, *numbers)
-    except (torch.OutOfMemoryError, MemoryError):
-        return "memory", ""
     except Exception as error:  # noqa: BLE001 - whatever a user's code raises is told with its text
-        if _OUT_OF_MEMORY.search(str(error)):
+        if is_out_of_memory(error):
             return "memory", ""
         return "error", f"{type(error).__name__}: {error}"
     return "fits", ""

@@ -3,146 +3,78 @@
 from __future__ import annotations
 
 import math
-import platform
 import time
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from topk_platform.errors import ChangedError, MissingDataError
+from topk_platform.errors import ChangedError, FaultError, MissingDataError
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training.clock import Stopwatch
 from topk_platform.training.ensemble import Ensemble
-from topk_platform.training.epoch import never
-from topk_platform.training.machine import environment
+from topk_platform.training.faults import is_out_of_memory, machinery_fault, stored
+from topk_platform.training.group import Finished, Group, Keeper, Pulse
 from topk_platform.training.member import Lap, Member, pick
+from topk_platform.training.pace import FIRST_SECONDS, Pace
 from topk_platform.training.process import lent_process, process_state, restore_process
 from topk_platform.training.session import Session
 from topk_platform.training.setup import Learner
 
-__all__ = ["Keeper", "Training", "finish", "run_trials"]
+__all__ = ["Training", "finish", "run_trials"]
 
-Training = Generator[int, None, list[TrialRecord]]
+Training = Generator[Pulse, None, Finished]
 
-
-class Keeper(Protocol):
-    """Where trials keep what must outlive their process."""
-
-    @property
-    def seconds(self) -> float:
-        """The least time between two checkpoints."""
-        ...
-
-    def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
-        """Return the last checkpoint of these trials, or None."""
-        ...
-
-    def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
-        """Keep the checkpoint of a step, which rises from one to the next: tensors and plain data."""
-        ...
-
-    def save_model(self, trial: Trial, model: nn.Module) -> None:
-        """Keep the network of a completed confirmation."""
-        ...
-
-
-@dataclass
-class _Group:
-    """The trials that train together, mostly one."""
-
-    members: list[Member]
-    keeper: Keeper | None
-    watch: Stopwatch
-    epoch: int = 0  # those that have ended
-    test: dict[str, dict[str, float]] = field(default_factory=dict)
-    started: float = field(default_factory=time.time)
-    clock: float = field(default_factory=time.perf_counter)
-    lap: float = 0.0
-    saved: float = 0.0
-
-    @property
-    def trials(self) -> list[Trial]:
-        return [member.trial for member in self.members]
-
-    @property
-    def running(self) -> list[Member]:
-        return [member for member in self.members if member.running]
-
-    @property
-    def device(self) -> str:
-        return self.trials[0].device
-
-    @property
-    def elapsed(self) -> float:
-        return time.perf_counter() - self.clock
-
-    @property
-    def due(self) -> float:
-        """When the next checkpoint is, by the clock that ``time.perf_counter`` reads."""
-        return math.inf if self.keeper is None else self.clock + self.saved + self.keeper.seconds
-
-    def record(self, member: Member) -> TrialRecord:
-        trial = member.trial
-        return TrialRecord(
-            trial=trial,
-            status=member.status or "failed",
-            reason=member.reason,
-            validation=member.validation(),
-            test=self.test.get(trial.key),
-            epochs=tuple(member.epochs),
-            train_seconds=sum(epoch.seconds for epoch in member.epochs),
-            started=self.started,
-            ended=self.started + self.elapsed,
-            versions=_versions(trial.device),
-        )
-
-
-def _versions(device: str) -> dict[str, str]:
-    there = (
-        device == "cpu" or torch.cuda.is_available()
-    )  # a trial that failed for want of a GPU has a record too
-    return {"python": platform.python_version(), **(environment(device) if there else {})}
+_PAUSES = (1.0, 4.0, 16.0)  # seconds, before a network is tried to be kept again
 
 
 def run_trials(
-    trials: Sequence[Trial], keeper: Keeper | None = None, *, interruptible: bool = True
+    trials: Sequence[Trial],
+    keeper: Keeper | None = None,
+    *,
+    interruptible: bool = True,
+    time_limit: float = math.inf,
 ) -> Training:
-    """Train a trial, or several as an ensemble; yield now and then, return the records.
+    """Train a trial, or several as an ensemble; yield signs of life, return the records.
 
     Whatever the trials' own code does wrong ends in their records: NaN and Inf as ``diverged``, an exception or an
-    exit as ``failed`` with its reason. The process's death is left to the caller; with a keeper the same call then
-    goes on from the last checkpoint, to the same history and weights, on the CPU bit for bit.
+    exit as ``failed`` with its reason. What the machinery does wrong is raised as a fault and is in no record. The
+    process's death is left to the caller; with a keeper the same call then goes on from the last checkpoint, to the
+    same history and weights, on the CPU bit for bit.
 
     Args:
         trials: One, or those of one ensemble in their order.
         keeper: Keeps checkpoints and the networks of completed confirmations.
         interruptible: Whether a ``KeyboardInterrupt`` is somebody's at the terminal, and goes on to the caller, rather
             than one that the trials' own code raises.
+        time_limit: Seconds that the trials may train in all. It is part of no result.
 
     Returns:
-        A generator; ``records = yield from run_trials(trials)``. It yields how many epochs have ended, at each that
-        was validated and at checkpoints within one.
+        A generator; ``finished = yield from run_trials(trials)``. It yields at least every ten seconds while steps
+        are made, at each epoch's end and after a checkpoint. Records of which networks are to be kept it yields as
+        soon as they are known.
 
     Raises:
         ChangedError: if the data at hand are not those that the trials were planned with: no result of theirs.
         MissingDataError: if they are not there.
+        FaultError: if the machinery keeps the trials from a result: its store, a neighbour on its GPU, time.
     """
-    group = _Group([Member(trial) for trial in trials], keeper, Stopwatch(trials[0].device))
+    group = Group([Member(trial) for trial in trials], keeper, Stopwatch(trials[0].device), Pace(time_limit))
     try:
         with lent_process(trials[0]):
-            yield from _run(group)
-    except (ChangedError, MissingDataError, GeneratorExit):
+            learner = yield from _run(group)
+            unsaved = (yield from _keep_networks(group, learner)) if group.networks else {}
+    except (ChangedError, MissingDataError, FaultError, GeneratorExit):
         raise
     except BaseException as error:  # what a user's code raises is the trial's result, told with its reason
         if interruptible and isinstance(error, KeyboardInterrupt):
             raise
-        for member in group.running:
-            member.end("failed", _reason(error, member.trial))
-    return [group.record(member) for member in group.members]
+        if (fault := machinery_fault(error, group.device)) is not None:
+            raise fault from error
+        unsaved = {}
+        group.fail(_reason(error, group.trials[0]))
+    return Finished(list(group.records), unsaved)
 
 
 def finish(training: Training) -> list[TrialRecord]:
@@ -151,46 +83,50 @@ def finish(training: Training) -> list[TrialRecord]:
         try:
             next(training)
         except StopIteration as end:
-            records: list[TrialRecord] = end.value
-            return records
+            finished: Finished = end.value
+            return finished.records
 
 
 def _reason(error: BaseException, trial: Trial) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno} in {frame.name})"
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error):
+    if is_out_of_memory(error):
         size = trial.parameters.get("batch_size", trial.arm.recipe.batch_size)
         hint = "" if trial.together else ", `topk probe` names the largest that fits"
         return f"out of memory at batch size {size}{hint}: {where}"
     return where
 
 
-def _run(group: _Group) -> Generator[int, None, None]:
+def _run(group: Group) -> Generator[Pulse, None, Learner]:
     learner: Learner = (
         Session.prepare(group.trials[0]) if len(group.members) == 1 else Ensemble.prepare(group.trials)
     )
     _resume(group, learner)
+    if group.kept:
+        yield group.pulse()
     while group.running and group.epoch < learner.recipe.epochs:
+        group.pace.check(group.epoch + 1, group.elapsed)
         with group.watch:
             trained = learner.advance(_pause(group))
-        told = trained is None or _end_epoch(group, learner, trained)
+        if trained is not None:
+            _end_epoch(group, learner, trained)
         _save(group, learner)
-        if told:
-            yield group.epoch
+        yield group.pulse()
+    if any(trial.phase == "confirm" for trial in group.trials):
+        yield group.pulse(FIRST_SECONDS)  # the test set may be much larger than an epoch
     for place, member in enumerate(group.members):
         if member.status is None:
             _complete(group, learner, place, member)
+    return learner
 
 
-def _pause(group: _Group) -> Callable[[], bool]:
-    if group.keeper is None:
-        return never
-    now, due = time.perf_counter, group.due  # looked up once, for steps may be short
+def _pause(group: Group) -> Callable[[], bool]:
+    now, due = time.perf_counter, group.pause  # looked up once, for steps may be short
     return lambda: now() >= due
 
 
-def _end_epoch(group: _Group, learner: Learner, trained: Tensor) -> bool:
-    """Take note of an epoch's end; return whether it was validated."""
+def _end_epoch(group: Group, learner: Learner, trained: Tensor) -> None:
+    """Take note of an epoch's end, and of what its validation shows."""
     group.epoch += 1
     watch, group.watch = group.watch, Stopwatch(group.device)
     if not learner.recipe.evaluates(group.epoch):
@@ -198,7 +134,8 @@ def _end_epoch(group: _Group, learner: Learner, trained: Tensor) -> bool:
             for member, (loss, _) in zip(group.members, trained.tolist(), strict=True):
                 if member.running:
                     member.note_loss(group.epoch, loss)
-        return False
+        group.pace.end_epoch()
+        return
     rows = torch.cat([trained, learner.validate()], 1).tolist()  # the epoch's one wait for the device
     seconds, group.lap = group.elapsed - group.lap, group.elapsed
     for place, (member, row) in enumerate(zip(group.members, rows, strict=True)):
@@ -208,11 +145,11 @@ def _end_epoch(group: _Group, learner: Learner, trained: Tensor) -> bool:
             )
             if member.note(lap, row[2:], learner.scorer) and (better := member.better()):
                 member.keep(better, learner.weights(place))
-    return True
+    group.pace.end_epoch()
 
 
-def _complete(group: _Group, learner: Learner, place: int, member: Member) -> None:
-    """Score the test set once, if the trial confirms, and keep the network."""
+def _complete(group: Group, learner: Learner, place: int, member: Member) -> None:
+    """Score the test set once, if the trial confirms."""
     trial = member.trial
     if trial.phase == "confirm":
         last = learner.weights(place)
@@ -225,17 +162,43 @@ def _complete(group: _Group, learner: Learner, place: int, member: Member) -> No
             return
         group.test[trial.key] = pick({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
         if group.keeper is not None:
-            group.keeper.save_model(trial, learner.network(place, weights[""]))
+            group.networks.append((place, weights[""]))
     member.complete()
 
 
-def _resume(group: _Group, learner: Learner) -> None:
-    state = group.keeper.load(group.trials) if group.keeper is not None else None
+def _keep_networks(group: Group, learner: Learner) -> Generator[Pulse, None, dict[str, str]]:
+    """Keep the networks of what was confirmed; return why one cannot be kept, by its trial's key.
+
+    The results are handed over first: they stand without the networks.
+    """
+    yield group.pulse(FIRST_SECONDS)._replace(records=group.records)
+    why = {group.trials[place].key: _keep(group, learner, place, kept) for place, kept in group.networks}
+    return {key: text for key, text in why.items() if text}
+
+
+def _keep(group: Group, learner: Learner, place: int, weights: dict[str, Tensor]) -> str:
+    """Keep a network, if need be after some pauses; return why it cannot be kept, or nothing."""
+    assert group.keeper is not None  # noqa: S101 - for the type checker: without one there are no networks to keep
+    for pause in (*_PAUSES, None):
+        try:
+            group.keeper.save_model(group.trials[place], learner.network(place, weights))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the result stands, and it is told
+            why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        else:
+            return ""
+        if pause is not None:
+            time.sleep(pause)
+    return why
+
+
+def _resume(group: Group, learner: Learner) -> None:
+    with stored("its checkpoint cannot be read"):
+        state = group.keeper.load(group.trials) if group.keeper is not None else None
     if state is not None:
         learner.load_state(state["learner"])
         for member, saved in zip(group.members, state["members"], strict=True):
             member.load_state(saved)
-        group.epoch, group.started = state["epoch"], state["started"]
+        group.epoch, group.started, group.kept = state["epoch"], state["started"], learner.step
         group.clock -= state["elapsed"]
         group.watch = Stopwatch(group.device, state["step_seconds"])
         restore_process(state["process"])
@@ -243,7 +206,7 @@ def _resume(group: _Group, learner: Learner) -> None:
     group.lap = group.saved - (state["since_lap"] if state is not None else 0.0)
 
 
-def _save(group: _Group, learner: Learner) -> None:
+def _save(group: Group, learner: Learner) -> None:
     ended = not group.running or group.epoch == learner.recipe.epochs
     if group.keeper is None or ended or time.perf_counter() < group.due:
         return
@@ -258,5 +221,6 @@ def _save(group: _Group, learner: Learner) -> None:
         "members": [member.state() for member in group.members],
         "learner": learner.state(),
     }
-    group.keeper.save(group.trials, learner.step, state)
-    group.saved = group.elapsed
+    with stored("its checkpoint cannot be written"):
+        group.keeper.save(group.trials, learner.step, state)
+    group.saved, group.kept = group.elapsed, learner.step

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import labparts.parts
@@ -13,8 +14,11 @@ from torch import nn
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.data import digits
+from topk_platform.training import run
+from topk_platform.training.faults import machinery_fault
 
 FOLDER = Path(os.environ["LAB_FOLDER"])
+RELAPSES = 5  # so often a process dies that has got a step further
 
 
 def in_worker():
@@ -46,10 +50,24 @@ def data():
     return digits()
 
 
+def first(how):
+    """Return whether this happens for the first time, in whichever process."""
+    return note(f"first-{how}") == 1
+
+
+def crowded_out():
+    """Return what memory that is used up on a GPU stands for where a neighbour holds half of it."""
+    total = 80 * 2**30
+    torch.cuda.mem_get_info = lambda: (0, total)
+    torch.cuda.memory_reserved = lambda: total // 2
+    return machinery_fault(torch.OutOfMemoryError("CUDA out of memory"), "cuda")
+
+
 class Mischief(nn.Module):
     def __init__(self, how):
         super().__init__()
         self.how = how
+        self.steps = 0
 
     def forward(self, scores, target):
         if in_worker():  # and not in the driver's dry step
@@ -58,13 +76,21 @@ class Mischief(nn.Module):
         return loss * float("nan") if self.how == "nan" and in_worker() else loss
 
     def misbehave(self):
-        mark = FOLDER / "died"
-        if self.how == "always" or (self.how in ("once", "edits") and not mark.exists()):
-            mark.touch()
+        if self.how == "always" or (self.how in ("once", "edits") and first(self.how)):
             if self.how == "edits":
                 with open(__file__, "a") as file:
                     file.write("# edited while the study runs\n")
             os.kill(os.getpid(), signal.SIGKILL)
+        self.steps += 1
+        if self.how == "relapses" and self.steps == 3 and note("relapses") <= RELAPSES:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "hangs" and first(self.how):
+            note("hanging")
+            time.sleep(3600)
+        if self.how == "crowded" and first(self.how):
+            raise crowded_out()
+        if self.how == "hungry":
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         if self.how == "raises":
             raise ArithmeticError("no such luck")
         if self.how == "stale" and not (FOLDER / "repaired").exists():
@@ -82,7 +108,15 @@ class Mischief(nn.Module):
 
 def mischief(how="none"):
     note("pids.txt", f"{os.getpid()} {how}")
+    if in_worker():
+        run._PAUSES = ()  # before a network is tried to be kept again
     return Mischief(how)
+
+
+def unbuildable(shape, classes, head):
+    if in_worker():
+        raise ArithmeticError("in its constructor")
+    return with_dropout(shape, classes, head)
 
 
 def with_dropout(shape, classes, head):
@@ -94,10 +128,10 @@ RATE = {"learning_rate": Float(0.01, 1, log=True)}
 FIRST = {"learning_rate": 0.1}
 
 
-def study(*hows, **more):
+def study(*hows, models=(), **more):
     losses = [Loss("lab:mischief", RATE, FIRST, {"how": how}, label=how) for how in hows]
-    model = Model("labparts.parts:with_dropout")
-    arms = grid([Regime("plain", "lab:data")], [model], losses, k=3, recipe=Recipe(epochs=1))
+    models = [Model("labparts.parts:with_dropout"), *map(Model, models)]
+    arms = grid([Regime("plain", "lab:data")], models, losses, k=3, recipe=Recipe(epochs=1))
     return Study("lab", arms, topk=(1, 3), trials=1, seeds=1, baseline="none", **more)
 
 
@@ -114,7 +148,13 @@ def stale():
 
 
 def lost():
-    return study("none", "once", "always", "raises", "nan", "exits", "interrupts")
+    """Faults and failures of every kind."""
+    faults = ("once", "always", "relapses", "hangs", "crowded")
+    return study("none", *faults, "raises", "nan", "exits", "interrupts", "hungry")
+
+
+def unbuilt():
+    return study("none", models=["lab:unbuildable"])
 
 
 def reused():
@@ -126,4 +166,4 @@ def on_gpu():
 
 
 def too_large():
-    return study("none", device="cuda", gpus=4)
+    return study("none", threads=9)

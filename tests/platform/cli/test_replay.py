@@ -47,11 +47,11 @@ def recorded(fingerprint: str = "", **versions_then: str) -> str:
         patch.syspath_prepend(str(Path.cwd()))
         study = Study("own", [ARM], topk=(1, 3), baseline="loss")
         board = ArmBoard(study, ARM, Identity(versions.code_version(ARM), load(REGIME).fingerprint))
-        trial = board.trial(next(iter(board.ready())))
+        trial = board.trial(board.next_slot())
         (record,) = finish(run_trials([trial]))
         if fingerprint:
             board.identity = dataclasses.replace(board.identity, dataset_fingerprint=fingerprint)
-            record = type(record)(board.trial(next(iter(board.ready()))), record.status)
+            record = type(record)(board.trial(board.next_slot()), record.status)
         ledger = Ledger.open(Store.open("runs"), "own")
         with ledger.writing(study) as writer:
             writer.put(record.replace_versions(**versions_then))

@@ -148,11 +148,11 @@ def test_a_trial_never_spans_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
         (a_study(threads=4), 1),
         (a_study(device="cuda"), 2),
         (a_study(device="cuda", gpus=0.1), 5),
-        (a_study(device="cuda", gpus=2, threads=5), 1),
+        (a_study(device="cuda", threads=3), 1),
     ]:
         assert capacity.slots(study, None, may_grow=False) == expected
     assert capacity.slots(a_study(), 3, may_grow=False) == 3
-    for study in (a_study(threads=6), a_study(device="cuda", gpus=3)):
+    for study in (a_study(threads=6), a_study(device="cuda", threads=6)):
         for workers, may_grow in ((None, False), (None, True), (2, False)):
             with pytest.raises(ClusterError, match="on one node, and the nodes have"):
                 capacity.slots(study, workers, may_grow=may_grow)

@@ -25,7 +25,7 @@ def test_of_a_long_epoch_the_start_is_timed(
     study = Study("s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(2))], topk=(1, 3))
 
     board = ArmBoard(study, study.arms[0], Identity("c", load(regime).fingerprint))
-    session = Session.prepare(board.trial(next(iter(board.ready()))))
+    session = Session.prepare(board.trial(board.next_slot()))
     seconds = iter(range(1000))
     monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
     # The watch looks at the clock when it starts and stops, and the steps' end is looked for after each of them.
@@ -40,7 +40,7 @@ def test_of_a_long_validation_a_part_is_timed(monkeypatch: pytest.MonkeyPatch) -
         "s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(2, batch_size=64))], topk=(1, 3)
     )
     board = ArmBoard(study, study.arms[0], Identity("c", load(regime).fingerprint))
-    session = Session.prepare(board.trial(next(iter(board.ready()))))
+    session = Session.prepare(board.trial(board.next_slot()))
     whole = session.dataset.validation
     session.advance(lambda: True)
     seen: list[int] = []
@@ -62,7 +62,7 @@ def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) 
     regime = Regime("r", "digits")
     study = Study("s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(200))], topk=(1, 3))
     board = ArmBoard(study, study.arms[0], Identity("c", load(regime).fingerprint))
-    session = Session.prepare(board.trial(next(iter(board.ready()))))
+    session = Session.prepare(board.trial(board.next_slot()))
     now = 0.0
 
     def slow_at_first(work: Callable[..., Tensor], usual: float) -> Callable[..., Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,31 +11,61 @@ import pytest
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.code_version import code_version
 from topk_platform.data import load
+from topk_platform.errors import FAULTS, FaultError, TimeLimitError, UnreachableStoreError
 from topk_platform.identity import Identity
 from topk_platform.running.worker import TrialActor
 from topk_platform.search import ArmBoard
+from topk_platform.specs import TrialRecord
 from topk_platform.training import environment
 
 
-def result(tmp_path: Path, **planned: Any) -> dict[str, Any]:
-    """What the worker brings of a trial that was planned so."""
+def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: Any) -> dict[str, Any]:
+    """What the worker brings of a trial that was planned so, its messages together."""
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
     known = {"dataset_fingerprint": load(arm.regime).fingerprint, "code_version": code_version(arm)}
     board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
-    trial = board.trial(next(iter(board.ready())))
+    trial = board.trial(board.next_slot())
     actor = object.__new__(TrialActor)
-    actor._start(
-        {"trials": [trial.to_json()], "data": "data", "store": str(tmp_path), "checkpoint_seconds": 60.0}
-    )
-    while not (brought := actor.step())["done"]:
-        pass
-    return dict(brought)
+    config = {"trials": [trial.to_json()], "data": "data", "store": str(store or tmp_path)}
+    actor._start({**config, "checkpoint_seconds": 60.0, "time_limit": limit})
+    brought: dict[str, Any] = {"done": False}
+    while not brought["done"]:
+        brought |= actor.step()
+    return brought
+
+
+TRAINED = {"done", "records", "epoch", "kept", "patience", "unsaved"}
 
 
 def test_what_was_planned_is_trained(tmp_path: Path) -> None:
-    assert result(tmp_path).keys() == {"done", "records"}
+    found = result(tmp_path)
+    assert found.keys() == TRAINED and not found["unsaved"]
     here = {**environment("cpu"), "optuna": "of the driver, which a worker need not have"}
-    assert result(tmp_path, environment=here).keys() == {"done", "records"}
+    assert result(tmp_path, environment=here).keys() == TRAINED
+
+
+def test_the_record_comes_before_a_network_that_cannot_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models").write_text("in the way")
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    found = result(tmp_path)
+    (record,) = map(TrialRecord.from_json, found["records"])
+    assert record.status == "completed" and record.test
+    assert found["unsaved"].keys() == {record.trial.key}
+    assert "cannot be written" in found["unsaved"][record.trial.key]
+
+
+@pytest.mark.parametrize(
+    ("store", "limit", "fault"),
+    [("nowhere://bucket", math.inf, UnreachableStoreError), ("", 0.0, TimeLimitError)],
+)
+def test_a_fault_is_told_by_its_name_and_brings_no_record(
+    store: str, limit: float, fault: type[FaultError], tmp_path: Path
+) -> None:
+    found = result(tmp_path, store, limit)
+    assert found.keys() == {"done", "fault", "why"}
+    assert FAULTS[found["fault"]] is fault and found["why"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,83 @@
+"""Faults that keep trials from their results: how often they are tried again, and what is left in the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["PAUSES", "Faults", "OpenTrial", "Retries"]
+
+PAUSES = (1.0, 4.0, 16.0, 64.0, 256.0)
+"""Seconds before each further try."""
+
+
+@dataclass(frozen=True)
+class OpenTrial:
+    """A trial that a fault kept from its result; the same command tries it again.
+
+    Args:
+        key: The trial's.
+        arm: Its arm's name.
+        fault: What happened the last time.
+        remedy: What can be done about it.
+    """
+
+    key: str
+    arm: str
+    fault: str
+    remedy: str
+
+
+@dataclass
+class Faults:
+    """What is left of the faults of a run.
+
+    Args:
+        open: The trials that are left without a result, whatever was tried.
+        unsaved: Why the networks of some trials could not be kept, by the trials' keys; their results are.
+    """
+
+    open: list[OpenTrial] = field(default_factory=list)
+    unsaved: dict[str, str] = field(default_factory=dict)
+
+
+class Retries:
+    """Counts faults by trial, and anew whenever a trial has got further between two of them.
+
+    A trial is thus given up only if it does not get past one and the same checkpoint in six tries: one that takes days
+    on machines that are taken away every hour goes on to its end.
+
+    Args:
+        pauses: Seconds before each further try.
+
+    Example:
+        >>> retries = Retries((1.0, 4.0))
+        >>> retries.pause("key"), retries.pause("key"), retries.pause("key")
+        (1.0, 4.0, None)
+        >>> retries.progress("key", 100)
+        >>> retries.pause("key")
+        1.0
+    """
+
+    def __init__(self, pauses: Sequence[float] = PAUSES) -> None:
+        self._pauses = tuple(pauses)
+        self._faults: Counter[str] = Counter()
+        self._furthest: dict[str, int] = {}
+
+    def progress(self, key: str, step: int) -> None:
+        """Take note of the step of a trial's last checkpoint."""
+        if step > self._furthest.get(key, 0):
+            self._furthest[key] = step
+            self._faults.pop(key, None)
+
+    def pause(self, key: str) -> float | None:
+        """Take note of a fault; return the seconds before the next try, or None where there is to be none."""
+        self._faults[key] += 1
+        count = self._faults[key]
+        return self._pauses[count - 1] if count <= len(self._pauses) else None
+
+    def forget(self, key: str) -> None:
+        """Forget a trial that has ended."""
+        self._faults.pop(key, None)
+        self._furthest.pop(key, None)

@@ -1,0 +1,129 @@
+"""What Ray Tune calls: its searcher, its scheduler and its callback, which hand everything to the conductor."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune.schedulers import FIFOScheduler
+from ray.tune.search import Searcher
+
+from topk_platform.running.conductor import Conductor
+
+__all__ = ["BoardSearcher", "Listener", "ShortMemory"]
+
+_REASON_LENGTH = 600
+_EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b")
+_RAYS_GUESSES = " Some common causes include"  # a paragraph on what it might have been
+_MANY = 100  # ended trials that Tune may remember
+
+
+class BoardSearcher(Searcher):  # type: ignore[misc]
+    """Tune's searcher: asks the conductor for trials."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        super().__init__(metric=None, mode=None)
+        self._conductor = conductor
+
+    def suggest(self, trial_id: str) -> Any:
+        """Return a configuration, None while nothing can start, ``FINISHED`` at the end.
+
+        While nothing trains and trials wait to be tried again it has finished too, for Tune would wait where no
+        Ctrl-C reaches it.
+        """
+        if self._conductor.done:
+            return Searcher.FINISHED
+        found = self._conductor.start(trial_id)
+        if found is None and self._conductor.wait is not None:
+            return Searcher.FINISHED
+        return found
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Do nothing: the callback has heard it all."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Save nothing: the ledger holds everything."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Restore nothing."""
+
+
+class Listener(tune.Callback):  # type: ignore[misc]
+    """Tune's callback: brings the conductor what workers say, tells of lost processes, and ends those that hang."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
+        """Have the trial watched."""
+        self._conductor.watch(trial.trial_id)
+
+    def on_trial_result(
+        self,
+        iteration: int,  # noqa: ARG002
+        trials: list[Any],  # noqa: ARG002
+        trial: Any,
+        result: dict[str, Any],
+        **info: Any,  # noqa: ARG002
+    ) -> None:
+        """Hand over the message, out of which the records are taken: Tune would keep them."""
+        self._conductor.hear(trial.trial_id, result)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
+        """Hand over what Ray says of it."""
+        self._conductor.lose(trial.trial_id, _reason(trial.error_file))
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:  # noqa: ARG002
+        """End the processes that hang; Ray then tells of them as lost."""
+        for tune_id in self._conductor.stalled():
+            for trial in trials:
+                if trial.trial_id == tune_id and trial.temporary_state.ray_actor is not None:
+                    ray.kill(trial.temporary_state.ray_actor)
+
+
+class ShortMemory(FIFOScheduler):  # type: ignore[misc]
+    """Tune's scheduler: first come, first served, and the trials that have ended are forgotten.
+
+    Tune keeps every trial that it ever had, in memory and in the state that it writes every few seconds. Nothing asks
+    it for them. Starting Tune anew now and then would do as well, but for workers that idle until the longest trial of
+    their time has ended, and then start anew.
+    """
+
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:  # noqa: ARG002
+        """Forget, once they are many."""
+        self._forget(tune_controller)
+
+    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:  # noqa: ARG002
+        """Forget, once they are many."""
+        self._forget(tune_controller)
+
+    def _forget(self, controller: Any) -> None:
+        ended = [trial for trial in controller._trials if trial.is_finished()]
+        if len(ended) < _MANY:
+            return
+        gone = set(ended)
+        controller._trials[:] = [trial for trial in controller._trials if trial not in gone]
+        kinds = (controller._live_trials, controller._stopped_trials, controller._failed_trials)
+        for trials in (*kinds, controller._trials_to_cache):
+            trials.difference_update(gone)
+        for trial in ended:
+            controller._trial_metadata.pop(trial.trial_id, None)
+            shutil.rmtree(trial.local_path, ignore_errors=True)
+
+
+def _reason(path: str | None) -> str:
+    """Return what Tune's error file says: the exception, and the last line where that says more."""
+    # Not trial.get_error(), which reads a copy that Tune has yet to make.
+    text = Path(path).read_text(errors="replace") if path and Path(path).exists() else ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return "no reason is known"
+    raised = [line for line in lines if _EXCEPTION.match(line)] or lines
+    told = " ".join(dict.fromkeys((raised[-1], lines[-1])))
+    return told.partition(_RAYS_GUESSES)[0][:_REASON_LENGTH]

@@ -1,0 +1,105 @@
+"""Whether what a trial raised is its own, and so its result, or a fault of the machinery."""
+
+from __future__ import annotations
+
+import gc
+import platform
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from topk_platform.errors import BrokenDeviceError, FaultError, SharedMemoryError, UnreachableStoreError
+
+__all__ = ["is_out_of_memory", "is_usable", "machinery_fault", "stored"]
+
+_OUT_OF_MEMORY = re.compile(
+    # the words for it of torch's allocator, C++, oneDNN, the system, the loader, cuBLAS, cuDNN, CUDA and Triton
+    r"can't allocate memory|bad_alloc|could not (create|execute) a |[Cc]annot allocate memory|failed to map segment"
+    r"|_ALLOC_FAILED|CUDA error: out of memory|\[CUDA\]: out of memory"
+)
+_BROKEN = re.compile(
+    r"uncorrectable ECC|[Hh]ardware error|busy or unavailable|GPU is lost|fallen off the bus|no CUDA-capable device"
+    r"|CUDA driver initialization failed|system not yet initialized"
+)
+# A process alone on a GPU holds so much beside what torch's allocator counts: its context, libraries' workspaces.
+_OWN_BYTES = 2**30
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an exception says that memory was used up, in whichever words.
+
+    Example:
+        >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("CUDA error: out of memory"))
+        (True, True)
+        >>> is_out_of_memory(RuntimeError("CUDA error: device-side assert triggered"))
+        False
+    """
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or bool(_OUT_OF_MEMORY.search(str(error)))
+
+
+def machinery_fault(error: BaseException, device: str) -> FaultError | None:
+    """Return the fault that an exception stands for, or None where it is the trial's own.
+
+    Memory of a GPU that was used up is the trial's own doing where it had the GPU to itself, and a fault where other
+    processes held more of it than a bare process does. Memory of the machine has no such rule: where it is used up,
+    the system ends a process.
+
+    Args:
+        error: What was raised.
+        device: The trial's.
+    """
+    if isinstance(error, FaultError):
+        return error
+    if device != "cuda":
+        return None
+    if _BROKEN.search(str(error)):
+        return BrokenDeviceError(f"{_one_line(error)} (on {platform.node()})")
+    if is_out_of_memory(error) and (others := _held_by_others()) > _OWN_BYTES:
+        return SharedMemoryError(
+            f"out of memory while other processes held {others / 2**30:.1f} GiB of the GPU (on {platform.node()})"
+        )
+    return None
+
+
+def _held_by_others() -> int:
+    """Return how many bytes of the GPU's memory are taken and not by torch's allocator in this process."""
+    free, total = torch.cuda.mem_get_info()
+    return total - free - torch.cuda.memory_reserved()
+
+
+def is_usable(device: str) -> bool:
+    """Return whether a process can train on, after whatever ran in it; a GPU's context does not outlive some errors.
+
+    Effect: memory of the GPU that nothing holds any more is given back.
+    """
+    if device != "cuda" or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return True
+    gc.collect()
+    try:
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+    except RuntimeError:
+        return False
+    return True
+
+
+@contextmanager
+def stored(what: str) -> Iterator[None]:
+    """Make whatever goes wrong with the store in the block a fault.
+
+    Args:
+        what: What cannot be done then.
+
+    Raises:
+        UnreachableStoreError: in place of any other exception but an interrupt or an exit.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise UnreachableStoreError(f"{what}: {_one_line(error)} (on {platform.node()})") from error
+
+
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]

@@ -1,0 +1,164 @@
+"""The trials that train together, mostly one: how far they are, and what the outside is told of it."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.training.clock import Stopwatch
+from topk_platform.training.machine import environment
+from topk_platform.training.member import Member
+from topk_platform.training.pace import FIRST_SECONDS, Pace
+
+__all__ = ["Finished", "Group", "Keeper", "Pulse"]
+
+_BEAT_SECONDS = 10.0  # steps are left so often for a sign of life
+
+
+class Keeper(Protocol):
+    """Where trials keep what must outlive their process."""
+
+    @property
+    def seconds(self) -> float:
+        """The least time between two checkpoints."""
+        ...
+
+    def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
+        """Return the last checkpoint of these trials, or None."""
+        ...
+
+    def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
+        """Keep the checkpoint of a step, which rises from one to the next: tensors and plain data."""
+        ...
+
+    def save_model(self, trial: Trial, model: nn.Module) -> None:
+        """Keep the network of a completed confirmation."""
+        ...
+
+
+class Pulse(NamedTuple):
+    """A sign of life.
+
+    Args:
+        epoch: How many epochs have ended.
+        kept: The step of the last checkpoint, from which a process that follows this one would go on; 0 before any.
+        patience: Seconds within which the next sign comes, unless the trial hangs.
+        records: What came of the trials, once that is known: to be written down before the trial goes on, for what
+            follows may fail.
+    """
+
+    epoch: int = 0
+    kept: int = 0
+    patience: float = FIRST_SECONDS
+    records: tuple[TrialRecord, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The end of a training.
+
+    Args:
+        records: What came of the trials, in their order.
+        unsaved: Why a network could not be kept, by the key of its trial.
+    """
+
+    records: list[TrialRecord]
+    unsaved: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Group:
+    """The trials that train together, mostly one."""
+
+    members: list[Member]
+    keeper: Keeper | None
+    watch: Stopwatch
+    pace: Pace = field(default_factory=Pace)
+    epoch: int = 0  # those that have ended
+    kept: int = 0  # the step of the last checkpoint
+    test: dict[str, dict[str, float]] = field(default_factory=dict)
+    networks: list[tuple[int, dict[str, Tensor]]] = field(default_factory=list)  # to be kept, by place
+    started: float = field(default_factory=time.time)
+    clock: float = field(default_factory=time.perf_counter)
+    lap: float = 0.0
+    saved: float = 0.0
+
+    @property
+    def trials(self) -> list[Trial]:
+        """The trials."""
+        return [member.trial for member in self.members]
+
+    @property
+    def running(self) -> list[Member]:
+        """Those that train on."""
+        return [member for member in self.members if member.running]
+
+    @property
+    def device(self) -> str:
+        """Where they train."""
+        return self.trials[0].device
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds that they have trained, in earlier processes too."""
+        return time.perf_counter() - self.clock
+
+    @property
+    def due(self) -> float:
+        """When the next checkpoint is, by the clock that ``time.perf_counter`` reads."""
+        return math.inf if self.keeper is None else self.clock + self.saved + self.keeper.seconds
+
+    @property
+    def records(self) -> tuple[TrialRecord, ...]:
+        """What came of the trials."""
+        return tuple(map(self.record, self.members))
+
+    def pulse(self, patience: float | None = None) -> Pulse:
+        """Return a sign of life.
+
+        Args:
+            patience: Seconds until the next; by default what an epoch may take.
+        """
+        return Pulse(self.epoch, self.kept, self.pace.patience if patience is None else patience)
+
+    @property
+    def pause(self) -> float:
+        """When the steps are left next, by the same clock: for a checkpoint, or for a sign of life."""
+        return min(self.due, time.perf_counter() + _BEAT_SECONDS)
+
+    def fail(self, reason: str) -> None:
+        """End all that have not ended: their code is one."""
+        for member in self.members:
+            if member.status is None:
+                member.end("failed", reason)
+
+    def record(self, member: Member) -> TrialRecord:
+        """Return what came of one of them."""
+        trial = member.trial
+        return TrialRecord(
+            trial=trial,
+            status=member.status or "failed",
+            reason=member.reason,
+            validation=member.validation(),
+            test=self.test.get(trial.key),
+            epochs=tuple(member.epochs),
+            train_seconds=sum(epoch.seconds for epoch in member.epochs),
+            started=self.started,
+            ended=self.started + self.elapsed,
+            versions=_versions(trial.device),
+        )
+
+
+def _versions(device: str) -> dict[str, str]:
+    there = (
+        device == "cpu" or torch.cuda.is_available()
+    )  # a trial that failed for want of a GPU has a record too
+    return {"python": platform.python_version(), **(environment(device) if there else {})}
