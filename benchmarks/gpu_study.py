@@ -133,6 +133,9 @@ class Keeper(StoreKeeper):
         """Keep a network's tensors."""
         self.networks[trial.key] = {name: value.cpu().clone() for name, value in model.state_dict().items()}
 
+    def save_ranks(self, trial: Trial, greater: Tensor, tied: Tensor) -> None:
+        """Keep no ranks."""
+
 
 def block(study: Study, arm: Arm, phase: Phase) -> list[Trial]:
     """The trials with the first values that train together: one, or an ensemble's."""

@@ -11,11 +11,19 @@ from torch import Tensor
 
 from topk_platform.specs import accuracy_names, candidate_names
 
-__all__ = ["Scorer", "candidates", "macro_average", "topk_credit"]
+__all__ = ["Scorer", "candidates", "macro_average", "places", "topk_credit"]
 
 
-def _places(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """How many scores are above the target's, and how many others equal it; a row with a NaN is behind all."""
+def places(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how many scores are above the target's, and how many others equal it; a row with a NaN is behind all.
+
+    Args:
+        scores: ``(..., L)``.
+        target: int64 ``(...)``.
+
+    Returns:
+        int64 ``(...)`` each.
+    """
     own = scores.gather(-1, target.unsqueeze(-1))
     greater = (scores > own).sum(-1)
     tied = (scores == own).sum(-1) - 1
@@ -41,7 +49,7 @@ def topk_credit(scores: Tensor, target: Tensor, topk: Sequence[int]) -> Tensor:
         >>> topk_credit(torch.zeros(1, 4), torch.tensor([2]), [1, 2]).flatten().tolist()
         [0.25, 0.5]
     """
-    return _credit(*_places(scores, target), topk)
+    return _credit(*places(scores, target), topk)
 
 
 def _credit(greater: Tensor, tied: Tensor, topk: Sequence[int]) -> Tensor:
@@ -67,7 +75,7 @@ def candidates(scores: Tensor, target: Tensor, accuracy: float) -> Tensor:
         >>> candidates(scores, torch.tensor([0, 1]), 0.99).item()
         2.0
     """
-    return _candidates(*_places(scores, target), scores.shape[-1], accuracy)
+    return _candidates(*places(scores, target), scores.shape[-1], accuracy)
 
 
 def _candidates(greater: Tensor, tied: Tensor, classes: int, accuracy: float) -> Tensor:
@@ -136,7 +144,7 @@ class Scorer:
 
     def __call__(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the measures, float64 ``(..., names)``, of scores ``(..., N, L)`` and labels ``(..., N)``."""
-        greater, tied = _places(scores, target)
+        greater, tied = places(scores, target)
         credit = _credit(greater, tied, self.topk)
         sums, counts = _by_class(credit, target, scores.shape[-1])
         everything = torch.ones_like(counts[0], dtype=torch.bool)

@@ -5,6 +5,7 @@ from topk_platform.records.finding import Found, find
 from topk_platform.records.history import ArmHistory, Tally, last_counted, read_history
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.records.models import model_name, save_model
+from topk_platform.records.ranks import Ranks, read_ranks
 from topk_platform.records.repair import Repaired, repair
 from topk_platform.records.schema import SCHEMA_VERSION
 from topk_platform.records.snapshot import SNAPSHOT, write_snapshot
@@ -20,6 +21,7 @@ __all__ = [
     "ArmHistory",
     "Found",
     "Ledger",
+    "Ranks",
     "Repaired",
     "Row",
     "Store",
@@ -33,6 +35,7 @@ __all__ = [
     "last_counted",
     "model_name",
     "read_history",
+    "read_ranks",
     "repair",
     "save_model",
     "tracking_uri",

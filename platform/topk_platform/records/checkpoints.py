@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import StoreError
 from topk_platform.records.models import save_model
+from topk_platform.records.ranks import save_ranks
 from topk_platform.records.store import Store
 from topk_platform.specs import Trial
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 __all__ = ["StoreKeeper", "forget"]
 
@@ -68,6 +69,10 @@ class StoreKeeper:
     def save_model(self, trial: Trial, model: nn.Module) -> None:
         """Write a network as safetensors."""
         save_model(self.store, trial, model)
+
+    def save_ranks(self, trial: Trial, greater: Tensor, tied: Tensor) -> None:
+        """Write a trial's ranks as Parquet."""
+        save_ranks(self.store, trial, greater, tied)
 
 
 def forget(store: Store, keys: Iterable[str]) -> None:

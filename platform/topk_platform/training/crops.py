@@ -12,6 +12,7 @@ from topk_platform.data import Images, Split
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Recipe
 from topk_platform.training.batches import Normalisation, prepared
+from topk_platform.training.setup import Scored
 from topk_platform.training.stepping import precision
 
 __all__ = ["score_crops"]
@@ -28,7 +29,7 @@ def score_crops(
     recipe: Recipe,
     device: str,
     scorer: Scorer,
-) -> Tensor:
+) -> Scored:
     """Return what :func:`topk_platform.training.session.score` does, by ten crops: middle, corners, their mirrors.
 
     Each crop's scores become probabilities, whose mean over the crops is ranked: for top-k accuracy those of being
@@ -45,7 +46,7 @@ def score_crops(
         scorer: What is measured.
 
     Returns:
-        Whether all scores are finite, then the measures: float64 ``(1 + measures,)``.
+        The measures, and the mean softmax.
 
     Source:
         berrada2018 5.2 and appendix C; Krizhevsky et al. 2012.
@@ -59,7 +60,9 @@ def score_crops(
         values |= zip(part.names, part(totals.get(k, totals[1]), split.labels), strict=True)
     softmax = replace(scorer, topk=(1,))
     values = dict(zip(softmax.names, softmax(totals[1], split.labels), strict=True)) | values
-    return torch.stack([finite.double(), *(values[name] for name in scorer.names)])
+    return Scored(
+        torch.stack([finite.double(), *(values[name] for name in scorer.names)]), totals[1], split.labels
+    )
 
 
 def _totals(

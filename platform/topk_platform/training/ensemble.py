@@ -19,6 +19,7 @@ from topk_platform.training.losses import BoundLoss, takes_class_counts
 from topk_platform.training.optim import learning_rate
 from topk_platform.training.session import score
 from topk_platform.training.setup import (
+    Scored,
     batches_of,
     dataset_of,
     initialised,
@@ -222,8 +223,8 @@ class Ensemble:
     def _prepared(self, inputs: Tensor, member: int) -> Tensor:
         return prepared(inputs, self.normalisations[member], channels_last=False)
 
-    def test(self, member: int, weights: dict[str, Tensor]) -> Tensor:
-        """Return the measures of the test split for one member with these weights."""
+    def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
+        """Return what the test split shows of one member with these weights."""
         trial, dataset = self.trials[member], self.datasets[member]
         scorer = scorer_of(trial, dataset)
         network = self.network(member, weights)

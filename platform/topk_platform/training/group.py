@@ -18,7 +18,7 @@ from topk_platform.training.machine import environment
 from topk_platform.training.member import Member
 from topk_platform.training.pace import FIRST_SECONDS, Pace
 
-__all__ = ["Finished", "Group", "Keeper", "Pulse"]
+__all__ = ["Finished", "Group", "Keeper", "Network", "Pulse"]
 
 _BEAT_SECONDS = 10.0  # steps are left so often for a sign of life
 
@@ -42,6 +42,24 @@ class Keeper(Protocol):
     def save_model(self, trial: Trial, model: nn.Module) -> None:
         """Keep the network of a completed confirmation."""
         ...
+
+    def save_ranks(self, trial: Trial, greater: Tensor, tied: Tensor) -> None:
+        """Keep of each test sample how many classes score above the true one, and how many others equal it."""
+        ...
+
+
+class Network(NamedTuple):
+    """A network that is to be kept.
+
+    Args:
+        place: Its trial's, in the group.
+        weights: Its weights and buffers.
+        ranks: Of each test sample how many classes score above the true one, and how many others equal it, ``(2, N)``.
+    """
+
+    place: int
+    weights: dict[str, Tensor]
+    ranks: Tensor
 
 
 class Pulse(NamedTuple):
@@ -85,7 +103,7 @@ class Group:
     epoch: int = 0  # those that have ended
     kept: int = 0  # the step of the last checkpoint
     test: dict[str, dict[str, float]] = field(default_factory=dict)
-    networks: list[tuple[int, dict[str, Tensor]]] = field(default_factory=list)  # to be kept, by place
+    networks: list[Network] = field(default_factory=list)
     started: float = field(default_factory=time.time)
     clock: float = field(default_factory=time.perf_counter)
     lap: float = 0.0

@@ -15,7 +15,7 @@ from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training.clock import Stopwatch
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.faults import is_out_of_memory, machinery_fault, stored
-from topk_platform.training.group import Finished, Group, Keeper, Pulse
+from topk_platform.training.group import Finished, Group, Keeper, Network, Pulse
 from topk_platform.training.member import Lap, Member, pick
 from topk_platform.training.pace import FIRST_SECONDS, Pace
 from topk_platform.training.process import lent_process, process_state, restore_process
@@ -156,13 +156,14 @@ def _complete(group: Group, learner: Learner, place: int, member: Member) -> Non
         weights = (
             {name: kept.weights for name, kept in member.chosen().items()} if member.kept else {"": last}
         )
-        scored = {name: learner.test(place, values).tolist() for name, values in weights.items()}
+        tested = {name: learner.test(place, values) for name, values in weights.items()}
+        scored = {name: shown.measures.tolist() for name, shown in tested.items()}
         if not all(values[0] for values in scored.values()):
             member.end("diverged", "a score on the test split is not finite")
             return
         group.test[trial.key] = pick({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
         if group.keeper is not None:
-            group.networks.append((place, weights[""]))
+            group.networks.append(Network(place, weights[""], tested[""].ranks))
     member.complete()
 
 
@@ -172,16 +173,18 @@ def _keep_networks(group: Group, learner: Learner) -> Generator[Pulse, None, dic
     The results are handed over first: they stand without the networks.
     """
     yield group.pulse(FIRST_SECONDS)._replace(records=group.records)
-    why = {group.trials[place].key: _keep(group, learner, place, kept) for place, kept in group.networks}
+    why = {group.trials[network.place].key: _keep(group, learner, network) for network in group.networks}
     return {key: text for key, text in why.items() if text}
 
 
-def _keep(group: Group, learner: Learner, place: int, weights: dict[str, Tensor]) -> str:
-    """Keep a network, if need be after some pauses; return why it cannot be kept, or nothing."""
+def _keep(group: Group, learner: Learner, network: Network) -> str:
+    """Keep a network and its ranks, if need be after some pauses; return why it cannot be kept, or nothing."""
     assert group.keeper is not None  # noqa: S101 - for the type checker: without one there are no networks to keep
     for pause in (*_PAUSES, None):
         try:
-            group.keeper.save_model(group.trials[place], learner.network(place, weights))
+            trial = group.trials[network.place]
+            group.keeper.save_model(trial, learner.network(network.place, network.weights))
+            group.keeper.save_ranks(trial, *network.ranks)
         except Exception as error:  # noqa: BLE001 - whatever it is, the result stands, and it is told
             why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         else:

@@ -20,6 +20,7 @@ from topk_platform.training.epoch import Epoch, never, order_states
 from topk_platform.training.losses import BoundLoss
 from topk_platform.training.optim import learning_rate, make_optimizer
 from topk_platform.training.setup import (
+    Scored,
     batches_of,
     dataset_of,
     initialised,
@@ -151,15 +152,14 @@ class Session:
 
     def validate(self) -> Tensor:
         """Return ``(1, 1 + measures)`` of the validation split."""
-        return self._score(self.model, self.dataset.validation)[None]
+        split, device = self.dataset.validation, self.trial.device
+        return score(self.model, split, self.normalisation, self.recipe, device, self.scorer).measures[None]
 
-    def test(self, member: int, weights: dict[str, Tensor]) -> Tensor:
-        """Return the measures of the test split for the network with these weights."""
+    def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
+        """Return what the test split shows of the network with these weights."""
         how = score_crops if self.recipe.test_crops else score
-        return self._score(self.network(member, weights), self.dataset.test, how)
-
-    def _score(self, model: nn.Module, split: Split, how: Callable[..., Tensor] | None = None) -> Tensor:
-        return (how or score)(model, split, self.normalisation, self.recipe, self.trial.device, self.scorer)
+        model, split = self.network(member, weights), self.dataset.test
+        return how(model, split, self.normalisation, self.recipe, self.trial.device, self.scorer)
 
     def weights(self, member: int = 0) -> dict[str, Tensor]:  # noqa: ARG002 - there is one member
         """Return a copy of the network's weights and buffers."""
@@ -211,8 +211,8 @@ def score(
     recipe: Recipe,
     device: str,
     scorer: Scorer,
-) -> Tensor:
-    """Return whether a network's scores on a split are finite, then its measures: float64 ``(1 + measures,)``."""
+) -> Scored:
+    """Return what a split shows of a network."""
     model.eval()
     numerics = recipe.numerics
     with precision(device, numerics.bfloat16):
@@ -221,4 +221,5 @@ def score(
             model(prepared(part, normalisation, numerics.channels_last)).float() for part in split.in_order()
         ]
     scores = torch.cat(parts)
-    return torch.cat([scores.isfinite().all().double()[None], scorer(scores, split.labels)])
+    measures = torch.cat([scores.isfinite().all().double()[None], scorer(scores, split.labels)])
+    return Scored(measures, scores, split.labels)

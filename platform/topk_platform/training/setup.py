@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Generator, Tensor, nn
 
 from topk_platform.data import Dataset, apply_conditions, load, shots
 from topk_platform.errors import ChangedError
-from topk_platform.metrics import Scorer
+from topk_platform.metrics import Scorer, places
 from topk_platform.models import build_model
 from topk_platform.specs import Recipe, Trial
 from topk_platform.streams import stream_seed
@@ -21,6 +21,7 @@ from topk_platform.training.optim import effective_weights, searched_recipe, spl
 
 __all__ = [
     "Learner",
+    "Scored",
     "batches_of",
     "dataset_of",
     "generator_of",
@@ -29,6 +30,25 @@ __all__ = [
     "recipe_of",
     "scorer_of",
 ]
+
+
+class Scored(NamedTuple):
+    """What a split shows of a network.
+
+    Args:
+        measures: Whether all scores are finite, then the measures: float64 ``(1 + measures,)``.
+        scores: ``(N, L)``.
+        labels: int64 ``(N,)``.
+    """
+
+    measures: Tensor
+    scores: Tensor
+    labels: Tensor
+
+    @property
+    def ranks(self) -> Tensor:
+        """Of each sample how many classes score above the true one, and how many others equal it, ``(2, N)``."""
+        return torch.stack(places(self.scores, self.labels)).cpu()
 
 
 class Learner(Protocol):
@@ -62,8 +82,8 @@ class Learner(Protocol):
         """Return ``(members, 1 + measures)`` of the validation split: whether all scores are finite, then them."""
         ...
 
-    def test(self, member: int, weights: dict[str, Tensor]) -> Tensor:
-        """Return the same of the test split for one member with these weights, ``(1 + measures,)``."""
+    def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
+        """Return what the test split shows of one member with these weights."""
         ...
 
     def rate(self, member: int) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from torch import nn
+from torch import Tensor, nn
 
 from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime
 from topk_platform.data import load
@@ -24,6 +24,7 @@ class Memory:
         self.cut = cut
         self.states: list[dict[str, Any]] = []
         self.models: dict[str, dict[str, Any]] = {}
+        self.ranks: dict[str, tuple[Tensor, Tensor]] = {}
 
     def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
         return self.states[-1] if self.states else None
@@ -36,6 +37,9 @@ class Memory:
 
     def save_model(self, trial: Trial, model: nn.Module) -> None:
         self.models[trial.key] = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def save_ranks(self, trial: Trial, greater: Tensor, tied: Tensor) -> None:
+        self.ranks[trial.key] = (greater, tied)
 
 
 @pytest.fixture

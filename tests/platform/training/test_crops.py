@@ -61,7 +61,7 @@ def test_what_is_ranked_is_the_mean_over_ten_crops(make_trial: Callable[..., Tri
     assert isinstance(split.inputs, Images) and normalise is not None
     scorer = Scorer((1, 2, 3), (0.9,), GROUPS)
     arguments = (session.model, split, normalise, recipe, "cpu", scorer)
-    found = score_crops(*arguments).tolist()
+    found = score_crops(*arguments).measures.tolist()
     of = {1: [], 2: [], 3: []}  # type: ignore[var-annotated]
     for row in split.inputs.rows.tolist():
         with torch.no_grad():
@@ -89,7 +89,7 @@ def test_scores_that_are_not_finite_are_seen(make_trial: Callable[..., Trial]) -
     session = Session.prepare(make_trial(regime=REGIME, model=Model("linear"), recipe=recipe))
     with torch.no_grad():
         next(session.model.parameters()).fill_(torch.nan)
-    assert session.test(0, session.weights())[0] == 0
+    assert session.test(0, session.weights()).measures[0] == 0
 
 
 def test_a_trial_is_tested_by_crops_and_validated_without(

@@ -70,7 +70,7 @@ def test_the_test_is_of_the_weights_that_were_kept(make_trial: MakeTrial) -> Non
     session = Session.prepare(trial)
     for _ in range(best.epoch):
         session.train_epoch()
-    assert record.test == session.scorer.named(session.test(0, session.weights())[1:].tolist())
+    assert record.test == session.scorer.named(session.test(0, session.weights()).measures[1:].tolist())
 
 
 def test_validations_are_counted_and_not_epochs(make_trial: MakeTrial) -> None:

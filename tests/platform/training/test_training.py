@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime, UserError
 from topk_platform.data import digits
@@ -70,6 +70,8 @@ class Memory:
 
     def save_model(self, trial: Trial, model: nn.Module) -> None:
         self.models.append(f"{trial.phase} {sum(p.numel() for p in model.parameters())}")
+
+    def save_ranks(self, trial: Trial, greater: Tensor, tied: Tensor) -> None: ...
 
 
 def train(trial: Trial, keeper: Keeper | None = None) -> TrialRecord:
