@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray import tune
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
@@ -54,10 +54,14 @@ class BoardSearcher(Searcher):  # type: ignore[misc]
         """Restore nothing."""
 
 
-class Listener(tune.Callback):  # type: ignore[misc]
-    """Tune's callback: brings the conductor what workers say, tells of lost processes, and ends those that hang."""
+class Listener(TrialProgressCallback):  # type: ignore[misc]
+    """Tune's callback: brings the conductor what workers say, tells of lost processes, and ends those that hang.
+
+    It takes the place of the one by which Tune tells of progress, which remembers every trial.
+    """
 
     def __init__(self, conductor: Conductor) -> None:
+        super().__init__()
         self._conductor = conductor
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
@@ -78,6 +82,9 @@ class Listener(tune.Callback):  # type: ignore[misc]
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Hand over what Ray says of it."""
         self._conductor.lose(trial.trial_id, _reason(trial.error_file))
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Do nothing: all has been heard."""
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:  # noqa: ARG002
         """End the processes that hang; Ray then tells of them as lost."""
