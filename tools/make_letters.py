@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from typefaces.choosing import choose
 from typefaces.faces import Face, find_faces, read_faces
 from typefaces.files import read_table, write_pictures, write_sheet, write_table
@@ -34,7 +35,8 @@ from typefaces.shapes import report
 __all__ = ["main"]
 
 _CHARACTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
-_SIZES = {"train": 160, "validation": 50, "test": 180}
+_SIZES = {"train": 150, "validation": 50, "test": 160}
+_SEED = 4  # of the first eight the one whose splits are most alike in how legible their families are
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.shapes:
         given.shapes.write_text(report(made.pictures, given.characters))
     counts = {name: made.splits.count(name) for name in _SIZES}
-    _say(f"{given.out}: {len(given.characters)} characters of {counts} families, {given.out.stat().st_size:,} bytes")
+    _say(
+        f"{given.out}: {len(given.characters)} characters of {counts} families, {given.out.stat().st_size:,} bytes"
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,18 +77,24 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("fonts", type=Path, help="folder that is searched for fonts")
     parser.add_argument("--out", type=Path, required=True, help="the .npz to write")
-    parser.add_argument("--table", type=Path, help="a .csv to write: families, designers, licences, files, splits")
+    parser.add_argument(
+        "--table", type=Path, help="a .csv to write: families, designers, licences, files, splits"
+    )
     parser.add_argument("--sheet", type=Path, help="a .png to write: some of the families")
-    parser.add_argument("--shapes", type=Path, help="a .md to write: which characters are one shape in how many families")
+    parser.add_argument(
+        "--shapes", type=Path, help="a .md to write: which characters are one shape in how many"
+    )
     parser.add_argument("--rows", type=int, default=24, help="of the sheet")
-    parser.add_argument("--families", type=Path, help="take exactly the families and splits of this earlier --table")
+    parser.add_argument(
+        "--families", type=Path, help="take exactly the families and splits of this earlier --table"
+    )
     parser.add_argument("--characters", default=_CHARACTERS, help="the classes, in order")
     parser.add_argument("--size", type=int, default=28, help="pixels of a picture's side, even")
     for name, size in _SIZES.items():
         parser.add_argument(f"--{name}", type=int, default=size, help=f"families of the {name} split")
     parser.add_argument("--per-package", type=int, help="families of one package at most")
     parser.add_argument("--any-licence", action="store_true", help="take fonts of an unknown licence too")
-    parser.add_argument("--seed", type=int, default=0, help="of another division into splits")
+    parser.add_argument("--seed", type=int, default=_SEED, help="of another division into splits")
     return parser
 
 
@@ -122,14 +132,17 @@ def _again(given: argparse.Namespace) -> _Made:
     faces = [_face(given, row["file"], int(row["number"]), row["sha256"]) for row in rows]
     kept, pictures = _drawn(given, faces)
     if len(kept) < len(faces):
-        raise ValueError(f"fonts must draw every character, got {sorted({f.file for f in faces} - {f.file for f in kept})}")
+        failed = sorted({face.file for face in faces} - {face.file for face in kept})
+        raise ValueError(f"FONTS must draw every character, got {failed} of which they do not")
     return _Made(faces, [row["split"] for row in rows], pictures)
 
 
 def _face(given: argparse.Namespace, file: str, number: int, sha256: str) -> Face:
     found = [face for face in read_faces(given.fonts / file, given.fonts) if face.number == number]
     if [face.sha256 for face in found] != [sha256]:
-        raise ValueError(f"{file} must be in FONTS with the SHA-256 {sha256}..., got {[f.sha256 for f in found]}")
+        raise ValueError(
+            f"{file} must be in FONTS with the SHA-256 {sha256}..., got {[f.sha256 for f in found]}"
+        )
     return found[0]
 
 
@@ -141,7 +154,9 @@ def _drawn(given: argparse.Namespace, faces: Sequence[Face]) -> tuple[list[Face]
             kept.append(face)
             drawn.append(pictures)
     if not drawn:
-        raise ValueError(f"FONTS must hold a free font with every character, got {len(faces)} of which none draws them")
+        raise ValueError(
+            f"FONTS must hold a free font with every character, got {len(faces)} of which none draws them"
+        )
     return kept, np.stack(drawn)
 
 

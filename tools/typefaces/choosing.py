@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from typefaces.faces import Face
 from typefaces.pictures import Pictures, distances, legible, single_case
 
 __all__ = ["Choice", "choose", "groups_of"]
 
 _CLONES = 0.2
-_KIN = 0.3
+_KIN = 0.23
 _WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+|\d+|[^\W\d_]+")  # the first of "NanumGothic" is Nanum
 
 
@@ -42,8 +43,8 @@ def choose(
 ) -> Choice:
     """Return which faces each split gets: legible ones of two cases, no two alike, and none of kin in two splits.
 
-    Of faces whose pictures differ by less than a fifth the first is kept. Kin are those that differ by less than 0.3,
-    or whose families' names begin with one word.
+    Of faces whose pictures differ by less than a fifth the first is kept. Kin are those that differ by less than 0.23,
+    that have a picture in common, or whose families' names begin with one word.
 
     Args:
         faces: In the order of preference.
@@ -62,7 +63,11 @@ def choose(
     chosen = _at_most([int(kept[i]) for i in firsts], faces, per_package, seed)
     left_out["of a package that has enough"] = len(firsts) - len(chosen)
     places = np.searchsorted(kept, chosen)
-    kin = (apart[np.ix_(places, places)] < _KIN) | _namesakes([faces[i] for i in chosen])
+    kin = (
+        (apart[np.ix_(places, places)] < _KIN)
+        | _namesakes([faces[i] for i in chosen])
+        | _sharing(pictures[chosen])
+    )
     splits = _divided([[chosen[i] for i in group] for group in groups_of(kin)], faces, sizes, seed)
     left_out["not needed"] = len(chosen) - sum(map(len, splits.values()))
     return Choice(splits, left_out)
@@ -92,6 +97,18 @@ def _namesakes(faces: Sequence[Face]) -> NDArray[np.bool_]:
     return same
 
 
+def _sharing(pictures: Pictures) -> NDArray[np.bool_]:
+    """Return which families have a picture in common, as plain bars for an l: it must not be in two splits."""
+    owners: dict[bytes, list[int]] = {}
+    for family, characters in enumerate(pictures):
+        for picture in characters:
+            owners.setdefault(picture.tobytes(), []).append(family)
+    shared = np.zeros((len(pictures), len(pictures)), bool)
+    for families in owners.values():
+        shared[np.ix_(families, families)] = True
+    return shared
+
+
 def _lot(seed: int, face: Face) -> str:
     return hashlib.sha256(f"{seed} {face.family}".encode()).hexdigest()
 
@@ -107,7 +124,7 @@ def _at_most(chosen: list[int], faces: Sequence[Face], per_package: int | None, 
 def _divided(
     groups: list[list[int]], faces: Sequence[Face], sizes: Mapping[str, int], seed: int
 ) -> dict[str, list[int]]:
-    """Return the groups' members by split: the largest group first, each into the split that lacks the largest share."""
+    """Return the groups' members by split: largest first, each to the split that lacks the largest share."""
     splits: dict[str, list[int]] = {name: [] for name in sizes}
     for group in sorted(groups, key=lambda group: (-len(group), _lot(seed, faces[group[0]]))):
         name = max(sizes, key=lambda name: 1 - len(splits[name]) / max(sizes[name], 1))

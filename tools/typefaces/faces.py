@@ -11,15 +11,27 @@ from pathlib import Path
 from typing import Any
 
 from fontTools.ttLib import TTCollection, TTFont, TTLibError
+
 from typefaces.licences import licence_of, package_of
 
 __all__ = ["Face", "find_faces", "read_faces"]
 
 _SUFFIXES = (".otf", ".ttf", ".ttc", ".otc")
 _NAMES = {"family": (16, 1), "style": (17, 2), "designer": (9,), "foundry": (8,), "licence": (13, 14)}
-_DAMAGE = (TTLibError, struct.error, AssertionError, AttributeError, LookupError, OSError, TypeError, ValueError)
+_DAMAGE = (
+    TTLibError,
+    struct.error,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    OSError,
+    TypeError,
+    ValueError,
+)
 _OLD_WEIGHTS = 10  # some files have 4 for 400
-_STYLES = re.compile(r"[ _-]?(Thin|Extra|Ultra|Light|Medium|Semi|Demi|Bold|Black|Heavy|Italic|Oblique|Regular|Book)$")
+_STYLES = re.compile(
+    r"[ _-]?(Thin|Extra|Ultra|Light|Medium|Semi|Demi|Bold|Black|Heavy|Italic|Oblique|Regular|Book)$"
+)
 _REGULAR = ("regular", "book", "roman", "normal", "medium", "")
 
 

@@ -9,12 +9,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+
 from typefaces.faces import Face
 from typefaces.pictures import Pictures
 
 __all__ = ["COLUMNS", "read_table", "write_pictures", "write_sheet", "write_table"]
 
-COLUMNS = ("split", "family", "style", "designer", "foundry", "licence", "package", "file", "number", "sha256")
+COLUMNS = (
+    "split",
+    "family",
+    "style",
+    "designer",
+    "foundry",
+    "licence",
+    "package",
+    "file",
+    "number",
+    "sha256",
+)
 _SPLITS = ("train", "validation", "test")
 _GREY = 17  # of a level of ink, of which there are 16
 

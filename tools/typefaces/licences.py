@@ -32,8 +32,18 @@ of a character is a derived work there is a question that nobody has to ask of t
 
 # In this order, for a text that names several; each is looked for without regard to case. In a text without fields the
 # weak ones may be the packaging's.
-_SIGNS = (
-    ("OFL-1.1", r"open font licen[cs]e,? *version 1\.1|\bs?i?l?-?ofl[- ]?v?1\.1|scripts\.sil\.org/ofl|openfontlicense"),
+_WEAK = (
+    ("CC0-1.0", r"\bcc0|\bcc-0\b"),
+    ("BSD-3-Clause", r"\bbsd"),
+    ("ISC", r"\bisc\b"),
+    ("MIT", r"\bmit\b|\bexpat\b"),
+    ("public domain", r"public.?domain"),
+)
+_STRONG = (
+    (
+        "OFL-1.1",
+        r"open font licen[cs]e,? *version 1\.1|\bs?i?l?-?ofl[- ]?v?1\.1|scripts\.sil\.org/ofl|openfontlicense",
+    ),
     ("OFL-1.0", r"\bofl-1\.0\b"),
     ("OFL-1.1", r"\bsil-?1\.1|\bofl\b|open font licen[cs]e"),
     ("GPL with font exception", r"gpl.{0,12}(\+fe\b|font.exception|with.{1,20}font)|font exception"),
@@ -42,7 +52,6 @@ _SIGNS = (
     ("GUST-font", r"\bgust\b|\blppl\b"),
     ("Ubuntu-font-1.0", r"ubuntu.font"),
     ("Bitstream-Vera", r"bitstream.?vera"),
-    *(_WEAK := (("CC0-1.0", r"\bcc0|\bcc-0\b"), ("BSD-3-Clause", r"\bbsd"), ("ISC", r"\bisc\b"), ("MIT", r"\bmit\b|\bexpat\b"), ("public domain", r"public.?domain"))),
 )
 
 
@@ -59,7 +68,7 @@ def licence_of(path: Path, folder: Path, said: str) -> str:
         return _named(said)
     text = _copyright(package)
     field = _license_field(text, path.relative_to(package).as_posix())
-    return _named(field) if field else _named(text, _SIGNS[: -len(_WEAK)])
+    return _named(field) if field else _named(text, _STRONG)
 
 
 def package_of(path: Path, folder: Path) -> str:
@@ -105,6 +114,6 @@ def _matches(glob: str, inside: str) -> bool:
     return glob == "*" or (pattern != "*" and fnmatchcase(stem, pattern))
 
 
-def _named(text: str, signs: tuple[tuple[str, str], ...] = _SIGNS) -> str:
+def _named(text: str, signs: tuple[tuple[str, str], ...] = (*_STRONG, *_WEAK)) -> str:
     text = " ".join(text.split())
     return next((name for name, sign in signs if re.search(sign, text, re.IGNORECASE)), "")

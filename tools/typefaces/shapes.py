@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from itertools import combinations
-
 import numpy as np
-from typefaces.choosing import groups_of
+from numpy.typing import NDArray
+
 from typefaces.pictures import Pictures, distances
 
 __all__ = ["ceiling", "report", "same_shapes"]
@@ -17,29 +14,31 @@ _SHOWN = 24
 _GUESSES = (1, 2, 3, 5)
 
 
-def same_shapes(pictures: Pictures, tolerance: float) -> list[list[list[int]]]:
-    """Return, of each family, the groups of characters whose pictures are the same but for a tolerance.
+def same_shapes(pictures: Pictures, tolerance: float) -> NDArray[np.bool_]:
+    """Return which characters of each family have pictures that differ by less than a tolerance ``(families, C, C)``.
 
     Args:
         pictures: ``(families, characters, size, size)``.
-        tolerance: Least difference of two shapes, by :func:`~typefaces.pictures.distances`.
+        tolerance: As :func:`~typefaces.pictures.distances` measures it.
     """
-    return [groups_of(distances(family) < tolerance) for family in pictures]
+    return np.stack([distances(family) < tolerance for family in pictures])
 
 
-def ceiling(groups: list[list[list[int]]], guesses: int) -> float:
-    """Return the best possible top-K accuracy of who knows the typeface but not the size: ``min(K, |group|)`` of each.
+def ceiling(same: NDArray[np.bool_], guesses: int) -> float:
+    """Return the best possible top-K accuracy of who knows the typeface: the mean of ``min(K, n) / n``.
+
+    n is how many characters of the typeface have the shape that is seen.
 
     Args:
-        groups: What :func:`same_shapes` returned.
+        same: What :func:`same_shapes` returned.
         guesses: K.
 
     Example:
-        >>> ceiling([[[0, 1, 2], [3]]], guesses=1)
-        0.5
+        >>> ceiling(np.array([[[1, 1, 0], [1, 1, 0], [0, 0, 1]]], bool), guesses=1).__round__(3)
+        0.667
     """
-    shares = [sum(min(guesses, len(group)) for group in family) / sum(map(len, family)) for family in groups]
-    return float(np.mean(shares))
+    alike = same.sum(2)
+    return float((np.minimum(guesses, alike) / alike).mean())
 
 
 def report(pictures: Pictures, characters: str) -> str:
@@ -47,22 +46,22 @@ def report(pictures: Pictures, characters: str) -> str:
 
     Each for several tolerances, for where one shape ends is a matter of who looks.
     """
-    groups = {tolerance: same_shapes(pictures, tolerance) for tolerance in _TOLERANCES}
-    pairs = {tolerance: Counter(_pairs(found)) for tolerance, found in groups.items()}
-    most = pairs[_TOLERANCES[1]].most_common(_SHOWN)
-    ceilings = [[f"top-{k}", *(f"{100 * ceiling(found, k):.1f} %" for found in groups.values())] for k in _GUESSES]
-    counts = [
-        [f"{characters[pair[0]]} {characters[pair[1]]}", *(str(found[pair]) for found in pairs.values())]
-        for pair, _ in most
+    same = {tolerance: same_shapes(pictures, tolerance) for tolerance in _TOLERANCES}
+    counts = {tolerance: np.triu(found.sum(0), 1) for tolerance, found in same.items()}
+    most = np.argsort(-counts[_TOLERANCES[-1]], axis=None, kind="stable")[:_SHOWN]
+    pairs = [np.unravel_index(place, counts[_TOLERANCES[0]].shape) for place in most]
+    ceilings = [
+        [f"top-{k}", *(f"{100 * ceiling(found, k):.1f} %" for found in same.values())] for k in _GUESSES
     ]
+    shown = [[f"{characters[a]} {characters[b]}", *(str(n[a, b]) for n in counts.values())] for a, b in pairs]
     heads = [f"shapes differ by less than {tolerance:g}" for tolerance in _TOLERANCES]
-    return _table(["best possible", *heads], ceilings) + "\n" + _table([f"of {len(pictures)} families", *heads], counts)
+    return (
+        _table(["best possible", *heads], ceilings)
+        + "\n"
+        + _table([f"of {len(pictures)} families", *heads], shown)
+    )
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _pairs(families: list[list[list[int]]]) -> Iterator[tuple[int, int]]:
-    yield from (pair for family in families for group in family for pair in combinations(group, 2))

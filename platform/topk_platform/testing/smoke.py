@@ -71,11 +71,13 @@ def inaturalist(
 def letters(file: str = "", classes: int = 62) -> data.Dataset:
     """Return the first characters of as few families, with eight images of each class for training."""
     whole = data.letters(file)
-    sizes = {"train": _TRAIN, "validation": _HELD_OUT, "test": _HELD_OUT}
-    splits = {name: _first(split, classes, sizes[name]) for name, split in whole.splits.items()}
+    train, validation, test = (
+        _first(split, classes, samples)
+        for split, samples in zip(whole.splits.values(), (_TRAIN, _HELD_OUT, _HELD_OUT), strict=True)
+    )
     groups = torch.tensor((whole.superclasses or (0,) * classes)[:classes])
     numbered = torch.unique(groups, return_inverse=True)[1]
-    return data.Dataset(**splits, classes=classes, superclasses=tuple(numbered.tolist()))
+    return data.Dataset(train, validation, test, classes, tuple(numbered.tolist()))
 
 
 def _first(split: data.Split, classes: int, samples: int) -> data.Split:
