@@ -97,7 +97,10 @@ def uneven() -> list[Loss]:
         {"epsilon": (Float(0.001, 1.0, log=True), 0.01), "max_margin": (margin, 0.2)},
         head="cosine",
     )
-    ldam = {"max_margin": (margin, 0.5), "scale": (Float(5.0, 100.0, log=True), 30.0)}
+    ldam: dict[str, tuple[Dimension, Scalar]] = {
+        "max_margin": (margin, 0.5),
+        "scale": (Float(5.0, 100.0, log=True), 30.0),
+    }
     return [
         _searched("focal", {"gamma": (Float(0.1, 5.0, log=True), 2.0)}),
         _searched("ldam", ldam, head="cosine"),
