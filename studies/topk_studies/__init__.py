@@ -17,6 +17,15 @@ from topk_studies.garcin2022 import (
     garcin2022_samples,
 )
 from topk_studies.handwritten import digits
+from topk_studies.letters import letters, letters_map, letters_quick
+from topk_studies.letters_questions import (
+    letters_epsilon,
+    letters_fraction,
+    letters_margin,
+    letters_samples,
+    letters_temperature,
+    letters_tradeoff,
+)
 from topk_studies.ring import ring_capacity, ring_modes, ring_overlap
 from topk_studies.sawada2020 import sawada2020_cifar100
 
@@ -32,6 +41,15 @@ __all__ = [
     "garcin2022_noise",
     "garcin2022_plantnet",
     "garcin2022_samples",
+    "letters",
+    "letters_epsilon",
+    "letters_fraction",
+    "letters_map",
+    "letters_margin",
+    "letters_quick",
+    "letters_samples",
+    "letters_temperature",
+    "letters_tradeoff",
     "ring_capacity",
     "ring_modes",
     "ring_overlap",
@@ -40,6 +58,15 @@ __all__ = [
 
 STUDIES: dict[str, Callable[[], Study]] = {
     "digits": digits,
+    "letters": letters,
+    "letters_quick": letters_quick,
+    "letters_map": letters_map,
+    "letters_temperature": letters_temperature,
+    "letters_epsilon": letters_epsilon,
+    "letters_samples": letters_samples,
+    "letters_fraction": letters_fraction,
+    "letters_margin": letters_margin,
+    "letters_tradeoff": letters_tradeoff,
     "ring_overlap": ring_overlap,
     "ring_modes": ring_modes,
     "ring_capacity": ring_capacity,

@@ -6,6 +6,7 @@ parameter ``generator``, every seed trains on data drawn anew from a stream of i
 
     ============================  =========================================================================
     :func:`digits`                scikit-learn's 8×8 digits
+    :func:`letters`               A to Z, a to z and 0 to 9 of free typefaces, 28×28, or any alphabet of one's own fonts
     :func:`ring`                  sawada2020's six classes around a circle, drawn anew for every seed
     :func:`synthetic_images`      made-up 32×32 images, of any size and difficulty
     :func:`cifar100`              from the data folder, downloaded when asked
@@ -37,6 +38,7 @@ from topk_platform.data.groups import shots
 from topk_platform.data.imagenet import imagenet, imagenet_lt
 from topk_platform.data.images import Images
 from topk_platform.data.inaturalist import inaturalist
+from topk_platform.data.letters import LOOK_ALIKES, letters
 from topk_platform.data.loading import DATASETS, download, load, read
 from topk_platform.data.own import from_tensors, image_folder
 from topk_platform.data.plantnet import plantnet300k
@@ -46,6 +48,7 @@ from topk_platform.data.synthetic import synthetic_images
 
 __all__ = [
     "DATASETS",
+    "LOOK_ALIKES",
     "Dataset",
     "Images",
     "Population",
@@ -65,6 +68,7 @@ __all__ = [
     "imagenet",
     "imagenet_lt",
     "inaturalist",
+    "letters",
     "load",
     "long_tail_counts",
     "noisy_labels",

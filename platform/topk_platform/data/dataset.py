@@ -103,10 +103,11 @@ class Dataset:
         test: Scored once per confirmed run.
         classes: The number of classes L; labels lie in ``[0, L)``.
         superclasses: The superclass of each class, where the dataset has them.
+        names: The name of each class, for whoever looks at results; they change none.
 
     Raises:
         UserError: if a split is empty, a label lies outside ``[0, classes)``, the splits' inputs are not of one shape
-            and type, or the superclasses are not a whole number per class.
+            and type, the superclasses are not a whole number per class, or the names not a text per class, each once.
     """
 
     train: Split
@@ -114,6 +115,7 @@ class Dataset:
     test: Split
     classes: int
     superclasses: tuple[int, ...] | None = None
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, split in self.splits.items():
@@ -130,12 +132,20 @@ class Dataset:
         )
         if self.superclasses is not None:
             self._check_superclasses(self.superclasses)
+        if self.names is not None:
+            self._check_names(self.names)
 
     def _check_superclasses(self, superclasses: tuple[int, ...]) -> None:
         check(
             len(superclasses) == self.classes and all(isinstance(group, Integral) for group in superclasses),
             f"superclasses must be a whole number per class ({self.classes}), got {len(superclasses)}: "
             f"{superclasses[:3]}...",
+        )
+
+    def _check_names(self, names: tuple[str, ...]) -> None:
+        check(
+            len(set(names)) == len(names) == self.classes and all(isinstance(name, str) for name in names),
+            f"names must be a text per class ({self.classes}), each once, got {len(names)}: {names[:3]}...",
         )
 
     @property
@@ -155,7 +165,10 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of every byte of the three splits and of the superclasses; of images in files, of the list."""
+        """A hash of every byte of the three splits and of the superclasses; of images in files, of the list.
+
+        Not of the names: classes called otherwise are the same data.
+        """
         state = hashlib.sha256(repr((self.classes, self.superclasses)).encode())
         for split in (self.train, self.validation, self.test):
             for part in (split.inputs, split.labels):

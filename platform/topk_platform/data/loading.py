@@ -15,6 +15,7 @@ from topk_platform.data.files import image_files
 from topk_platform.data.folder import data_folder
 from topk_platform.data.imagenet import imagenet, imagenet_lt, unpack_imagenet
 from topk_platform.data.inaturalist import inaturalist
+from topk_platform.data.letters import letters
 from topk_platform.data.own import image_folder
 from topk_platform.data.plantnet import plantnet300k
 from topk_platform.data.population import Population, Source
@@ -34,6 +35,7 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "imagenet": imagenet,
     "imagenet_lt": imagenet_lt,
     "inaturalist": inaturalist,
+    "letters": letters,
     "plantnet300k": plantnet300k,
     "ring": ring,
     "synthetic_images": synthetic_images,

@@ -40,9 +40,10 @@ STANDINS: dict[str, StandIn] = {
     "imagenet": StandIn(1000, {"validation": 2}),
     "imagenet_lt": StandIn(1000, {}),
     "inaturalist": StandIn(8142, {}),
+    "letters": StandIn(62, {}, sized=False),
     "plantnet300k": StandIn(1081, {}),
 }
-"""The datasets that a smoke run does without."""
+"""The datasets that a smoke run does without, or takes a small part of."""
 
 # Twice what the last feature maps shrink to one pixel at, where batch normalisation refuses a batch of one.
 _SIZES: dict[str, Scalar] = {"size": 64, "resize": 72}

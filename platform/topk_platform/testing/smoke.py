@@ -16,11 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import torch
+
 from topk_platform import data
 from topk_platform.testing import standins
 from topk_platform.testing.cifar import write_cifar100
 
-__all__ = ["cifar100", "imagenet", "imagenet_lt", "inaturalist", "plantnet300k", "written"]
+__all__ = ["cifar100", "imagenet", "imagenet_lt", "inaturalist", "letters", "plantnet300k", "written"]
 
 _CHANGING = ("numpy", "pillow")  # what an image's bytes depend on besides the module that draws it
 _TRAIN = 8  # images of each class; of a long tail's first class, three times as many
@@ -64,6 +66,23 @@ def inaturalist(
     folder = written(standins.write_inaturalist_lists, year=year, classes=classes, train=3 * _TRAIN)
     with data.data_at(folder):
         return data.inaturalist(year, size, resize, validation, unreadable)
+
+
+def letters(file: str = "", classes: int = 62) -> data.Dataset:
+    """Return the first characters of as few families, with eight images of each class for training."""
+    whole = data.letters(file)
+    train, validation, test = (
+        _first(split, classes, samples)
+        for split, samples in zip(whole.splits.values(), (_TRAIN, _HELD_OUT, _HELD_OUT), strict=True)
+    )
+    groups = torch.tensor((whole.superclasses or (0,) * classes)[:classes])
+    numbered = torch.unique(groups, return_inverse=True)[1]
+    return data.Dataset(train, validation, test, classes, tuple(numbered.tolist()))
+
+
+def _first(split: data.Split, classes: int, samples: int) -> data.Split:
+    places = [torch.nonzero(split.labels == c).flatten()[:samples] for c in range(classes)]
+    return split.take(torch.cat(places))
 
 
 def plantnet300k(

@@ -1,0 +1,169 @@
+"""Which loss has the right character among five guesses? Letters of free typefaces, by regime, and as a map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from topk_platform import (
+    Arm,
+    LabelNoise,
+    LongTail,
+    Loss,
+    Model,
+    PerClass,
+    Protocol,
+    Recipe,
+    Regime,
+    Study,
+    grid,
+)
+from topk_platform.specs import Condition
+from topk_studies.letters_losses import as_published, balanced, uneven
+
+__all__ = ["MLP", "K", "letters", "letters_map", "letters_quick", "recipe"]
+
+K = 5
+"""Guesses: as many as most groups of look-alikes have characters."""
+
+MLP = Model("mlp", {"hidden": 128})
+"""Trained in stacks of five."""
+
+_CONVNET = Model("convnet", {"width": 8})
+_TOGETHER = Protocol(ensemble=5)
+_ALONE = Protocol()
+_TRIALS = 15
+_TOPK = (1, 2, 3, 5, 10)
+_SHOW = ("top1", "top5")
+_NOISE = (0.0, 0.2, 0.4, 0.6, 0.8)
+_SIZES = (5, 15, 50, 150)
+_MAPPED = (
+    "cross_entropy",
+    "smooth_topk_svm",
+    "noised_topk_hinge",
+    "calibrated_topk_hinge",
+    "topk_transition",
+)
+_QUICK = ("cross_entropy", "smooth_topk_svm", "noised_topk_hinge")
+
+
+def recipe(epochs: int) -> Recipe:
+    """Return how letters are trained on: warm-up and short gradients, without which hinges leave ReLUs dead.
+
+    Validation is looked at four times, at the rungs where searches are pruned among them.
+
+    Example:
+        >>> [epoch for epoch in range(1, 41) if recipe(40).evaluates(epoch)]
+        [10, 20, 30, 40]
+    """
+    return Recipe(epochs=epochs, warmup=epochs / 20, clip_norm=1.0, evaluate_every=max(epochs // 4, 1))
+
+
+class _Case(NamedTuple):
+    """A regime, and how many epochs each network is trained for, 0 for not at all; fewer images want more."""
+
+    regime: Regime
+    mlp: int
+    convnet: int
+
+
+def _case(name: str, mlp: int, convnet: int, *conditions: Condition) -> _Case:
+    return _Case(Regime(name, "letters", conditions), mlp, convnet)
+
+
+def _cases() -> dict[str, _Case]:
+    cases = [
+        _case("clean-5", 100, 0, PerClass(5)),
+        _case("clean-20", 60, 48, PerClass(20)),
+        _case("clean-100", 20, 0, PerClass(100)),
+        _case("noise-0.4", 28, 0, PerClass(50), LabelNoise(0.4)),
+        _case("noise-0.8", 28, 28, PerClass(50), LabelNoise(0.8)),
+        _case("long-tail", 40, 28, LongTail(50)),
+    ]
+    return {case.regime.name: case for case in cases}
+
+
+def _with_published(losses: Iterable[Loss]) -> list[Loss]:
+    return [kind for loss in losses for kind in (loss, as_published(loss))]
+
+
+def _arms(case: _Case, losses: Iterable[Loss], convnet: bool = True) -> tuple[Arm, ...]:
+    losses = list(losses)
+    arms = grid([case.regime], [MLP], losses, k=K, recipe=recipe(case.mlp), protocol=_TOGETHER)
+    if convnet and case.convnet:
+        arms += grid([case.regime], [_CONVNET], losses, k=K, recipe=recipe(case.convnet), protocol=_ALONE)
+    return arms
+
+
+def letters() -> Study:
+    """Return the study of letters: six regimes, two networks, the papers' losses, each searched and as published.
+
+    Clean with 5, 20 and 100 images of each class; 50 of each with labels noised among look-alikes, with probability 0.4
+    and 0.8; and a long tail from 150 images to 3. What ends in ``-papers`` has the papers' values, unsearched. On the
+    tail the first letters of the alphabet are frequent and the digits rare. A convolutional network, whose trainings
+    take five times as long, is in three of the regimes; ``--only '*/mlp/*'`` is the part of the perceptron.
+
+    Example:
+        >>> len(letters().arms), len(letters().only("*/mlp/*").arms)
+        (120, 78)
+    """
+    cases = _cases()
+    arms = [arm for case in cases.values() for arm in _arms(case, _with_published(balanced()))]
+    return Study(
+        name="letters",
+        arms=(*arms, *_arms(cases["long-tail"], _with_published(uneven()))),
+        topk=_TOPK,
+        trials=_TRIALS,
+        show=_SHOW,
+        description="letters of free typefaces: few, noisy or long-tailed; MLP, convnet; searched or not; K = 5",
+    )
+
+
+def letters_quick() -> Study:
+    """Return the part of :func:`letters` that takes minutes: three losses, searched and as published, on an MLP.
+
+    Of its regimes the one of 20 clean images of each class and the one of noise 0.8, for there the papers' values and
+    searched ones tell different stories.
+
+    Example:
+        >>> [arm.loss.label for arm in letters_quick().arms][:3]
+        ['cross_entropy', 'cross_entropy-papers', 'smooth_topk_svm']
+    """
+    losses = _with_published(loss for loss in balanced() if loss.name in _QUICK)
+    cases = _cases()
+    arms = [arm for name in ("clean-20", "noise-0.8") for arm in _arms(cases[name], losses, convnet=False)]
+    return Study(
+        name="letters_quick",
+        arms=arms,
+        topk=_TOPK,
+        trials=_TRIALS,
+        show=_SHOW,
+        description="letters of free typefaces, 20 clean images a class or noise 0.8; an MLP; searched or not; K = 5",
+    )
+
+
+def letters_map() -> Study:
+    """Return the map: label noise from 0 to 0.8 by 5 to 150 images of each class, five losses, all searched.
+
+    Each regime is called ``noise-P-images-N``. Epochs fall with the images, so that a training takes 500 to 2,900
+    steps.
+
+    Example:
+        >>> [arm.regime.name for arm in letters_map().arms[:10:5]]
+        ['noise-0-images-5', 'noise-0-images-15']
+    """
+    losses = [loss for loss in balanced() if loss.name in _MAPPED]
+    epochs = dict(zip(_SIZES, (100, 60, 28, 20), strict=True))
+    cases = [
+        _case(f"noise-{p:g}-images-{n}", epochs[n], 0, PerClass(n), LabelNoise(p))
+        for p in _NOISE
+        for n in _SIZES
+    ]
+    return Study(
+        name="letters_map",
+        arms=[arm for case in cases for arm in _arms(case, losses, convnet=False)],
+        topk=_TOPK,
+        trials=_TRIALS,
+        show=_SHOW,
+        description="letters of free typefaces: noise 0 to 0.8 by 5 to 150 images a class; an MLP; K = 5",
+    )

@@ -1,0 +1,108 @@
+"""The losses of the studies on letters: each searched, and each with the papers' values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from topk_platform import Float, Int, Loss
+from topk_platform.specs import Dimension, Scalar
+
+__all__ = ["SAMPLES", "as_published", "balanced", "cross_entropy", "uneven"]
+
+SAMPLES = 10
+"""Draws B of the noised hinge where they are not searched: garcin2022's."""
+
+_RATE = Float(0.003, 3.0, log=True)
+_DECAY = Float(1e-5, 3e-2, log=True)
+_FIRST_RATE = 0.1
+_FIRST_DECAY = 1e-4
+_PUBLISHED = "-papers"
+
+
+def _searched(name: str, own: dict[str, tuple[Dimension, Scalar]], head: str = "linear") -> Loss:
+    """Return a loss that searches learning rate, weight decay and its own parameters, from the papers' values on."""
+    shared: dict[str, tuple[Dimension, Scalar]] = {
+        "learning_rate": (_RATE, _FIRST_RATE),
+        "weight_decay": (_DECAY, _FIRST_DECAY),
+    }
+    both = shared | own
+    return Loss(
+        name,
+        space={parameter: dimension for parameter, (dimension, _) in both.items()},
+        first={parameter: first for parameter, (_, first) in both.items()},
+        head=head,
+    )
+
+
+def as_published(loss: Loss) -> Loss:
+    """Return a loss that is searched as one that stays at its first values, the papers', called ``NAME-papers``.
+
+    Example:
+        >>> as_published(cross_entropy()).label, as_published(cross_entropy()).fixed["weight_decay"]
+        ('cross_entropy-papers', 0.0001)
+    """
+    fixed = {**loss.fixed, **loss.first}
+    return replace(loss, space={}, first={}, fixed=fixed, label=f"{loss.label}{_PUBLISHED}")
+
+
+def cross_entropy() -> Loss:
+    """Return cross-entropy, of which as many dimensions are searched as of its richest rival.
+
+    Example:
+        >>> sorted(cross_entropy().space)
+        ['learning_rate', 'momentum', 'temperature', 'weight_decay']
+    """
+    return _searched(
+        "cross_entropy",
+        {"temperature": (Float(0.1, 10.0, log=True), 1.0), "momentum": (Float(0.5, 0.95), 0.9)},
+    )
+
+
+def balanced() -> list[Loss]:
+    """Return berrada2018's, garcin2022's and sawada2020's losses, cross-entropy first.
+
+    First values are berrada2018's τ = 1, garcin2022's ε = 0.2 with B = 10, and the margin 1.
+
+    Example:
+        >>> [loss.name for loss in balanced()][1:4]
+        ['smooth_topk_svm', 'noised_topk_hinge', 'calibrated_topk_hinge']
+    """
+    noise: dict[str, tuple[Dimension, Scalar]] = {
+        "epsilon": (Float(0.01, 10.0, log=True), 0.2),
+        "samples": (Int(1, 50, log=True), SAMPLES),
+    }
+    return [
+        cross_entropy(),
+        _searched("smooth_topk_svm", {"tau": (Float(0.01, 10.0, log=True), 1.0)}),
+        _searched("noised_topk_hinge", noise),
+        _searched("calibrated_topk_hinge", {"margin": (Float(0.1, 10.0, log=True), 1.0)}),
+        _searched("topk_transition", {}),
+        _searched("topk_grouping", {}),
+    ]
+
+
+def uneven() -> list[Loss]:
+    """Return the losses that garcin2022 compares on long tails besides: focal, LDAM, the noised imbalanced hinge.
+
+    First values are γ = 2, Cao et al. 2019's largest margin 0.5 with scale 30, and garcin2022's ε = 0.01 and largest
+    margin 0.2, of which scale 50 and B = 5 stay as they are.
+
+    Example:
+        >>> {loss.name: loss.head for loss in uneven()}["ldam"]
+        'cosine'
+    """
+    margin = Float(0.05, 1.0, log=True)
+    noised = _searched(
+        "noised_imbalanced_topk_hinge",
+        {"epsilon": (Float(0.001, 1.0, log=True), 0.01), "max_margin": (margin, 0.2)},
+        head="cosine",
+    )
+    ldam: dict[str, tuple[Dimension, Scalar]] = {
+        "max_margin": (margin, 0.5),
+        "scale": (Float(5.0, 100.0, log=True), 30.0),
+    }
+    return [
+        _searched("focal", {"gamma": (Float(0.1, 5.0, log=True), 2.0)}),
+        _searched("ldam", ldam, head="cosine"),
+        replace(noised, fixed={"samples": 5, "scale": 50.0}),
+    ]

@@ -1,0 +1,184 @@
+"""The papers' questions asked of letters: stand-ins, of minutes, for experiments that take days on CIFAR-100.
+
+Each is named as a stand-in in its docstring. What they find holds for letters and a perceptron, and says no more of
+CIFAR-100 and a DenseNet than that the question can be asked. Nothing is searched: what is not asked about has the
+papers' values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from topk_platform import LabelNoise, LongTail, Loss, PerClass, Protocol, Regime, Study, TrainFraction, grid
+from topk_studies.letters import MLP, K, recipe
+from topk_studies.letters_losses import SAMPLES
+
+__all__ = [
+    "letters_epsilon",
+    "letters_fraction",
+    "letters_margin",
+    "letters_samples",
+    "letters_temperature",
+    "letters_tradeoff",
+]
+
+_SEEDS = 10
+_PROTOCOL = Protocol(ensemble=_SEEDS)
+_EPOCHS = 40
+_CLEAN = Regime("clean", "letters", (PerClass(50),))
+_NOISY = Regime("noise-0.4", "letters", (PerClass(50), LabelNoise(0.4)))
+_TAIL = Regime("long-tail", "letters", (LongTail(50),))
+_TOPK = (1, 2, 3, 5, 10)
+
+
+def _study(
+    name: str,
+    description: str,
+    regimes: Iterable[Regime],
+    losses: Iterable[Loss],
+    baseline: str | None = None,
+    show: tuple[str, ...] = ("top1", "top5"),
+) -> Study:
+    return Study(
+        name=name,
+        arms=grid(regimes, [MLP], losses, k=K, recipe=recipe(_EPOCHS), protocol=_PROTOCOL),
+        topk=_TOPK,
+        seeds=_SEEDS,
+        baseline=baseline,
+        show=show,
+        description=f"stand-in on letters: {description}; an MLP; K = 5",
+    )
+
+
+def letters_temperature() -> Study:
+    """Return the stand-in for berrada2018's Table 6 and Figure 2: τ from 0 to 100 of the smooth top-5 SVM.
+
+    τ = 0 is the top-5 hinge. The share of the gradient's entries that are not zero, their Figure 2, is recorded of
+    every epoch as ``gradient_density``.
+
+    Example:
+        >>> [arm.loss.label for arm in letters_temperature().arms]
+        ['tau-0', 'tau-0.001', 'tau-0.01', 'tau-0.1', 'tau-1', 'tau-10', 'tau-100']
+    """
+    smooth = [
+        Loss("smooth_topk_svm", fixed={"tau": tau}, label=f"tau-{tau:g}")
+        for tau in (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+    ]
+    losses = [Loss("topk_hinge", label="tau-0"), *smooth]
+    return _study("letters_temperature", "berrada2018 5.1, τ from 0 to 100", [_CLEAN], losses, "tau-1")
+
+
+def letters_epsilon() -> Study:
+    """Return the stand-in for garcin2022's Table 2: the noise scale ε from 0 to 100 with B = 10.
+
+    ε = 0 is the calibrated hinge.
+
+    Example:
+        >>> [arm.loss.label for arm in letters_epsilon().arms][:3]
+        ['epsilon-0', 'epsilon-0.0001', 'epsilon-0.001']
+    """
+    noised = [
+        Loss(
+            "noised_topk_hinge", fixed={"epsilon": epsilon, "samples": SAMPLES}, label=f"epsilon-{epsilon:g}"
+        )
+        for epsilon in (1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0)
+    ]
+    losses = [Loss("calibrated_topk_hinge", label="epsilon-0"), *noised]
+    return _study("letters_epsilon", "garcin2022 4.1, ε from 0 to 100", [_CLEAN], losses, "epsilon-0.1")
+
+
+def letters_samples() -> Study:
+    """Return the stand-in for garcin2022's Table 3: the sample count B from 1 to 100 with ε = 0.2, and the expectation.
+
+    Example:
+        >>> [arm.loss.label for arm in letters_samples().arms][-2:]
+        ['samples-100', 'expectation']
+    """
+    counts = (1, 2, 3, 5, 10, 50, 100)
+    drawn = [
+        Loss("noised_topk_hinge", fixed={"epsilon": 0.2, "samples": count}, label=f"samples-{count}")
+        for count in counts
+    ]
+    exact = Loss("noised_topk_hinge", fixed={"epsilon": 0.2, "samples": None}, label="expectation")
+    return _study(
+        "letters_samples", "garcin2022 4.2, B from 1 to 100", [_CLEAN], [*drawn, exact], "samples-10"
+    )
+
+
+def letters_fraction() -> Study:
+    """Return the stand-in for berrada2018's Table 2: a part of the training data, from 4 to 100 %.
+
+    The smooth top-5 SVM has τ = 1, as on CIFAR-100; on ImageNet theirs had 0.1, which is beside it.
+
+    Example:
+        >>> [arm.regime.name for arm in letters_fraction().arms[::3]]
+        ['4-percent', '10-percent', '25-percent', '50-percent', '100-percent']
+    """
+    regimes = [
+        Regime(f"{percent}-percent", "letters", (TrainFraction(percent / 100),))
+        for percent in (4, 10, 25, 50, 100)
+    ]
+    losses = [
+        Loss("cross_entropy"),
+        Loss("smooth_topk_svm", fixed={"tau": 1.0}),
+        Loss("smooth_topk_svm", fixed={"tau": 0.1}, label="smooth_topk_svm-tau-0.1"),
+    ]
+    return _study("letters_fraction", "berrada2018 5.2, 4 to 100 % of the data", regimes, losses)
+
+
+def letters_margin() -> Study:
+    """Return the stand-in for garcin2022's uneven margins on a long tail: none, even and uneven, by their largest.
+
+    Cross-entropy beside LDAM and the noised imbalanced hinge with ε = 0.01, B = 5 and scale 50, each with a largest
+    margin of 0.1 to 0.8; accuracy is the mean over classes as well.
+
+    Example:
+        >>> [arm.loss.label for arm in letters_margin().arms][:3]
+        ['cross_entropy', 'noised_topk_hinge', 'ldam-0.1']
+    """
+    margins = (0.1, 0.2, 0.4, 0.8)
+    ldam = [
+        Loss("ldam", fixed={"max_margin": m, "scale": 30.0}, head="cosine", label=f"ldam-{m:g}")
+        for m in margins
+    ]
+    noised = [
+        Loss(
+            "noised_imbalanced_topk_hinge",
+            fixed={"epsilon": 0.01, "samples": 5, "scale": 50.0, "max_margin": m},
+            head="cosine",
+            label=f"noised_imbalanced-{m:g}",
+        )
+        for m in margins
+    ]
+    even = Loss("noised_topk_hinge", fixed={"epsilon": 0.2, "samples": SAMPLES})
+    return _study(
+        "letters_margin",
+        "garcin2022 4.5, uneven margins on a long tail",
+        [_TAIL],
+        [Loss("cross_entropy"), even, *ldam, *noised],
+        show=("macro_top1", "macro_top5", "few_top5"),
+    )
+
+
+def letters_tradeoff() -> Study:
+    """Return the stand-in for sawada2020's Table I: what a loss that trains for five guesses costs in one.
+
+    Clean, with labels noised among look-alikes, and on the long tail.
+
+    Example:
+        >>> [arm.loss.label for arm in letters_tradeoff().arms][:3]
+        ['cross_entropy', 'topk_grouping', 'topk_transition']
+    """
+    losses = [
+        Loss("cross_entropy"),
+        Loss("topk_grouping"),
+        Loss("topk_transition"),
+        Loss("smooth_topk_svm", fixed={"tau": 1.0}),
+    ]
+    return _study(
+        "letters_tradeoff",
+        "sawada2020 V, top-1 against top-5",
+        [_CLEAN, _NOISY, _TAIL],
+        losses,
+        show=("top1", "top2", "top3", "top5", "top10"),
+    )
