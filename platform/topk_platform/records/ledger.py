@@ -38,6 +38,7 @@ Kind = Literal["trials", "epochs"]
 _MARK = "ledger.json"
 _IDENTITIES = "identities.json"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CODES = {pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
 _ORDER = {"trials": "key", "epochs": "key, epoch"}
 
 
@@ -197,12 +198,20 @@ def _items(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         # Arrow would make datetimes of them by pandas, whose import takes as long as all the rest.
         return [_moment(value) for value in column.cast(pa.int64()).to_pylist()]
-    if pa.types.is_string(column.type):
+    if not column.null_count and pa.types.is_string(column.type):
         found = column.combine_chunks().dictionary_encode()
-        texts = [*found.dictionary.to_pylist(), None]
-        return [texts[i] for i in found.indices.fill_null(-1).to_numpy().tolist()]
-    items: list[Any] = column.to_pylist() if column.null_count else column.to_numpy().tolist()
+        texts = found.dictionary.to_pylist()
+        return [texts[i] for i in _numbers(found.indices)]
+    if not column.null_count and column.type in _CODES:
+        return _numbers(column.combine_chunks())
+    items: list[Any] = column.to_pylist()
     return items
+
+
+def _numbers(array: pa.Array) -> list[Any]:
+    # Not by to_numpy, which imports pandas.
+    held = memoryview(array.buffers()[1]).cast("B").cast(_CODES[array.type])
+    return held[array.offset : array.offset + len(array)].tolist()
 
 
 def _moment(microseconds: int | None) -> datetime | None:

@@ -128,8 +128,8 @@ class Store:
         return True
 
     def _list(self, folder: str) -> Any:
-        if self.local is not None and not self.local.is_dir():
-            if self.local.exists():
+        if self.local is not None and not (self.local / folder).is_dir():
+            if (self.local / folder).exists():
                 raise StoreError(f"store {self.uri!r} cannot be read: it is no folder")
             return {"objects": [], "common_prefixes": []}
         with self._told("read"):

@@ -9,9 +9,8 @@ import os
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store, last_counted, read_history
@@ -19,12 +18,26 @@ from topk_platform.references import is_reference
 from topk_platform.running.boards import finished, in_environment
 from topk_platform.specs import Regime, Study, digest
 
-__all__ = ["known_done", "light_fingerprint", "note_environment", "noted_environment"]
+__all__ = ["Noted", "known_done", "note", "noted"]
 
 _FILE = "environment.json"
 # What decides by its version what computes the losses, and whether it can be imported.
 _PACKAGES = ("torch", "numpy", "numba", "llvmlite")
-_DIGITS = Path(__file__).parents[1] / "data" / "digits.npz"
+_DATA = Path(__file__).parents[1] / "data"
+_PACKAGED = ("digits", "letters")  # datasets that the package holds, as NAME.npz
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What was noted of a machine, and of data that the package holds.
+
+    Args:
+        environment: The CPU's, see :func:`~topk_platform.training.environment`.
+        data: The fingerprints of such datasets by name, as far as they were read.
+    """
+
+    environment: dict[str, str]
+    data: dict[str, str]
 
 
 def known_done(study: Study, ledger: Ledger) -> dict[str, Identity] | None:
@@ -35,38 +48,60 @@ def known_done(study: Study, ledger: Ledger) -> dict[str, Identity] | None:
         ledger: Where the last run noted its environment.
     """
     names = (name for arm in study.arms for name in (arm.regime.dataset, arm.model.name, arm.loss.name))
-    environment = noted_environment(ledger.store)
-    if environment is None or study.device != "cpu" or any(map(is_reference, names)):
+    known = noted(ledger.store)
+    if known is None or study.device != "cpu" or any(map(is_reference, names)):
         return None
-    counted = in_environment(study, last_counted(ledger, study), environment)
+    counted = in_environment(study, last_counted(ledger, study), known.environment)
     done = finished(study, counted, read_history(ledger, study, counted))
-    fingerprints = {study.arm_id(arm): light_fingerprint(arm.regime) for arm in study.arms}
+    fingerprints = {study.arm_id(arm): known.data.get(_packaged(arm.regime)) for arm in study.arms}
     return counted if done == fingerprints else None
 
 
-def note_environment(store: Store, environment: Mapping[str, str]) -> None:
-    """Note the CPU's environment of this machine, see :func:`~topk_platform.training.environment`."""
-    noted = json.dumps({"seen": _seen(), "environment": dict(environment)}, indent=1).encode()
-    if not store.exists(_FILE) or store.read(_FILE) != noted:
-        store.write(_FILE, noted)
+def _packaged(regime: Regime) -> str:
+    """Return the name of a regime's dataset if the package holds it, else nothing: others are read as workers do."""
+    return regime.dataset if regime.dataset in _PACKAGED and not regime.options else ""
 
 
-def noted_environment(store: Store) -> dict[str, str] | None:
+def note(store: Store, environment: Mapping[str, str], study: Study, counted: Mapping[str, Identity]) -> None:
+    """Note the CPU's environment of this machine, and the fingerprints of the package's data that a study was run on.
+
+    Args:
+        store: Where.
+        environment: See :func:`~topk_platform.training.environment`.
+        study: The study.
+        counted: Its arms' identities, with the fingerprints that were found.
+    """
+    data = {
+        name: counted[study.arm_id(arm)].dataset_fingerprint
+        for arm in study.arms
+        if (name := _packaged(arm.regime))
+    }
+    text = json.dumps({"seen": _seen(), "environment": dict(environment), "data": data}, indent=1).encode()
+    if not store.exists(_FILE) or store.read(_FILE) != text:
+        store.write(_FILE, text)
+
+
+def noted(store: Store) -> Noted | None:
     """Return what was noted, if all that it follows from looks as it did then; else, or if nothing was, None."""
     if not store.exists(_FILE):
         return None
-    with suppress(ValueError, KeyError, TypeError):  # what is damaged is found anew
-        noted = json.loads(store.read(_FILE))
-        if noted["seen"] == _seen():
-            return {str(name): str(value) for name, value in noted["environment"].items()}
+    with suppress(ValueError, KeyError, TypeError, AttributeError):  # what is damaged is found anew
+        found = json.loads(store.read(_FILE))
+        if found["seen"] == _seen():
+            return Noted(_texts(found["environment"]), _texts(found["data"]))
     return None
 
 
+def _texts(items: Mapping[str, object]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in items.items()}
+
+
 def _seen() -> str:
-    """Return a digest of the packages' versions, and of what torch chooses the processor's instructions by."""
+    """Return a digest of packages' versions, of what torch chooses the processor's instructions by, and of our data."""
     versions = [f"{name} {_version(name)}" for name in _PACKAGES]
+    files = [hashlib.sha256((_DATA / f"{name}.npz").read_bytes()).hexdigest() for name in _PACKAGED]
     chosen = os.environ.get("ATEN_CPU_CAPABILITY", "")
-    return digest((*versions, platform.machine(), platform.processor(), _processor(), chosen))
+    return digest((*versions, platform.machine(), platform.processor(), _processor(), chosen, *files))
 
 
 def _version(package: str) -> str:
@@ -80,22 +115,3 @@ def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     first = cpuinfo.read_text().partition("\n\n")[0] if cpuinfo.exists() else ""
     return "\n".join(line for line in first.splitlines() if not line.startswith(("cpu MHz", "bogomips")))
-
-
-def light_fingerprint(regime: Regime) -> str | None:
-    """Return what :attr:`~topk_platform.data.Dataset.fingerprint` is of the digits, None of other data.
-
-    It is found from their bytes, as there: that takes no torch, which would be most of what a study that is done
-    takes to say so. Other data are read as workers read them.
-    """
-    if regime.dataset != "digits" or regime.options:
-        return None
-    with np.load(_DIGITS) as file:
-        images, labels, splits = (file[name] for name in ("images", "labels", "split"))
-    inputs, targets = (images.astype(np.float32) / 16)[:, None], labels.astype(np.int64)
-    state = hashlib.sha256(repr((10, (0,) * 5 + (1,) * 5)).encode())
-    for split in range(3):
-        for part in (inputs[splits == split], targets[splits == split]):
-            state.update(f"torch.{part.dtype} {part.shape}".encode())
-            state.update(part.tobytes())
-    return state.hexdigest()[:20]

@@ -29,7 +29,7 @@ from topk_platform.reports import Table, build_table, to_files
 from topk_platform.running.address import host_and_port
 from topk_platform.running.boards import finished, in_environment, make_board
 from topk_platform.running.faults import Faults
-from topk_platform.running.remembered import known_done, note_environment
+from topk_platform.running.remembered import known_done, note
 from topk_platform.running.scratch import scratch_folder
 from topk_platform.search import Board
 from topk_platform.specs import Study, TrialRecord
@@ -142,7 +142,7 @@ def run(
         counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
         summary = _run(study, part, counted, ledger, launch, tell)
     if address is None and part.device == "cpu":
-        note_environment(ledger.store, environment("cpu"))
+        note(ledger.store, environment("cpu"), part, counted)
     return summary
 
 
