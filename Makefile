@@ -27,7 +27,7 @@ test-others: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu and not ray"
 
 test-ray: $(VENV)/.test
-	$(BIN)/python -m pytest tests -m "ray and not slow and not gpu" $(if $(SAID),>$(SAID) 2>&1)
+	$(BIN)/python -m pytest tests/end_to_end -n 2 --dist loadfile -m "ray and not slow and not gpu" $(if $(SAID),>$(SAID) 2>&1)
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow and not gpu"

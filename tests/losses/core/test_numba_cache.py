@@ -238,6 +238,7 @@ def run(patience=0.0, change=""):
     return int(done.stdout), done.stderr.count("compiles its kernels")
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing_and_says_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("TOPK_LOSSES_CACHE", str(tmp_path))
     compilations, notices = run()

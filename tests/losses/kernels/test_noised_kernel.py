@@ -26,10 +26,10 @@ def results(loss, scores, *args, **keywords):
         (100, 5, 10, TRAINED),
         (1000, 5, 10, TRAINED),
         (1000, 5, 10, INITIAL),
-        (300, 20, 20, INITIAL),
+        pytest.param(300, 20, 20, INITIAL, marks=pytest.mark.slow),
         (300, 20, 5, TRAINED),
-        (5000, 5, 5, TRAINED),
-        (64, 31, 40, INITIAL),
+        pytest.param(5000, 5, 5, TRAINED, marks=pytest.mark.slow),
+        pytest.param(64, 31, 40, INITIAL, marks=pytest.mark.slow),
         (100, 5, 10, (3.0, 0.0)),
     ],
 )
@@ -49,6 +49,7 @@ def test_value_and_gradient_are_those_of_the_draws(
     torch.testing.assert_close(gradient.double(), shares, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_classes_far_below_win_at_times(device, noised, draws, generator):
     """2,000 classes 6 ε below the six largest: in a draw in twenty the best of them is among the six, and counts."""
     scores = torch.full((1, 2006), -6.0, device=device)

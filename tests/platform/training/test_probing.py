@@ -123,6 +123,7 @@ def test_parts_are_as_few_as_fit(size: int, part: int, needed: int) -> None:
         assert -(-size // found) >= rows - max(1, rows // 16)
 
 
+@pytest.mark.slow
 def test_the_named_batch_fits_and_twice_as_much_does_not(rings: Callable[..., Trial]) -> None:
     """A sample takes 8 MiB forward and up to 16 more backward, so 256 MiB more hold 10 to 32 more samples."""
     trial, found = rings("Wide"), []

@@ -227,6 +227,7 @@ def test_losses_are_in_float32_whatever_the_network_is_in(make_trial: MakeTrial)
     assert {p.dtype for p in session.model.parameters()} == {torch.float32}
 
 
+@pytest.mark.slow
 def test_a_compiled_network_is_reused_with_new_weights(make_trial: MakeTrial) -> None:
     """Two seeds in a row in one process: each as its plain twin, and the second one's compiled network the first's."""
     recipes = [Recipe(1, batch_size=256, numerics=Numerics(compiled=c)) for c in (True, False)]
