@@ -19,9 +19,7 @@ from topk_platform.training.pace import FIRST_SECONDS
 __all__ = ["Conductor"]
 
 _GRACE_SECONDS = 60.0  # a message may be under way for so long
-_TURN_SECONDS = (
-    10.0  # a turn of the driver that took longer counts for so much: it was the driver that stood still
-)
+_TURN_SECONDS = 10.0  # a turn that took longer counts for so much: the driver itself stood still
 
 
 @dataclass

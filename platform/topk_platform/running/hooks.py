@@ -121,7 +121,8 @@ class ShortMemory(FIFOScheduler):  # type: ignore[misc]
             trials.difference_update(gone)
         for trial in ended:
             controller._trial_metadata.pop(trial.trial_id, None)
-            shutil.rmtree(trial.local_path, ignore_errors=True)
+            for folder in (trial.local_path, trial.path):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _reason(path: str | None) -> str:

@@ -16,6 +16,7 @@ from topk_platform import Study
 from topk_platform.cli import main
 from topk_platform.outcomes import Ended
 from topk_platform.running import study as running
+from topk_platform.running.faults import Faults, OpenTrial
 from topk_platform.search import Board
 from topk_platform.specs import Status, TrialRecord
 
@@ -221,13 +222,14 @@ def test_a_blank_option_is_told_before_anything_is_loaded() -> None:
 def test_a_study_without_a_result_does_not_end_well(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], status: Status, expected: int
 ) -> None:
-    def end_all(study: Study, board: Board, keep: Callable[[TrialRecord], None], *_: object) -> None:
+    def end_all(study: Study, board: Board, keep: Callable[[TrialRecord], None], *_: object) -> Faults:
         while trials := board.next_trials():
             metrics = dict.fromkeys(study.metrics, 0.5) if status == "completed" else {}
             record = TrialRecord(trials[0], status, "as it was told to", validation=metrics, test=metrics)
             record = record.replace_versions(**trials[0].environment)
             keep(record)
             board.end(trials[0], Ended.from_record(record))
+        return Faults()
 
     monkeypatch.setattr(running, "_cluster", lambda *_: nullcontext(running._Cluster(1)))
     monkeypatch.setattr(running, "_sink", lambda *_: None)
@@ -241,6 +243,29 @@ def test_a_study_without_a_result_does_not_end_well(
     assert (
         topk(monkeypatch, capsys, "run", "lab_of_bad_things:searching")[0] == expected
     )  # nothing left to run
+
+
+def test_what_faults_leave_is_told_line_by_line_and_has_an_exit_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def leave(study: Study, board: Board, *_: object) -> Faults:
+        (trial,) = board.next_trials()
+        board.leave(trial)
+        open_ = OpenTrial(trial.key, trial.arm.name, "process lost: the node died", "buy another")
+        return Faults([open_], {"abc": "OSError: No space left on device"})
+
+    monkeypatch.setattr(running, "_cluster", lambda *_: nullcontext(running._Cluster(1)))
+    monkeypatch.setattr(running, "_sink", lambda *_: None)
+    monkeypatch.setattr(running, "_run_trials", leave)
+    monkeypatch.setenv("COLUMNS", "500")
+    code, out, _ = topk(monkeypatch, capsys, "run", "lab_of_bad_things:searching")
+    assert code == 3
+    lines = [line.rstrip() for line in out.splitlines()]
+    (left,) = (line for line in lines if line.startswith("open: "))
+    assert left.endswith(" r/mlp/cross_entropy: process lost: the node died; buy another")
+    why = "OSError: No space left on device"
+    assert f"warning: the network of abc could not be kept, its result is: {why}" in lines
+    assert any("trials left, open ones and what waits for them; the same command" in line for line in lines)
 
 
 def test_list_shows_the_studies(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

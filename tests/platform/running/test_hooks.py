@@ -26,6 +26,10 @@ class Remembered:
     def local_path(self) -> str:
         return str(self.folder / self.trial_id)
 
+    @property
+    def path(self) -> str:
+        return str(self.folder / "kept" / self.trial_id)
+
     def is_finished(self) -> bool:
         return self.ended
 
@@ -46,7 +50,8 @@ def test_ended_trials_are_forgotten_once_they_are_many(
     trials, memory = controller._trials, ShortMemory()
     for number in range(20):
         trial = Remembered(f"t{number}", tmp_path)
-        Path(trial.local_path).mkdir()
+        for folder in (trial.local_path, trial.path):
+            Path(folder).mkdir(parents=True)
         trials.append(trial)
         (controller._failed_trials if number % 2 else controller._stopped_trials).add(trial)
         controller._live_trials.add(trial)  # where Tune leaves those that failed
@@ -58,7 +63,8 @@ def test_ended_trials_are_forgotten_once_they_are_many(
     assert {trial.trial_id for trial in controller._live_trials} == controller._trial_metadata.keys() == kept
     assert controller._trials_to_cache == {running}
     assert len(controller._stopped_trials | controller._failed_trials) < 3
-    assert {path.name for path in tmp_path.iterdir()} == kept - {"running"}
+    assert {path.name for path in tmp_path.iterdir()} == kept - {"running"} | {"kept"}
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == kept - {"running"}
 
 
 def test_a_process_that_hangs_is_killed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

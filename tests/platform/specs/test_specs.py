@@ -224,6 +224,29 @@ def test_the_budget_does_not_change_an_arms_identity_but_its_space_does() -> Non
     assert study.arm_id(an_arm()) != study.arm_id(an_arm(protocol=Protocol(width=2)))
 
 
+def test_how_long_a_trial_may_take_is_part_of_no_identity_nor_is_its_share_of_a_gpu() -> None:
+    """Neither changes a result: what has ended under one limit stays under another."""
+    arm = an_arm()
+    studies = [
+        Study("s", [arm], topk=(1, 3), **more)  # type: ignore[arg-type]
+        for more in ({}, {"time_limit": 0.5}, {"time_limit": 48}, {"gpus": 0.25})
+    ]
+    assert len({study.arm_id(arm) for study in studies}) == 1
+    assert "time_limit" not in {field.name for field in dataclasses.fields(Trial)}
+
+
+@pytest.mark.parametrize("gpus", [0, -1, 1.5, 2, 4])
+def test_a_trial_trains_on_one_gpu_or_a_part_of_it(gpus: float) -> None:
+    with pytest.raises(UserError, match=rf"gpus must be in \(0, 1\]: a trial trains on one GPU, got {gpus}"):
+        Study("s", [an_arm()], topk=(1, 3), device="cuda", gpus=gpus)
+
+
+@pytest.mark.parametrize("hours", [0, -1, math.inf])
+def test_a_time_limit_is_some_hours(hours: float) -> None:
+    with pytest.raises(UserError, match="time_limit must be"):
+        Study("s", [an_arm()], topk=(1, 3), time_limit=hours)
+
+
 def test_a_record_survives_json() -> None:
     record = TrialRecord(
         a_trial(),

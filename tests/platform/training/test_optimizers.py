@@ -34,7 +34,7 @@ training = run_trials([Trial.from_json(sys.stdin.read())], Forgetful())
 try:
     while True: next(training)
 except StopIteration as end:
-    print([record.status for record in end.value], "torch._dynamo" in sys.modules)
+    print([record.status for record in end.value.records], "torch._dynamo" in sys.modules)
 """
 
 
