@@ -38,7 +38,7 @@ Kind = Literal["trials", "epochs"]
 _MARK = "ledger.json"
 _IDENTITIES = "identities.json"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_CODES = {pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
+_CODES: dict[pa.DataType, Literal["i", "q", "d"]] = {pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
 _ORDER = {"trials": "key", "epochs": "key, epoch"}
 
 

@@ -26,11 +26,16 @@ def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
     study's table as it is defined now: of the code, data and machine at hand, within the budget, and, of
     confirmations, of the configuration that is best now.
 
+    Nothing is written before a trial has ended.
+
     Args:
         ledger: The ledger.
         counting: The keys of the trials that count.
     """
-    trials = with_parameters(ledger.read("trials"))
+    trials = ledger.read("trials")
+    if not trials.num_columns:
+        return
+    trials = with_parameters(trials)
     counts = pc.is_in(trials["key"], pa.array(sorted(counting), pa.string()))
     trials = trials.add_column(1, "counts", counts)
     with tempfile.TemporaryDirectory() as folder:

@@ -6,41 +6,58 @@ from pathlib import Path
 
 import pytest
 
-from topk_platform import Regime
+from topk_platform import Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.data import load
+from topk_platform.identity import Identity
 from topk_platform.records import Store
 from topk_platform.running import remembered
-from topk_platform.running.remembered import light_fingerprint, note_environment, noted_environment
+from topk_platform.running.remembered import Noted, note, noted
+
+ENVIRONMENT = {"torch": "1", "machine": "m", "losses": "torch"}
 
 
-def test_the_light_fingerprint_is_the_datasets() -> None:
-    regime = Regime("r", "digits")
-    assert light_fingerprint(regime) == load(regime).fingerprint
+def study() -> Study:
+    others = [Regime("r", "ring"), Regime("o", "letters", options={"file": "x"})]
+    regimes = [Regime("d", "digits"), Regime("l", "letters"), *others]
+    arms = grid(regimes, [Model("mlp")], [Loss("cross_entropy")], k=3, recipe=Recipe(1))
+    return Study("s", arms, topk=(1, 3), trials=1, seeds=1)
 
 
-def test_of_other_data_there_is_none() -> None:
-    assert light_fingerprint(Regime("r", "ring")) is None
+def identities() -> dict[str, Identity]:
+    return {study().arm_id(arm): Identity("c", f"of {arm.regime.name}") for arm in study().arms}
 
 
 def test_what_was_noted_holds_while_nothing_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, environment = Store.open(tmp_path), {"torch": "1", "machine": "m", "losses": "torch"}
-    assert noted_environment(store) is None
-    note_environment(store, environment)
-    assert noted_environment(store) == environment
-    monkeypatch.setenv(
-        "ATEN_CPU_CAPABILITY", "default"
-    )  # by which torch takes fewer of the processor's instructions
-    assert noted_environment(store) is None
+    """Of the data that the package holds alone; of files elsewhere it could not be told that they are the same."""
+    store = Store.open(tmp_path)
+    assert noted(store) is None
+    note(store, ENVIRONMENT, study(), identities())
+    expected = Noted(ENVIRONMENT, {"digits": "of d", "letters": "of l"})
+    assert noted(store) == expected
+    # By which torch takes fewer of the processor's instructions.
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+    assert noted(store) is None
     monkeypatch.delenv("ATEN_CPU_CAPABILITY")
-    assert noted_environment(store) == environment
-    monkeypatch.setattr(remembered, "_version", lambda package: "another")
-    assert noted_environment(store) is None
+    assert noted(store) == expected
+    with monkeypatch.context() as patch:
+        patch.setattr(remembered, "_version", lambda package: "another")
+        assert noted(store) is None
+    for name in ("digits", "letters"):
+        (tmp_path / f"{name}.npz").write_bytes(b"other images")
+    monkeypatch.setattr(remembered, "_DATA", tmp_path)
+    assert noted(store) is None
+
+
+def test_the_names_are_of_files_that_the_datasets_are_read_from() -> None:
+    for name in remembered._PACKAGED:
+        assert (remembered._DATA / f"{name}.npz").is_file()
+        assert len(load(Regime("r", name)).test)
 
 
 @pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b"{}"])
 def test_what_is_damaged_is_found_anew(tmp_path: Path, damaged: bytes) -> None:
     store = Store.open(tmp_path)
     store.write("environment.json", damaged)
-    assert noted_environment(store) is None
+    assert noted(store) is None
