@@ -1,0 +1,147 @@
+"""What a study's driver spends on a trial beside its training: time and memory, as the number of trials grows.
+
+python benchmarks/driver.py next                 # the next trial of 100 arms, against a look through all trials
+python benchmarks/driver.py trials --count 3000  # real Ray, Tune, board and conductor; trainings of nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+
+from topk_platform import Arm, Float, Loss, Model, Protocol, Recipe, Regime, Study
+from topk_platform.identity import Identity
+from topk_platform.outcomes import Ended
+from topk_platform.running import tuning
+from topk_platform.running.cluster import connected
+from topk_platform.search import ArmBoard, Board
+from topk_platform.specs import EpochRecord, Trial, TrialRecord
+
+LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
+STARTED = 30
+EVERY = 500
+
+
+def a_study(arms: int, trials: int) -> Study:
+    """Arms whose values are drawn at random: what TPE takes for one is Optuna's affair."""
+    how = Protocol(random=10**6, pruning=None)
+    made = [
+        Arm(Regime(f"r{i}", "digits"), Model("mlp"), LOSS, 3, Recipe(4), protocol=how) for i in range(arms)
+    ]
+    return Study("s", made, topk=(1, 3), trials=trials, seeds=1)
+
+
+def a_board(study: Study, ended: int) -> Board:
+    """A board of which so many trials of each arm have ended."""
+    past = {number: Ended(number, {"tau": 1.0}, "completed", {4: 0.5}) for number in range(ended)}
+    return Board(ArmBoard(study, arm, Identity("c", "f"), searched=dict(past)) for arm in study.arms)
+
+
+def looked_for(board: Board) -> object:
+    """The arm and the number that come next, found by looking through all trials."""
+
+    def ready(arm: ArmBoard) -> list[int]:
+        wanted = [number for number in range(arm.trials) if number not in arm.searched]
+        return [
+            n
+            for n in wanted
+            if ("search", n, 0) not in arm.running and all(m in arm.searched for m in range(n))
+        ]
+
+    left = {arm.arm_id: len(arm.wanted()) - len(arm.running) for arm in board.arms.values()}
+    return max(((left[arm.arm_id], -n) for arm in board.arms.values() for n in ready(arm)), default=None)
+
+
+def milliseconds(work: Callable[[], object], times: int) -> float:
+    """What a call takes on average."""
+    began = time.perf_counter()
+    for _ in range(times):
+        work()
+    return 1e3 * (time.perf_counter() - began) / times
+
+
+def time_next() -> None:
+    """Print a row for each number of trials an arm."""
+    print("arms × trials | next trial | the choice alone | by looking through all")
+    for trials in (100, 1000):
+        board = a_board(a_study(100, trials), trials // 2)
+        board.next_trials()  # which imports Optuna
+        whole = milliseconds(board.next_trials, STARTED)
+        choice = milliseconds(lambda board=board: [arm.next_slot() for arm in board.arms.values()], STARTED)
+        slow = milliseconds(lambda board=board: looked_for(board), 2)
+        print(f"100 × {trials} | {whole:.2f} ms | {choice:.3f} ms | {slow:.0f} ms")
+
+
+class Nothing(tune.Trainable):  # type: ignore[misc]
+    """A worker that has every trial's record at once."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Take the trials."""
+        self.trials = config["trials"]
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take others."""
+        self.setup(new_config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Bring their records, of thirty epochs."""
+        epochs = tuple(EpochRecord(n, 0.5, {"top1": 0.5, "top3": 0.5}, 1.0, 0.1) for n in range(1, 31))
+        records = [TrialRecord(Trial.from_json(text), "completed", epochs=epochs) for text in self.trials]
+        return {"done": True, "records": [record.to_json() for record in records]}
+
+
+def resident() -> float:
+    """MiB of memory that this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def time_trials(count: int) -> None:
+    """Print a row for every 500 trials: of a driver that stands for any number of them, all are alike."""
+    tuning.TrialActor = Nothing  # type: ignore[misc, assignment]
+    study = a_study(50, count // 50)
+    board, ended = a_board(study, 0), 0
+    wall, own = time.perf_counter(), time.process_time()
+
+    def keep(_record: TrialRecord) -> None:
+        nonlocal ended, wall, own
+        ended += 1
+        if ended % EVERY == 0:
+            gc.collect()
+            spent = (time.perf_counter() - wall) / EVERY, (time.process_time() - own) / EVERY
+            print(
+                f"{ended} | {1e3 * spent[0]:.0f} ms | {1e3 * spent[1]:.1f} ms | {resident():.0f} MiB",
+                flush=True,
+            )
+            wall, own = time.perf_counter(), time.process_time()
+
+    print("trials | a trial | the driver's processor time | its memory")
+    with connected(study, None, 2) as slots, tempfile.TemporaryDirectory() as scratch:
+        tuning.tune_trials(study, board, keep, lambda _record: None, f"{scratch}/store", slots, scratch, 30.0)
+
+
+def main() -> None:
+    """Measure what the command line names."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("next", "trials"))
+    parser.add_argument("--count", type=int, default=3000)
+    arguments = parser.parse_args()
+    if arguments.what == "next":
+        time_next()
+    else:
+        time_trials(arguments.count)
+
+
+if __name__ == "__main__":
+    main()
