@@ -60,7 +60,8 @@ def test_tau_from_the_study_file_to_the_table(reference: Any, visited: Any) -> N
     with safe_open(str(folder / "models" / f"{confirmed[0]['key']}.safetensors"), "pt") as file:
         assert Trial.from_json(file.metadata()["trial"]).key == confirmed[0]["key"]
     (kept,) = client.search_runs([experiment.experiment_id], f"tags.`topk.key` = '{confirmed[0]['key']}'")
-    assert "model.safetensors" in [f.path for f in client.list_artifacts(kept.info.run_id)]
+    place = kept.info.artifact_uri.removeprefix("mlflow-artifacts:/")
+    assert (reference.store / "mlflow-artifacts" / place / "model.safetensors").exists()
 
 
 def test_a_trial_can_be_shown_and_run_alone_with_the_same_bits(

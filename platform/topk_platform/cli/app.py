@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from topk_platform.cli import inspecting
-from topk_platform.cli.inspecting import DataOption, StoreOption, named_place
+from topk_platform.cli import inspecting, upkeep
+from topk_platform.cli.inspecting import DataOption, MlflowOption, StoreOption, named_place
 from topk_platform.cli.studies import find_modules_here, known_studies, load_study, smoke_notice, smoke_study
 from topk_platform.errors import UserError
 from topk_platform.specs import Study
@@ -27,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 inspecting.add_to(app)
+upkeep.add_to(app)
 
 StudyName = Annotated[str, typer.Argument(help="A name that `topk list` shows, or package.module:attribute.")]
 TrialsOption = Annotated[int | None, typer.Option("--trials", help="Search trials per arm.")]
@@ -100,10 +101,7 @@ def run(
     seeds: SeedsOption = None,
     only: OnlyOption = None,
     workers: Annotated[int | None, typer.Option(help="Trials at once; all cores by default.")] = None,
-    mlflow: Annotated[
-        str | None,
-        typer.Option(help="MLflow's tracking URI; sqlite in the store by default.", callback=named_place),
-    ] = None,
+    mlflow: MlflowOption = None,
     checkpoints: Annotated[
         float,
         typer.Option(help="Seconds between two checkpoints of a trial, from which one cut off goes on."),

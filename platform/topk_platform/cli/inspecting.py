@@ -48,6 +48,12 @@ def named_place(option: typer.CallbackParam, value: str | None) -> str | None:
     return value
 
 
+MlflowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mlflow", help="MLflow's tracking URI; sqlite in the store by default.", callback=named_place
+    ),
+]
 StoreOption = Annotated[
     str, typer.Option("--store", help="Folder or URI of the results.", callback=named_place)
 ]
@@ -60,7 +66,7 @@ KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first le
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    for command in (status, show, replay, repair, ui):
+    for command in (status, show, replay, ui):
         app.command()(command)
 
 
@@ -164,24 +170,6 @@ def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = Non
     typer.echo("the same as its record, bit for bit")
 
 
-def repair(
-    study: Annotated[str, typer.Argument(help="The study's name, as `topk status` tells it.")],
-    store: StoreOption = "runs",
-) -> None:
-    """Set damaged files of a study's ledger aside, so that the trials in them run again."""
-    from topk_platform.records import repair as repair_study  # noqa: PLC0415
-
-    found = repair_study(study, store)
-    for name in found.damaged:
-        typer.echo(f"set aside: {name} is now damaged/{name}")
-    for name in found.missing:
-        typer.echo(f"missing: {name}")
-    if found.trials:
-        typer.echo(f"{found.trials} trials whose epochs were lost run again as well")
-    if not (found.damaged or found.missing or found.trials):
-        typer.echo("nothing is damaged")
-
-
 def ui(
     store: StoreOption = "runs",
     host: Annotated[str, typer.Option(help="Address to listen on.", callback=named_place)] = "127.0.0.1",
@@ -194,6 +182,7 @@ def ui(
     if folder is None or not (folder / "mlflow.db").exists():
         raise UserError(f"store {store!r} holds no MLflow database; `topk run` makes one in a local store")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking_uri(folder)]
+    command += ["--artifacts-destination", str(folder / "mlflow-artifacts")]
     command += ["--host", host, "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     _check_free(host, port)

@@ -10,6 +10,7 @@ from topk_platform.records.repair import Repaired, repair
 from topk_platform.records.schema import SCHEMA_VERSION
 from topk_platform.records.snapshot import SNAPSHOT, write_snapshot
 from topk_platform.records.store import Store
+from topk_platform.records.syncing import open_sink, sync
 from topk_platform.records.tracked import tracking_uri
 from topk_platform.records.tracking import TrackingSink
 from topk_platform.records.tracking_check import check_tracking
@@ -34,10 +35,12 @@ __all__ = [
     "forget",
     "last_counted",
     "model_name",
+    "open_sink",
     "read_history",
     "read_ranks",
     "repair",
     "save_model",
+    "sync",
     "tracking_uri",
     "write_snapshot",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -92,6 +93,11 @@ class Ledger:
         """Whether anything was ever written here."""
         return self.store.exists(_MARK)
 
+    @property
+    def identity(self) -> str:
+        """What tells this ledger from all others, those of studies with the same name among them."""
+        return str(json.loads(self.store.read(_MARK)).get("identity", ""))
+
     @contextmanager
     def writing(self, study: Study) -> Iterator[Writer]:
         """Hold the ledger for writing, and bring what was handed over into it at the end.
@@ -104,7 +110,7 @@ class Ledger:
         """
         with Lease(self.store) as lease:
             if not self.exists:
-                mark = {"study": self.study, "schema_version": SCHEMA_VERSION}
+                mark = {"study": self.study, "schema_version": SCHEMA_VERSION, "identity": uuid.uuid4().hex}
                 self.store.write(_MARK, json.dumps(mark).encode())
             with Writer(delta.Writing(self.store, ledger_schema(study)), lease) as writer:
                 yield writer

@@ -14,7 +14,8 @@ _TAGS = """
 select tags.value from experiments
 join runs on runs.experiment_id = experiments.experiment_id
 join tags on tags.run_uuid = runs.run_uuid
-where experiments.name = ? and experiments.lifecycle_stage = 'active'
+join experiment_tags on experiment_tags.experiment_id = experiments.experiment_id
+where experiment_tags.key = 'topk.ledger' and experiment_tags.value = ? and experiments.lifecycle_stage = 'active'
 and runs.lifecycle_stage = 'active' and runs.status <> 'RUNNING' and tags.key = ?
 """
 
@@ -24,14 +25,14 @@ def tracking_uri(folder: Path) -> str:
     return f"{_SQLITE}{folder / 'mlflow.db'}"
 
 
-def is_tracked(uri: str, study: str, keys: Collection[str], tables: str) -> bool:
+def is_tracked(uri: str, ledger: str, keys: Collection[str], tables: str) -> bool:
     """Return whether MLflow holds a complete run of every trial, and these tables.
 
     False as well where only MLflow can tell: of a server, and of a database that does not look as it does today.
 
     Args:
         uri: MLflow's tracking URI.
-        study: The experiment's name.
+        ledger: The ledger's identity, as in the experiment's tag ``topk.ledger``.
         keys: The trials' keys, as in the tag ``topk.key``.
         tables: The digest of the tables, as in the tag ``topk.tables``.
     """
@@ -41,7 +42,7 @@ def is_tracked(uri: str, study: str, keys: Collection[str], tables: str) -> bool
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             found, written = (
-                {value for (value,) in database.execute(_TAGS, (study, tag))}
+                {value for (value,) in database.execute(_TAGS, (ledger, tag))}
                 for tag in ("topk.key", "topk.tables")
             )
     except sqlite3.Error:

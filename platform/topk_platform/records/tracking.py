@@ -6,9 +6,10 @@ import json
 import logging
 import os
 import queue
+import re
 import tempfile
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from topk_platform.records.ledger import Ledger, Row
 from topk_platform.records.models import model_name
 from topk_platform.records.schema import epoch_rows, trial_row
 from topk_platform.records.tracked import is_tracked
+from topk_platform.records.tracking_check import reason_of
 from topk_platform.specs import TrialRecord, digest
 
 if TYPE_CHECKING:
@@ -28,6 +30,12 @@ _RUN_STATUS = {"completed": "FINISHED", "pruned": "KILLED", "diverged": "FAILED"
 _METRICS_A_BATCH = 1000
 _PARAMS_A_BATCH = 100
 _PARENT = "mlflow.parentRunId"
+_PAUSES = (5.0, 15.0, 60.0, 300.0)
+# What a person plots by epoch, and how many values a trial has of it, of which a database makes 300 bytes each; the
+# ledger has the rest.
+_PLOTTED = re.compile(r"train\.loss|learning_rate|validation\.top\d+")
+_VALUES = 120
+_LOG = logging.getLogger("topk_platform")
 
 _Item = tuple[Row, list[Row]] | Mapping[str, str] | None
 """An ended trial's rows, or the study's tables, or the end."""
@@ -36,25 +44,44 @@ _Item = tuple[Row, list[Row]] | Mapping[str, str] | None
 class TrackingSink(threading.Thread):
     """Writes a study's ended trials to MLflow: an experiment, a parent run per arm, a child per trial.
 
-    A run is found again by its trial's key and complete when it is no longer running; one that a kill cut off is
-    made anew, so nothing appears twice. An error ends the thread and is kept in :attr:`error`; the study goes on,
-    and the next start fills in what is missing.
+    The experiment bears the study's name and, as a tag, the ledger's identity: of two studies with one name on a server
+    the second has a part of its identity in its experiment's name, and neither touches the other's runs. A run is found
+    again by its trial's key and complete when it is no longer running; one that a kill cut off is made anew, so nothing
+    appears twice. MLflow being down stops nothing: it is told at once, asked again with growing pauses, and what it
+    missed is filled in from the ledger, at the latest by the next run or by :func:`sync`.
 
     Args:
         uri: MLflow's tracking URI.
-        artifacts: Where a new experiment's artifacts go; the server's default if None.
+        artifacts: Where the artifacts of the server at ``uri`` lie, if that is this machine's own database; else None.
         ledger: The study's ledger.
         stale: Keys of trials whose runs are made anew, for the ledger has forgotten what they show.
+        pauses: Seconds before each further try; the last one stands for all that follow.
+
+    Attributes:
+        error: What keeps MLflow from being written; None while all is well.
     """
 
-    def __init__(self, uri: str, artifacts: str | None, ledger: Ledger, stale: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        uri: str,
+        artifacts: Path | None,
+        ledger: Ledger,
+        stale: Collection[str] = (),
+        pauses: Sequence[float] = _PAUSES,
+    ) -> None:
         super().__init__(name="mlflow", daemon=True)
         self.uri = uri
         self.ledger = ledger
-        self._stale = stale
         self.error: Exception | None = None
+        self._stale = set(stale)
         self._artifacts = artifacts
+        self._pauses = pauses
+        self._closing = threading.Event()
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._files: Mapping[str, str] = {}
+        self._forget()
+
+    def _forget(self) -> None:
         self._written: set[str] = set()
         self._parents: dict[str, str] = {}
         self._tables = ""
@@ -68,31 +95,50 @@ class TrackingSink(threading.Thread):
         self._queue.put(files)
 
     def close(self) -> Exception | None:
-        """Wait until all is written and return the error that stopped it, if any."""
+        """Wait until all is written, or until one more try has failed; return what it failed by."""
+        self._closing.set()
         self._queue.put(None)
         self.join()
         return self.error
 
     def run(self) -> None:
         """Fill in what MLflow lacks, then write what is handed over until closed; nothing where nothing is new."""
-        try:
-            if self._holds(item := self._queue.get()):
+        if self._holds(item := self._queue.get()):
+            return
+        failures = 0
+        while True:
+            last = self._closing.is_set()
+            try:
+                self._open()
+                self._fill_in()
+                self._stale.clear()
+                self.error = None
+                self._stream(item)
+            except Exception as error:  # noqa: BLE001 - MLflow being down must not stop a study; told here and by close()
+                if self.error is None:
+                    _LOG.warning("MLflow is behind and is tried again: %s", reason_of(error))
+                self.error = error
+            else:
                 return
-            self._open()
-            self._fill_in()
-            while item is not None:
-                if isinstance(item, tuple):
-                    self._write_trial(*item)
-                else:
-                    self._write_files(item)
-                item = self._queue.get()
-        except Exception as error:  # noqa: BLE001 - MLflow being down must not stop a study; told by close()
-            self.error = error
+            if last:
+                return
+            self._closing.wait(self._pauses[min(failures, len(self._pauses) - 1)])
+            failures += 1
+            item = None if item is None else {}  # what was being written is filled in from the ledger
+
+    def _stream(self, item: _Item) -> None:
+        while item is not None:
+            if isinstance(item, tuple):
+                self._write_trial(*item)
+            else:
+                self._files = item or self._files
+                self._write_files(self._files)
+            item = self._queue.get()
 
     def _holds(self, item: _Item) -> bool:
         if self._stale or not isinstance(item, Mapping):
             return False
-        return is_tracked(self.uri, self.ledger.study, self.ledger.keys(), digest(item))
+        return is_tracked(self.uri, self.ledger.identity, self.ledger.keys(), digest(item))
 
     def _open(self) -> None:
         # By default MLflow tries a server that is down for minutes; a study that is done should not wait for that.
@@ -101,19 +147,27 @@ class TrackingSink(threading.Thread):
 
         for name in ("alembic", "mlflow"):  # which tell of every table that they create
             logging.getLogger(name).setLevel(logging.ERROR)
+        self._forget()
         self._client: MlflowClient = MlflowClient(tracking_uri=self.uri)
         self._experiment: str = self._find_experiment()
         for run in self._runs():
             self._note(run)
 
     def _find_experiment(self) -> str:
-        experiment = self._client.get_experiment_by_name(self.ledger.study)
-        if experiment is not None:
-            return str(experiment.experiment_id)
-        kind = {
-            "mlflow.experimentKind": "custom_model_development"
-        }  # the UI then opens on metrics, not on traces
-        return str(self._client.create_experiment(self.ledger.study, self._artifacts, tags=kind))
+        study, identity = self.ledger.study, self.ledger.identity
+        for name in (study, f"{study} ({identity[:8]})"):
+            experiment = self._client.get_experiment_by_name(name)
+            if experiment is None:
+                return self._new_experiment(name, identity)
+            if experiment.tags.get("topk.ledger") == identity:
+                return str(experiment.experiment_id)
+        raise RuntimeError(f"experiment {name!r} is another ledger's")
+
+    def _new_experiment(self, name: str, identity: str) -> str:
+        # By the kind the UI opens on metrics, not on traces.
+        tags = {"mlflow.experimentKind": "custom_model_development", "topk.ledger": identity}
+        place = None if self._artifacts is None else f"mlflow-artifacts:/{identity}"
+        return str(self._client.create_experiment(name, place, tags=tags))
 
     def _runs(self) -> Iterable[Any]:
         token: str | None = None
@@ -173,15 +227,7 @@ class TrackingSink(threading.Thread):
     def _write_values(self, run_id: str, row: Row, epochs: list[Row]) -> None:
         from mlflow.entities import Metric, Param  # noqa: PLC0415 - as above
 
-        clock = _milliseconds(row["started"])
-        metrics = []
-        for epoch in sorted(epochs, key=lambda item: item["epoch"]):
-            clock += round(1000 * (epoch["seconds"] or 0))
-            metrics += [
-                Metric(name, value, clock, epoch["epoch"])
-                for name, value in epoch.items()
-                if name not in ("key", "epoch") and value is not None
-            ]
+        metrics = [Metric(*point) for point in _points(_milliseconds(row["started"]), epochs)]
         ended = _milliseconds(row["ended"])
         last = ("train_seconds", *(name for name in row if name.startswith("test.")))
         metrics += [Metric(name, row[name], ended, 0) for name in last if row[name] is not None]
@@ -192,21 +238,44 @@ class TrackingSink(threading.Thread):
             self._client.log_batch(run_id, metrics=metrics[start : start + _METRICS_A_BATCH], params=batch)
 
     def _write_artifacts(self, run_id: str, row: Row) -> None:
-        self._client.log_text(run_id, json.dumps(json.loads(row["config"]), indent=1), "trial.json")
+        self._write_artifact(run_id, "trial.json", json.dumps(json.loads(row["config"]), indent=1).encode())
         name = model_name(row["key"])
         if row["phase"] == "confirm" and self.ledger.store.exists(name):
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "model.safetensors"
-                path.write_bytes(self.ledger.store.read(name))
-                self._client.log_artifact(run_id, str(path))
+            self._write_artifact(run_id, "model.safetensors", self.ledger.store.read(name))
+
+    def _write_artifact(self, run_id: str, name: str, content: bytes) -> None:
+        if self._artifacts is not None:  # where `topk ui` serves them from: a client of a database cannot
+            path = self._artifacts / self.ledger.identity / run_id / "artifacts" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / name
+            path.write_bytes(content)
+            self._client.log_artifact(run_id, str(path))
 
     def _write_files(self, files: Mapping[str, str]) -> None:
-        if self._tables == (tables := digest(files)):
+        if not files or self._tables == (tables := digest(files)):
             return
         run_id = self._parent("study", f"{self.ledger.study} tables", {"topk.study": self.ledger.study})
         for name, text in files.items():
-            self._client.log_text(run_id, text, name)
+            self._write_artifact(run_id, name, text.encode())
         self._client.set_tag(run_id, "topk.tables", tables)
+
+
+def _points(clock: int, epochs: Sequence[Row]) -> Iterator[tuple[str, float, int, int]]:
+    """Yield what is plotted by epoch: name, value, time in ms and epoch, of epochs at equal distances to the last one.
+
+    Args:
+        clock: When the first began, in ms.
+        epochs: Their rows.
+    """
+    names = [name for name in (epochs[0] if epochs else ()) if _PLOTTED.fullmatch(name)]
+    points, count = min(_VALUES // max(len(names), 1), len(epochs)), len(epochs)
+    for place, epoch in enumerate(sorted(epochs, key=lambda item: int(item["epoch"])), start=1):
+        clock += round(1000 * (epoch["seconds"] or 0))
+        if place * points // count > (place - 1) * points // count:
+            yield from ((n, epoch[n], clock, epoch["epoch"]) for n in names if epoch[n] is not None)
 
 
 def _milliseconds(moment: datetime) -> int:

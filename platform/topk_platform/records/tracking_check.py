@@ -11,7 +11,7 @@ from topk_platform.errors import StoreError, UserError
 from topk_platform.records.store import Store
 from topk_platform.specs.checks import check_place
 
-__all__ = ["check_tracking"]
+__all__ = ["check_tracking", "reason_of"]
 
 _SQLITE = "sqlite:///"
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
@@ -55,11 +55,11 @@ def _refusal(uri: str) -> str:
     except UnsupportedModelRegistryStoreURIException as error:
         return f"the schemes that it knows are {', '.join(filter(None, error.supported_uri_schemes))}"
     except Exception as error:  # noqa: BLE001 - of MLflow, a plug-in of its or a database's driver
-        return _reason(error)
+        return reason_of(error)
     return ""
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Return the first sentence of an error, or what the system said where that is behind it."""
     cause: BaseException | None = error
     while cause is not None:

@@ -21,8 +21,8 @@ from topk_platform.records import (
     check_tracking,
     forget,
     last_counted,
+    open_sink,
     read_history,
-    tracking_uri,
     write_snapshot,
 )
 from topk_platform.reports import Table, build_table, to_files
@@ -205,7 +205,7 @@ def _run(
         ledger.identify({**last_counted(ledger, whole), **counted})
         writer.remove(again)
         board = _board(study, counted, ledger)
-        recorder = _Recorder(ledger, writer, _sink(launch.store, ledger, launch.mlflow_uri, again))
+        recorder = _Recorder(ledger, writer, open_sink(launch.store, ledger, launch.mlflow_uri, tuple(again)))
         forget(ledger.store, ledger.keys())
         with _closing(lambda: recorder.close(whole, known)):
             tell(board, None)
@@ -335,13 +335,3 @@ class _Recorder:
         if self.sink is not None:
             texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
             self.sink.put_files(texts)
-
-
-def _sink(store: Store, ledger: Ledger, uri: str | None, stale: Sequence[str]) -> TrackingSink | None:
-    local = store.local
-    if uri is None and local is None:
-        return None
-    artifacts = None if uri is not None or local is None else (local / "mlflow-artifacts").as_uri()
-    sink = TrackingSink(uri or tracking_uri(Path(store.root)), artifacts, ledger, stale)
-    sink.start()
-    return sink

@@ -232,7 +232,7 @@ def test_a_study_without_a_result_does_not_end_well(
         return Faults()
 
     monkeypatch.setattr(running, "_cluster", lambda *_: nullcontext(running._Cluster(1)))
-    monkeypatch.setattr(running, "_sink", lambda *_: None)
+    monkeypatch.setattr(running, "open_sink", lambda *_: None)
     monkeypatch.setattr(running, "_run_trials", end_all)
     code, out, _ = topk(monkeypatch, capsys, "run", "lab_of_bad_things:searching")
     assert code == expected
@@ -255,7 +255,7 @@ def test_what_faults_leave_is_told_line_by_line_and_has_an_exit_code_of_its_own(
         return Faults([open_], {"abc": "OSError: No space left on device"})
 
     monkeypatch.setattr(running, "_cluster", lambda *_: nullcontext(running._Cluster(1)))
-    monkeypatch.setattr(running, "_sink", lambda *_: None)
+    monkeypatch.setattr(running, "open_sink", lambda *_: None)
     monkeypatch.setattr(running, "_run_trials", leave)
     monkeypatch.setenv("COLUMNS", "500")
     code, out, _ = topk(monkeypatch, capsys, "run", "lab_of_bad_things:searching")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,15 +22,23 @@ import pytest
 from mlflow import MlflowClient
 
 from topk_platform import Study, UserError
-from topk_platform.records import Ledger, Store, TrackingSink, check_tracking, tracking_check, tracking_uri
+from topk_platform.records import (
+    Ledger,
+    Store,
+    TrackingSink,
+    check_tracking,
+    sync,
+    tracking_check,
+    tracking_uri,
+)
 from topk_platform.records.tracked import is_tracked
-from topk_platform.specs import TrialRecord
+from topk_platform.specs import TrialRecord, digest
 
 Make = Callable[..., TrialRecord]
 
 
 def sink(place: Path, ledger: Ledger) -> TrackingSink:
-    made = TrackingSink(tracking_uri(place), (place / "artifacts").as_uri(), ledger)
+    made = TrackingSink(tracking_uri(place), place / "artifacts", ledger)
     made.start()
     return made
 
@@ -64,10 +78,9 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, r
     client = MlflowClient(tracking_uri(tmp_path))
     steps = [m.step for m in client.get_metric_history(run.info.run_id, "train.loss")]
     assert sorted(steps) == [1, 2]
-    assert sorted(f.path for f in client.list_artifacts(run.info.run_id)) == [
-        "model.safetensors",
-        "trial.json",
-    ]
+    place = tmp_path / "artifacts" / ledger.identity / run.info.run_id / "artifacts"
+    assert run.info.artifact_uri == f"mlflow-artifacts:/{ledger.identity}/{run.info.run_id}/artifacts"
+    assert sorted(path.name for path in place.iterdir()) == ["model.safetensors", "trial.json"]
     parents = {run.data.tags["mlflow.parentRunId"] for run in children.values()}
     assert len(parents) == 1
 
@@ -85,7 +98,53 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, r
     assert len(after) == len(keys) + 2  # an arm, and the study with its tables
     assert all(run.info.status != "RUNNING" for run in after)
     table = next(run for run in after if run.data.tags.get("topk.parent") == "study")
-    assert Path(client.download_artifacts(table.info.run_id, "table.md", tmp_path)).read_text() == "# two"
+    place = tmp_path / "artifacts" / ledger.identity / table.info.run_id / "artifacts"
+    assert (place / "table.md").read_text() == "# two"
+
+
+@pytest.mark.slow
+def test_a_store_that_was_moved_still_opens(tmp_path: Path, study: Study, record: Make) -> None:
+    """In MLflow's own server, as `topk ui` starts it."""
+    ledger = Ledger.open(Store.open(tmp_path / "old"), "s")
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 0))
+    sync("s", store=tmp_path / "old")
+    run = next(run for run in runs(tmp_path / "old") if "topk.key" in run.data.tags)
+    place = run.info.artifact_uri.removeprefix("mlflow-artifacts:/")
+    (tmp_path / "old").rename(tmp_path / "new")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    code = "from topk_platform.cli import main; main()"
+    command = [sys.executable, "-c", code, "ui", "--store", str(tmp_path / "new"), "--port", str(port)]
+    server = subprocess.Popen(command, start_new_session=True)
+    try:
+        assert (
+            json.loads(fetched(port, f"/api/2.0/mlflow-artifacts/artifacts/{place}/trial.json"))["study"]
+            == "s"
+        )
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(60)
+
+
+def fetched(port: int, path: str) -> bytes:
+    """What a server answers once it does."""
+    end = time.monotonic() + 120
+    while True:
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            body = answer.read()
+        except ConnectionError:
+            assert time.monotonic() < end, "no server came up"
+            time.sleep(0.2)
+        else:
+            assert answer.status == 200, body
+            return body
+        finally:
+            connection.close()
 
 
 class Server(BaseHTTPRequestHandler):
@@ -159,6 +218,103 @@ def test_mlflow_being_down_stops_nothing_and_is_told(
     assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
 
 
+def test_mlflow_that_was_down_for_a_while_has_everything_in_the_end(
+    tmp_path: Path,
+    study: Study,
+    record: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is told of once, at once; then it comes back in the middle of the run, and streams what it missed."""
+    ledger, write, failures, back = (
+        Ledger.open(Store.open(tmp_path), "s"),
+        TrackingSink._write_trial,
+        [3],
+        threading.Event(),
+    )
+
+    def shaky(self: TrackingSink, row: Any, epochs: Any) -> None:
+        if failures[0]:
+            failures[0] -= 1
+            raise ConnectionError("the server went away")
+        write(self, row, epochs)
+        back.set()
+
+    monkeypatch.setattr(TrackingSink, "_write_trial", shaky)
+    made = TrackingSink(tracking_uri(tmp_path), tmp_path / "artifacts", ledger, pauses=(0.01,))
+    made.start()
+    with ledger.writing(study) as writer:
+        writer.committed = lambda records: [made.put(one) for one in records] and None
+        writer.put(record(study, 0))
+        assert back.wait(60)
+        writer.put(record(study, 1))
+        writer.flush()
+    assert made.close() is None
+    assert Counter(run.data.tags.get("topk.key") for run in runs(tmp_path)).keys() >= set(ledger.keys())
+    assert [entry.getMessage() for entry in caplog.records if entry.name == "topk_platform"] == [
+        "MLflow is behind and is tried again: the server went away"
+    ]
+
+
+def test_studies_of_one_name_on_one_server_never_touch_each_other(
+    tmp_path: Path, study: Study, record: Make
+) -> None:
+    """Two colleagues run `digits`, each in a store of their own."""
+    ledgers = [Ledger.open(Store.open(tmp_path / name), "s") for name in ("mine", "yours")]
+    for number, ledger in enumerate(ledgers):
+        with ledger.writing(study) as writer:
+            writer.put(record(study, number))
+        made = TrackingSink(tracking_uri(tmp_path), None, ledger)
+        made.start()
+        made.put_files({"table.md": f"# {number}"})
+        assert made.close() is None
+    again = TrackingSink(tracking_uri(tmp_path), None, ledgers[0], stale=ledgers[0].keys())
+    again.start()
+    assert again.close() is None
+    client = MlflowClient(tracking_uri(tmp_path))
+    found = {e.name: e.experiment_id for e in client.search_experiments() if e.name != "Default"}
+    assert set(found) == {"s", f"s ({ledgers[1].identity[:8]})"}
+    for name, ledger in zip(sorted(found), ledgers, strict=True):
+        keys = [run.data.tags.get("topk.key") for run in client.search_runs([found[name]])]
+        assert sorted(filter(None, keys)) == ledger.keys()
+
+
+def test_later_and_from_elsewhere(tmp_path: Path, study: Study, record: Make) -> None:
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with pytest.raises(UserError, match="holds nothing of study 's'"):
+        sync("s", store=tmp_path)
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 0))
+    ledger.store.write("tables/table.md", b"# one")
+    for _ in range(2):
+        sync("s", store=tmp_path)
+        assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
+    elsewhere = f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    sync("s", store=tmp_path, mlflow_uri=elsewhere)
+    assert is_tracked(elsewhere, ledger.identity, ledger.keys(), digest({"table.md": "# one"}))
+    with pytest.raises(UserError, match="mlflow must be the URI of an MLflow server that answers"):
+        sync("s", store=tmp_path, mlflow_uri="http://127.0.0.1:9")
+
+
+def test_a_trial_of_many_epochs_takes_forty_kilobytes(tmp_path: Path, study: Study, record: Make) -> None:
+    def long(number: int) -> TrialRecord:
+        short = record(study, number)
+        epochs = tuple(dataclasses.replace(short.epochs[0], epoch=epoch) for epoch in range(1, 401))
+        return dataclasses.replace(short, epochs=epochs)
+
+    ledger, sizes = Ledger.open(Store.open(tmp_path), "s"), []
+    for numbers in ((0,), range(1, 21)):
+        with ledger.writing(study) as writer:
+            for number in numbers:
+                writer.put(long(number))
+        assert sink(tmp_path, ledger).close() is None
+        sizes.append((tmp_path / "mlflow.db").stat().st_size)
+    assert sizes[1] - sizes[0] <= 20 * 40_000
+    run = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    points = MlflowClient(tracking_uri(tmp_path)).get_metric_history(run.info.run_id, "validation.top3")
+    assert [point.step for point in points] == [-(-400 * point // 30) for point in range(1, 31)]
+
+
 def test_what_mlflow_holds_already_is_seen_without_it(
     tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,13 +323,14 @@ def test_what_mlflow_holds_already_is_seen_without_it(
     with ledger.writing(study) as writer:
         for number in (0, 1):
             writer.put(record(study, number))
+    identity = ledger.identity
     opened: list[TrackingSink] = []
     original = TrackingSink._open
     monkeypatch.setattr(TrackingSink, "_open", lambda self: (opened.append(self), original(self)))
 
     def asked(text: str = "# one", at: Path = tmp_path, stale: tuple[str, ...] = ()) -> bool:
         opened.clear()
-        made = TrackingSink(tracking_uri(at), (at / "artifacts").as_uri(), ledger, stale)
+        made = TrackingSink(tracking_uri(at), at / "artifacts", ledger, stale)
         made.start()
         made.put_files({"table.md": text})
         assert made.close() is None
@@ -193,5 +350,5 @@ def test_what_mlflow_holds_already_is_seen_without_it(
     assert [asked("# two", at=tmp_path / "other"), asked("# two")] == [True, False]
     assert asked("# two", stale=(ledger.keys()[0],))
     (tmp_path / "mlflow.db").write_bytes(b"no database")
-    assert not is_tracked(tracking_uri(tmp_path), "s", ledger.keys(), "")
-    assert not is_tracked("http://127.0.0.1:9", "s", [], "")
+    assert not is_tracked(tracking_uri(tmp_path), identity, ledger.keys(), "")
+    assert not is_tracked("http://127.0.0.1:9", identity, [], "")

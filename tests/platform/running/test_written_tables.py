@@ -53,7 +53,7 @@ def ends_in_trouble(*arguments: Any) -> None:
 @pytest.fixture(autouse=True)
 def without_ray_and_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_cluster", lambda *_: nullcontext(running._Cluster(1)))
-    monkeypatch.setattr(running, "_sink", lambda *_: None)
+    monkeypatch.setattr(running, "open_sink", lambda *_: None)
     monkeypatch.setattr(running, "_run_trials", ends_at_once)
 
 

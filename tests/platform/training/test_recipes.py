@@ -85,7 +85,7 @@ def by_hand(trial: Trial) -> tuple[list[list[float]], list[list[float]], list[st
     for _ in range(session.recipe.epochs):
         session.train_epoch()
         validation.append(session.validate()[0, 1:].tolist())
-        test.append(session.test(0, session.weights())[1:].tolist())
+        test.append(session.test(0, session.weights()).measures[1:].tolist())
     return validation, test, list(session.scorer.names)
 
 
