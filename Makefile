@@ -15,7 +15,7 @@ endif
 .PHONY: study test test-others test-ray test-slow fuzz gpu lint wheel-check clean
 
 study: $(VENV)/.platform
-	$(BIN)/topk run digits
+	$(BIN)/topk run letters_quick
 
 # Both halves at once, for the tests of Ray often wait for its processes; what they say is shown after the others. It
 # fails if either does.
@@ -24,7 +24,7 @@ test: $(VENV)/.test
 	cat $(VENV)/test-ray.txt; exit $$failed
 
 test-others: $(VENV)/.test
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow and not gpu and not ray"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu and not ray"
 
 test-ray: $(VENV)/.test
 	$(BIN)/python -m pytest tests/end_to_end -n 2 --dist loadfile -m "ray and not slow and not gpu" $(if $(SAID),>$(SAID) 2>&1)

@@ -76,7 +76,7 @@ def test_several_gradients_at_once(name, backend, classes):
     """As ``is_grads_batched`` has them, and as ``vmap`` over gradients: each the gradient that it is alone."""
     scores, target = some_batch(classes)
     leaf = scores.requires_grad_()
-    each = torch.randn(7, len(scores), generator=torch.Generator().manual_seed(1))
+    each = torch.randn(3, len(scores), generator=torch.Generator().manual_seed(1))
     with use_backend(backend):
         losses = EVERY[name](leaf, target, 3)
 
@@ -155,8 +155,7 @@ def goes_through_torch(name, backend, scores):
 
 @every_loss_and_draws
 @every_backend
-@pytest.mark.parametrize("classes", [6, 400])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("classes", "dtype"), [(6, torch.float32), (400, torch.float32), (6, torch.float64)])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("of_label", [True, False])
 def test_nan_and_infinity_spoil_loss_and_gradient_of_their_row_alone(

@@ -87,9 +87,9 @@ LEAST_SHARED = 99 * 1024
     [
         (1, 100, "*fp16", 90),
         (5, 1000, "*fp32", 90),
-        (5, 10_000, "*bf16", 90),
-        (5, 1000, "*bf16", 80),
-        (20, 1000, "*fp32", 90),
+        pytest.param(5, 10_000, "*bf16", 90, marks=pytest.mark.slow),
+        pytest.param(5, 1000, "*bf16", 80, marks=pytest.mark.slow),
+        pytest.param(20, 1000, "*fp32", 90, marks=pytest.mark.slow),
         (5, 2**15, "*bf16", 80),
     ],
 )
@@ -110,8 +110,8 @@ def test_smooth_kernels_compile(k, classes, scores, capability, fresh_cache):
     ("k", "classes", "draws", "scores", "capability"),
     [
         (1, 100, 4, "*fp16", 90),
-        (5, 1000, 16, "*fp32", 90),
-        (5, 10_000, 8, "*bf16", 90),
+        pytest.param(5, 1000, 16, "*fp32", 90, marks=pytest.mark.slow),
+        pytest.param(5, 10_000, 8, "*bf16", 90, marks=pytest.mark.slow),
         (31, 2**15, 16, "*bf16", 80),
     ],
 )

@@ -144,6 +144,7 @@ def test_a_process_that_dies_did_not_fit(rings: Callable[..., Trial]) -> None:
     assert not process.is_alive()
 
 
+@pytest.mark.slow
 def test_scores_are_taken_of_as_many_as_at_once(rings: Callable[..., Trial]) -> None:
     """Of the ring's 1,800 samples for validation, 1.8 GiB of activations."""
     for model, memory, fits in (
