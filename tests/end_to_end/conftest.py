@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from topk_platform.records import Ledger, Store
 
@@ -257,7 +258,22 @@ class Reference:
 
 @pytest.fixture(scope="session")
 def reference(make_lab: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Reference:
-    lab, store = make_lab(), tmp_path_factory.mktemp("reference")
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return run_reference(make_lab(), base)
+    with FileLock(
+        base.parent / "reference.lock"
+    ):  # once for all workers, whose folders are beside one another
+        noted = base.parent / "reference.txt"
+        if not noted.exists():
+            found = run_reference(make_lab(), base)
+            noted.write_text(f"{found.store} {found.steps}")
+        store, _, steps = noted.read_text().rpartition(" ")
+    return Reference(Path(store), int(steps))
+
+
+def run_reference(lab: Lab, folder: Path) -> Reference:
+    store = folder / "reference"
     # An address in the environment must not make a run without --address join anything.
     lab.topk("run", "my_lab:study", "--store", store, "--workers", "2", RAY_ADDRESS="127.0.0.1:1")
     return Reference(store, len(lab.noted("steps")))

@@ -237,8 +237,7 @@ def in_float32(contract, backend):
     class InFloat32(contract):
         classes = 100
         dtype = torch.float32
-        # Both go the way of plain torch whatever the backend, which the class itself has tried.
-        compiles = twice_differentiable = False
+        twice_differentiable = False  # which goes the way of plain torch, as the class itself has tried
         derivable = False  # that is tried in float64
         compiles = False  # a graph has torch's operations alone, whatever the scores
 
