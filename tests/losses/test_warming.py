@@ -22,6 +22,7 @@ print(len(seen.buffer))
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_left_to_compile_neither_forward_nor_backward(tmp_path, monkeypatch):
     """In a process of its own with an empty folder for machine code."""
     monkeypatch.setenv("TOPK_LOSSES_CACHE", str(tmp_path))

@@ -84,6 +84,7 @@ def test_cross_entropy_fails_in_top2_where_a_linear_classifier_meets_minor_modes
     assert sure and 10 < difference < 20
 
 
+@pytest.mark.slow
 def test_cross_entropy_is_behind_with_four_hidden_units_and_ahead_with_sixteen() -> None:
     """The paper's Fig. 4b: what decides is whether the model can represent the best top-1 prediction."""
     behind, sure = advantage(ring_capacity(), "distance-90/units-4")

@@ -304,6 +304,7 @@ torch.save(results, sys.argv[1])
 """
 
 
+@pytest.mark.slow
 def test_interpreted_kernels_agree(tmp_path):
     results = []
     for disabled in ("0", "1"):

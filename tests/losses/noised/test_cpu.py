@@ -204,6 +204,7 @@ torch.save([tuple(one) for one in draws], {path!r})
 """
 
 
+@pytest.mark.slow
 def test_machine_code_does_what_python_does(tmp_path, monkeypatch):
     """The same classes for the same seed, and noise up to rounding, with completions among the draws."""
     spread = torch.tensor([0.05, 0.3, 3.0, 30.0]).repeat(3)
