@@ -247,7 +247,8 @@ def print_summary(console: Console, summary: Summary, store: str) -> int:
 
     console.print(to_rich(summary.table))
     console.print(
-        f"{summary.ran} trials ran. Results: {summary.folder} (trials, epochs, tables)", highlight=False
+        f"{summary.ran} trials ran. Results: {summary.folder} (ledger, tables, models, ranks)",
+        highlight=False,
     )
     if summary.tracking_error is None and Path(store, "mlflow.db").is_file():
         console.print(
