@@ -197,6 +197,18 @@ def test_one_that_refuses_for_good_ends_the_writing_in_one_line(
     assert ledger.keys() == []
 
 
+def test_a_server_that_refuses_one_put_in_twenty_loses_and_doubles_nothing(
+    busy_object_store: Any, study: Study, record: Make
+) -> None:
+    ledger = Ledger.open(Store.open(busy_object_store.bucket()), "s")
+    with ledger.writing(study) as writer:
+        for number in range(30):  # one after the other, so that each is a commit
+            writer._table.append(ledger_rows([record(study, number)], writer._table))
+    assert busy_object_store.refused >= 3
+    assert sorted(row["number"] for row in ledger.rows()) == list(range(30))
+    assert len(ledger.read("epochs")) == 60
+
+
 @pytest.mark.parametrize("kind", ["folder", "s3"])
 def test_a_driver_that_was_taken_over_from_writes_nothing_more(
     kind: str, tmp_path: Path, study: Study, record: Make, request: pytest.FixtureRequest
