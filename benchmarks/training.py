@@ -34,8 +34,9 @@ from topk_platform.specs import Trial
 from topk_platform.training import LOSSES, Session
 from topk_platform.training.clock import Stopwatch
 from topk_platform.training.ensemble import Ensemble
+from topk_platform.training.group import Group
 from topk_platform.training.member import Member
-from topk_platform.training.run import _Group, _resume, _save
+from topk_platform.training.run import _resume, _save
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.thread_time}
 INTERVAL = 30.0  # seconds between two checkpoints, by default
@@ -237,7 +238,7 @@ def print_checkpoints(options: argparse.Namespace) -> None:
         step = min(seconds(lambda: steps(session, first), options) for _ in range(2))  # noqa: B023
         with tempfile.TemporaryDirectory() as folder:
             keeper = StoreKeeper(Store.open(folder), 0.0)
-            group = _Group([Member(trial)], keeper, Stopwatch(options.device), epoch=1)
+            group = Group([Member(trial)], keeper, Stopwatch(options.device), epoch=1)
             saved = [seconds(lambda: _save(group, session), options) for _ in range(options.repetitions)]  # noqa: B023
             resumed = [
                 seconds(lambda: _resume(group, Session.prepare(trial)), options)  # noqa: B023

@@ -1,20 +1,30 @@
-"""The ledger, what is read from it, and the tracking sink that is derived from it."""
+"""The ledger, what is read from it, and the tracking sink that is derived from it.
 
-from topk_platform.records.checkpoints import StoreKeeper, forget
-from topk_platform.records.finding import Found, find
-from topk_platform.records.history import ArmHistory, Tally, last_counted, read_history
-from topk_platform.records.ledger import Ledger, Row
-from topk_platform.records.models import model_name, save_model
-from topk_platform.records.ranks import Ranks, read_ranks
-from topk_platform.records.repair import Repaired, repair
-from topk_platform.records.schema import SCHEMA_VERSION
-from topk_platform.records.snapshot import SNAPSHOT, write_snapshot
-from topk_platform.records.store import Store
-from topk_platform.records.syncing import open_sink, sync
-from topk_platform.records.tracked import tracking_uri
-from topk_platform.records.tracking import TrackingSink
-from topk_platform.records.tracking_check import check_tracking
-from topk_platform.records.writer import Writer
+Each name is imported when it is asked for: a worker needs a store and no table, and where models are only trained there
+may be neither Delta Lake nor obstore.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from topk_platform.records.checkpoints import StoreKeeper, forget
+    from topk_platform.records.finding import Found, find
+    from topk_platform.records.history import ArmHistory, Tally, last_counted, read_history
+    from topk_platform.records.ledger import Ledger, Row
+    from topk_platform.records.models import model_name, save_model
+    from topk_platform.records.ranks import Ranks, read_ranks
+    from topk_platform.records.repairing import Repaired, repair
+    from topk_platform.records.schema import SCHEMA_VERSION
+    from topk_platform.records.snapshot import SNAPSHOT, write_snapshot
+    from topk_platform.records.store import Store
+    from topk_platform.records.syncing import open_sink, sync
+    from topk_platform.records.tracked import tracking_uri
+    from topk_platform.records.tracking import TrackingSink
+    from topk_platform.records.tracking_check import check_tracking
+    from topk_platform.records.writer import Writer
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -44,3 +54,38 @@ __all__ = [
     "tracking_uri",
     "write_snapshot",
 ]
+
+_HOMES = {
+    "ArmHistory": "history",
+    "Found": "finding",
+    "Ledger": "ledger",
+    "Ranks": "ranks",
+    "Repaired": "repairing",
+    "Row": "ledger",
+    "SCHEMA_VERSION": "schema",
+    "SNAPSHOT": "snapshot",
+    "Store": "store",
+    "StoreKeeper": "checkpoints",
+    "Tally": "history",
+    "TrackingSink": "tracking",
+    "Writer": "writer",
+    "check_tracking": "tracking_check",
+    "find": "finding",
+    "forget": "checkpoints",
+    "last_counted": "history",
+    "model_name": "models",
+    "open_sink": "syncing",
+    "read_history": "history",
+    "read_ranks": "ranks",
+    "repair": "repairing",
+    "save_model": "models",
+    "sync": "syncing",
+    "tracking_uri": "tracked",
+    "write_snapshot": "snapshot",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import shutil
+import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,10 +16,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import LocalStore, from_url
-
 from topk_platform.errors import StoreError
 from topk_platform.specs.checks import check_place
 
@@ -28,7 +25,6 @@ _HIDDEN = "."
 _PROBE_BYTES = 2**20  # MLflow's database takes as much before the first trial
 _SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 _OPTIONS = ("endpoint", "region", "virtual_hosted_style_request")
-_FAILURES = (BaseError, OSError)
 # A server that is down is told of in seconds: what may last longer is tried again by those who can wait.
 _PATIENCE: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
 
@@ -91,8 +87,8 @@ class Store:
 
     @cached_property
     def _objects(self) -> Any:
-        if self.local is not None:
-            return LocalStore(self.root, mkdir=True)
+        from obstore.store import from_url  # noqa: PLC0415 - of object stores alone
+
         config: Any = {f"aws_{name}": value for name, value in self.options.items()}
         clients: Any = {"allow_http": self.is_plain}
         return from_url(self.root, config=config, client_options=clients, retry_config=_PATIENCE)
@@ -105,7 +101,7 @@ class Store:
         """Turn whatever the object store or the disk says within the block into one line."""
         try:
             yield
-        except (*_FAILURES, ValueError) as error:
+        except _failures() as error:
             raise StoreError(f"store {self.uri!r} cannot be {what}: {reason(error)}") from error
 
     def at(self, *parts: str) -> Store:
@@ -122,7 +118,7 @@ class Store:
     def _is_file(self, name: str) -> bool:
         with self._told("read"):
             try:
-                obstore.head(self._objects, name)
+                self._objects.head(name)
             except FileNotFoundError:
                 return False
         return True
@@ -133,7 +129,9 @@ class Store:
                 raise StoreError(f"store {self.uri!r} cannot be read: it is no folder")
             return {"objects": [], "common_prefixes": []}
         with self._told("read"):
-            return obstore.list_with_delimiter(self._objects, f"{folder}/" if folder else None)
+            if self.local is not None:
+                return _listed(self.local / folder)
+            return self._objects.list_with_delimiter(f"{folder}/" if folder else None)
 
     def names(self, folder: str = "", suffix: str = "") -> list[str]:
         """Return the sorted names of the visible files of a folder; none where there is no folder."""
@@ -153,10 +151,12 @@ class Store:
         """
         if self.local is not None:
             return (self.local / name).read_bytes()
-        try:
-            return bytes(obstore.get(self._objects, name).bytes())
-        except BaseError as error:
-            raise StoreError(f"store {self.uri!r} cannot be read: {reason(error)}") from error
+        with self._told("read"):
+            try:
+                return bytes(self._objects.get(name).bytes())
+            except FileNotFoundError as error:
+                missing = error
+        raise missing
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file whole or not at all; one that is there is replaced. On a disk it then survives a power cut.
@@ -168,7 +168,7 @@ class Store:
             if self.local is not None:
                 _replace(self.local / name, data)
             else:
-                obstore.put(self._objects, name, data)
+                self._objects.put(name, data)
 
     def write_file(self, name: str, file: Path) -> None:
         """Write a copy of a file of this machine, as :meth:`write` does."""
@@ -176,13 +176,17 @@ class Store:
             if self.local is not None:
                 _replace(self.local / name, file)
             else:
-                obstore.put(self._objects, name, file)
+                self._objects.put(name, file)
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file unless there is one of this name, which no two processes can both do; return whether it was."""
         with self._told("written"):
+            if self.local is not None:
+                return _create(self.local / name, data)
+            from obstore.exceptions import AlreadyExistsError  # noqa: PLC0415 - as above
+
             try:
-                obstore.put(self._objects, name, data, mode="create", use_multipart=False)
+                self._objects.put(name, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
                 return False
         return True
@@ -192,7 +196,10 @@ class Store:
         with self._told("written"):
             for name in names:
                 with suppress(FileNotFoundError):
-                    obstore.delete(self._objects, name)
+                    if self.local is not None:
+                        (self.local / name).unlink()
+                    else:
+                        self._objects.delete(name)
 
     def delete_folder(self, name: str) -> None:
         """Delete a folder with the files directly inside."""
@@ -213,6 +220,40 @@ class Store:
         probe = f"{_HIDDEN}probe-{uuid.uuid4().hex}"
         place.write(probe, bytes(_PROBE_BYTES))
         place.delete(probe)
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what stores raise: the system's errors, and those of obstore where it is in use."""
+    if "obstore" not in sys.modules:
+        return OSError, ValueError
+    from obstore.exceptions import BaseError  # noqa: PLC0415 - as above
+
+    return BaseError, OSError, ValueError
+
+
+def _listed(folder: Path) -> dict[str, list[Any]]:
+    """Return the files and folders in a folder, as an object store tells them."""
+    found: dict[str, list[Any]] = {"objects": [], "common_prefixes": []}
+    for path in folder.iterdir():
+        if path.is_dir():
+            found["common_prefixes"].append(path.name)
+        else:
+            found["objects"].append({"path": path.name})
+    return found
+
+
+def _create(path: Path, data: bytes) -> bool:
+    """Write a file unless it is there: whole under a name of its own, then given this one, unless that is taken."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hidden = path.with_name(f"{_HIDDEN}{path.name}.{uuid.uuid4().hex}.tmp")
+    hidden.write_bytes(data)
+    try:
+        path.hardlink_to(hidden)
+    except FileExistsError:
+        return False
+    finally:
+        hidden.unlink()
+    return True
 
 
 def reason(error: BaseException) -> str:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pickle
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,17 @@ def test_its_address_holds_in_any_folder(tmp_path: Path, monkeypatch: pytest.Mon
     assert store.address == str(tmp_path / "runs" / "digits")
     asked = "s3://bucket/runs?endpoint=http://127.0.0.1:9000"
     assert Store.open(Store.open(asked).at("digits").address) == Store.open(asked).at("digits")
+
+
+def test_a_folder_needs_neither_obstore_nor_delta_lake(tmp_path: Path) -> None:
+    """Where models are only trained, as by `make gpu`, there may be neither."""
+    code = (
+        "import sys; sys.modules['obstore'] = sys.modules['deltalake'] = None\n"
+        "from topk_platform.records import Store, StoreKeeper\n"
+        f"store = Store.open({str(tmp_path)!r})\n"
+        "store.check_writable(); store.write('a/b', b'c'); keeper = StoreKeeper(store)\n"
+        "print(store.read('a/b'), store.names('a'), store.folders(), store.create('a/b', b'd'))\n"
+        "store.delete_folder('a'); print(store.folders())"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout == "b'c' ['b'] ['a'] False\n[]\n", run.stderr
