@@ -7,9 +7,9 @@ from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 
-__all__ = ["is_tracked", "tracking_uri"]
+__all__ = ["SQLITE", "is_tracked", "tracking_uri"]
 
-_SQLITE = "sqlite:///"
+SQLITE = "sqlite:///"
 _TAGS = """
 select tags.value from experiments
 join runs on runs.experiment_id = experiments.experiment_id
@@ -22,7 +22,7 @@ and runs.lifecycle_stage = 'active' and runs.status <> 'RUNNING' and tags.key = 
 
 def tracking_uri(folder: Path) -> str:
     """Return the URI of the sqlite database that a local store's runs are tracked in."""
-    return f"{_SQLITE}{folder / 'mlflow.db'}"
+    return f"{SQLITE}{folder / 'mlflow.db'}"
 
 
 def is_tracked(uri: str, ledger: str, keys: Collection[str], tables: str) -> bool:
@@ -36,8 +36,8 @@ def is_tracked(uri: str, ledger: str, keys: Collection[str], tables: str) -> boo
         keys: The trials' keys, as in the tag ``topk.key``.
         tables: The digest of the tables, as in the tag ``topk.tables``.
     """
-    path = Path(uri.removeprefix(_SQLITE))
-    if not uri.startswith(_SQLITE) or not path.is_file():
+    path = Path(uri.removeprefix(SQLITE))
+    if not uri.startswith(SQLITE) or not path.is_file():
         return False
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:

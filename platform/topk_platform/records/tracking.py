@@ -9,6 +9,7 @@ import queue
 import re
 import tempfile
 import threading
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.records.models import model_name
 from topk_platform.records.schema import epoch_rows, trial_row
-from topk_platform.records.tracked import is_tracked
+from topk_platform.records.tracked import SQLITE, is_tracked
 from topk_platform.records.tracking_check import reason_of
 from topk_platform.specs import TrialRecord, digest
 
@@ -148,6 +149,7 @@ class TrackingSink(threading.Thread):
         for name in ("alembic", "mlflow"):  # which tell of every table that they create
             logging.getLogger(name).setLevel(logging.ERROR)
         self._forget()
+        _make_database(self.uri)
         self._client: MlflowClient = MlflowClient(tracking_uri=self.uri)
         self._experiment: str = self._find_experiment()
         for run in self._runs():
@@ -261,6 +263,18 @@ class TrackingSink(threading.Thread):
         for name, text in files.items():
             self._write_artifact(run_id, name, text.encode())
         self._client.set_tag(run_id, "topk.tables", tables)
+
+
+def _make_database(uri: str) -> None:
+    """Make a sqlite database whole or not at all: of one that a kill cuts off MLflow could never make anything."""
+    from mlflow import MlflowClient  # noqa: PLC0415 - as above
+
+    path = Path(uri.removeprefix(SQLITE))
+    if not uri.startswith(SQLITE) or path.exists():
+        return
+    hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    MlflowClient(tracking_uri=f"{SQLITE}{hidden}")
+    hidden.rename(path)
 
 
 def _points(clock: int, epochs: Sequence[Row]) -> Iterator[tuple[str, float, int, int]]:

@@ -279,6 +279,27 @@ def test_studies_of_one_name_on_one_server_never_touch_each_other(
         assert sorted(filter(None, keys)) == ledger.keys()
 
 
+def test_a_database_is_whole_or_not_there(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver is killed while MLflow makes its tables, which takes it seconds."""
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 0))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        made = TrackingSink(tracking_uri(tmp_path), tmp_path / "artifacts", ledger)
+        with pytest.raises(KeyboardInterrupt):
+            made._open()
+    assert not (tmp_path / "mlflow.db").exists()
+    assert sink(tmp_path, ledger).close() is None
+    assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
+
+
 def test_later_and_from_elsewhere(tmp_path: Path, study: Study, record: Make) -> None:
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with pytest.raises(UserError, match="holds nothing of study 's'"):
