@@ -29,6 +29,7 @@ __all__ = [
     "query",
     "stream",
     "table",
+    "told",
 ]
 
 FOLDER = "ledger"
@@ -39,6 +40,7 @@ _PART = re.compile(r"kind=\w+/[\w.-]+\.parquet")
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 1 days", "delta.checkpointInterval": "100"}
 _PATIENCE = {"max_retries": "4", "retry_timeout": "20s"}
 _COMMITS = 64  # between two compactions, each of which takes about as long as five commits
+_TRIES = 10  # to take over from a driver that is in the middle of commits
 _FEW = 16  # small parts that a reader does not mind
 # Parts of this size are left alone until the end, so that what compaction rewrites does not grow with the study.
 _PART_BYTES = 8 * 2**20
@@ -61,7 +63,7 @@ def table(store: Store) -> DeltaTable:
     Raises:
         StoreError: if it cannot be read.
     """
-    with _told(store):
+    with told(store):
         return DeltaTable(*_place(store))
 
 
@@ -74,7 +76,8 @@ def _place(store: Store) -> tuple[str, None, dict[str, str] | None]:
 
 
 @contextmanager
-def _told(store: Store) -> Iterator[None]:
+def told(store: Store) -> Iterator[None]:
+    """Turn whatever Delta Lake says of a study's table within the block into one line, which names a damaged file."""
     try:
         yield
     except _FAILURES as error:
@@ -98,7 +101,7 @@ def parts(store: Store) -> list[str]:
 
 def forget_missing(store: Store) -> None:
     """Take the files that are not there out of a study's table."""
-    with _told(store):
+    with told(store):
         table(store).repair()
 
 
@@ -110,13 +113,13 @@ def query(store: Store, found: DeltaTable, sql: str) -> pa.Table:
     Raises:
         StoreError: if the table cannot be read; one line that names the file.
     """
-    with _told(store):
+    with told(store):
         return stream(store, found, sql).read_all()
 
 
 def stream(store: Store, found: DeltaTable, sql: str) -> pa.RecordBatchReader:
     """Return the same, batch by batch."""
-    with _told(store):
+    with told(store):
         asked = QueryBuilder().register("ledger", found).execute(sql)
         # Not by pa.table, which imports pandas, as long as all the rest takes.
         rows = pa.RecordBatchReader.from_stream(asked)
@@ -147,7 +150,7 @@ class Writing:
     _commits: int = 0
 
     def __post_init__(self) -> None:
-        with _told(self.store):
+        with told(self.store):
             if not exists(self.store):
                 uri, _, options = _place(self.store)
                 DeltaTable.create(
@@ -162,21 +165,23 @@ class Writing:
             self._take_over()
 
     def _take_over(self) -> None:
-        while True:
+        for tries_left in reversed(range(_TRIES)):
             self._number = (self._table.transaction_version(_DRIVER) or 0) + 1
             try:
                 self._table.create_write_transaction(
-                    [], "append", self._table.schema(), commit_properties=self._signed()
+                    [], "append", self._table.schema(), commit_properties=self._signed(0)
                 )
-            except CommitFailedError:  # the driver before was in the middle of a commit
+            except CommitFailedError:  # the driver before may have been in the middle of a commit
+                if not tries_left:
+                    raise
+            else:
+                break
+            finally:
                 self._table.update_incremental()
-                continue
-            self._table.update_incremental()
-            return
 
-    def _signed(self) -> CommitProperties:
+    def _signed(self, commit: int) -> CommitProperties:
         return CommitProperties(
-            app_transactions=[Transaction(_DRIVER, self._number), Transaction(self._token, self._commits)]
+            app_transactions=[Transaction(_DRIVER, self._number), Transaction(self._token, commit)]
         )
 
     def append(self, rows: pa.Table) -> None:
@@ -189,33 +194,28 @@ class Writing:
             StoreError: if it cannot be written.
         """
         self._commit(
-            lambda: write_deltalake(
-                self._table, rows, mode="append", schema_mode="merge", commit_properties=self._signed()
+            lambda signed: write_deltalake(
+                self._table, rows, mode="append", schema_mode="merge", commit_properties=signed
             )
         )
-        if self._commits % _COMMITS == 0:
-            self._compact(_PART_BYTES)
 
     def delete(self, keys: Sequence[str]) -> None:
         """Commit that trials with these keys, and their epochs, are no longer there."""
         names = ", ".join(f"'{key}'" for key in keys)
-        self._commit(lambda: self._table.delete(f"key in ({names})", commit_properties=self._signed()))
+        self._commit(lambda signed: self._table.delete(f"key in ({names})", commit_properties=signed))
 
-    def _commit(self, write: Callable[[], Any]) -> None:
-        with _told(self.store):
+    def _commit(self, write: Callable[[CommitProperties], Any]) -> None:
+        number = self._commits + 1
+        with told(self.store):
             self._table.update_incremental()
             if self._table.transaction_version(_DRIVER) != self._number:
                 raise TakenOverError(f"store {self.store.uri!r}: another process has taken over the study")
-            if self._table.transaction_version(self._token) != self._commits + 1:
-                self._commits += 1
-                try:
-                    write()
-                except BaseException:
-                    self._commits -= 1
-                    raise
-            else:
-                self._commits += 1  # the last try had succeeded, though its answer was lost
+            if (
+                self._table.transaction_version(self._token) != number
+            ):  # else the last try did it, and failed later
+                write(self._signed(number))
             self._sync()
+        self._commits = number
 
     def _sync(self) -> None:
         """Bring the last commit to the disk; object stores have done so when they answer."""
@@ -228,13 +228,26 @@ class Writing:
         for path in (*parts, log, *{path.parent for path in (*parts, log)}):
             sync(path)
 
+    def compact(self) -> None:
+        """Put small parts together, now and then as commits come.
+
+        Raises:
+            StoreError: if it cannot be done; nothing is lost, and the next time does it.
+        """
+        if self._commits % _COMMITS == 0:
+            self._compact(_PART_BYTES)
+
     def tidy(self) -> None:
-        """Put parts together if there are many, as at the end of a run."""
+        """Put parts together if there are many, as at the end of a run.
+
+        Raises:
+            StoreError: as :meth:`compact` does.
+        """
         if len(self._table.file_uris()) > _FEW:
             self._compact(_WHOLE_BYTES)
 
     def _compact(self, size: int) -> None:
         """Put parts below a size together; the old ones go an hour later."""
-        with _told(self.store):
+        with told(self.store):
             self._table.optimize.compact(target_size=size)
             self._table.vacuum(_KEPT_HOURS, dry_run=False, enforce_retention_duration=False)

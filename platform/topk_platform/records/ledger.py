@@ -3,7 +3,7 @@
 ``<store>/<study>/ledger`` holds a row per (trial, seed) and a row per trial and epoch, told apart by ``kind``, so that
 one commit has a trial with all its epochs or nothing of it. Who writes it is settled by a :class:`Lease`, and by the
 table itself, which takes no commit of a driver that another one has taken over from. What any Parquet tool reads are
-the two plain files that :meth:`Ledger.snapshot` makes.
+the two plain files that :func:`~topk_platform.records.write_snapshot` makes.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from topk_platform.records.delta import told
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.schema import SCHEMA_VERSION, with_parameters
 
@@ -38,7 +39,7 @@ def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
     trials = with_parameters(trials)
     counts = pc.is_in(trials["key"], pa.array(sorted(counting), pa.string()))
     trials = trials.add_column(1, "counts", counts)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, told(ledger.store):
         for name, batches in zip(SNAPSHOT, (trials.to_reader(), ledger.stream("epochs")), strict=True):
             file = Path(folder) / Path(name).name
             with pq.ParquetWriter(

@@ -266,7 +266,7 @@ def _options(text: str) -> dict[str, str]:
     parts = urlsplit(text)
     if parts.scheme not in _SCHEMES:
         raise StoreError(
-            f"store {text!r} cannot be opened: it must be a folder or a URI of {', '.join(_SCHEMES)}"
+            f"store of scheme {parts.scheme!r} cannot be opened: it must be a folder or a URI of {', '.join(_SCHEMES)}"
         )
     if "@" in parts.netloc and parts.scheme == "s3":
         raise StoreError(

@@ -189,9 +189,9 @@ class TrackingSink(threading.Thread):
             self._written.add(tags["topk.key"])
 
     def _fill_in(self) -> None:
-        missing = [row for row in self.ledger.rows() if row["key"] not in self._written]
-        if not missing:
+        if self._written.issuperset(self.ledger.keys()):
             return
+        missing = [row for row in self.ledger.rows() if row["key"] not in self._written]
         epochs: dict[str, list[Row]] = {row["key"]: [] for row in missing}
         for row in self.ledger.read("epochs").to_pylist():
             if row["key"] in epochs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -21,6 +22,7 @@ Committed = Callable[[Sequence[TrialRecord]], None]
 
 _PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 """Seconds between tries to write to a store that refuses; four minutes in all."""
+_LOG = logging.getLogger("topk_platform")
 _MOST = 1000  # trials of one commit, so that it takes no more memory the faster they come
 
 
@@ -38,13 +40,11 @@ class Writer(threading.Thread):
     Attributes:
         committed: Told of what was committed, in this thread; to be set before anything is handed over.
         error: Why nothing more is written; None while all is well.
-        waiting: Why the store is tried again; empty while it is not.
     """
 
     def __init__(self, table: Writing, lease: Lease, pauses: Sequence[float] = _PAUSES) -> None:
         super().__init__(name="ledger", daemon=True)
-        self.error: StoreError | None = None
-        self.waiting = ""
+        self.error: Exception | None = None
         self.committed: Committed = lambda _records: None
         self._table = table
         self._lease = lease
@@ -93,9 +93,17 @@ class Writer(threading.Thread):
             while (records := self._waiting()) is not None:
                 self._commit(records)
                 self.committed(records)
-            self._table.tidy()
-        except StoreError as error:
+                self._tidy(self._table.compact)
+            self._tidy(self._table.tidy)
+        except Exception as error:  # noqa: BLE001 - in a thread nobody else would see it; raised where it is joined
             self.error = error
+
+    def _tidy(self, compact: Callable[[], None]) -> None:
+        """Put small parts together; all is written by then, so that a store that refuses stops nothing."""
+        try:
+            compact()
+        except StoreError as error:
+            _LOG.warning("the ledger's small parts stay for now: %s", error)
 
     def _waiting(self) -> list[TrialRecord] | None:
         """Return what waits, at least one record; None at the end."""
@@ -116,10 +124,9 @@ class Writer(threading.Thread):
             except TakenOverError:
                 raise
             except StoreError as error:
-                self.waiting = str(error)
+                _LOG.warning("%s; tried again in %g s", error, pause)
                 time.sleep(pause)
             else:
-                self.waiting = ""
                 return
         self._check_lease()
         self._table.append(rows)

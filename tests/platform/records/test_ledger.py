@@ -97,6 +97,7 @@ def test_many_commits_are_compacted_while_it_is_written(tmp_path: Path, study: S
         table = writer._table
         for number in range(70):  # one after the other, so that each is a commit
             table.append(ledger_rows([record(study, number)], table))
+            table.compact()
         assert len(delta.table(ledger.store).file_uris()) < 20
     assert len(ledger.keys()) == 70
     assert len(ledger.read("epochs")) == 140
@@ -157,6 +158,61 @@ def test_a_commit_whose_answer_was_lost_is_not_made_again(
             writer.flush()
     assert len(ledger.keys()) == 1
     assert len(ledger.read("epochs")) == 2
+
+
+def test_a_commit_that_does_not_reach_the_disk_at_once_is_not_made_again(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, sync, failures = open_ledger(tmp_path), delta.sync, [2]
+
+    def shaky(path: Path) -> None:
+        if failures[0]:
+            failures[0] -= 1
+            raise OSError("Input/output error")
+        sync(path)
+
+    with ledger.writing(study) as writer:
+        writer._pauses = [0.0] * 3
+        with monkeypatch.context() as patch:
+            patch.setattr(delta, "sync", shaky)
+            writer.put(record(study, 0))
+            writer.put(record(study, 1))
+            writer.flush()
+    assert failures == [0]
+    assert len(ledger.keys()) == 2
+    assert len(ledger.read("epochs")) == 4
+
+
+def test_parts_that_cannot_be_put_together_stop_nothing(
+    tmp_path: Path,
+    study: Study,
+    record: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreError("store 's' cannot be used: No space left on device")
+
+    for name in ("compact", "tidy"):
+        monkeypatch.setattr(delta.Writing, name, refuse)
+    ledger = fill(tmp_path, study, [record(study, 0)])
+    assert len(ledger.keys()) == 1
+    assert "small parts stay for now: store 's' cannot be used: No space left on device" in caplog.text
+
+
+def test_what_goes_wrong_in_the_thread_is_raised_where_it_ends(
+    tmp_path: Path, study: Study, record: Make
+) -> None:
+    def overflow(_records: object) -> None:
+        raise ZeroDivisionError("in a thread")
+
+    def write() -> None:
+        with open_ledger(tmp_path).writing(study) as writer:
+            writer.committed = overflow
+            writer.put(record(study, 0))
+
+    with pytest.raises(ZeroDivisionError, match="in a thread"):
+        write()
 
 
 def test_a_store_that_refuses_is_tried_again(
