@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from topk_platform.records.ranks import Ranks, read_ranks
     from topk_platform.records.repairing import Repaired, repair
     from topk_platform.records.schema import SCHEMA_VERSION
-    from topk_platform.records.snapshot import SNAPSHOT, write_snapshot
+    from topk_platform.records.snapshot import is_current, write_snapshot
     from topk_platform.records.store import Store
     from topk_platform.records.syncing import open_sink, sync
     from topk_platform.records.tracked import tracking_uri
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA_VERSION",
-    "SNAPSHOT",
     "ArmHistory",
     "Found",
     "Ledger",
@@ -43,6 +42,7 @@ __all__ = [
     "check_tracking",
     "find",
     "forget",
+    "is_current",
     "last_counted",
     "model_name",
     "open_sink",
@@ -63,7 +63,6 @@ _HOMES = {
     "Repaired": "repairing",
     "Row": "ledger",
     "SCHEMA_VERSION": "schema",
-    "SNAPSHOT": "snapshot",
     "Store": "store",
     "StoreKeeper": "checkpoints",
     "Tally": "history",
@@ -72,6 +71,7 @@ _HOMES = {
     "check_tracking": "tracking_check",
     "find": "finding",
     "forget": "checkpoints",
+    "is_current": "snapshot",
     "last_counted": "history",
     "model_name": "models",
     "open_sink": "syncing",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
@@ -13,11 +14,31 @@ import pyarrow.parquet as pq
 from topk_platform.records.delta import told
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.schema import SCHEMA_VERSION, with_parameters
+from topk_platform.records.store import Store
+from topk_platform.specs import digest
 
-__all__ = ["SNAPSHOT", "write_snapshot"]
+__all__ = ["is_current", "write_snapshot"]
 
-SNAPSHOT = ("tables/trials.parquet", "tables/epochs.parquet")
-_METADATA = {b"topk.schema_version": str(SCHEMA_VERSION).encode()}
+_FILES = ("tables/trials.parquet", "tables/epochs.parquet")
+_COUNTING = b"topk.counting"
+
+
+def is_current(store: Store, counting: Collection[str]) -> bool:
+    """Return whether the snapshot that is there was written for these trials that count.
+
+    Args:
+        store: The study's folder.
+        counting: The keys of the trials that count.
+    """
+    try:
+        found = pq.ParquetFile(io.BytesIO(store.read(_FILES[0]))).schema_arrow.metadata
+    except (FileNotFoundError, pa.ArrowInvalid):
+        return False
+    return bool(found.get(_COUNTING) == _digest(counting))
+
+
+def _digest(counting: Collection[str]) -> bytes:
+    return digest(sorted(counting)).encode()
 
 
 def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
@@ -37,14 +58,13 @@ def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
     if not trials.num_columns:
         return
     trials = with_parameters(trials)
+    metadata = {b"topk.schema_version": str(SCHEMA_VERSION).encode(), _COUNTING: _digest(counting)}
     counts = pc.is_in(trials["key"], pa.array(sorted(counting), pa.string()))
     trials = trials.add_column(1, "counts", counts)
     with tempfile.TemporaryDirectory() as folder, told(ledger.store):
-        for name, batches in zip(SNAPSHOT, (trials.to_reader(), ledger.stream("epochs")), strict=True):
+        for name, batches in zip(_FILES, (trials.to_reader(), ledger.stream("epochs")), strict=True):
             file = Path(folder) / Path(name).name
-            with pq.ParquetWriter(
-                file, batches.schema.with_metadata(_METADATA), compression="zstd"
-            ) as writer:
+            with pq.ParquetWriter(file, batches.schema.with_metadata(metadata), compression="zstd") as writer:
                 for batch in batches:
                     writer.write_batch(batch.cast(writer.schema))
             ledger.store.write_file(name, file)

@@ -12,7 +12,6 @@ from pathlib import Path
 from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import Identity
 from topk_platform.records import (
-    SNAPSHOT,
     ArmHistory,
     Ledger,
     Store,
@@ -20,6 +19,7 @@ from topk_platform.records import (
     Writer,
     check_tracking,
     forget,
+    is_current,
     last_counted,
     open_sink,
     read_history,
@@ -329,9 +329,10 @@ class _Recorder:
         files = to_files(build_table(whole, histories))
         for name, content in files.items():
             store.write(f"tables/{name}", content)
-        if self.ran or not all(store.exists(name) for name in SNAPSHOT):
-            rows = (row for h in histories.values() for row in h.counting(whole.trials, whole.seeds))
-            write_snapshot(self.ledger, {row["key"] for row in rows})
+        rows = (row for h in histories.values() for row in h.counting(whole.trials, whole.seeds))
+        counting = {row["key"] for row in rows}
+        if self.ran or not is_current(store, counting):
+            write_snapshot(self.ledger, counting)
         if self.sink is not None:
             texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
             self.sink.put_files(texts)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, plan, run
@@ -125,6 +127,17 @@ def test_an_error_of_the_tables_does_not_take_the_first_ones_place(
     monkeypatch.setattr(running, "_run_trials", ends_at_once)
     with pytest.raises(StoreError, match="no space left"):  # of a run in order it is the only one
         run(STUDY, store=tmp_path)
+
+
+def test_rows_count_by_the_study_as_it_is_now_though_nothing_runs(tmp_path: Path) -> None:
+    def counting() -> int:
+        return sum(pq.read_table(tmp_path / "s" / "tables" / "trials.parquet")["counts"].to_pylist())
+
+    run(STUDY, store=tmp_path)
+    assert counting() == STUDY.size
+    fewer = dataclasses.replace(STUDY, seeds=2)
+    assert run(fewer, store=tmp_path).ran == 0
+    assert counting() == fewer.size < STUDY.size
 
 
 def test_a_study_that_is_done_runs_again_on_other_data_alone(
