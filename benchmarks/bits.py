@@ -30,7 +30,7 @@ from topk_losses import functional
 COUNTED = ("balanced_softmax", "logit_adjusted")
 MARGINED = ("ldam", "noised_imbalanced_topk_hinge")
 NOISED = ("noised_topk_hinge", "noised_imbalanced_topk_hinge")
-WITHOUT_K = ("cross_entropy", "focal", "ldam", *COUNTED)
+WITHOUT_K = ("cross_entropy", "focal", "generalized_cross_entropy", "ldam", *COUNTED)
 HARD_ALONE = ("smooth_topk_svm",)
 SIZES = {"torch": (5, 20, 100, 1000), "numba": (5, 20, 100, 1000), "triton": (5, 150)}
 ROWS = {"torch": 33, "numba": 33, "triton": 3}
@@ -39,6 +39,7 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 LOSSES: dict[str, tuple[dict[str, Any], ...]] = {
     "cross_entropy": ({},),
     "focal": ({}, {"gamma": 0.5}),
+    "generalized_cross_entropy": ({}, {"gamma": 0.1}),
     "ldam": ({},),
     "balanced_softmax": ({},),
     "logit_adjusted": ({"tau": 0.5},),
@@ -54,6 +55,12 @@ LOSSES: dict[str, tuple[dict[str, Any], ...]] = {
     "topk_entropy": ({},),
     "truncated_topk_entropy": ({},),
     "lapsum_topk_loss": ({}, {"temperature": 0.2}),
+    "autkc": tuple({"surrogate": one} for one in ("squared", "exponential", "logistic", "hinge")),
+    "soft_topk_loss": (
+        *({"shape": shape} for shape in ("logistic", "gaussian", "midpoint")),
+        *({"shape": shape, "form": "error"} for shape in ("logistic", "laplace", "clip", "power")),
+        {"tau": 0.1},
+    ),
     "sorting_topk_cross_entropy": ({}, {"relaxation": "logistic", "candidates": 32}),
 }
 OPERATORS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -61,6 +68,7 @@ OPERATORS: dict[str, tuple[dict[str, Any], ...]] = {
     "inclusion_probabilities": ({}, {"temperature": 0.3}),
     "lapsum_topk": ({}, {"temperature": 0.3}),
     "log_elementary_symmetric": ({},),
+    "soft_topk": tuple({"shape": shape} for shape in ("logistic", "gaussian", "clip", "power", "midpoint")),
     "noised_topk": ({"epsilon": 1.0, "samples": 7},),
 }
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from ray import tune
 
-from topk_platform import Arm, Float, Loss, Model, Protocol, Recipe, Regime, Study
+from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
 from topk_platform.running import tuning
@@ -32,7 +32,7 @@ EVERY = 500
 
 def a_study(arms: int, trials: int) -> Study:
     """Arms whose values are drawn at random: what TPE takes for one is Optuna's affair."""
-    how = Protocol(random=10**6, pruning=None)
+    how = Protocol(Random(), pruner=NoPruning())
     made = [
         Arm(Regime(f"r{i}", "digits"), Model("mlp"), LOSS, 3, Recipe(4), protocol=how) for i in range(arms)
     ]
@@ -87,16 +87,23 @@ class Nothing(tune.Trainable):  # type: ignore[misc]
         """Take the trials."""
         self.trials = config["trials"]
 
+    def assign(self, config: dict[str, Any]) -> None:
+        """Take those that follow."""
+        self.setup(config)
+
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take others."""
         self.setup(new_config)
         return True
 
     def step(self) -> dict[str, Any]:
-        """Bring their records, of thirty epochs."""
+        """Bring their records, of thirty epochs; be done where no others follow."""
+        if not self.trials:
+            return {"done": True}
         epochs = tuple(EpochRecord(n, 0.5, {"top1": 0.5, "top3": 0.5}, 1.0, 0.1) for n in range(1, 31))
         records = [TrialRecord(Trial.from_json(text), "completed", epochs=epochs) for text in self.trials]
-        return {"done": True, "records": [record.to_json() for record in records]}
+        self.trials = []
+        return {"ended": True, "records": [record.to_json() for record in records]}
 
 
 def resident() -> float:

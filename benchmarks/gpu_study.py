@@ -133,7 +133,7 @@ class Keeper(StoreKeeper):
         """Keep a network's tensors."""
         self.networks[trial.key] = {name: value.cpu().clone() for name, value in model.state_dict().items()}
 
-    def save_ranks(self, trial: Trial, greater: Tensor, tied: Tensor) -> None:
+    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
         """Keep no ranks."""
 
 

@@ -38,6 +38,7 @@ from topk_losses.testing.symmetric import smooth_topk_svm_rows
 Loss = Callable[[Tensor, Tensor], Tensor]
 CLOCKS = {"wall": time.perf_counter, "cpu": time.thread_time}
 SPREADS = {"initial": 0.1, "trained": 3.0}
+SOFT_SHAPES = ("logistic", "gaussian", "clip", "power", "midpoint")
 TEMPERATURES = (10.0, 1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4)
 
 
@@ -48,6 +49,11 @@ class Case(NamedTuple):
     classes: int
     k: int
     scores: str
+
+
+def _soft(shape: str, k: int, tau: float) -> Loss:
+    form = "error" if shape in ("clip", "power") else "log"
+    return lambda s, y: functional.soft_topk_loss(s, y, k, tau, shape, form)
 
 
 def build(case: Case, options: argparse.Namespace) -> Loss:
@@ -65,6 +71,8 @@ def build(case: Case, options: argparse.Namespace) -> Loss:
         "convex_topk_hinge": lambda s, y: functional.convex_topk_hinge(s, y, k),
         "calibrated_topk_hinge": lambda s, y: functional.calibrated_topk_hinge(s, y, k),
         "lapsum_topk_loss": lambda s, y: functional.lapsum_topk_loss(s, y, k),
+        **{f"soft_topk_loss_{shape}": _soft(shape, k, tau) for shape in SOFT_SHAPES},
+        "autkc": lambda s, y: functional.autkc(s, y, k),
         "smooth_topk_hinge": lambda s, y: functional.smooth_topk_hinge(s, y, k),
         "sorting_topk_cross_entropy": lambda s, y: functional.sorting_topk_cross_entropy(
             s, y, k, candidates=max(16, 1 << k.bit_length())
@@ -79,6 +87,7 @@ def build(case: Case, options: argparse.Namespace) -> Loss:
             s / 10, y, k, margins, generator=generator
         ),
         "focal": functional.focal,
+        "generalized_cross_entropy": functional.generalized_cross_entropy,
         "ldam": lambda s, y: functional.ldam(s / 10, y, margins),  # on cosines, as it is meant
         "balanced_softmax": lambda s, y: functional.balanced_softmax(s, y, counts),
         "logit_adjusted": lambda s, y: functional.logit_adjusted(s, y, counts),
@@ -94,6 +103,8 @@ ALL = (
     "convex_topk_hinge",
     "calibrated_topk_hinge",
     "lapsum_topk_loss",
+    *(f"soft_topk_loss_{shape}" for shape in SOFT_SHAPES),
+    "autkc",
     "smooth_topk_hinge",
     "sorting_topk_cross_entropy",
     "topk_entropy",
@@ -102,11 +113,12 @@ ALL = (
     "noised_topk_hinge_exact",
     "noised_imbalanced_topk_hinge",
     "focal",
+    "generalized_cross_entropy",
     "ldam",
     "balanced_softmax",
     "logit_adjusted",
 )
-WITHOUT_K = ("focal", "ldam", "balanced_softmax", "logit_adjusted")
+WITHOUT_K = ("focal", "generalized_cross_entropy", "ldam", "balanced_softmax", "logit_adjusted")
 
 
 def sample(case: Case, batch: int) -> tuple[Tensor, Tensor]:

@@ -1,9 +1,15 @@
-"""Shared by all tests: the examples that Hypothesis tries, one torch thread, fixed seeds, and quiet tools."""
+"""Shared by all tests: the examples that Hypothesis tries, one torch thread, fixed seeds, quiet tools, an S3 server."""
 
 from __future__ import annotations
 
 import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,7 +25,7 @@ ANY_MACHINE = {
     "suppress_health_check": [HealthCheck.too_slow],
     "print_blob": True,
 }
-settings.register_profile("tests", max_examples=30, derandomize=True, database=None, **ANY_MACHINE)
+settings.register_profile("tests", max_examples=20, derandomize=True, database=None, **ANY_MACHINE)
 settings.register_profile("fuzz", max_examples=int(os.environ.get("FUZZ_EXAMPLES", "1000")), **ANY_MACHINE)
 settings.load_profile("tests")
 
@@ -41,3 +47,72 @@ def one_thread_and_seed() -> None:
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
+
+
+class ObjectStore:
+    """An S3 server on loopback.
+
+    Args:
+        every: One put in so many is refused, as a busy server does; none by default.
+        seconds: What each put takes beside its own time, as by a slow one.
+    """
+
+    def __init__(self, every: int = 0, seconds: float = 0.0) -> None:
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+        from werkzeug.serving import make_server
+
+        self._every, self._seconds = every, seconds
+        self._backend = DomainDispatcherApplication(create_backend_app)
+        self._server = make_server("127.0.0.1", 0, self, threaded=True)
+        self.puts = self.refused = 0
+
+    def __call__(self, request: dict[str, Any], start: Callable[..., Any]) -> Any:
+        if request["REQUEST_METHOD"] == "PUT":
+            self.puts += 1
+            time.sleep(self._seconds)
+            if self._every and self.puts % self._every == 0:
+                self.refused += 1
+                start("503 Slow Down", [("Content-Length", "0")])
+                return [b""]
+        return self._backend(request, start)
+
+    def bucket(self) -> str:
+        """Return the URI of a store in a bucket of its own."""
+        name, (host, port) = f"b{uuid.uuid4().hex}", self._server.server_address[:2]
+        connection = HTTPConnection(host, port)
+        connection.request("PUT", f"/{name}")
+        assert connection.getresponse().status == 200
+        connection.close()
+        return f"s3://{name}/runs?endpoint=http://{host}:{port}&region=us-east-1"
+
+    def __enter__(self) -> ObjectStore:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def credentials() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "testing")
+        yield
+
+
+@pytest.fixture(scope="session")
+def object_store(credentials: None) -> Iterator[ObjectStore]:
+    with ObjectStore() as server:
+        yield server
+
+
+@pytest.fixture
+def busy_object_store(credentials: None) -> Iterator[ObjectStore]:
+    with ObjectStore(every=20, seconds=0.02) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(object_store: ObjectStore) -> str:
+    return object_store.bucket()

@@ -5,12 +5,14 @@ from topk_losses.backends import Choice, backend, explain_backend, use_backend
 from topk_losses.heads import CosineHead
 from topk_losses.margins import effective_number_weights, uneven_margins
 from topk_losses.modules import (
+    AUTKC,
     LDAM,
     BalancedSoftmax,
     CalibratedTopKHinge,
     ConvexTopKHinge,
     CrossEntropy,
     Focal,
+    GeneralizedCrossEntropy,
     LapSumTopKLoss,
     LogitAdjusted,
     Loss,
@@ -18,6 +20,7 @@ from topk_losses.modules import (
     NoisedTopKHinge,
     SmoothTopKHinge,
     SmoothTopKSVM,
+    SoftTopKLoss,
     SortingTopKCrossEntropy,
     TopKEntropy,
     TopKGrouping,
@@ -28,6 +31,7 @@ from topk_losses.modules import (
 from topk_losses.warming import warm_up
 
 __all__ = [
+    "AUTKC",
     "LDAM",
     "BalancedSoftmax",
     "CalibratedTopKHinge",
@@ -36,6 +40,7 @@ __all__ = [
     "CosineHead",
     "CrossEntropy",
     "Focal",
+    "GeneralizedCrossEntropy",
     "LapSumTopKLoss",
     "LogitAdjusted",
     "Loss",
@@ -43,6 +48,7 @@ __all__ = [
     "NoisedTopKHinge",
     "SmoothTopKHinge",
     "SmoothTopKSVM",
+    "SoftTopKLoss",
     "SortingTopKCrossEntropy",
     "TopKEntropy",
     "TopKGrouping",

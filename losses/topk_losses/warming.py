@@ -13,6 +13,7 @@ from topk_losses.modules import (
     NoisedTopKHinge,
     SmoothTopKHinge,
     SmoothTopKSVM,
+    SoftTopKLoss,
     TopKEntropy,
     TopKTransition,
 )
@@ -48,7 +49,9 @@ def warm_up(
         >>> warm_up(TopKTransition(k=3), classes=100)
     """
     check_dimension("classes", classes)
-    kernels = [loss_of(K) for loss_of in (SmoothTopKSVM, TopKTransition, SmoothTopKHinge, TopKEntropy)]
+    kernels = [
+        loss_of(K) for loss_of in (SmoothTopKSVM, TopKTransition, SmoothTopKHinge, TopKEntropy, SoftTopKLoss)
+    ]
     noised = [NoisedTopKHinge(K), NoisedTopKHinge(K, samples=None)]
     target = torch.zeros(2, dtype=torch.int64, device=device)
     for loss in losses or (*kernels, *noised, LapSumTopKLoss(K)):

@@ -14,65 +14,120 @@ from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError
 from topk_platform.specs import (
+    GP,
+    NSGAII,
+    QMC,
+    TPE,
     Arm,
     Augmentation,
     Choice,
+    Claim,
+    CmaEs,
+    Contrast,
     Float,
+    Grid,
     Int,
     LabelNoise,
     LongTail,
     Loss,
     Model,
+    NoPruning,
     Numerics,
+    OptunaSampler,
+    Patient,
     PerClass,
     Protocol,
-    Pruning,
     Published,
+    Quantile,
+    Racing,
+    Random,
     Recipe,
     Regime,
+    Schedule,
     Study,
+    SuccessiveHalving,
     TrainFraction,
     grid,
 )
 
 if TYPE_CHECKING:
+    from topk_platform.evidence import bundle, verify
+    from topk_platform.reports.checklist import checklist
+    from topk_platform.reports.deciding import decide
+    from topk_platform.reports.page import report
+    from topk_platform.reports.plots import plot
     from topk_platform.reports.reading import table
+    from topk_platform.reports.tuning import tuning
     from topk_platform.running.planning import plan
     from topk_platform.running.replaying import replay
     from topk_platform.running.study import run
+    from topk_platform.serving import export_model, load_model
 
 __all__ = [
+    "GP",
+    "NSGAII",
+    "QMC",
+    "TPE",
     "Arm",
     "Augmentation",
     "Choice",
+    "Claim",
+    "CmaEs",
+    "Contrast",
     "Float",
+    "Grid",
     "Int",
     "LabelNoise",
     "LongTail",
     "Loss",
     "Model",
+    "NoPruning",
     "Numerics",
+    "OptunaSampler",
+    "Patient",
     "PerClass",
     "Protocol",
-    "Pruning",
     "Published",
+    "Quantile",
+    "Racing",
+    "Random",
     "Recipe",
     "Regime",
+    "Schedule",
     "Study",
+    "SuccessiveHalving",
     "TrainFraction",
     "UserError",
+    "bundle",
+    "checklist",
+    "decide",
+    "export_model",
     "grid",
+    "load_model",
     "plan",
+    "plot",
     "replay",
+    "report",
     "run",
     "table",
+    "tuning",
+    "verify",
 ]
 
 _PLACES = {
+    "bundle": "evidence.bundle",
+    "checklist": "reports.checklist",
+    "decide": "reports.deciding",
+    "export_model": "serving.exporting",
+    "load_model": "serving.classifier",
     "plan": "running.planning",
+    "plot": "reports.plots",
     "replay": "running.replaying",
+    "report": "reports.page",
     "run": "running.study",
     "table": "reports.reading",
+    "tuning": "reports.tuning",
+    "verify": "evidence.verifying",
 }
 
 

@@ -15,9 +15,9 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from topk_platform.references import is_reference
-from topk_platform.specs import Arm, Study
+from topk_platform.specs import Arm, OptunaSampler, Study
 
-__all__ = ["code_version", "code_versions", "loaded_version", "user_modules"]
+__all__ = ["code_version", "code_versions", "loaded_version", "references", "user_modules"]
 
 _OURS = frozenset({"topk_losses", "topk_platform", "topk_studies"})
 _PLATFORM_PARTS = ("data", "models", "training", "metrics.py", "streams.py")
@@ -30,7 +30,7 @@ def code_version(arm: Arm) -> str:
     whichever loss it has. Of the user's modules those count that the arm refers to and what they import, see
     :func:`user_modules`, so that one more loss in a file of its own repeats no other arm's trials; of an installed
     package that the arm refers to, all files. Studies, tables, searches and this module do not count, for they
-    change no trial's result.
+    change no trial's result; but a sampler that an arm refers to does, for it chooses what is tried.
     """
     return _version(_referenced(arm))
 
@@ -68,9 +68,16 @@ def user_modules(arm: Arm) -> dict[str, Path]:
     return _followed(_referenced(arm))
 
 
+def references(arm: Arm) -> tuple[str, ...]:
+    """Return what an arm names as ``package.module:attribute``: of data, model and loss, and the sampler's."""
+    names = [arm.regime.dataset, arm.model.name, arm.loss.name]
+    if arm.searches and isinstance(arm.protocol.sampler, OptunaSampler):
+        names.append(arm.protocol.sampler.reference)
+    return tuple(filter(is_reference, names))
+
+
 def _referenced(arm: Arm) -> tuple[str, ...]:
-    names = (arm.regime.dataset, arm.model.name, arm.loss.name)
-    return tuple(sorted({name.partition(":")[0] for name in names if is_reference(name)}))
+    return tuple(sorted({name.partition(":")[0] for name in references(arm)}))
 
 
 def _version(names: tuple[str, ...]) -> str:

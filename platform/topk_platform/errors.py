@@ -25,9 +25,11 @@ __all__ = [
     "UserError",
     "blamed",
     "place_of",
+    "reason",
     "unknown_name",
 ]
 
+_LONGEST = 500  # letters of one line
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -140,6 +142,36 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     return UserError(f"unknown {kind} {name!r}: {hint}(known: {', '.join(names)})")
+
+
+def reason(error: BaseException) -> str:
+    r"""Return in one line why something failed: the first line of what the error says, or the system behind it.
+
+    Libraries put their account of where an error arose, and hints, into further lines; a lost connection or a file that
+    cannot be opened is often behind two or three errors of theirs.
+
+    Example:
+        >>> reason(RuntimeError("CUDA error: unknown\nFor debugging consider ..."))
+        'CUDA error: unknown'
+        >>> reason(KeyError("seed")), reason(MemoryError())
+        ("KeyError: 'seed'", 'MemoryError')
+    """
+    if not isinstance(error, UserError):
+        error = _of_the_system(error) or error
+    lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()] or [""]
+    said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    name = type(error).__name__ if not said or isinstance(error, LookupError) else ""
+    return ": ".join(filter(None, (name, said)))[:_LONGEST]
+
+
+def _of_the_system(error: BaseException) -> BaseException | None:
+    """Return the innermost error of the system among the causes of one."""
+    found: BaseException | None = None
+    cause: BaseException | None = error
+    while cause is not None:
+        found = cause if isinstance(cause, OSError) else found
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return found
 
 
 def place_of(error: BaseException) -> str:

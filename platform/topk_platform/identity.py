@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["Identity", "environment_of", "told"]
+from topk_platform.specs import Arm, Study, digest
 
-_ENVIRONMENT = ("machine", "torch", "losses", "optuna")
+__all__ = ["Identity", "environment_of", "told", "with_origins"]
+
+_ENVIRONMENT = ("machine", "torch", "losses", "optuna", "cmaes", "greenlet", "scipy")
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,14 @@ class Identity:
         code_version: Of the sources, see :func:`~topk_platform.code_version.code_version`.
         dataset_fingerprint: Of the data before conditions.
         environment: The versions and the kind of machine, see :func:`~topk_platform.training.environment`; with
-            Optuna's version for an arm that searches, for its suggestions change with it.
+            the versions of its sampler's packages for an arm that searches, for its suggestions change with them.
+        origin: The code and data of the arm that its search starts from, if there is one, see :func:`with_origins`.
     """
 
     code_version: str = ""
     dataset_fingerprint: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    origin: str = ""
 
     def excludes(self, row: Mapping[str, Any]) -> str:
         """Return why a ledger's row does not count, to follow "of", or nothing if it does.
@@ -44,12 +48,33 @@ class Identity:
         if self.dataset_fingerprint not in ("", row["dataset_fingerprint"]):
             return "other data"
         versions = _versions(row["versions"] or "{}")
+        if self.origin not in ("", versions.get("origin", "")):
+            return "another start, whose code or data have changed"
         differing = (
             f"{name} {versions.get(name, 'unknown')} in place of {wanted}"
             for name, wanted in self.environment.items()
             if versions.get(name) != wanted
         )
         return ", ".join(differing)
+
+
+def with_origins(study: Study, identities: Mapping[str, Identity]) -> dict[str, Identity]:
+    """Return the arms' identities; those of arms that start from another one's best tell which code and data that had.
+
+    Args:
+        study: Says who starts from whom.
+        identities: By arm identity, with code and data.
+    """
+
+    def origin_of(arm: Arm) -> str:
+        other = study.origin(arm)
+        if other is None:
+            return ""
+        found = identities[study.arm_id(other)]
+        return digest((found.code_version, found.dataset_fingerprint, origin_of(other)))
+
+    arms = {study.arm_id(arm): arm for arm in study.arms}
+    return {i: replace(identity, origin=origin_of(arms[i])) for i, identity in identities.items()}
 
 
 @lru_cache(maxsize=256)  # a ledger's rows share a few texts

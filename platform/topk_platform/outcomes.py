@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from topk_platform.fronts import pareto, spread
 from topk_platform.specs import Arm, Scalar, Status, TrialRecord
 
 __all__ = ["Ended", "best", "chosen"]
@@ -21,6 +22,7 @@ class Ended:
         status: How it ended.
         curve: The selection metric after each epoch that was validated.
         selected: The selection metric of the weights that were kept; by default the curve's last value.
+        others: The further metrics of an arm that is searched by several.
     """
 
     number: int
@@ -28,6 +30,7 @@ class Ended:
     status: Status
     curve: Mapping[int, float] = field(default_factory=dict)
     selected: float | None = None
+    others: tuple[float, ...] = ()
 
     @property
     def objective(self) -> float:
@@ -36,12 +39,23 @@ class Ended:
             return math.nan
         return self.curve[max(self.curve)] if self.selected is None else self.selected
 
+    @property
+    def objectives(self) -> tuple[float, ...]:
+        """All selection metrics of a completed trial."""
+        return (self.objective, *self.others)
+
+    @property
+    def score(self) -> float:
+        """The selection metric; 0 unless the trial was completed."""
+        return self.objective if self.status == "completed" else 0.0
+
     @classmethod
     def from_record(cls, record: TrialRecord) -> Ended:
         """Return what the search needs of a record."""
         trial, metric = record.trial, record.trial.arm.metric
         curve = {epoch.epoch: epoch.validation[metric] for epoch in record.epochs}
-        return cls(trial.number, trial.values, record.status, curve, record.validation.get(metric))
+        others = tuple(record.validation.get(other, math.nan) for other in trial.arm.objectives[1:])
+        return cls(trial.number, trial.values, record.status, curve, record.validation.get(metric), others)
 
 
 def best(ended: Iterable[Ended]) -> Ended | None:
@@ -56,11 +70,22 @@ def best(ended: Iterable[Ended]) -> Ended | None:
     return max(completed, key=lambda trial: (trial.objective, -trial.number), default=None)
 
 
-def chosen(arm: Arm, ended: Iterable[Ended]) -> Ended | None:
-    """Return the configuration to confirm: the best searched one; the only one of an arm that searches nothing.
+def chosen(arm: Arm, ended: Iterable[Ended], front: int = 1) -> tuple[Ended, ...]:
+    """Return what of a search is to be confirmed: the best one; the only one of an arm that searches nothing.
+
+    Of an arm that is searched by several metrics it is its front, the best by the first of them first.
 
     Args:
         arm: The arm.
-        ended: Its search trials that count.
+        ended: The search's trials that count.
+        front: How many of the front at most.
     """
-    return best(ended) if arm.searches else Ended(0, {}, "completed", selected=math.nan)
+    if not arm.searches:
+        return (Ended(0, {}, "completed", selected=math.nan),)
+    if len(arm.objectives) == 1:
+        found = best(ended)
+        return () if found is None else (found,)
+    completed = sorted((e for e in ended if e.status == "completed"), key=lambda trial: trial.number)
+    points = [trial.objectives for trial in completed]
+    unbeaten = [completed[i] for i in pareto(points)]
+    return tuple(unbeaten[i] for i in spread([trial.objectives for trial in unbeaten], front))

@@ -28,6 +28,16 @@ from topk_studies.letters_questions import (
 )
 from topk_studies.ring import ring_capacity, ring_modes, ring_overlap
 from topk_studies.sawada2020 import sawada2020_cifar100
+from topk_studies.searches import (
+    SEARCHES,
+    search_cifar100_augmented,
+    search_cifar100_fraction,
+    search_cifar100_noise,
+    search_cifar100_tail,
+    search_imagenet,
+    search_imagenet_lt,
+    search_plantnet,
+)
 
 __all__ = [
     "STUDIES",
@@ -54,6 +64,13 @@ __all__ = [
     "ring_modes",
     "ring_overlap",
     "sawada2020_cifar100",
+    "search_cifar100_augmented",
+    "search_cifar100_fraction",
+    "search_cifar100_noise",
+    "search_cifar100_tail",
+    "search_imagenet",
+    "search_imagenet_lt",
+    "search_plantnet",
 ]
 
 STUDIES: dict[str, Callable[[], Study]] = {
@@ -80,4 +97,5 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "garcin2022_plantnet": garcin2022_plantnet,
     "garcin2022_imagenet": garcin2022_imagenet,
     "sawada2020_cifar100": sawada2020_cifar100,
+    **SEARCHES,
 }

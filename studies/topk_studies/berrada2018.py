@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from topk_platform import Arm, LabelNoise, Loss, Model, PerClass, Regime, Study
+from topk_platform import Arm, Claim, Contrast, LabelNoise, Loss, Model, PerClass, Regime, Study
 from topk_platform.recipes import BERRADA2018_CIFAR100, BERRADA2018_IMAGENET, BERRADA2018_IMAGENET_SVM
+from topk_studies.claims import gaps, level, mean_of
 from topk_studies.published import Row, composed, loss_of, rows_of
 
 __all__ = [
@@ -17,11 +18,16 @@ __all__ = [
     "berrada2018_margin",
     "berrada2018_noise",
     "berrada2018_temperature",
+    "fraction_claims",
+    "noise_claims",
     "noisy_cifar100",
+    "temperature_claims",
 ]
 
 _PAPER = "berrada2018"
 _K = 5
+_CE, _SVM = "cross_entropy", "smooth_topk_svm"
+_NOISES = ("0.0", "0.2", "0.4", "0.6", "0.8", "1.0")
 _RESNET18 = Model("torchvision", {"architecture": "resnet18"}, label="resnet18")
 _PER_CLASS = {"0.5": 640, "0.25": 320, "0.1": 128, "0.05": 64}
 
@@ -60,6 +66,7 @@ def berrada2018_noise() -> Study:
         device="cuda",
         description="berrada2018 5.1: CIFAR-100, label noise 0 to 1; DenseNet 40-40; smooth top-5 SVM",
         published=published,
+        claims=noise_claims("berrada2018, Table 1", [f"noise-{p}/densenet40-40" for p in _NOISES]),
     )
 
 
@@ -99,6 +106,7 @@ def berrada2018_temperature() -> Study:
         device="cuda",
         description="berrada2018 D.1.2: CIFAR-100, τ from 0 to 100; DenseNet 40-12; smooth top-5 SVM",
         published=published,
+        claims=temperature_claims("clean/densenet40-12"),
     )
 
 
@@ -130,6 +138,9 @@ def berrada2018_imagenet() -> Study:
         device="cuda",
         description="berrada2018 5.2: ImageNet and 5 to 50 % of it; ResNet-18; smooth top-5 SVM",
         published=published,
+        claims=fraction_claims(
+            [f"{part}-percent/resnet18" for part in (5, 10, 25, 50)], "100-percent/resnet18"
+        ),
     )
 
 
@@ -164,4 +175,146 @@ def berrada2018_margin() -> Study:
         device="cuda",
         description="berrada2018 D.2.2: ImageNet, margins 0 and 1, K = 1 and 5; ResNet-18; smooth top-K SVM",
         published=published,
+        claims=_margin_claims(),
+    )
+
+
+def noise_claims(source: str, places: list[str]) -> tuple[Claim, ...]:
+    """Return what the paper says of label noise.
+
+    Args:
+        source: Where it stands.
+        places: ``regime/model`` of each noise level, the first without noise.
+    """
+    clean, *noisy = places
+    growing = [
+        last.minus(first)
+        for last, first in zip(
+            gaps(noisy[-1:], _SVM, _CE, "top5"), gaps(noisy[:1], _SVM, _CE, "top5"), strict=True
+        )
+    ]
+    (at_clean,) = gaps([clean], _SVM, _CE, "top5")
+    return (
+        Claim(
+            name="svm-beats-cross-entropy-with-noise",
+            text="With noisy labels the smooth top-5 SVM beats cross-entropy in top-5.",
+            source=source,
+            contrasts=gaps(noisy, _SVM, _CE, "top5"),
+            tolerance=0.5,
+        ),
+        Claim(
+            name="svm-beats-cross-entropy-in-top1-with-noise",
+            text="With noisy labels the smooth top-5 SVM beats cross-entropy in top-1 as well.",
+            source=source,
+            contrasts=gaps(noisy, _SVM, _CE, "top1"),
+            tolerance=0.5,
+        ),
+        Claim(
+            name="improvement-grows-with-noise",
+            text="The smooth SVM's improvement in top-5 grows with the noise: from the least to the most of it.",
+            source=source,
+            contrasts=growing,
+            tolerance=0.5,
+        ),
+        Claim(
+            name="svm-loses-less-by-noise",
+            text="The smooth SVM loses less top-5 accuracy by noise than cross-entropy does.",
+            source=source,
+            contrasts=[gap.minus(at_clean) for gap in gaps(noisy, _SVM, _CE, "top5")],
+            tolerance=0.5,
+        ),
+        Claim(
+            name="cross-entropy-ahead-in-top1-without-noise",
+            text="Without noise cross-entropy is better in top-1.",
+            source=source,
+            contrasts=gaps([clean], _CE, _SVM, "top1"),
+            tolerance=0.5,
+        ),
+        level(
+            "level-in-top5-without-noise",
+            "Without noise the two differ in top-5 by a very small margin.",
+            source,
+            [at_clean],
+            tolerance=0.5,
+        ),
+    )
+
+
+def temperature_claims(place: str) -> tuple[Claim, ...]:
+    """Return what the paper says of the temperature, of arms ``tau-0`` to ``tau-100``."""
+    arm = {tau: f"{place}/tau-{tau}" for tau in ("0", "0.001", "0.01", "0.1", "1", "10", "100")}
+    source = "berrada2018, Table 6"
+    return (
+        Claim(
+            name="without-smoothing-it-fails",
+            text="With τ = 0 and 0.001 the network fails to train: top-5 below 50 %.",
+            source=source,
+            contrasts=mean_of((arm["0"], arm["0.001"]), "top5"),
+            direction="below",
+            bound=50,
+        ),
+        Claim(
+            name="from-0.01-it-trains",
+            text="With τ of 0.01 and more it trains well: top-5 above 85 %.",
+            source=source,
+            contrasts=mean_of((arm[tau] for tau in ("0.01", "0.1", "1", "10", "100")), "top5"),
+            bound=85,
+        ),
+        Claim(
+            name="high-temperatures-cost",
+            text="High temperatures are easy to train and represent the task less: τ = 10 and 100 are behind 0.1.",
+            source=source,
+            contrasts=[Contrast.between(arm["0.1"], arm[tau], "top5") for tau in ("10", "100")],
+            tolerance=0.1,
+        ),
+    )
+
+
+def fraction_claims(parts: list[str], whole: str, loss: str = _SVM) -> tuple[Claim, ...]:
+    """Return what the paper says of little data.
+
+    Args:
+        parts: ``regime/model`` of parts of the data, the smallest first.
+        whole: That of all of it.
+        loss: The label of the smooth SVM.
+    """
+    source = "berrada2018, Table 2"
+    (smallest,) = gaps(parts[:1], loss, _CE, "top5")
+    (largest,) = gaps(parts[-1:], loss, _CE, "top5")
+    return (
+        Claim(
+            name="svm-beats-cross-entropy-with-little-data",
+            text="With a part of the data the smooth top-5 SVM beats cross-entropy in top-5.",
+            source=source,
+            contrasts=gaps(parts, loss, _CE, "top5"),
+            tolerance=0.1,
+        ),
+        Claim(
+            name="the-less-data-the-more",
+            text="It is more ahead with the smallest part than with the largest.",
+            source=source,
+            contrasts=[smallest.minus(largest)],
+            tolerance=0.5,
+        ),
+        level(
+            "level-with-all-data",
+            "With all data the two differ by an insignificant amount in top-5.",
+            source,
+            gaps([whole], loss, _CE, "top5"),
+            tolerance=0.25,
+        ),
+    )
+
+
+def _margin_claims() -> tuple[Claim, ...]:
+    arm = {(k, m): f"imagenet/resnet18/k{k}-margin-{m}" for k in (1, 5) for m in (0, 1)}
+    return tuple(
+        Claim(
+            name=f"margin-helps-in-top{k}",
+            text=f"A margin of 1 is better than none, for K = {k} in top-{k}.",
+            source=f"berrada2018, Table {table}",
+            contrasts=[Contrast.between(arm[k, 1], arm[k, 0], f"top{k}")],
+            tolerance=0.1,
+        )
+        for k, table in ((1, 7), (5, 8))
     )

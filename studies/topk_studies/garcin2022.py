@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform import Arm, Claim, Contrast, Loss, Model, Recipe, Regime, Study
 from topk_platform.recipes import (
     GARCIN2022_CIFAR100,
     GARCIN2022_IMAGENET,
@@ -19,14 +19,17 @@ from topk_platform.recipes import (
     GARCIN2022_PLANTNET,
 )
 from topk_studies.berrada2018 import noisy_cifar100
+from topk_studies.claims import gaps, level, mean_of
 from topk_studies.published import Row, composed, loss_of, rows_of
 
 __all__ = [
+    "epsilon_claims",
     "garcin2022_epsilon",
     "garcin2022_imagenet",
     "garcin2022_noise",
     "garcin2022_plantnet",
     "garcin2022_samples",
+    "samples_claims",
 ]
 
 _PAPER = "garcin2022"
@@ -64,6 +67,7 @@ def garcin2022_epsilon() -> Study:
         device="cuda",
         description="garcin2022 4.1: CIFAR-100, ε from 0 to 100; DenseNet 40-40; noised top-5 hinge",
         published=published,
+        claims=epsilon_claims("clean/densenet40-40"),
     )
 
 
@@ -92,6 +96,7 @@ def garcin2022_samples() -> Study:
         device="cuda",
         description="garcin2022 4.2: CIFAR-100, B from 1 to 100; DenseNet 40-40; noised top-5 hinge",
         published=published,
+        claims=samples_claims("clean/densenet40-40"),
     )
 
 
@@ -119,6 +124,7 @@ def garcin2022_noise() -> Study:
         device="cuda",
         description="garcin2022 4.4: CIFAR-100, label noise 0 to 0.4; DenseNet 40-40; three losses, K = 5",
         published=published,
+        claims=_noise_claims(),
     )
 
 
@@ -163,6 +169,7 @@ def garcin2022_plantnet() -> Study:
         device="cuda",
         description="garcin2022 4.5: Pl@ntNet-300K, a long tail; pretrained ResNet-50; four losses, K = 1 to 10",
         published=published,
+        claims=_plantnet_claims(),
     )
 
 
@@ -193,9 +200,182 @@ def garcin2022_imagenet() -> Study:
         show=("top1", "top5"),
         device="cuda",
         description="garcin2022 D (final version): ImageNet; ResNet-18; three losses, K = 1 and 5",
+        claims=(_imagenet_claim(),),
     )
 
 
 def _imagenet_arm(loss: Loss, k: int, recipe: Recipe) -> Arm:
     model = Model("torchvision", {"architecture": "resnet18"}, label="resnet18")
     return Arm(Regime("imagenet", "imagenet"), model, loss, k, recipe)
+
+
+_CE, _SVM, _NOISED = "cross_entropy", "smooth_topk_svm", "noised_topk_hinge"
+
+
+def epsilon_claims(place: str) -> tuple[Claim, ...]:
+    """Return what the paper says of ε, of arms ``epsilon-0`` to ``epsilon-100``."""
+    arm = {e: f"{place}/epsilon-{e}" for e in ("0", "0.0001", "0.001", "0.01", "0.1", "1", "10", "100")}
+    source = "garcin2022, Table 2"
+    return (
+        Claim(
+            name="small-epsilon-fails",
+            text="ε ≤ 1e-3 fails to train, the calibrated hinge (ε = 0) among them: top-5 below 50 %.",
+            source=source,
+            contrasts=mean_of((arm[e] for e in ("0", "0.0001", "0.001")), "top5"),
+            direction="below",
+            bound=50,
+        ),
+        Claim(
+            name="from-0.01-it-trains",
+            text="ε ≥ 0.01 trains to a very high top-5 accuracy: above 90 %.",
+            source=source,
+            contrasts=mean_of((arm[e] for e in ("0.01", "0.1", "1", "10", "100")), "top5"),
+            bound=90,
+        ),
+        level(
+            "robust-to-large-epsilon",
+            "Training is robust to large ε: 1, 10 and 100 lie within 2 points of 0.1.",
+            source,
+            [Contrast.between(arm[e], arm["0.1"], "top5") for e in ("1", "10", "100")],
+            tolerance=2,
+        ),
+        Claim(
+            name="best-near-0.1",
+            text="The best ε is near 0.1, ahead of 0.01 and of 100.",
+            source=source,
+            contrasts=[Contrast.between(arm["0.1"], arm[e], "top5") for e in ("0.01", "100")],
+            tolerance=0.1,
+        ),
+    )
+
+
+def samples_claims(
+    place: str, others: tuple[str, ...] = ("1", "2", "3", "5", "50", "100")
+) -> tuple[Claim, ...]:
+    """Return what the paper says of B, of arms ``samples-1`` to ``samples-100``."""
+    arms = [f"{place}/samples-{b}" for b in others]
+    return (
+        level(
+            "samples-hardly-matter",
+            "B hardly matters: top-5 accuracy lies within half a point of that of B = 10.",
+            "garcin2022, Table 3",
+            [Contrast.between(arm, f"{place}/samples-10", "top5") for arm in arms],
+            tolerance=0.5,
+        ),
+    )
+
+
+def _noise_claims() -> tuple[Claim, ...]:
+    clean, *noisy = (f"noise-{p}/densenet40-40" for p in ("0.0", "0.1", "0.2", "0.3", "0.4"))
+    source, top1 = "garcin2022, Table 4", "garcin2022, Table 6"
+    best = [
+        *gaps([clean, *noisy[1:]], _NOISED, _SVM, "top5"),
+        *gaps([clean, *noisy], _NOISED, _CE, "top5"),
+    ]
+    return (
+        Claim(
+            name="noised-beats-cross-entropy-with-noise",
+            text="With noisy labels the noised top-5 hinge gains over cross-entropy in top-5.",
+            source=source,
+            contrasts=gaps(noisy, _NOISED, _CE, "top5"),
+            tolerance=0.5,
+        ),
+        Claim(
+            name="smooth-beats-cross-entropy-with-noise",
+            text="With noisy labels the smooth top-5 SVM gains over cross-entropy in top-5.",
+            source=source,
+            contrasts=gaps(noisy, _SVM, _CE, "top5"),
+            tolerance=0.5,
+        ),
+        Claim(
+            name="noised-best",
+            text="The noised hinge is the best in top-5 but for p = 0.1, where the smooth SVM is slightly ahead.",
+            source=source,
+            contrasts=best,
+            tolerance=0.05,
+        ),
+        level(
+            "level-without-noise",
+            "Without noise the three losses are level in top-5.",
+            source,
+            gaps([clean], (_NOISED, _SVM), _CE, "top5"),
+            tolerance=0.5,
+        ),
+        Claim(
+            name="cross-entropy-ahead-in-top1-without-noise",
+            text="Without noise cross-entropy is better in top-1 than the top-5 losses.",
+            source=top1,
+            contrasts=gaps([clean], _CE, (_NOISED, _SVM), "top1"),
+            tolerance=0.5,
+        ),
+        Claim(
+            name="noised-ahead-in-top1-with-much-noise",
+            text="With much noise (p from 0.2 on) the noised top-5 hinge is better than cross-entropy in top-1.",
+            source=top1,
+            contrasts=gaps(noisy[1:], _NOISED, _CE, "top1"),
+            tolerance=0.5,
+        ),
+    )
+
+
+def _plantnet_claims() -> tuple[Claim, ...]:
+    place, source = "plantnet300k/resnet50-pretrained", "garcin2022, Table 5"
+
+    def against(ours: str, theirs: str, ks: tuple[int, ...]) -> list[Contrast]:
+        pairs = ((ours.format(k), theirs.format(k), f"macro_top{k}") for k in ks)
+        return [
+            Contrast.between(f"{place}/{one}", f"{place}/{other}", metric) for one, other, metric in pairs
+        ]
+
+    noised, smooth = "noised_imbalanced_topk_hinge-k{}", "smooth_topk_svm-k{}"
+    return (
+        Claim(
+            name="imbalanced-beats-ldam",
+            text="The noised imbalanced hinge beats LDAM in macro-average top-K, for every K.",
+            source=source,
+            contrasts=against(noised, "ldam", _PLANTNET_KS),
+            tolerance=0.1,
+        ),
+        Claim(
+            name="most-where-k-is-small",
+            text="It is more ahead of LDAM for K = 1 (1.8 points) than half a point.",
+            source=source,
+            contrasts=against(noised, "ldam", (1,)),
+            bound=0.5,
+        ),
+        Claim(
+            name="imbalanced-beats-cross-entropy",
+            text="The noised imbalanced hinge beats cross-entropy in macro-average top-K, for every K.",
+            source=source,
+            contrasts=against(noised, "cross_entropy", _PLANTNET_KS),
+            tolerance=0.5,
+        ),
+        Claim(
+            name="smooth-fails-on-the-tail",
+            text="The smooth top-K SVM fails on the tail: behind cross-entropy in macro-average top-K, K = 3, 5, 10.",
+            source=source,
+            contrasts=against("cross_entropy", smooth, (3, 5, 10)),
+            tolerance=0.5,
+        ),
+        Claim(
+            name="ldam-beats-cross-entropy",
+            text="LDAM beats cross-entropy in macro-average top-K, for every K.",
+            source=source,
+            contrasts=against("ldam", "cross_entropy", _PLANTNET_KS),
+            tolerance=0.5,
+        ),
+    )
+
+
+def _imagenet_claim() -> Claim:
+    return level(
+        "level-on-imagenet",
+        "With little label noise, many samples and balance the three losses give similar results.",
+        "garcin2022, appendix D (final version)",
+        [
+            c
+            for k in (1, 5)
+            for c in gaps(["imagenet/resnet18"], (f"{_SVM}-k{k}", f"{_NOISED}-k{k}"), _CE, f"top{k}")
+        ],
+        tolerance=0.5,
+    )

@@ -19,7 +19,7 @@ from topk_platform import (
     grid,
 )
 from topk_platform.specs import Condition
-from topk_studies.letters_losses import as_published, balanced, uneven
+from topk_studies.letters_losses import as_published, balanced, others, uneven
 
 __all__ = ["MLP", "K", "letters", "letters_map", "letters_quick", "recipe"]
 
@@ -43,6 +43,8 @@ _MAPPED = (
     "noised_topk_hinge",
     "calibrated_topk_hinge",
     "topk_transition",
+    "generalized_cross_entropy",
+    "soft_topk_loss",
 )
 _QUICK = ("cross_entropy", "smooth_topk_svm", "noised_topk_hinge")
 
@@ -96,7 +98,7 @@ def _arms(case: _Case, losses: Iterable[Loss], convnet: bool = True) -> tuple[Ar
 
 
 def letters() -> Study:
-    """Return the study of letters: six regimes, two networks, the papers' losses, each searched and as published.
+    """Return the study of letters: six regimes, two networks, the papers' losses and others, searched and as published.
 
     Clean with 5, 20 and 100 images of each class; 50 of each with labels noised among look-alikes, with probability 0.4
     and 0.8; and a long tail from 150 images to 3. What ends in ``-papers`` has the papers' values, unsearched. On the
@@ -105,10 +107,10 @@ def letters() -> Study:
 
     Example:
         >>> len(letters().arms), len(letters().only("*/mlp/*").arms)
-        (120, 78)
+        (174, 114)
     """
     cases = _cases()
-    arms = [arm for case in cases.values() for arm in _arms(case, _with_published(balanced()))]
+    arms = [arm for case in cases.values() for arm in _arms(case, _with_published(balanced() + others()))]
     return Study(
         name="letters",
         arms=(*arms, *_arms(cases["long-tail"], _with_published(uneven()))),
@@ -143,16 +145,16 @@ def letters_quick() -> Study:
 
 
 def letters_map() -> Study:
-    """Return the map: label noise from 0 to 0.8 by 5 to 150 images of each class, five losses, all searched.
+    """Return the map: label noise from 0 to 0.8 by 5 to 150 images of each class, seven losses, all searched.
 
     Each regime is called ``noise-P-images-N``. Epochs fall with the images, so that a training takes 500 to 2,900
     steps.
 
     Example:
-        >>> [arm.regime.name for arm in letters_map().arms[:10:5]]
+        >>> [arm.regime.name for arm in letters_map().arms[:14:7]]
         ['noise-0-images-5', 'noise-0-images-15']
     """
-    losses = [loss for loss in balanced() if loss.name in _MAPPED]
+    losses = [loss for loss in balanced() + others() if loss.name in _MAPPED]
     epochs = dict(zip(_SIZES, (100, 60, 28, 20), strict=True))
     cases = [
         _case(f"noise-{p:g}-images-{n}", epochs[n], 0, PerClass(n), LabelNoise(p))

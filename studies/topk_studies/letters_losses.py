@@ -6,32 +6,15 @@ from dataclasses import replace
 
 from topk_platform import Float, Int, Loss
 from topk_platform.specs import Dimension, Scalar
+from topk_studies.searched_losses import Firsts, searched
 
-__all__ = ["SAMPLES", "as_published", "balanced", "cross_entropy", "uneven"]
+__all__ = ["SAMPLES", "as_published", "balanced", "cross_entropy", "others", "uneven"]
 
 SAMPLES = 10
 """Draws B of the noised hinge where they are not searched: garcin2022's."""
 
-_RATE = Float(0.003, 3.0, log=True)
-_DECAY = Float(1e-5, 3e-2, log=True)
-_FIRST_RATE = 0.1
-_FIRST_DECAY = 1e-4
+_AT = Firsts(decays=Float(1e-5, 3e-2, log=True))
 _PUBLISHED = "-papers"
-
-
-def _searched(name: str, own: dict[str, tuple[Dimension, Scalar]], head: str = "linear") -> Loss:
-    """Return a loss that searches learning rate, weight decay and its own parameters, from the papers' values on."""
-    shared: dict[str, tuple[Dimension, Scalar]] = {
-        "learning_rate": (_RATE, _FIRST_RATE),
-        "weight_decay": (_DECAY, _FIRST_DECAY),
-    }
-    both = shared | own
-    return Loss(
-        name,
-        space={parameter: dimension for parameter, (dimension, _) in both.items()},
-        first={parameter: first for parameter, (_, first) in both.items()},
-        head=head,
-    )
 
 
 def as_published(loss: Loss) -> Loss:
@@ -52,8 +35,9 @@ def cross_entropy() -> Loss:
         >>> sorted(cross_entropy().space)
         ['learning_rate', 'momentum', 'temperature', 'weight_decay']
     """
-    return _searched(
+    return searched(
         "cross_entropy",
+        _AT,
         {"temperature": (Float(0.1, 10.0, log=True), 1.0), "momentum": (Float(0.5, 0.95), 0.9)},
     )
 
@@ -73,11 +57,28 @@ def balanced() -> list[Loss]:
     }
     return [
         cross_entropy(),
-        _searched("smooth_topk_svm", {"tau": (Float(0.01, 10.0, log=True), 1.0)}),
-        _searched("noised_topk_hinge", noise),
-        _searched("calibrated_topk_hinge", {"margin": (Float(0.1, 10.0, log=True), 1.0)}),
-        _searched("topk_transition", {}),
-        _searched("topk_grouping", {}),
+        searched("smooth_topk_svm", _AT, {"tau": (Float(0.01, 10.0, log=True), 1.0)}),
+        searched("noised_topk_hinge", _AT, noise),
+        searched("calibrated_topk_hinge", _AT, {"margin": (Float(0.1, 10.0, log=True), 1.0)}),
+        searched("topk_transition", _AT, {}),
+        searched("topk_grouping", _AT, {}),
+    ]
+
+
+def others() -> list[Loss]:
+    """Return losses that a reader would compare with: generalised cross-entropy, the soft top-K loss, AUTKC.
+
+    First values are Zhang and Sabuncu 2018's γ = 0.7, τ = 1 as in Amos et al. 2019, whose layer has no temperature, and
+    Wang et al. 2023's squared surrogate, which has no parameter.
+
+    Example:
+        >>> [loss.name for loss in others()]
+        ['generalized_cross_entropy', 'soft_topk_loss', 'autkc']
+    """
+    return [
+        searched("generalized_cross_entropy", _AT, {"gamma": (Float(0.05, 1.0, log=True), 0.7)}),
+        searched("soft_topk_loss", _AT, {"tau": (Float(0.01, 10.0, log=True), 1.0)}),
+        searched("autkc", _AT, {}),
     ]
 
 
@@ -92,8 +93,9 @@ def uneven() -> list[Loss]:
         'cosine'
     """
     margin = Float(0.05, 1.0, log=True)
-    noised = _searched(
+    noised = searched(
         "noised_imbalanced_topk_hinge",
+        _AT,
         {"epsilon": (Float(0.001, 1.0, log=True), 0.01), "max_margin": (margin, 0.2)},
         head="cosine",
     )
@@ -102,7 +104,7 @@ def uneven() -> list[Loss]:
         "scale": (Float(5.0, 100.0, log=True), 30.0),
     }
     return [
-        _searched("focal", {"gamma": (Float(0.1, 5.0, log=True), 2.0)}),
-        _searched("ldam", ldam, head="cosine"),
+        searched("focal", _AT, {"gamma": (Float(0.1, 5.0, log=True), 2.0)}),
+        searched("ldam", _AT, ldam, head="cosine"),
         replace(noised, fixed={"samples": 5, "scale": 50.0}),
     ]

@@ -9,7 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from topk_platform import LabelNoise, LongTail, Loss, PerClass, Protocol, Regime, Study, TrainFraction, grid
+from topk_platform import (
+    Claim,
+    LabelNoise,
+    LongTail,
+    Loss,
+    PerClass,
+    Protocol,
+    Regime,
+    Study,
+    TrainFraction,
+    grid,
+)
+from topk_studies.berrada2018 import fraction_claims, temperature_claims
+from topk_studies.claims import gaps, stand_ins
+from topk_studies.garcin2022 import epsilon_claims, samples_claims
 from topk_studies.letters import MLP, K, recipe
 from topk_studies.letters_losses import SAMPLES
 
@@ -38,6 +52,7 @@ def _study(
     losses: Iterable[Loss],
     baseline: str | None = None,
     show: tuple[str, ...] = ("top1", "top5"),
+    claims: Iterable[Claim] = (),
 ) -> Study:
     return Study(
         name=name,
@@ -47,6 +62,7 @@ def _study(
         baseline=baseline,
         show=show,
         description=f"stand-in on letters: {description}; an MLP; K = 5",
+        claims=stand_ins(*claims),
     )
 
 
@@ -65,7 +81,9 @@ def letters_temperature() -> Study:
         for tau in (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
     ]
     losses = [Loss("topk_hinge", label="tau-0"), *smooth]
-    return _study("letters_temperature", "berrada2018 5.1, τ from 0 to 100", [_CLEAN], losses, "tau-1")
+    question = "berrada2018 5.1, τ from 0 to 100"
+    claims = temperature_claims(f"clean/{MLP.label}")
+    return _study("letters_temperature", question, [_CLEAN], losses, "tau-1", claims=claims)
 
 
 def letters_epsilon() -> Study:
@@ -84,7 +102,9 @@ def letters_epsilon() -> Study:
         for epsilon in (1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0)
     ]
     losses = [Loss("calibrated_topk_hinge", label="epsilon-0"), *noised]
-    return _study("letters_epsilon", "garcin2022 4.1, ε from 0 to 100", [_CLEAN], losses, "epsilon-0.1")
+    question = "garcin2022 4.1, ε from 0 to 100"
+    claims = epsilon_claims(f"clean/{MLP.label}")
+    return _study("letters_epsilon", question, [_CLEAN], losses, "epsilon-0.1", claims=claims)
 
 
 def letters_samples() -> Study:
@@ -100,9 +120,9 @@ def letters_samples() -> Study:
         for count in counts
     ]
     exact = Loss("noised_topk_hinge", fixed={"epsilon": 0.2, "samples": None}, label="expectation")
-    return _study(
-        "letters_samples", "garcin2022 4.2, B from 1 to 100", [_CLEAN], [*drawn, exact], "samples-10"
-    )
+    question, losses = "garcin2022 4.2, B from 1 to 100", [*drawn, exact]
+    claims = samples_claims(f"clean/{MLP.label}")
+    return _study("letters_samples", question, [_CLEAN], losses, "samples-10", claims=claims)
 
 
 def letters_fraction() -> Study:
@@ -123,7 +143,11 @@ def letters_fraction() -> Study:
         Loss("smooth_topk_svm", fixed={"tau": 1.0}),
         Loss("smooth_topk_svm", fixed={"tau": 0.1}, label="smooth_topk_svm-tau-0.1"),
     ]
-    return _study("letters_fraction", "berrada2018 5.2, 4 to 100 % of the data", regimes, losses)
+    places = [f"{regime.name}/{MLP.label}" for regime in regimes]
+    claims = fraction_claims(places[:-1], places[-1])
+    return _study(
+        "letters_fraction", "berrada2018 5.2, 4 to 100 % of the data", regimes, losses, claims=claims
+    )
 
 
 def letters_margin() -> Study:
@@ -157,6 +181,34 @@ def letters_margin() -> Study:
         [_TAIL],
         [Loss("cross_entropy"), even, *ldam, *noised],
         show=("macro_top1", "macro_top5", "few_top5"),
+        claims=_margin_claims(),
+    )
+
+
+def _margin_claims() -> tuple[Claim, ...]:
+    place, source = f"long-tail/{MLP.label}", "garcin2022, Table 5"
+    return (
+        Claim(
+            name="imbalanced-beats-ldam",
+            text="The noised imbalanced hinge beats LDAM in macro-average top-5, both with a largest margin of 0.2.",
+            source=source,
+            contrasts=gaps([place], "noised_imbalanced-0.2", "ldam-0.2", "macro_top5"),
+            tolerance=0.1,
+        ),
+        Claim(
+            name="imbalanced-beats-cross-entropy",
+            text="The noised imbalanced hinge beats cross-entropy in macro-average top-5.",
+            source=source,
+            contrasts=gaps([place], "noised_imbalanced-0.2", "cross_entropy", "macro_top5"),
+            tolerance=0.5,
+        ),
+        Claim(
+            name="ldam-beats-cross-entropy",
+            text="LDAM beats cross-entropy in macro-average top-5.",
+            source=source,
+            contrasts=gaps([place], "ldam-0.2", "cross_entropy", "macro_top5"),
+            tolerance=0.5,
+        ),
     )
 
 
@@ -181,4 +233,41 @@ def letters_tradeoff() -> Study:
         [_CLEAN, _NOISY, _TAIL],
         losses,
         show=("top1", "top2", "top3", "top5", "top10"),
+        claims=_tradeoff_claims(),
+    )
+
+
+def _tradeoff_claims() -> tuple[Claim, ...]:
+    place, source = f"clean/{MLP.label}", "sawada2020, Table I"
+    return (
+        Claim(
+            name="cross-entropy-best-in-top1",
+            text="Cross-entropy is the best of all losses in top-1.",
+            source=source,
+            contrasts=gaps(
+                [place], "cross_entropy", ("topk_grouping", "topk_transition", "smooth_topk_svm"), "top1"
+            ),
+            tolerance=0.5,
+        ),
+        Claim(
+            name="transition-beats-cross-entropy-in-top5",
+            text="Top-5 transition beats cross-entropy in top-5.",
+            source=source,
+            contrasts=gaps([place], "topk_transition", "cross_entropy", "top5"),
+            tolerance=0.1,
+        ),
+        Claim(
+            name="smooth-svm-beats-cross-entropy-in-top5",
+            text="The smooth top-5 SVM beats cross-entropy in top-5.",
+            source=source,
+            contrasts=gaps([place], "smooth_topk_svm", "cross_entropy", "top5"),
+            tolerance=0.1,
+        ),
+        Claim(
+            name="grouping-behind-cross-entropy",
+            text="Top-5 grouping is worse than cross-entropy in top-1 and in top-5.",
+            source=source,
+            contrasts=gaps([place], "cross_entropy", "topk_grouping", "top1", "top5"),
+            tolerance=0.1,
+        ),
     )

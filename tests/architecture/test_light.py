@@ -21,17 +21,31 @@ from topk_platform.running.checks import check_study
 from topk_platform.specs import EpochRecord, TrialRecord
 from topk_platform.training import environment
 
-SLOW = {"torch", "torchvision", "ray", "mlflow", "optuna", "sklearn", "numba", "pandas", "duckdb"}
+SLOW = {
+    "torch",
+    "torchvision",
+    "ray",
+    "mlflow",
+    "optuna",
+    "sklearn",
+    "numba",
+    "pandas",
+    "duckdb",
+    "matplotlib",
+}
 
 LAB = """
-from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
+from topk_platform import Claim, Contrast, Float, Loss, Model, Recipe, Regime, Study, grid
 
 RATE = {"learning_rate": Float(0.01, 1)}
 LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
 
 def study():
     arms = grid([Regime("r", "digits")], [Model("linear")], LOSSES, k=3, recipe=Recipe(1))
-    return Study("light", arms, topk=(1, 3), trials=2, seeds=3)
+    gap = Contrast.between(arms[1].name, arms[0].name, "top3")
+    told = {"name": "level", "text": "They are level.", "source": "me"}
+    claims = [Claim(**told, contrasts=[gap], direction="within", tolerance=1)]
+    return Study("light", arms, topk=(1, 3), trials=2, seeds=3, claims=claims)
 def bad_recipe(): return Recipe(epochs=0)
 """
 
@@ -107,14 +121,20 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 READING = (
     ("--help", "Usage"),
     ("run --help", "--retry-failed"),
-    ("list", "18 arms"),
+    ("list", "30 arms"),
     ("status", "10 trials ended"),
+    ("status", "early and final validation of completed search trials"),
     ("show KEY", "run it alone"),
     ("table light_lab:study", "52.0"),
     ("table light_lab:study --format md", "(n = 3)"),
     ("table light_lab:study --format csv", "cross_entropy,r,top1,"),
     ("table berrada2018_noise", "published"),
+    ("claims light_lab:study", "They are level."),
+    ("claims berrada2018_noise --format csv", "waits for data"),
+    ("tuning light_lab:study", "enough, this search"),
+    ("checklist light_lab:study", "fresh seeds per arm"),
     ("plan light_lab:study", "0 trials left"),
+    ("export light_lab:study --format csv --to light.csv", "10 trials in"),
 )
 
 WRONG = (
@@ -135,8 +155,21 @@ WRONG = (
     ("probe digits --memory 0", "memory must be above 0 GiB"),
     ("probe digits --only nothing*", "matches no arm"),
     ("table digit", "did you mean 'digits'"),
-    ("table digits --format html", "--format must be rich, md or csv"),
+    ("table digits --format xml", "--format must be rich, md, csv, latex or html"),
     ("table digits", "holds nothing of study 'digits'"),
+    ("plot digits map --to map.jpg", "--to must end in .svg, .png or .pdf"),
+    ("plot digits mapp", "did you mean 'map'"),
+    ("plot digits map", "holds nothing of study 'digits'"),
+    ("report digits --to page.txt", "--to must end in .html"),
+    ("report digits", "holds nothing of study 'digits'"),
+    ("claims digits", "has no claims"),
+    ("claims ring_modes --format html", "--format must be rich, md or csv"),
+    ("tuning digits", "holds nothing of study 'digits'"),
+    ("tuning digits --within 0", "--within must be points"),
+    ("checklist digits", "holds nothing of study 'digits'"),
+    ("export digits --format csv --to x", "holds nothing of study 'digits'"),
+    ("predict nothing x.png", "must be a folder of `topk export --arm`"),
+    ("verify nothing", "must be a file of `topk bundle`"),
     ("show abc", "got 0 trials"),
     ("replay abc", "got 0 trials"),
     ("ui --store typo", "holds no MLflow database"),

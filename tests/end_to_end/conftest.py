@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from filelock import FileLock
@@ -59,15 +59,24 @@ class Lab:
             "XDG_CACHE_HOME": str(self.folder / "cache"),
         }
 
-    def start(self, *arguments: str | Path, cwd: Path | None = None, **more: str) -> subprocess.Popen[str]:
-        """Start the command as a terminal does, in a process group of its own."""
-        code = "from topk_platform.cli import main; main()"
+    def start(
+        self,
+        *arguments: str | Path,
+        cwd: Path | None = None,
+        before: str = "",
+        stderr: IO[str] | int = subprocess.PIPE,
+        **more: str,
+    ) -> subprocess.Popen[str]:
+        """Start the command as a terminal does, in a process group of its own, some Python code before it."""
+        # Where the tests themselves run in a shell's background, what they start would not hear Ctrl-C.
+        hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+        code = f"{hears}\n{before}\nfrom topk_platform.cli import main; main()"
         return subprocess.Popen(
             [sys.executable, "-c", code, *map(str, arguments)],
             cwd=cwd or self.folder,
             env={**os.environ, **self.environment, **more},
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             start_new_session=True,
         )
@@ -155,11 +164,20 @@ def until(condition: Callable[[], bool], what: str, process: subprocess.Popen[st
         time.sleep(0.05)
 
 
-def rows(store: Path, study: str = "lab", kind: str = "trials") -> list[dict[str, Any]]:
+def rows(store: Path | str, study: str = "lab", kind: str = "trials") -> list[dict[str, Any]]:
     """Return a ledger's rows without times, in an order of their own."""
     table = Ledger.open(Store.open(store), study).read(kind).to_pylist()
     plain = ({name: value for name, value in row.items() if name not in TIMES} for row in table)
     return sorted(plain, key=lambda row: (row["key"], row.get("epoch", 0)))
+
+
+def check_undisturbed(store: Path | str, reference: Reference) -> None:
+    """Check that a store of ``my_lab:study`` holds what an undisturbed run holds, and nothing of the way there."""
+    for kind in ("trials", "epochs"):
+        assert rows(store, "small", kind) == rows(reference.store, "small", kind)
+    found, wanted = (Store.open(place).at("small") for place in (store, reference.store))
+    assert found.read("tables/table.csv") == wanted.read("tables/table.csv")
+    assert found.folders("checkpoints") == [] and found.names("lease") == []
 
 
 def fill(folder: Path) -> None:
@@ -183,6 +201,11 @@ def check_loopback_fixture() -> Callable[..., None]:
 @pytest.fixture(scope="session", name="rows")
 def rows_fixture() -> Callable[..., list[dict[str, Any]]]:
     return rows
+
+
+@pytest.fixture(scope="session", name="check_undisturbed")
+def check_undisturbed_fixture() -> Callable[..., None]:
+    return check_undisturbed
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from ray._private import ray_constants, services
 from ray.cluster_utils import Cluster
 
 from topk_platform.running import cluster
@@ -82,6 +84,65 @@ def test_a_lost_node_changes_nothing(joined: Joined, reference: Any, rows: Rows)
         assert rows(joined.store, "small", kind) == rows(reference.store, "small", kind)
     assert joined.steps == reference.steps + 1  # the step in which the lost training was held
     assert "tried again 1" in joined.told
+
+
+@pytest.mark.slow
+def test_a_raylet_that_is_killed_changes_nothing(
+    joined: Joined,
+    nodes: Cluster,
+    visited: Any,
+    reference: Any,
+    rows: Rows,
+    until: Callable[..., None],
+    check_undisturbed: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    """As by a system that is out of memory: the node's other processes are there, and nothing answers for it."""
+    node = nodes.add_node(num_cpus=1)
+    held, begun, steps = (len(visited.noted(name)) for name in ("held", "begun", "steps"))
+    visited.allow(begun + 1)
+    process = visited.start(
+        *("run", "my_lab:study", "--store", tmp_path, "--checkpoints", "0", "--address", nodes.address)
+    )
+    until(lambda: len(visited.noted("held")) == held + 2, "two trainings are held", process)
+    until(lambda: len(rows(tmp_path, "small")) == 1, "what was let on has ended", process)
+    pids = {int(pid) for pid in visited.noted("held")[held:]}
+    (raylet,) = node.all_processes[ray_constants.PROCESS_TYPE_RAYLET]
+    raylet.process.kill()
+    raylet.process.wait()  # its workers take a zombie for their living parent
+    until(lambda: not pids <= visited.running().keys(), "the node's worker is gone", process)
+    visited.allow(10**6)
+    told = "".join(process.communicate())
+    assert process.returncode == 0, told
+    check_undisturbed(tmp_path, reference)
+    assert "tried again 1" in told
+    assert len(visited.noted("steps")) - steps == reference.steps + 1
+
+
+@pytest.mark.slow
+def test_a_folder_that_a_node_does_not_see_is_refused(
+    joined: Joined, nodes: Cluster, visited: Any, tmp_path: Path
+) -> None:
+    """One node has a disk of its own where the others have the store's folder."""
+    own = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*own, "true"], check=False).returncode:
+        pytest.skip("this system lets nobody mount a disk of his own")
+    mount = f'mount -t tmpfs tmpfs {tmp_path} && exec "$@"'
+    start = services.start_ray_process
+
+    def apart(command: list[str], *arguments: Any, **keywords: Any) -> Any:
+        return start([*own, "sh", "-c", mount, "sh", *command], *arguments, **keywords)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(services, "start_ray_process", apart)
+        node = nodes.add_node(num_cpus=1)
+    try:
+        store = tmp_path / "s"
+        _, err = visited.topk("run", "lab:plain", "--store", store, "--address", nodes.address, code=2)
+        assert f"store '{store}' is a folder that node 127.0.0.1 does not see: give" in err.splitlines()[-1]
+        assert not store.exists()
+    finally:
+        nodes.remove_node(node, allow_graceful=False)
 
 
 def test_it_is_sent_the_code(joined: Joined) -> None:

@@ -51,10 +51,15 @@ class Troubled:
 def troubled(shared: Any, tmp_path_factory: pytest.TempPathFactory) -> Troubled:
     store = tmp_path_factory.mktemp("store")
 
+    ended: list[str] = []
+
     def is_stalled(_: Conductor, run: _Run) -> bool:
-        """Not by the clock, which another test turns: the one that hangs, once it does."""
-        hangs = run.trials[0].arm.loss.label == "hangs"
-        return hangs and run.stalled is None and len(shared.noted("hanging")) == 1
+        """Not by the clock, which another test turns: the one that hangs, as soon as it does, and never again."""
+        hangs = run.trials[0].arm.loss.label == "hangs" and bool(shared.noted("hanging"))
+        if hangs and not ended:
+            ended.append(run.key)
+            return True
+        return False
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Conductor, "_is_stalled", is_stalled)
@@ -106,6 +111,13 @@ def test_a_process_lost_every_time_leaves_its_trial_open(troubled: Troubled) -> 
     assert "see what ends processes there" in troubled.told
     assert len(line) < 900
     assert "2 trials left, open ones and what waits for them; the same command tries again." in troubled.told
+
+
+def test_what_is_open_is_told_later_and_by_any_machine(troubled: Troubled, shared: Any) -> None:
+    out, _ = shared.topk("status", "--store", troubled.store)
+    (line,) = (line for line in out.splitlines() if line.startswith("open: "))
+    assert " plain/with_dropout/always: process lost: " in line and "see what ends processes there" in line
+    assert "lab: nobody drives it" in out
 
 
 @pytest.mark.parametrize(
@@ -195,6 +207,21 @@ def test_a_process_that_finds_other_code_is_refused_and_the_next_run_goes_on(
     found = [row for row in rows(tmp_path) if row["loss"] == "edits"]
     assert [row["status"] for row in found] == ["completed"] * 2
     assert len({row["code_version"] for row in found}) == 1
+
+
+@pytest.mark.slow
+def test_a_worker_that_reads_other_data_is_refused_and_the_next_run_goes_on(
+    shared: Any, rows: Rows, tmp_path: Path
+) -> None:
+    (shared.folder / "other-data").touch()
+    command = ("run", "lab:plain", "--store", tmp_path, "--workers", "1")
+    _, err = shared.topk(*command, code=2)
+    (shared.folder / "other-data").unlink()
+    told = err.splitlines()[-1]
+    assert told.startswith("topk: dataset lab:data has fingerprint") and "What had ended is kept" in told
+    assert rows(tmp_path) == []
+    shared.topk(*command)
+    assert [row["status"] for row in rows(tmp_path)] == ["completed"] * 2
 
 
 def test_failed_trials_run_again_when_told_so_in_place_of_their_records(

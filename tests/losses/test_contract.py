@@ -29,6 +29,13 @@ class TestFocal(LossContract):
         return topk_losses.Focal(gamma=0.5, **shared)
 
 
+class TestGeneralizedCrossEntropy(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.GeneralizedCrossEntropy(gamma=0.6, **shared)
+
+
 class TestLDAM(LossContract):
     soft_targets = True
     class_symmetric = False
@@ -167,6 +174,64 @@ class TestLapSumTopKLoss(LossContract):
 
     def make(self, **shared):
         return topk_losses.LapSumTopKLoss(k=3, temperature=0.5, **shared)
+
+
+class TestAUTKC(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.AUTKC(k=3, **shared)
+
+
+class TestAUTKCByHinges(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.AUTKC(k=3, surrogate="hinge", **shared)
+
+
+class TestSoftTopKLoss(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.SoftTopKLoss(k=3, tau=0.7, **shared)
+
+    @pytest.mark.slow  # the steps of the search for the threshold are traced one by one
+    def test_compiles_to_one_graph(self):
+        super().test_compiles_to_one_graph()
+
+
+class TestBoundedSoftTopK(LossContract):
+    soft_targets = True
+    compiles = False  # it does: the same graph but for its last line, and ten seconds of tracing
+
+    def make(self, **shared):
+        return topk_losses.SoftTopKLoss(k=3, tau=0.7, form="error", **shared)
+
+
+class TestLaplacianSoftTopK(TestBoundedSoftTopK):
+    def make(self, **shared):
+        return topk_losses.SoftTopKLoss(k=3, tau=0.7, shape="laplace", form="error", **shared)
+
+
+class TestGaussianSoftTopK(TestBoundedSoftTopK):
+    def make(self, **shared):
+        return topk_losses.SoftTopKLoss(k=3, tau=1.5, shape="gaussian", **shared)
+
+
+class TestClippedSoftTopK(TestBoundedSoftTopK):
+    def make(self, **shared):
+        return topk_losses.SoftTopKLoss(k=3, tau=5.0, shape="clip", form="error", **shared)
+
+
+class TestCubicSoftTopK(TestBoundedSoftTopK):
+    def make(self, **shared):
+        return topk_losses.SoftTopKLoss(k=3, tau=5.0, shape="power", form="error", **shared)
+
+
+class TestMidpointSoftTopK(TestBoundedSoftTopK):
+    def make(self, **shared):
+        return topk_losses.SoftTopKLoss(k=3, tau=0.7, shape="midpoint", **shared)
 
 
 class TestSmoothTopKHinge(LossContract):

@@ -11,8 +11,19 @@ from topk_losses._core import numba
 LOSSES = {
     "cross_entropy": lambda s, y, k: functional.cross_entropy(s, y, reduction="none"),
     "focal": lambda s, y, k: functional.focal(s, y, 0.5, reduction="none"),
+    "generalized_cross_entropy": lambda s, y, k: functional.generalized_cross_entropy(
+        s, y, 0.7, reduction="none"
+    ),
     "ldam": lambda s, y, k: functional.ldam(s, y, torch.full((s.shape[1],), 0.5), 3.0, reduction="none"),
     "lapsum_topk_loss": lambda s, y, k: functional.lapsum_topk_loss(s, y, k, 0.7, reduction="none"),
+    "autkc": lambda s, y, k: functional.autkc(s, y, k, reduction="none"),
+    "soft_topk_loss": lambda s, y, k: functional.soft_topk_loss(s, y, k, 0.7, reduction="none"),
+    "soft_topk_error": lambda s, y, k: functional.soft_topk_loss(
+        s, y, k, 0.7, "laplace", "error", reduction="none"
+    ),
+    "clipped_soft_topk_error": lambda s, y, k: functional.soft_topk_loss(
+        s, y, k, 1.7, "clip", "error", reduction="none"
+    ),
     "smooth_topk_hinge": lambda s, y, k: functional.smooth_topk_hinge(s, y, k, 0.5, reduction="none"),
     "sorting_topk_cross_entropy": lambda s, y, k: functional.sorting_topk_cross_entropy(
         s, y, k, candidates=8, reduction="none"

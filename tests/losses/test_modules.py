@@ -12,6 +12,7 @@ WEIGHT = torch.tensor([0.5, 1.0, 2.0, 1.0, 0.0])
 MODULES = {
     "CrossEntropy": ("cross_entropy", {}),
     "Focal": ("focal", {"gamma": 1.5}),
+    "GeneralizedCrossEntropy": ("generalized_cross_entropy", {"gamma": 0.5}),
     "LDAM": ("ldam", {"margins": MARGINS, "scale": 10.0}),
     "BalancedSoftmax": ("balanced_softmax", {"class_counts": COUNTS}),
     "LogitAdjusted": ("logit_adjusted", {"class_counts": COUNTS, "tau": 0.5}),
@@ -27,6 +28,8 @@ MODULES = {
     "TopKGrouping": ("topk_grouping", {"k": 2}),
     "TopKTransition": ("topk_transition", {"k": 2, "detach_weight": True}),
     "LapSumTopKLoss": ("lapsum_topk_loss", {"k": 2, "temperature": 0.5}),
+    "SoftTopKLoss": ("soft_topk_loss", {"k": 2, "tau": 0.5, "shape": "power", "form": "error"}),
+    "AUTKC": ("autkc", {"k": 2, "surrogate": "logistic"}),
     "SmoothTopKHinge": ("smooth_topk_hinge", {"k": 2, "gamma": 0.5, "margin": MARGINS}),
     "SortingTopKCrossEntropy": (
         "sorting_topk_cross_entropy",
@@ -142,6 +145,7 @@ def test_from_counts():
         ),
         ("CrossEntropy", {"weight": torch.ones(2, 2)}, "weight must be a tensor of real numbers"),
         ("Focal", {"gamma": -1.0}, "gamma must be at least 0, got -1.0"),
+        ("GeneralizedCrossEntropy", {"gamma": 1.5}, "gamma must be at most 1, got 1.5"),
         (
             "LDAM",
             {"margins": torch.tensor([0.1, torch.nan])},
@@ -167,6 +171,11 @@ def test_from_counts():
         ("TopKGrouping", {"k": -3}, "k must be at least 1, got -3"),
         ("TopKTransition", {"k": 1.5}, "k must be an int, got 1.5"),
         ("LapSumTopKLoss", {"temperature": 0.0}, "temperature must be above 0, got 0.0"),
+        ("AUTKC", {"surrogate": "cubic"}, "surrogate must be one of squared, .*hinge, got 'cubic'"),
+        ("SoftTopKLoss", {"shape": "cubic"}, "shape must be one of logistic, laplace.* got 'cubic'"),
+        ("SoftTopKLoss", {"form": "log"}, "form must be 'error' for shape 'power'.* got 'log'"),
+        ("SoftTopKLoss", {"form": "ln", "shape": "logistic"}, "form must be one of log, error, got 'ln'"),
+        ("SoftTopKLoss", {"tau": 0.0}, "tau must be above 0, got 0.0"),
         ("LapSumTopKLoss", {"k": True}, "k must be an int, got True"),
         (
             "SmoothTopKHinge",

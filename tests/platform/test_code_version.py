@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime
+from topk_platform import Arm, Float, Loss, Model, OptunaSampler, Protocol, Recipe, Regime
 from topk_platform.code_version import code_version, loaded_version, user_modules
 
 
@@ -68,6 +69,18 @@ def test_the_users_modules_count_and_all_that_they_import(lab: Path, name: str) 
     assert before != code_version(an_arm("cross_entropy"))
     change(lab / name)
     assert code_version(arm) != before
+
+
+def test_a_sampler_of_ones_own_counts_where_an_arm_searches_with_it(lab: Path) -> None:
+    protocol, first = Protocol(OptunaSampler("topk_mine:loss")), {"temperature": 1.0}
+    searched = Loss("cross_entropy", {"temperature": Float(0.1, 10)}, first)
+    searching, fixed = (
+        replace(an_arm("x"), loss=loss, protocol=protocol) for loss in (searched, Loss("focal"))
+    )
+    before = code_version(searching), code_version(fixed)
+    change(lab / "topk_mine.py")
+    assert code_version(searching) != before[0]
+    assert code_version(fixed) == before[1]
 
 
 def test_a_name_that_only_begins_like_ours_is_the_users(lab: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from topk_platform import Float
+from topk_platform import TPE, Float
 from topk_studies import STUDIES, digits
 
 
@@ -19,6 +19,7 @@ def test_regimes_and_losses_are_those_of_the_question() -> None:
     for arm in digits().arms:
         arms[arm.regime.name].add(arm.loss.label)
     common = {"cross_entropy", "smooth_topk_svm", "calibrated_topk_hinge", "noised_topk_hinge"}
+    common |= {"generalized_cross_entropy", "soft_topk_loss", "autkc"}
     uneven = {"ldam", "noised_imbalanced_topk_hinge"}
     assert arms == {
         "balanced": common,
@@ -36,7 +37,7 @@ def test_the_budget_is_the_same_for_all_and_the_baselines_space_no_poorer() -> N
     assert len(rates) == 1
     assert isinstance(rates.pop(), Float)
     for arm in study.arms:
-        assert (arm.k, arm.protocol.random, arm.protocol.width, arm.metric) == (3, 5, 1, "top3")
+        assert (arm.k, arm.protocol.sampler, arm.protocol.width, arm.metric) == (3, TPE(random=5), 1, "top3")
         baseline = next(a for a in study.arms if a.regime == arm.regime and a.loss.label == study.baseline)
         assert len(baseline.loss.space) >= len(arm.loss.space)
         assert baseline.recipe == arm.recipe

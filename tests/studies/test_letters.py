@@ -23,6 +23,9 @@ COMMON = {
     "calibrated_topk_hinge",
     "topk_transition",
     "topk_grouping",
+    "generalized_cross_entropy",
+    "soft_topk_loss",
+    "autkc",
 }
 UNEVEN = {"focal", "ldam", "noised_imbalanced_topk_hinge"}
 
@@ -85,7 +88,7 @@ def test_the_map_has_each_noise_at_each_size() -> None:
         for arm in letters_map().arms
     }
     assert places == {(p, n) for p in (0.0, 0.2, 0.4, 0.6, 0.8) for n in (5, 15, 50, 150)}
-    assert len(letters_map().arms) == 5 * len(places)
+    assert len(letters_map().arms) == 7 * len(places)
     assert isinstance(letters_map().arms[0].regime.conditions[1], LabelNoise)
 
 

@@ -22,8 +22,6 @@ from topk_platform.recipes import (
 from topk_platform.records import ArmHistory
 from topk_platform.reports import build_table, to_markdown
 from topk_platform.running.checks import check_study
-from topk_platform.training import split_parameters
-from topk_platform.training.optim import searched_recipe
 from topk_studies import STUDIES
 from topk_studies.published import LEFT_OUT, Row, composed, loss_of, read_rows, rows_of
 
@@ -234,8 +232,7 @@ def test_without_temperature_steps_are_those_of_the_limit() -> None:
     """Six steps of SGD on one layer, by the recipe, from the limit at τ → 0 and from the arm that stands for it."""
     study = STUDIES["berrada2018_temperature"]()
     arm = study.arms[0]
-    searched, own = split_parameters(arm.loss.fixed)
-    recipe = searched_recipe(arm.recipe, searched)
+    recipe, own = arm.setting({})
     generator = torch.Generator().manual_seed(3)
     inputs = torch.randn(40, 6, generator=generator, dtype=torch.float64)
     labels = torch.randint(9, (40,), generator=generator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -10,21 +11,26 @@ from torch import Tensor
 __all__ = [
     "check_counts",
     "check_dimension",
+    "check_exponent",
     "check_k",
     "check_labels",
     "check_margin",
     "check_margins",
     "check_noise",
     "check_not_negative",
+    "check_one_of",
     "check_per_class",
     "check_positive",
     "check_reduction",
     "check_samples",
     "check_scores",
     "check_soft",
+    "check_soft_topk",
     "values_are_readable",
 ]
 
+SOFT_SHAPES = ("logistic", "laplace", "gaussian", "clip", "power", "midpoint")
+MAY_BE_0 = ("clip", "power")
 REDUCTIONS = ("mean", "sum", "none")
 
 
@@ -87,6 +93,13 @@ def check_not_negative(name: str, value: float) -> None:
         raise ValueError(f"{name} must be at least 0, got {value}")
 
 
+def check_exponent(name: str, value: float) -> None:
+    """A finite number above 0 and at most 1."""
+    check_positive(name, value)
+    if value > 1:
+        raise ValueError(f"{name} must be at most 1, got {value}")
+
+
 def check_dimension(name: str, value: int) -> None:
     """A whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -95,8 +108,21 @@ def check_dimension(name: str, value: int) -> None:
 
 def check_reduction(reduction: str) -> None:
     """One of ``"mean"``, ``"sum"``, ``"none"``."""
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+    check_one_of("reduction", reduction, REDUCTIONS)
+
+
+def check_one_of(name: str, value: str, choices: Sequence[str]) -> None:
+    """One of some names."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def check_soft_topk(shape: str, form: str = "error") -> None:
+    """A shape of the soft top-K, and a form of the loss that it has."""
+    check_one_of("shape", shape, SOFT_SHAPES)
+    check_one_of("form", form, ("log", "error"))
+    if form == "log" and shape in MAY_BE_0:
+        raise ValueError(f"form must be 'error' for shape {shape!r}, whose memberships may be 0, got 'log'")
 
 
 def check_per_class(name: str, values: Tensor, classes: int | None = None) -> None:

@@ -9,7 +9,7 @@ from torch.nn.functional import logsigmoid
 from topk_losses._core.shapes import log_softmax, per_label
 from topk_losses._rows.invalid import log_sum_without, spoilt_where_invalid
 
-__all__ = ["adjusted", "cross_entropy", "focal", "ldam"]
+__all__ = ["adjusted", "cross_entropy", "focal", "generalized", "ldam"]
 
 CERTAIN = 100.0  # of -log p: beyond, 1 - p is 1 in any precision, and powers of -log p may overflow
 
@@ -29,6 +29,11 @@ def focal(rows: Tensor, labels: Tensor, gamma: float) -> Tensor:
     shape = torch.where(small, 1 - entropy / 2, -torch.expm1(-kept) / kept)
     focal = entropy.masked_fill(large, 1) ** (1 + gamma) * shape**gamma
     return torch.where(large, entropy, focal)
+
+
+def generalized(rows: Tensor, labels: Tensor, gamma: float) -> Tensor:
+    """``(1 - q_y^γ) / γ``."""
+    return -torch.expm1(gamma * log_softmax(rows).gather(1, labels)) / gamma
 
 
 def ldam(rows: Tensor, labels: Tensor, margins: Tensor, scale: float) -> Tensor:

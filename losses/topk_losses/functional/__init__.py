@@ -19,6 +19,7 @@ What all losses have in common:
   ``ValueError``.
 """
 
+from topk_losses.functional.autkc import autkc
 from topk_losses.functional.entropy import (
     balanced_softmax,
     cross_entropy,
@@ -27,6 +28,7 @@ from topk_losses.functional.entropy import (
     logit_adjusted,
     truncated_topk_entropy,
 )
+from topk_losses.functional.generalized import generalized_cross_entropy
 from topk_losses.functional.grouping import topk_grouping, topk_transition
 from topk_losses.functional.hinge import calibrated_topk_hinge, convex_topk_hinge, topk_hinge
 from topk_losses.functional.lapsum import lapsum_topk_loss
@@ -34,6 +36,7 @@ from topk_losses.functional.noised import noised_imbalanced_topk_hinge, noised_t
 from topk_losses.functional.reduction import reduce_rows
 from topk_losses.functional.smooth import smooth_topk_svm
 from topk_losses.functional.smooth_hinge import smooth_topk_hinge
+from topk_losses.functional.soft_topk import soft_topk_loss
 from topk_losses.functional.sorting import sorting_topk_cross_entropy
 from topk_losses.functional.topk_entropy import topk_entropy
 from topk_losses.margins import uneven_margins
@@ -43,15 +46,18 @@ from topk_losses.operators import (
     lapsum_topk,
     log_elementary_symmetric,
     noised_topk,
+    soft_topk,
 )
 
 __all__ = [
+    "autkc",
     "balanced_softmax",
     "calibrated_topk_hinge",
     "convex_topk_hinge",
     "cross_entropy",
     "expected_topk",
     "focal",
+    "generalized_cross_entropy",
     "inclusion_probabilities",
     "lapsum_topk",
     "lapsum_topk_loss",
@@ -64,6 +70,8 @@ __all__ = [
     "reduce_rows",
     "smooth_topk_hinge",
     "smooth_topk_svm",
+    "soft_topk",
+    "soft_topk_loss",
     "sorting_topk_cross_entropy",
     "topk_entropy",
     "topk_grouping",

@@ -32,6 +32,10 @@ def smooth_topk_svm(
     with σ_m the m-th elementary symmetric polynomial. At K = 1, τ = 1, α = 0 it is cross-entropy; for τ → 0
     it tends to ``(α + (s_{\y})_[K] / K - s_y / K)_+``.
 
+    Without a margin it is ``-τ log π_y``, with π_y the chance that a K-subset drawn with weight ``Π e_j`` holds y,
+    which is :func:`inclusion_probabilities` at the temperature ``K τ``: the exact-K likelihood of SIMPLE (Ahmed et
+    al. 2023), to which berrada2018 adds the margin.
+
     On CUDA devices float32 and half-precision scores are read as they are, once forward and once backward, by
     Triton's kernels: for K up to 20 and 2^15 classes, where Triton is installed and works, outside ``torch.compile``.
     On the CPU scores of these precisions are read likewise by kernels that Numba compiles, where it is installed, for
@@ -54,7 +58,8 @@ def smooth_topk_svm(
         ValueError: for wrong shapes and dtypes, labels out of range, k outside ``[1, L - 1]``, τ not above 0.
 
     References:
-        Berrada, Zisserman, Kumar: Smooth Loss Functions for Deep Top-k Classification, ICLR 2018, (9), (10).
+        Berrada, Zisserman, Kumar: Smooth Loss Functions for Deep Top-k Classification, ICLR 2018, (9), (10);
+        Ahmed et al.: SIMPLE: A Gradient Estimator for k-Subset Sampling, ICLR 2023.
 
     Example:
         >>> import torch

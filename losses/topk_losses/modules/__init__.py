@@ -1,6 +1,7 @@
 """A module over each function, with the function's parameters as the constructor's arguments."""
 
 from topk_losses.modules._base import Loss
+from topk_losses.modules.autkc import AUTKC
 from topk_losses.modules.entropy import (
     LDAM,
     BalancedSoftmax,
@@ -9,22 +10,26 @@ from topk_losses.modules.entropy import (
     LogitAdjusted,
     TruncatedTopKEntropy,
 )
+from topk_losses.modules.generalized import GeneralizedCrossEntropy
 from topk_losses.modules.grouping import TopKGrouping, TopKTransition
 from topk_losses.modules.hinge import CalibratedTopKHinge, ConvexTopKHinge, TopKHinge
 from topk_losses.modules.lapsum import LapSumTopKLoss
 from topk_losses.modules.noised import NoisedImbalancedTopKHinge, NoisedTopKHinge
 from topk_losses.modules.smooth import SmoothTopKSVM
 from topk_losses.modules.smooth_hinge import SmoothTopKHinge
+from topk_losses.modules.soft_topk import SoftTopKLoss
 from topk_losses.modules.sorting import SortingTopKCrossEntropy
 from topk_losses.modules.topk_entropy import TopKEntropy
 
 __all__ = [
+    "AUTKC",
     "LDAM",
     "BalancedSoftmax",
     "CalibratedTopKHinge",
     "ConvexTopKHinge",
     "CrossEntropy",
     "Focal",
+    "GeneralizedCrossEntropy",
     "LapSumTopKLoss",
     "LogitAdjusted",
     "Loss",
@@ -32,6 +37,7 @@ __all__ = [
     "NoisedTopKHinge",
     "SmoothTopKHinge",
     "SmoothTopKSVM",
+    "SoftTopKLoss",
     "SortingTopKCrossEntropy",
     "TopKEntropy",
     "TopKGrouping",

@@ -3,6 +3,7 @@
 from topk_losses.operators.expected import expected_topk
 from topk_losses.operators.lapsum import lapsum_topk
 from topk_losses.operators.noised import noised_topk
+from topk_losses.operators.soft_topk import soft_topk
 from topk_losses.operators.symmetric import inclusion_probabilities, log_elementary_symmetric
 
 __all__ = [
@@ -11,4 +12,5 @@ __all__ = [
     "lapsum_topk",
     "log_elementary_symmetric",
     "noised_topk",
+    "soft_topk",
 ]

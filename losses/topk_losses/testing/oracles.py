@@ -15,12 +15,14 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "autkc",
     "balanced_softmax",
     "calibrated_topk_hinge",
     "convex_topk_hinge",
     "cross_entropy",
     "expected_topk",
     "focal",
+    "generalized_cross_entropy",
     "inclusion_probabilities",
     "lapsum_topk",
     "lapsum_topk_loss",
@@ -33,6 +35,8 @@ __all__ = [
     "rowwise",
     "smooth_topk_hinge",
     "smooth_topk_svm",
+    "soft_topk",
+    "soft_topk_loss",
     "sorting_topk_cross_entropy",
     "topk_entropy",
     "topk_grouping",
@@ -74,6 +78,11 @@ def cross_entropy(s: Tensor, y: int) -> Tensor:
 def focal(s: Tensor, y: int, gamma: float = 2.0) -> Tensor:
     """``(1 - p_y)^γ · (-log p_y)``."""
     return (1 - s.softmax(0)[y]) ** gamma * cross_entropy(s, y)
+
+
+def generalized_cross_entropy(s: Tensor, y: int, gamma: float = 0.7) -> Tensor:
+    """``(1 - q_y^γ) / γ``."""
+    return (1 - s.softmax(0)[y] ** gamma) / gamma
 
 
 def ldam(s: Tensor, y: int, margins: Tensor, scale: float = 30.0) -> Tensor:
@@ -162,6 +171,18 @@ def log_space_smooth_topk_svm(
     return tau * torch.logaddexp(argument, torch.zeros_like(argument))
 
 
+def autkc(s: Tensor, y: int, k: int, surrogate: str = "squared") -> Tensor:
+    """``(1 / K) Σ ℓ(q_y - q_j)`` over the K + 1 best others; the hinge of scores."""
+    values = s if surrogate == "hinge" else s.softmax(0)
+    losses: dict[str, Callable[[Tensor], Tensor]] = {
+        "squared": lambda x: (1 - x).square(),
+        "exponential": lambda x: (-x).exp(),
+        "logistic": lambda x: (1 + (-x).exp()).log(),
+        "hinge": lambda x: (1 - x).clamp(min=0),
+    }
+    return losses[surrogate](values[y] - _others(values, y)[: k + 1]).sum() / k
+
+
 def topk_grouping(s: Tensor, y: int, k: int) -> Tensor:
     """Cross-entropy in which the K best classes are one."""
     best = s.sort(descending=True).indices[:k]
@@ -199,6 +220,40 @@ def _laplace(x: Tensor) -> Tensor:
 def lapsum_topk_loss(s: Tensor, y: int, k: int, temperature: float = 1.0) -> Tensor:
     """``-log p_y``."""
     return -torch.log(lapsum_topk(s, k, temperature)[y])
+
+
+def soft_topk(s: Tensor, k: int, tau: float = 1.0, shape: str = "logistic") -> Tensor:
+    """``F((s - θ) / τ)`` that sum to k < L; θ by bisection, then three steps of Newton's, which autograd follows."""
+    x, f = s / tau, _SHAPES[shape]
+    if shape == "midpoint":
+        ordered = x.sort(descending=True).values
+        return f(x - (ordered[k - 1] + ordered[k]) / 2)
+    low, high = x.detach().min() - 50, x.detach().max() + 50
+    for _ in range(100):
+        level = (low + high) / 2
+        low, high = (level, high) if f(x.detach() - level).sum() > k else (low, level)
+    for _ in range(3):
+        slope = torch.func.jvp(f, (x - level,), (torch.ones_like(x),))[1].sum()
+        level = level + (f(x - level).sum() - k) / slope if slope > 0 else level
+    return f(x - level)
+
+
+_SHAPES: dict[str, Callable[[Tensor], Tensor]] = {
+    "logistic": torch.sigmoid,
+    "laplace": _laplace,
+    "gaussian": lambda x: torch.erfc(-x / math.sqrt(2)) / 2,
+    "clip": lambda x: x.clamp(0, 1),
+    "power": lambda x: x.clamp(0, 1) ** 3,
+    "midpoint": torch.sigmoid,
+}
+
+
+def soft_topk_loss(
+    s: Tensor, y: int, k: int, tau: float = 1.0, shape: str = "logistic", form: str = "log"
+) -> Tensor:
+    """``-log p_y`` or ``1 - p_y``."""
+    p = soft_topk(s, k, tau, shape)[y]
+    return -torch.log(p) if form == "log" else 1 - p
 
 
 def smooth_topk_hinge(s: Tensor, y: int, k: int, gamma: float = 1.0, margin: float | Tensor = 1.0) -> Tensor:

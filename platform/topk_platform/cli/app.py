@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from topk_platform.cli import inspecting, upkeep
-from topk_platform.cli.inspecting import DataOption, MlflowOption, StoreOption, named_place
+from topk_platform.cli import asking, exporting, inspecting, reporting, upkeep
+from topk_platform.cli.inspecting import DataOption, MlflowOption, StoreOption, check_price, named_place
 from topk_platform.cli.studies import find_modules_here, known_studies, load_study, smoke_notice, smoke_study
 from topk_platform.errors import UserError
 from topk_platform.specs import Study
@@ -27,6 +27,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 inspecting.add_to(app)
+reporting.add_to(app)
+asking.add_to(app)
+exporting.add_to(app)
 upkeep.add_to(app)
 
 StudyName = Annotated[str, typer.Argument(help="A name that `topk list` shows, or package.module:attribute.")]
@@ -117,12 +120,21 @@ def run(
             "--mixed", help="Let machines and versions differ: all results count, the table says so."
         ),
     ] = False,
+    max_hours: Annotated[
+        float | None, typer.Option("--max-hours", help="Hours that this run may take; then it goes on later.")
+    ] = None,
+    max_gpu_hours: Annotated[
+        float | None, typer.Option("--max-gpu-hours", help="Likewise, hours of all GPUs together.")
+    ] = None,
+    max_trials: Annotated[
+        int | None, typer.Option("--max-trials", help="Trials that may start in this run.")
+    ] = None,
     smoke: SmokeOption = False,
 ) -> None:
     """Run what is missing of a study, then print its table. Running it again is how it is resumed.
 
     Exit code 1: a trial failed, or an arm ended without a result. 2: bad input. 3: faults of machines left trials
-    without a result; the same command tries them again.
+    without a result; the same command tries them again. 4: a --max option is used up; the same command goes on.
     """
     console = Console()
     wanted = _study(study, smoke, address, console)
@@ -146,6 +158,9 @@ def run(
             download=download,
             retry_failed=retry_failed,
             mixed=mixed,
+            max_hours=max_hours,
+            max_gpu_hours=max_gpu_hours,
+            max_trials=max_trials,
         )
     code = inspecting.print_summary(console, summary, store)
     raise typer.Exit(128 + came[0] if summary.interrupted and came else code)
@@ -160,9 +175,16 @@ def plan(
     only: OnlyOption = None,
     data: DataOption = None,
     download: DownloadOption = False,
+    price: Annotated[
+        float | None,
+        typer.Option(
+            "--price", help="Of an hour of a GPU, or of a worker on the CPU: tells what the rest costs."
+        ),
+    ] = None,
     smoke: SmokeOption = False,
 ) -> None:
-    """Show a study's arms, what is done, and about how long the rest takes."""
+    """Show a study's arms, what is done, about how long the rest takes, and how many workers it can feed."""
+    check_price(price)
     console = Console()
     wanted = _study(study, smoke, tell=console)
     from topk_platform.running.planning import plan as plan_study  # noqa: PLC0415 - as above
@@ -170,7 +192,7 @@ def plan(
     found = plan_study(
         wanted, store=store, trials=trials, seeds=seeds, only=only, data=data, download=download
     )
-    inspecting.print_plan(console, found)
+    inspecting.print_plan(console, found, price)
 
 
 @app.command()
@@ -196,30 +218,6 @@ def probe(
             wanted, only=only, memory=memory, data=data, tell=lambda arm: shown.update(f"trying {arm.name}")
         )
     raise typer.Exit(inspecting.print_probe(console, found))
-
-
-@app.command()
-def table(
-    study: StudyName,
-    store: StoreOption = "runs",
-    output: Annotated[str, typer.Option("--format", help="rich, md or csv.")] = "rich",
-    trials: TrialsOption = None,
-    seeds: SeedsOption = None,
-    only: OnlyOption = None,
-    smoke: SmokeOption = False,
-) -> None:
-    """Print a study's table from what the store holds; run nothing."""
-    if output not in ("rich", "md", "csv"):
-        raise UserError(f"--format must be rich, md or csv, got {output!r}")
-    wanted = _study(study, smoke)
-    from topk_platform import reports  # noqa: PLC0415 - as above
-    from topk_platform.reports.reading import table as read_table  # noqa: PLC0415
-
-    found = read_table(wanted, store=store, trials=trials, seeds=seeds, only=only)
-    if output == "rich":
-        Console().print(reports.to_rich(found))
-    else:
-        typer.echo(reports.to_markdown(found) if output == "md" else reports.to_csv(found), nl=False)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
@@ -17,21 +18,24 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from topk_platform.errors import StoreError, UserError
+from topk_platform.cli.standing import standing
+from topk_platform.errors import StoreError, UserError, reason
 from topk_platform.identity import told
 from topk_platform.specs.checks import check_place
 
 if TYPE_CHECKING:
-    from topk_platform.records import Found, Ledger, Row
+    from topk_platform.records import Found, Ledger, Row, Store
     from topk_platform.running.faults import Faults
     from topk_platform.running.planning import Plan
     from topk_platform.running.probing import Probe
     from topk_platform.running.study import Summary
+    from topk_platform.specs import Study
 
 __all__ = [
     "DataOption",
     "StoreOption",
     "add_to",
+    "check_price",
     "named_place",
     "print_plan",
     "print_probe",
@@ -39,6 +43,7 @@ __all__ = [
 ]
 
 _OPEN = 3  # the exit code where faults left trials without a result
+_PARTIAL = 4  # where the run has used up what it might spend
 
 
 def named_place(option: typer.CallbackParam, value: str | None) -> str | None:
@@ -46,6 +51,12 @@ def named_place(option: typer.CallbackParam, value: str | None) -> str | None:
     if value is not None:
         check_place(option.opts[0], value)
     return value
+
+
+def check_price(price: float | None) -> None:
+    """Raise ``UserError`` for a price that is not positive."""
+    if price is not None and not (math.isfinite(price) and price > 0):
+        raise UserError(f"--price must be above 0, got {price}")
 
 
 MlflowOption = Annotated[
@@ -71,25 +82,48 @@ def add_to(app: typer.Typer) -> None:
 
 
 def status(store: StoreOption = "runs") -> None:
-    """Show what the store holds: trials by study, arm, phase and how they ended."""
+    """Show what the store holds: trials by study, arm, phase and how they ended; what is open, and who drives it.
+
+    And how well early validation tells of the final one, which is what stopping trials early relies on.
+    """
     from topk_platform.records import Ledger, Store  # noqa: PLC0415
 
     console, place = Console(), Store.open(store)
-    shown = 0
+    shown, problems = 0, []
     for study in place.folders():
         try:
-            ledger = Ledger.open(place, study)
-        except StoreError:  # a folder of something else, such as MLflow's artifacts
-            continue
-        if ledger.exists:
-            shown += 1
-            console.print(_status_table(ledger))
+            shown += _show_status(console, place, study)
+        except StoreError as error:
+            if Ledger(
+                place.at(study), study
+            ).exists:  # else a folder of something else, such as MLflow's artifacts
+                problems.append(error)
+    for problem in problems:
+        typer.echo(f"topk: {problem}", err=True)
+    if problems:
+        raise typer.Exit(2)
     if not shown:
         raise UserError(f"store {store!r} holds no study")
 
 
-def _status_table(ledger: Ledger) -> Table:
+def _show_status(console: Console, place: Store, study: str) -> bool:
+    """Show what a store holds of a study; return whether it is one."""
+    from topk_platform.cli.early import early_table  # noqa: PLC0415
+    from topk_platform.records import Ledger  # noqa: PLC0415
+
+    ledger = Ledger.open(place, study)
+    if not ledger.exists:
+        return False
     rows = ledger.rows()
+    console.print(_status_table(ledger, rows))
+    if (early := early_table(ledger, _counting(ledger, rows))) is not None:
+        console.print(early)
+    for line in standing(ledger):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return True
+
+
+def _status_table(ledger: Ledger, rows: Sequence[Row]) -> Table:
     outdated = _outdated(ledger, rows)
     last = max((row["ended"] for row in rows), default=None)
     when = f", the last at {last:%Y-%m-%d %H:%M:%S} UTC" if last else ""
@@ -112,6 +146,12 @@ def _outdated(ledger: Ledger, rows: Sequence[Row]) -> Counter[str]:
     gone = "arms that the study no longer has"
     reasons = (counted[row["arm_id"]].excludes(row) if row["arm_id"] in counted else gone for row in rows)
     return Counter(filter(None, reasons)) if counted else Counter()
+
+
+def _counting(ledger: Ledger, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that counted in the last run."""
+    counted = ledger.identities()
+    return [row for row in rows if row["arm_id"] in counted and not counted[row["arm_id"]].excludes(row)]
 
 
 def _by_arm(row: dict[str, str]) -> tuple[str, bool]:
@@ -197,19 +237,40 @@ def _check_free(host: str, port: int) -> None:
         raise UserError(f"cannot listen on --host {host!r} and --port {port}: {error}") from error
 
 
-def print_plan(console: Console, plan: Plan) -> None:
-    """Print a plan."""
+def print_plan(console: Console, plan: Plan, price: float | None = None) -> None:
+    """Print a plan.
+
+    Args:
+        console: Where.
+        plan: The plan.
+        price: Of an hour, see :meth:`~topk_platform.running.planning.Plan.cost`; None tells of no cost.
+    """
     study = plan.study
+    cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
     table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
     for arm in plan.arms:
         seconds = f"{arm.trial_seconds:.2f}" + ("" if arm.measured else " (guess)")
         trials = study.trials if arm.arm.searches else 0
-        done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds}"
+        done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds * study.points(arm.arm)}"
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)
     console.print(
-        f"{plan.left} trials left, about {_duration(plan.seconds)} of training on one worker at most"
+        f"{plan.left} trials left, about {_duration(plan.seconds)} of training on one worker at most{cost}",
+        highlight=False,
     )
+    if plan.left:
+        console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
+
+
+def _feeds(plan: Plan) -> str:
+    parts = {"search": plan.search_workers, "confirmation": plan.confirm_workers}
+    return " and ".join(f"{_workers(plan.study, n)} in the {name}" for name, n in parts.items() if n)
+
+
+def _workers(study: Study, count: int) -> str:
+    told = f"{count} worker{'s' if count > 1 else ''}"
+    gpus = math.ceil(count * study.gpus)
+    return told if study.device == "cpu" else f"{told} ({gpus} GPU{'s' if gpus > 1 else ''})"
 
 
 def print_probe(console: Console, found: Probe) -> int:
@@ -240,8 +301,8 @@ def _duration(seconds: float) -> str:
 def print_summary(console: Console, summary: Summary, store: str) -> int:
     """Print what a run did and return the command's exit code.
 
-    It is 130 after an interrupt; else 3 if faults left trials without a result; else 1 if a trial failed or an arm
-    ended without a result.
+    It is 130 after an interrupt; else 3 if faults left trials without a result; else 4 if a limit of this run is used
+    up; else 1 if a trial failed or an arm ended without a result.
     """
     from topk_platform.reports import to_rich  # noqa: PLC0415
 
@@ -256,15 +317,21 @@ def print_summary(console: Console, summary: Summary, store: str) -> int:
         )
     elif summary.tracking_error is not None:
         console.print(
-            f"MLflow was not written: {summary.tracking_error!r}. The next `topk run` fills it in.",
+            f"MLflow was not written: {reason(summary.tracking_error)}; `topk sync` fills it in, or the next run",
             markup=False,
         )
-    for key, arm, reason in summary.table.failures:
-        console.print(f"failed: {key} {arm}: {reason}", markup=False, style="red")
+    for key, arm, why in summary.table.failures:
+        console.print(f"failed: {key} {arm}: {why}", markup=False, style="red")
     _print_faults(console, summary.faults)
     if summary.interrupted:
         console.print(f"Interrupted with {summary.left} trials left; the same command goes on from here.")
         return 128 + signal.SIGINT
+    if summary.partial and not summary.faults.open:
+        console.print(
+            f"Partial: {summary.partial} used up with {summary.left} trials left; the same command goes on from here.",
+            highlight=False,
+        )
+        return _PARTIAL
     if summary.left:
         console.print(
             f"{summary.left} trials left, open ones and what waits for them; the same command tries again."
@@ -278,6 +345,4 @@ def _print_faults(console: Console, faults: Faults) -> None:
     for key, why in faults.unsaved.items():
         console.print(f"warning: the network of {key} could not be kept, its result is: {why}", markup=False)
     for trial in faults.open:
-        console.print(
-            f"open: {trial.key} {trial.arm}: {trial.fault}; {trial.remedy}", markup=False, style="red"
-        )
+        console.print(str(trial), markup=False, style="red")

@@ -66,6 +66,7 @@ def read_cifar100(folder: Path, reader: type[CIFAR100] | None = None) -> Dataset
         test=Split(_images(test.data), torch.tensor(test.targets)),
         classes=len(train.classes),
         superclasses=_superclasses(labels, _coarse_labels(folder, reader), len(train.classes)),
+        names=tuple(train.classes),
     )
 
 

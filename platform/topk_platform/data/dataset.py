@@ -74,6 +74,22 @@ class Split:
         """Return the same inputs with other labels."""
         return Split(self.inputs, labels)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of every byte; of images in files, of the list. Splits that share it hold the same samples."""
+        state = hashlib.sha256()
+        self.hash_into(state)
+        return state.hexdigest()[:20]
+
+    def hash_into(self, state: hashlib._Hash) -> None:
+        """Update a hash with every byte; of images in files, with the list."""
+        for part in (self.inputs, self.labels):
+            state.update(f"{part.dtype} {tuple(part.shape)}".encode())
+            if isinstance(part, Images):
+                state.update(f"{part.resize}\n".encode() + part.description)
+            else:
+                state.update(part.contiguous().cpu().numpy().tobytes())
+
     @property
     def at_once(self) -> int:
         """How many samples networks score together: so many that they are busy, and that a deep one's features fit."""
@@ -159,6 +175,15 @@ class Dataset:
         return tuple(self.train.inputs.shape[1:])
 
     @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes' names: the dataset's own, or else those of the folders its images lie in; empty without."""
+        if self.names is not None:
+            return self.names
+        images = self.train.inputs
+        found = images.files.classes if isinstance(images, Images) else ()
+        return found if len(found) == self.classes else ()
+
+    @property
     def class_counts(self) -> Tensor:
         """How many training samples each class has, int64 ``(classes,)``."""
         return torch.bincount(self.train.labels, minlength=self.classes)
@@ -171,12 +196,7 @@ class Dataset:
         """
         state = hashlib.sha256(repr((self.classes, self.superclasses)).encode())
         for split in (self.train, self.validation, self.test):
-            for part in (split.inputs, split.labels):
-                state.update(f"{part.dtype} {tuple(part.shape)}".encode())
-                if isinstance(part, Images):
-                    state.update(f"{part.resize}\n".encode() + part.description)
-                else:
-                    state.update(part.contiguous().cpu().numpy().tobytes())
+            split.hash_into(state)
         return state.hexdigest()[:20]
 
     def with_train(self, train: Split) -> Dataset:

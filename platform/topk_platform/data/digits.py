@@ -36,4 +36,6 @@ def digits() -> Dataset:
         torch.from_numpy(labels.astype(np.int64)),
     )
     train, validation, test = (whole.take(torch.from_numpy(np.flatnonzero(splits == n))) for n in range(3))
-    return Dataset(train, validation, test, classes=10, superclasses=(0,) * 5 + (1,) * 5)
+    return Dataset(
+        train, validation, test, classes=10, superclasses=(0,) * 5 + (1,) * 5, names=tuple("0123456789")
+    )

@@ -29,6 +29,7 @@ def from_tensors(
     validation: tuple[Any, Any] | float = 0.1,
     test: tuple[Any, Any] | float = 0.1,
     superclasses: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
 ) -> Dataset:
     """Return a dataset of inputs ``(n, ...)`` and integer labels ``(n,)``, tensors or NumPy arrays.
 
@@ -40,6 +41,7 @@ def from_tensors(
             is fixed by their order.
         test: Likewise.
         superclasses: The superclass of each class, where there are any.
+        names: The classes' names, for whoever looks at predictions.
 
     Raises:
         UserError: if labels are not whole numbers, do not number the classes from 0 on without wide gaps, or a class
@@ -57,7 +59,7 @@ def from_tensors(
         name: _split(name, pair) for name, pair in ({"train": train} | given).items() if name not in fractions
     }
     _check_numbered(torch.cat([split.labels for split in splits.values()]))
-    return assembled(splits, fractions, superclasses)
+    return assembled(splits, fractions, superclasses, names)
 
 
 def _check_numbered(labels: Tensor) -> None:
@@ -74,7 +76,10 @@ def _check_numbered(labels: Tensor) -> None:
 
 
 def assembled(
-    splits: dict[str, Split], fractions: dict[str, float], superclasses: Sequence[int] | None = None
+    splits: dict[str, Split],
+    fractions: dict[str, float],
+    superclasses: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
 ) -> Dataset:
     """Return the dataset of the splits that are given and of what is taken from training for the others.
 
@@ -82,6 +87,7 @@ def assembled(
         splits: ``train``, and ``validation`` and ``test`` where there are such.
         fractions: Of each training class, for each of the others.
         superclasses: The superclass of each class, where there are any.
+        names: The name of each class, where they have any.
     """
     splits = splits | _taken(splits["train"], fractions)
     classes = 1 + max(int(split.labels.max()) for split in splits.values() if len(split))
@@ -93,6 +99,7 @@ def assembled(
         superclasses=None
         if superclasses is None
         else tuple(to_labels("superclasses", superclasses).tolist()),
+        names=None if names is None else tuple(names),
     )
 
 
@@ -148,7 +155,8 @@ def image_folder(folder: str, size: int = 32, validation: float = 0.1, test: flo
             f"differing: {sorted(set(images.classes) ^ set(names))}",
         )
     pairs = {name: images.read(size) for name, images in splits.items()}
-    return from_tensors(pairs["train"], pairs.get("validation", validation), pairs.get("test", test))
+    parts = pairs["train"], pairs.get("validation", validation), pairs.get("test", test)
+    return from_tensors(*parts, names=names)
 
 
 def split_folders(root: Path) -> dict[str, Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from torch import nn
 
@@ -17,6 +18,7 @@ from topk_platform.specs import Model
 
 __all__ = [
     "MODELS",
+    "architecture_of",
     "build_model",
     "check_model",
     "convnet",
@@ -72,6 +74,14 @@ def _check_takes(name: str, function: Callable[..., nn.Module]) -> None:
         f"model {name} must be a function of shape, classes, head and its options that returns a torch.nn.Module, "
         f"got {got}: wrap it, def net(shape, classes, head): return ..."
     )
+
+
+def architecture_of(model: Model) -> Model:
+    """Return the same network without the weights that its training started from, which need not be there any more."""
+    if model.name != "torchvision":
+        return model
+    options = {name: value for name, value in model.options.items() if name != "weights"}
+    return replace(model, options=options)
 
 
 def build_model(model: Model, shape: tuple[int, ...], classes: int, head: str) -> nn.Module:

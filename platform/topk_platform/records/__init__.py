@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from topk_platform.records.checkpoints import StoreKeeper, forget
     from topk_platform.records.finding import Found, find
-    from topk_platform.records.history import ArmHistory, Tally, last_counted, read_history
+    from topk_platform.records.history import (
+        ArmHistory,
+        Tally,
+        add_curves,
+        last_counted,
+        last_seeds,
+        read_history,
+    )
+    from topk_platform.records.lease import driven
     from topk_platform.records.ledger import Ledger, Row
-    from topk_platform.records.models import model_name, save_model
-    from topk_platform.records.ranks import Ranks, read_ranks
+    from topk_platform.records.models import SavedModel, model_name, read_model, save_model
+    from topk_platform.records.ranks import Ranks, read_all_ranks, read_ranks
     from topk_platform.records.repairing import Repaired, repair
     from topk_platform.records.schema import SCHEMA_VERSION
     from topk_platform.records.snapshot import is_current, write_snapshot
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
     from topk_platform.records.tracked import tracking_uri
     from topk_platform.records.tracking import TrackingSink
     from topk_platform.records.tracking_check import check_tracking
+    from topk_platform.records.undone import OpenTrial, Undone
     from topk_platform.records.writer import Writer
 
 __all__ = [
@@ -31,22 +40,30 @@ __all__ = [
     "ArmHistory",
     "Found",
     "Ledger",
+    "OpenTrial",
     "Ranks",
     "Repaired",
     "Row",
+    "SavedModel",
     "Store",
     "StoreKeeper",
     "Tally",
     "TrackingSink",
+    "Undone",
     "Writer",
+    "add_curves",
     "check_tracking",
+    "driven",
     "find",
     "forget",
     "is_current",
     "last_counted",
+    "last_seeds",
     "model_name",
     "open_sink",
+    "read_all_ranks",
     "read_history",
+    "read_model",
     "read_ranks",
     "repair",
     "save_model",
@@ -59,23 +76,31 @@ _HOMES = {
     "ArmHistory": "history",
     "Found": "finding",
     "Ledger": "ledger",
+    "OpenTrial": "undone",
     "Ranks": "ranks",
     "Repaired": "repairing",
     "Row": "ledger",
     "SCHEMA_VERSION": "schema",
+    "SavedModel": "models",
     "Store": "store",
     "StoreKeeper": "checkpoints",
     "Tally": "history",
     "TrackingSink": "tracking",
+    "Undone": "undone",
     "Writer": "writer",
+    "add_curves": "history",
     "check_tracking": "tracking_check",
+    "driven": "lease",
     "find": "finding",
     "forget": "checkpoints",
     "is_current": "snapshot",
     "last_counted": "history",
+    "last_seeds": "history",
     "model_name": "models",
     "open_sink": "syncing",
     "read_history": "history",
+    "read_all_ranks": "ranks",
+    "read_model": "models",
     "read_ranks": "ranks",
     "repair": "repairing",
     "save_model": "models",

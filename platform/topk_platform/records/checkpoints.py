@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from topk_platform.errors import StoreError
 from topk_platform.records.models import save_model
 from topk_platform.records.ranks import save_ranks
-from topk_platform.records.store import Store
-from topk_platform.specs import Trial
+from topk_platform.records.store import MARK, Store
+from topk_platform.specs import Inputs, Trial
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -41,6 +41,13 @@ class StoreKeeper:
     store: Store
     seconds: float = 30.0
 
+    def check_seen(self) -> None:
+        """Raise ``StoreError`` if the study's folder is not seen from here, as on a machine that does not share it."""
+        if not self.store.exists(MARK):
+            raise StoreError(
+                f"store {self.store.uri!r} holds no {MARK}: is it a folder that machines do not share?"
+            )
+
     def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
         """Return the newest checkpoint that is whole; those that are not are warned of and passed over."""
         folder = _folder(trials)
@@ -66,13 +73,13 @@ class StoreKeeper:
         except (StoreError, OSError) as error:
             warnings.warn(f"no checkpoint of trial {trials[0].key} after step {step}: {error}", stacklevel=2)
 
-    def save_model(self, trial: Trial, model: nn.Module) -> None:
+    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> None:
         """Write a network as safetensors."""
-        save_model(self.store, trial, model)
+        save_model(self.store, trial, model, inputs)
 
-    def save_ranks(self, trial: Trial, greater: Tensor, tied: Tensor) -> None:
+    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
         """Write a trial's ranks as Parquet."""
-        save_ranks(self.store, trial, greater, tied)
+        save_ranks(self.store, trial, ranks, images)
 
 
 def forget(store: Store, keys: Iterable[str]) -> None:

@@ -15,8 +15,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from topk_platform.errors import StoreError
-from topk_platform.records.store import Store, reason, sync
+from topk_platform.errors import StoreError, reason
+from topk_platform.records.folder import sync
+from topk_platform.records.store import Store
 
 __all__ = [
     "FOLDER",
@@ -30,6 +31,7 @@ __all__ = [
     "stream",
     "table",
     "told",
+    "write_whole",
 ]
 
 FOLDER = "ledger"
@@ -37,6 +39,8 @@ LOG = "_delta_log"
 _DRIVER = "driver"
 _FAILURES = (DeltaError, OSError, pa.ArrowException)
 _PART = re.compile(r"kind=\w+/[\w.-]+\.parquet")
+# The system's errors but "no such file", and those of a server but "not found": the file is sound as far as is known.
+_UNREACHABLE = re.compile(r"\(os error (?!2\))|Error performing (?!.*\b404\b)")
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 1 days", "delta.checkpointInterval": "100"}
 _PATIENCE = {"max_retries": "4", "retry_timeout": "20s"}
 _COMMITS = 64  # between two compactions, each of which takes about as long as five commits
@@ -76,21 +80,28 @@ def _place(store: Store) -> tuple[str, None, dict[str, str] | None]:
 
 
 @contextmanager
-def told(store: Store) -> Iterator[None]:
-    """Turn whatever Delta Lake says of a study's table within the block into one line, which names a damaged file."""
+def told(store: Store, use: str = "read") -> Iterator[None]:
+    """Turn whatever Delta Lake says of a study's table within the block into one line, which names a damaged file.
+
+    Args:
+        store: The study's folder.
+        use: What the block does, ``"read"`` or ``"written"``: where writing fails, the file that it names is no damaged
+            one but its own.
+    """
     try:
         yield
     except _FAILURES as error:
-        raise StoreError(_message(store, str(error))) from error
+        raise StoreError(_message(store, use, str(error))) from error
 
 
-def _message(store: Store, said: str) -> str:
-    if part := _PART.search(said):
+def _message(store: Store, use: str, said: str) -> str:
+    part = _PART.search(said) if use == "read" and not _UNREACHABLE.search(said) else None
+    if part:
         return (
             f"store {store.uri!r}: {FOLDER}/{part.group()} is damaged or missing; `topk repair` sets it aside, so that "
             "its trials run again"
         )
-    return f"store {store.uri!r} cannot be used: {reason(RuntimeError(said))}"
+    return f"store {store.uri!r} cannot be {use}: {reason(RuntimeError(said))}"
 
 
 def parts(store: Store) -> list[str]:
@@ -130,6 +141,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_string_view(kind) or pa.types.is_large_string(kind) else kind
 
 
+def write_whole(store: Store, rows: pa.Table) -> None:
+    """Write all rows of a study's table at once, into a folder that has none yet."""
+    with told(store, "written"):
+        write_deltalake(store.at(FOLDER).root, rows, partition_by=["kind"])
+
+
 @dataclass
 class Writing:
     """A table that this process alone may write: a writer that came before it fails from now on.
@@ -150,7 +167,7 @@ class Writing:
     _commits: int = 0
 
     def __post_init__(self) -> None:
-        with told(self.store):
+        with told(self.store, "written"):
             if not exists(self.store):
                 uri, _, options = _place(self.store)
                 DeltaTable.create(
@@ -206,7 +223,8 @@ class Writing:
 
     def _commit(self, write: Callable[[CommitProperties], Any]) -> None:
         number = self._commits + 1
-        with told(self.store):
+        self.store.check_room()
+        with told(self.store, "written"):
             self._table.update_incremental()
             if self._table.transaction_version(_DRIVER) != self._number:
                 raise TakenOverError(f"store {self.store.uri!r}: another process has taken over the study")
@@ -248,6 +266,7 @@ class Writing:
 
     def _compact(self, size: int) -> None:
         """Put parts below a size together; the old ones go an hour later."""
-        with told(self.store):
+        self.store.check_room()
+        with told(self.store, "written"):
             self._table.optimize.compact(target_size=size)
             self._table.vacuum(_KEPT_HOURS, dry_run=False, enforce_retention_duration=False)

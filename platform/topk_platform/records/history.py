@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from topk_platform.code_version import code_versions
-from topk_platform.identity import Identity
+from topk_platform.identity import Identity, with_origins
 from topk_platform.outcomes import Ended, chosen
+from topk_platform.racing import Race, Results, race, racing_groups, racing_step
 from topk_platform.records.ledger import Ledger, Row, to_rows
 from topk_platform.specs import Arm, Study
 
-__all__ = ["ArmHistory", "Tally", "last_counted", "read_history"]
+__all__ = ["ArmHistory", "Tally", "add_curves", "last_counted", "last_seeds", "read_history"]
 
 _SEARCHED = (
     *("key", "arm_id", "phase", "number", "seed", "status", "reason", "values", "train_seconds"),
@@ -63,6 +65,7 @@ class ArmHistory:
         confirm: Confirmation rows by number and seed.
         curves: The selection metric by epoch, by key.
         outdated: How many rows of the arm do not count, by the reason: another program, other data, another machine.
+        points: How many configurations of each search are confirmed at most.
     """
 
     arm: Arm
@@ -70,24 +73,39 @@ class ArmHistory:
     confirm: dict[tuple[int, int], Row] = field(default_factory=dict)
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     outdated: Counter[str] = field(default_factory=Counter)
+    points: int = 1
 
     def ended(self) -> dict[int, Ended]:
         """Return the search trials as the search remembers them."""
         return {number: self._ended(row) for number, row in self.search.items()}
 
+    def ended_confirmations(self) -> dict[tuple[int, int], Ended]:
+        """Return the confirmations as the search remembers them, by number and seed."""
+        return {place: self._ended(row) for place, row in self.confirm.items()}
+
     def _ended(self, row: Row) -> Ended:
         chosen = json.loads(row["values"])
         return Ended(
             number=row["number"],
-            values={name: chosen[name] for name in self.arm.loss.space},
+            values={name: chosen[name] for name in self.arm.loss.space if name in chosen},
             status=row["status"],
             curve=self.curves.get(row["key"], {}),
             selected=row.get(f"validation.{self.arm.metric}"),
+            others=tuple(_or_nan(row.get(f"validation.{metric}")) for metric in self.arm.objectives[1:]),
         )
 
-    def best(self, trials: int) -> Ended | None:
-        """Return the best of the first ``trials`` search trials, or what stands for it where nothing is searched."""
-        completed = [row for row in self.searched(trials) if row["status"] == "completed"]
+    def chosen(self, trials: int) -> list[tuple[Ended, ...]]:
+        """Return, of each of the arm's searches, what it chose among the first ``trials`` search trials.
+
+        Of an arm that searches nothing it is what stands for it; of a search without a completed trial it is nothing.
+        """
+        return [self._chosen(search, trials) for search in range(self.arm.repeats.count)]
+
+    def _chosen(self, search: int, trials: int) -> tuple[Ended, ...]:
+        known = (self.search.get(number) for number in self.arm.repeats.numbers(search, trials))
+        completed = [row for row in known if row is not None and row["status"] == "completed"]
+        if len(self.arm.objectives) > 1:
+            return chosen(self.arm, map(self._ended, completed), self.points)
         values = [self._objective(row) for row in completed]
         top = max(values, default=None)  # what most of many trials chose is never looked at
         return chosen(
@@ -101,30 +119,109 @@ class ArmHistory:
             found = curve[max(curve)]
         return found
 
-    def searched(self, trials: int) -> list[Row]:
-        """Return the first ``trials`` search trials, as far as they have ended."""
-        return [row for number, row in self.search.items() if number < trials]
+    def score(self, row: Row) -> float:
+        """Return the selection metric of one of the arm's rows; 0 unless it was completed."""
+        return self._objective(row) if row["status"] == "completed" else 0.0
 
-    def confirmations(self, trials: int, seeds: int) -> dict[int, Row]:
-        """Return, by seed, the confirmations of the configuration that is best now, however they ended.
+    def results(self, trials: int, seeds: int) -> Results | None:
+        """Return what the arm's confirmations add to a race, by seed; None if it has nothing to confirm.
 
         Args:
             trials: How many search trials count.
             seeds: How many seeds count.
         """
-        best = self.best(trials)
-        if best is None:
-            return {}
-        rows = {seed: self.confirm.get((best.number, seed)) for seed in range(1, seeds + 1)}
+        done, chosen = self._done(trials), self.chosen(trials)
+        if not any(found or not is_done for found, is_done in zip(chosen, done, strict=True)):
+            return None
+        results = {}
+        for seed in range(1, seeds + 1):
+            search = self.arm.repeats.search_of_seed(seed)
+            rows = [self.confirm.get((ended.number, seed)) for ended in chosen[search][:1]]
+            if done[search] and None not in rows:
+                results[seed] = sum(
+                    self.score(row) for row in rows if row is not None
+                )  # 0 where it cannot be
+        return results
+
+    def _done(self, trials: int) -> list[bool]:
+        """Return of each of the arm's searches whether it has ended."""
+        repeats, asked = self.arm.repeats, trials if self.arm.searches else 0
+        return [all(n in self.search for n in repeats.numbers(i, asked)) for i in range(repeats.count)]
+
+    def searched(self, trials: int) -> list[Row]:
+        """Return the first ``trials`` search trials, as far as they have ended."""
+        return [row for number, row in self.search.items() if number < trials]
+
+    def confirmations(self, trials: int, seeds: int) -> dict[int, Row]:
+        """Return, by seed, the confirmations of what the seed's search has chosen by now, however they ended.
+
+        Args:
+            trials: How many search trials count.
+            seeds: How many seeds count.
+        """
+        found = self.chosen(trials)
+        rows = {}
+        for seed in range(1, seeds + 1):
+            for ended in found[self.arm.repeats.search_of_seed(seed)][:1]:
+                rows[seed] = self.confirm.get((ended.number, seed))
         return {seed: row for seed, row in rows.items() if row is not None}
+
+    def confirmed_points(self, trials: int, seeds: int) -> dict[int, list[Row]]:
+        """Return, by seed, the confirmations of all that the seed's search has chosen, the main one's first.
+
+        Args:
+            trials: How many search trials count.
+            seeds: How many seeds count.
+        """
+        found = self.chosen(trials)
+        chosen = {seed: found[self.arm.repeats.search_of_seed(seed)] for seed in range(1, seeds + 1)}
+        rows = {seed: [self.confirm.get((e.number, seed)) for e in points] for seed, points in chosen.items()}
+        return {seed: [row for row in points if row is not None] for seed, points in rows.items()}
+
+    def left(self, trials: int, seeds: int) -> int:
+        """Return how many of so many trials and seeds have not ended, but for confirmations that cannot be."""
+        asked = trials if self.arm.searches else 0
+        repeats, chosen, done = self.arm.repeats, self.chosen(trials), self._done(trials)
+        left = asked - len(self.searched(asked))
+        for seed in range(1, seeds + 1):
+            search = repeats.search_of_seed(seed)
+            open_ = sum((ended.number, seed) not in self.confirm for ended in chosen[search])
+            left += open_ if done[search] else self.points
+        return left
 
     def counting(self, trials: int, seeds: int) -> list[Row]:
         """Return the rows that a table of so many trials and seeds is made of."""
-        return [*self.searched(trials), *self.confirmations(trials, seeds).values()]
+        return [*self.searched(trials), *chain(*self.confirmed_points(trials, seeds).values())]
 
     def rows(self) -> list[Row]:
         """Return all rows of the arm's identity."""
         return [*self.search.values(), *self.confirm.values()]
+
+
+def races(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, Race]:
+    """Return how the race stands that each arm is in, by identity; of a study without racing there is none.
+
+    Args:
+        study: Says which arms race, and over how many seeds.
+        histories: By arm identity.
+    """
+    found: dict[str, Race] = {}
+    for group in racing_groups(study):
+        arm_ids = [arm_id for arm in group if (arm_id := study.arm_id(arm)) in histories]
+        results = {i: histories[i].results(study.trials, study.seeds) for i in arm_ids}
+        assert study.racing is not None  # noqa: S101 - for the type checker: there would be no groups
+        stands = race(study.racing, racing_step(group), study.seeds, results)
+        found |= dict.fromkeys(arm_ids, stands)
+    return found
+
+
+def last_seeds(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, int]:
+    """Return the last seed that counts of each arm, by identity: the study's last, but where one dropped out."""
+    stands = races(study, histories)
+    return {
+        arm_id: stands[arm_id].last(arm_id, study.seeds) if arm_id in stands else study.seeds
+        for arm_id in histories
+    }
 
 
 def last_counted(ledger: Ledger, study: Study) -> dict[str, Identity]:
@@ -138,10 +235,11 @@ def last_counted(ledger: Ledger, study: Study) -> dict[str, Identity]:
         By arm identity.
     """
     noted = ledger.identities()
-    return {
+    found = {
         arm_id: replace(noted.get(arm_id, Identity()), code_version=code)
         for arm_id, code in code_versions(study).items()
     }
+    return with_origins(study, found)
 
 
 def read_history(
@@ -155,8 +253,8 @@ def read_history(
         identities: Which of an arm's rows count, by arm identity; all of an arm that it lacks.
         curves: Whether the search is to go on from it: a table needs no epoch.
     """
-    histories = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
-    metrics = sorted({f"validation.{arm.metric}" for arm in study.arms})
+    histories = {study.arm_id(arm): ArmHistory(arm, points=study.points(arm)) for arm in study.arms}
+    metrics = sorted({f"validation.{metric}" for arm in study.arms for metric in arm.objectives})
     searched = ledger.read("trials", (*_SEARCHED, *metrics), where="phase = 'search'")
     confirmed = ledger.read("trials", without=("config",), where="phase = 'confirm'")
     excluded = _Excluded(identities)
@@ -170,8 +268,12 @@ def read_history(
         else:
             history.confirm[row["number"], row["seed"]] = row
     if curves:
-        _add_curves(ledger, histories)
+        add_curves(ledger, histories)
     return histories
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 class _Excluded:
@@ -188,7 +290,8 @@ class _Excluded:
         return self._known[kind]
 
 
-def _add_curves(ledger: Ledger, histories: Mapping[str, ArmHistory]) -> None:
+def add_curves(ledger: Ledger, histories: Mapping[str, ArmHistory]) -> None:
+    """Give each arm's history the selection metric by epoch, by key."""
     metrics = sorted({history.arm.metric for history in histories.values()})
     table = ledger.read(
         "epochs", ["key", "epoch", *(f"validation.{metric}" for metric in metrics)]

@@ -8,14 +8,14 @@ import platform
 import threading
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from topk_platform.errors import StoreError
 from topk_platform.records.store import Store
 
-__all__ = ["Holder", "Lease"]
+__all__ = ["Holder", "Lease", "driven"]
 
 _FOLDER = "lease"
 _SECONDS = 30.0
@@ -31,6 +31,7 @@ class Holder:
         since: When it began, in ISO 8601.
         machine: Tells machines, their boots and containers apart, where the system says so; else empty.
         born: Tells it from a later process of the same id.
+        seen: When it last renewed its lease, in ISO 8601 and by its own clock: for people, nothing is decided by it.
     """
 
     host: str
@@ -38,13 +39,13 @@ class Holder:
     since: str
     machine: str
     born: str
+    seen: str = ""
 
     @classmethod
     def me(cls) -> Holder:
         """Return this process."""
         pid = os.getpid()
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(platform.node(), pid, since, _machine(), _born(pid))
+        return cls(platform.node(), pid, _now(), _machine(), _born(pid))
 
     @property
     def is_here(self) -> bool:
@@ -58,6 +59,10 @@ class Holder:
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, since {self.since}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _machine() -> str:
@@ -132,7 +137,7 @@ class Lease:
 
     def _next(self) -> bool:
         """Create the file of the next number and delete those before it."""
-        content = json.dumps(asdict(self._holder)).encode()
+        content = json.dumps(asdict(replace(self._holder, seen=_now()))).encode()
         if not self._store.create(_name(self._number + 1), content):
             return False
         self._number += 1
@@ -146,6 +151,20 @@ class Lease:
                 if not self._next():
                     self.lost = f"another process has taken over: {_newest(self._store)[1]}"
                     return
+
+
+def driven(store: Store) -> str:
+    """Return in words who drives the study of a folder, as far as that can be told at once.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    _, holder = _newest(store)
+    if holder is None:
+        return "nobody drives it"
+    if not holder.is_here:
+        return f"driven by {holder}, unless that ended without a word after it last renewed its lease, {holder.seen}"
+    return f"driven by {holder}" if holder.is_alive else f"nobody drives it: {holder}, ended without a word"
 
 
 def _base(number: int) -> str:

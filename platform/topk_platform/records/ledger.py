@@ -25,7 +25,7 @@ from topk_platform.identity import Identity
 from topk_platform.records import delta
 from topk_platform.records.lease import Lease
 from topk_platform.records.schema import EPOCHS_ONLY, SCHEMA_VERSION, ledger_schema
-from topk_platform.records.store import Store
+from topk_platform.records.store import MARK, Store
 from topk_platform.records.writer import Writer
 from topk_platform.specs import Study
 
@@ -36,7 +36,6 @@ Row = dict[str, Any]
 
 Kind = Literal["trials", "epochs"]
 
-_MARK = "ledger.json"
 _IDENTITIES = "identities.json"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CODES: dict[pa.DataType, Literal["i", "q", "d"]] = {pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
@@ -74,10 +73,10 @@ class Ledger:
                 )
             return
         try:
-            mark = json.loads(self.store.read(_MARK))
+            mark = json.loads(self.store.read(MARK))
             name, version = str(mark["study"]), int(mark["schema_version"])
         except (ValueError, KeyError, TypeError, OSError) as error:
-            raise StoreError(f"store {self.store.uri!r}: {_MARK} cannot be read: {error!r}") from error
+            raise StoreError(f"store {self.store.uri!r}: {MARK} cannot be read: {error!r}") from error
         if name != self.study:
             raise StoreError(
                 f"store {self.store.uri!r} holds the records of study {name!r}, not of {self.study!r}"
@@ -91,12 +90,12 @@ class Ledger:
     @property
     def exists(self) -> bool:
         """Whether anything was ever written here."""
-        return self.store.exists(_MARK)
+        return self.store.exists(MARK)
 
     @property
     def identity(self) -> str:
         """What tells this ledger from all others, those of studies with the same name among them."""
-        return str(json.loads(self.store.read(_MARK)).get("identity", ""))
+        return str(json.loads(self.store.read(MARK)).get("identity", ""))
 
     @contextmanager
     def writing(self, study: Study) -> Iterator[Writer]:
@@ -111,7 +110,7 @@ class Ledger:
         with Lease(self.store) as lease:
             if not self.exists:
                 mark = {"study": self.study, "schema_version": SCHEMA_VERSION, "identity": uuid.uuid4().hex}
-                self.store.write(_MARK, json.dumps(mark).encode())
+                self.store.write(MARK, json.dumps(mark).encode())
             with Writer(delta.Writing(self.store, ledger_schema(study)), lease) as writer:
                 yield writer
 
@@ -156,6 +155,21 @@ class Ledger:
         """Return a whole table batch by batch, of which a large one does not fit into memory at once."""
         table = delta.table(self.store)
         return delta.stream(self.store, table, _sql(table, kind))
+
+    def whole(self) -> pa.Table:
+        """Return all rows with all columns, trials and epochs, in an order of their own."""
+        sql = "select * from ledger order by kind, key, epoch"
+        return delta.query(self.store, delta.table(self.store), sql)
+
+    @classmethod
+    def restored(cls, store: Store, study: str, rows: pa.Table, identities: Mapping[str, Identity]) -> Ledger:
+        """Return a new ledger in ``store`` that holds what :meth:`whole` returned of another one."""
+        ledger = cls(store.at(study), study)
+        mark = {"study": study, "schema_version": SCHEMA_VERSION, "identity": uuid.uuid4().hex}
+        ledger.store.write(MARK, json.dumps(mark).encode())
+        ledger.identify(identities)
+        delta.write_whole(ledger.store, rows)
+        return ledger
 
     def rows(self, where: str = "true", without: Sequence[str] = ()) -> list[Row]:
         """Return the ``trials`` rows as dictionaries.

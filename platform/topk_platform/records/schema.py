@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from topk_platform.specs import Scalar, Study, TrialRecord, canonical_json
+from topk_platform.specs import Parameter, Scalar, Schedule, Study, TrialRecord, canonical_json
 
 __all__ = [
     "EPOCHS_ONLY",
@@ -90,7 +90,7 @@ def trial_row(record: TrialRecord) -> dict[str, Any]:
         "seed": trial.seed,
         "status": record.status,
         "reason": record.reason,
-        "values": json.dumps(dict(trial.parameters)),
+        "values": json.dumps({name: _plain(value) for name, value in trial.parameters.items()}),
         "config": trial.to_json(),
         **_prefixed("validation", record.validation),
         **_prefixed("test", record.test or {}),
@@ -100,8 +100,12 @@ def trial_row(record: TrialRecord) -> dict[str, Any]:
         "ended": datetime.fromtimestamp(record.ended, UTC),
         "code_version": trial.code_version,
         "dataset_fingerprint": trial.dataset_fingerprint,
-        "versions": canonical_json(record.versions),
+        "versions": canonical_json({**record.versions, **({"origin": trial.origin} if trial.origin else {})}),
     }
+
+
+def _plain(value: Parameter) -> Scalar:
+    return str(value) if isinstance(value, Schedule) else value
 
 
 def epoch_rows(record: TrialRecord) -> list[dict[str, Any]]:

@@ -67,4 +67,4 @@ def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
             with pq.ParquetWriter(file, batches.schema.with_metadata(metadata), compression="zstd") as writer:
                 for batch in batches:
                     writer.write_batch(batch.cast(writer.schema))
-            ledger.store.write_file(name, file)
+            ledger.store.write(name, file)

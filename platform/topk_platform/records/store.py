@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
-import shutil
-import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,13 +10,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from topk_platform.errors import StoreError
+from topk_platform.errors import StoreError, reason
+from topk_platform.records.folder import Files, Folder, Listed
 from topk_platform.specs.checks import check_place
 
-__all__ = ["Store", "reason", "sync"]
+__all__ = ["MARK", "Store"]
+
+MARK = "ledger.json"
+"""The file that marks a study's folder, there before any trial starts."""
 
 _HIDDEN = "."
 _PROBE_BYTES = 2**20  # MLflow's database takes as much before the first trial
@@ -67,7 +68,7 @@ class Store:
         options = _options(text)
         store = cls(text.partition("?")[0].rstrip("/"), text.partition("?")[0].rstrip("/"), options)
         with store._told("opened"):
-            store._objects  # noqa: B018 - that it can be made
+            store._files  # noqa: B018 - that it can be made
         return store
 
     @property
@@ -86,22 +87,33 @@ class Store:
         return self.options.get("endpoint", "").startswith("http://")
 
     @cached_property
-    def _objects(self) -> Any:
+    def _files(self) -> Files:
+        if self.local is not None:
+            return Folder(self.local)
         from obstore.store import from_url  # noqa: PLC0415 - of object stores alone
 
         config: Any = {f"aws_{name}": value for name, value in self.options.items()}
         clients: Any = {"allow_http": self.is_plain}
-        return from_url(self.root, config=config, client_options=clients, retry_config=_PATIENCE)
+        found = from_url(self.root, config=config, client_options=clients, retry_config=_PATIENCE)
+        return cast("Files", found)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"root": self.root, "uri": self.uri, "options": self.options}
+
+    def _errors(self, name: str, *errors: type[Exception]) -> tuple[type[Exception], ...]:
+        """Return errors of the system and, for an object store, the one of this name of obstore's."""
+        if self.local is not None:
+            return errors
+        from obstore import exceptions  # noqa: PLC0415 - as above
+
+        return (*errors, getattr(exceptions, name))
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
         """Turn whatever the object store or the disk says within the block into one line."""
         try:
             yield
-        except _failures() as error:
+        except self._errors("BaseError", OSError, ValueError) as error:
             raise StoreError(f"store {self.uri!r} cannot be {what}: {reason(error)}") from error
 
     def at(self, *parts: str) -> Store:
@@ -110,28 +122,22 @@ class Store:
 
     def exists(self, name: str = "") -> bool:
         """Return whether there is a file of this name, or a folder with something in it."""
-        if self.local is not None:
-            return (self.local / name).exists()
+        if name and self._is_file(name):
+            return True
         found = self._list(name)
-        return bool(found["objects"] or found["common_prefixes"]) or bool(name and self._is_file(name))
+        return bool(found["objects"] or found["common_prefixes"])
 
     def _is_file(self, name: str) -> bool:
         with self._told("read"):
             try:
-                self._objects.head(name)
+                self._files.head(name)
             except FileNotFoundError:
                 return False
         return True
 
-    def _list(self, folder: str) -> Any:
-        if self.local is not None and not (self.local / folder).is_dir():
-            if (self.local / folder).exists():
-                raise StoreError(f"store {self.uri!r} cannot be read: it is no folder")
-            return {"objects": [], "common_prefixes": []}
+    def _list(self, folder: str) -> Listed:
         with self._told("read"):
-            if self.local is not None:
-                return _listed(self.local / folder)
-            return self._objects.list_with_delimiter(f"{folder}/" if folder else None)
+            return self._files.list_with_delimiter(f"{folder}/" if folder else None)
 
     def names(self, folder: str = "", suffix: str = "") -> list[str]:
         """Return the sorted names of the visible files of a folder; none where there is no folder."""
@@ -149,45 +155,32 @@ class Store:
             FileNotFoundError: if it is not there.
             StoreError: if it cannot be read.
         """
-        if self.local is not None:
-            return (self.local / name).read_bytes()
         with self._told("read"):
             try:
-                return bytes(self._objects.get(name).bytes())
+                return bytes(self._files.get(name).bytes())
             except FileNotFoundError as error:
                 missing = error
         raise missing
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes | Path) -> None:
         """Write a file whole or not at all; one that is there is replaced. On a disk it then survives a power cut.
+
+        Args:
+            name: Its place in the store.
+            data: What it holds, or a file of this machine to be copied.
 
         Raises:
             StoreError: if it cannot be written.
         """
         with self._told("written"):
-            if self.local is not None:
-                _replace(self.local / name, data)
-            else:
-                self._objects.put(name, data)
-
-    def write_file(self, name: str, file: Path) -> None:
-        """Write a copy of a file of this machine, as :meth:`write` does."""
-        with self._told("written"):
-            if self.local is not None:
-                _replace(self.local / name, file)
-            else:
-                self._objects.put(name, file)
+            self._files.put(name, data)
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file unless there is one of this name, which no two processes can both do; return whether it was."""
         with self._told("written"):
-            if self.local is not None:
-                return _create(self.local / name, data)
-            from obstore.exceptions import AlreadyExistsError  # noqa: PLC0415 - as above
-
             try:
-                self._objects.put(name, data, mode="create", use_multipart=False)
-            except AlreadyExistsError:
+                self._files.put(name, data, mode="create", use_multipart=False)
+            except self._errors("AlreadyExistsError", FileExistsError):
                 return False
         return True
 
@@ -196,70 +189,37 @@ class Store:
         with self._told("written"):
             for name in names:
                 with suppress(FileNotFoundError):
-                    if self.local is not None:
-                        (self.local / name).unlink()
-                    else:
-                        self._objects.delete(name)
+                    self._files.delete(name)
 
     def delete_folder(self, name: str) -> None:
-        """Delete a folder with the files directly inside."""
-        self.delete(*(f"{name}/{file}" for file in self.names(name)))
-        if self.local is not None:
-            with suppress(OSError):  # something was written into it meanwhile
-                (self.local / name).rmdir()
+        """Delete a folder with the files directly inside, what a kill left half written among them."""
+        self.delete(*(f"{name}/{posixpath.basename(found['path'])}" for found in self._list(name)["objects"]))
+
+    @property
+    def existing(self) -> Store:
+        """This place or, of a folder that is not there yet, the nearest one around it that is."""
+        folder = self.local
+        while folder is not None and not folder.exists():
+            folder = folder.parent
+        return self if folder is None else Store(str(folder), self.uri)
+
+    def check_room(self) -> None:
+        """Raise ``StoreError`` if a folder's disk is full or cannot be written, seen at once and without writing.
+
+        What is found out by writing alone, such as a user's quota, is not seen; object stores have no such limit.
+        """
+        if isinstance(self._files, Folder):
+            with self._told("written"):
+                self._files.check_room()
 
     def check_writable(self) -> None:
         """Raise ``StoreError`` unless a file of a MiB can be written here; nothing is left of the attempt.
 
         On a local disk the nearest folder that exists is tried, so that no folder has to be made for it.
         """
-        folder = self.local
-        while folder is not None and not folder.exists():
-            folder = folder.parent
-        place = self if folder is None else Store(str(folder), self.uri)
-        probe = f"{_HIDDEN}probe-{uuid.uuid4().hex}"
+        place, probe = self.existing, f"{_HIDDEN}probe-{uuid.uuid4().hex}"
         place.write(probe, bytes(_PROBE_BYTES))
         place.delete(probe)
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    """Return what stores raise: the system's errors, and those of obstore where it is in use."""
-    if "obstore" not in sys.modules:
-        return OSError, ValueError
-    from obstore.exceptions import BaseError  # noqa: PLC0415 - as above
-
-    return BaseError, OSError, ValueError
-
-
-def _listed(folder: Path) -> dict[str, list[Any]]:
-    """Return the files and folders in a folder, as an object store tells them."""
-    found: dict[str, list[Any]] = {"objects": [], "common_prefixes": []}
-    for path in folder.iterdir():
-        if path.is_dir():
-            found["common_prefixes"].append(path.name)
-        else:
-            found["objects"].append({"path": path.name})
-    return found
-
-
-def _create(path: Path, data: bytes) -> bool:
-    """Write a file unless it is there: whole under a name of its own, then given this one, unless that is taken."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    hidden = path.with_name(f"{_HIDDEN}{path.name}.{uuid.uuid4().hex}.tmp")
-    hidden.write_bytes(data)
-    try:
-        path.hardlink_to(hidden)
-    except FileExistsError:
-        return False
-    finally:
-        hidden.unlink()
-    return True
-
-
-def reason(error: BaseException) -> str:
-    """Return the first line of what an error says, without the library's account of where it arose."""
-    said = str(error).strip().partition("\n")[0]
-    return said or type(error).__name__
 
 
 def _options(text: str) -> dict[str, str]:
@@ -280,30 +240,3 @@ def _options(text: str) -> dict[str, str]:
             f"{', '.join(unknown)}; credentials come from the environment"
         )
     return given
-
-
-def _replace(path: Path, data: bytes | Path) -> None:
-    """Write a hidden file beside the place and move it there; both reach the disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    hidden = path.with_name(f"{_HIDDEN}{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        if isinstance(data, Path):
-            shutil.copyfile(data, hidden)
-        else:
-            hidden.write_bytes(data)
-        sync(hidden)
-        hidden.replace(path)
-    except OSError:
-        with suppress(OSError):  # the first error is the one to tell
-            hidden.unlink()
-        raise
-    sync(path.parent)
-
-
-def sync(path: Path) -> None:
-    """Bring a file, or a folder's names, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from topk_platform.errors import StoreError, UserError
+from topk_platform.errors import StoreError, UserError, reason
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.store import Store
 from topk_platform.records.tracked import tracking_uri
 from topk_platform.records.tracking import TrackingSink
-from topk_platform.records.tracking_check import check_tracking, reason_of
+from topk_platform.records.tracking_check import check_tracking
+from topk_platform.records.undone import Undone
 
 __all__ = ["open_sink", "sync"]
 
@@ -60,4 +62,5 @@ def sync(study: str, *, store: str | Path = "runs", mlflow_uri: str | None = Non
     names = [name for name in ledger.store.names("tables") if not name.endswith(".parquet")]
     sink.put_files({name: ledger.store.read(f"tables/{name}").decode() for name in names})
     if (error := sink.close()) is not None:
-        raise UserError(f"mlflow cannot be written: {reason_of(error)}") from error
+        raise UserError(f"mlflow cannot be written: {reason(error)}") from error
+    replace(Undone.read(ledger.store), tracking="").note(ledger.store)

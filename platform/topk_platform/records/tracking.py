@@ -7,6 +7,7 @@ import logging
 import os
 import queue
 import re
+import sys
 import tempfile
 import threading
 import uuid
@@ -15,12 +16,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from topk_platform.errors import reason
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.records.models import model_name
 from topk_platform.records.schema import epoch_rows, trial_row
 from topk_platform.records.tracked import SQLITE, is_tracked
-from topk_platform.records.tracking_check import reason_of
-from topk_platform.specs import TrialRecord, digest
+from topk_platform.records.tracked_arms import ARMS, NOTE, log_data, tell_arm
+from topk_platform.records.tracked_models import forget_models, log_model
+from topk_platform.specs import Trial, TrialRecord, canonical_json, digest
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -80,6 +83,7 @@ class TrackingSink(threading.Thread):
         self._closing = threading.Event()
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._files: Mapping[str, str] = {}
+        self._awaited: list[tuple[str, Row]] = []  # runs whose network is kept after their record
         self._forget()
 
     def _forget(self) -> None:
@@ -117,8 +121,9 @@ class TrackingSink(threading.Thread):
                 self._stream(item)
             except Exception as error:  # noqa: BLE001 - MLflow being down must not stop a study; told here and by close()
                 if self.error is None:
-                    _LOG.warning("MLflow is behind and is tried again: %s", reason_of(error))
+                    _LOG.warning("MLflow is behind and is tried again: %s", reason(error))
                 self.error = error
+                _disconnect(self.uri)
             else:
                 return
             if last:
@@ -146,8 +151,9 @@ class TrackingSink(threading.Thread):
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         from mlflow import MlflowClient  # noqa: PLC0415 - seconds of import, here off the hot path
 
-        for name in ("alembic", "mlflow"):  # which tell of every table that they create
-            logging.getLogger(name).setLevel(logging.ERROR)
+        # Which tell of every table that they create, and of an error that is told in a line by many.
+        for name in ("alembic", "mlflow"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         self._forget()
         _make_database(self.uri)
         self._client: MlflowClient = MlflowClient(tracking_uri=self.uri)
@@ -184,6 +190,7 @@ class TrackingSink(threading.Thread):
             self._parents[tags["topk.parent"]] = run.info.run_id
             self._tables = tags.get("topk.tables", self._tables)
         elif "topk.key" in tags and (run.info.status == "RUNNING" or tags["topk.key"] in self._stale):
+            forget_models(self._client, run)
             self._client.delete_run(run.info.run_id)
         elif "topk.key" in tags:
             self._written.add(tags["topk.key"])
@@ -222,6 +229,7 @@ class TrackingSink(threading.Thread):
             tags={**names, **tags, "topk.reason": row["reason"], _PARENT: parent},
         )
         self._write_values(run.info.run_id, row, epochs)
+        self._write_data(run.info.run_id, row)
         self._write_artifacts(run.info.run_id, row)
         self._client.set_terminated(run.info.run_id, _RUN_STATUS[row["status"]], _milliseconds(row["ended"]))
         self._written.add(row["key"])
@@ -239,11 +247,24 @@ class TrackingSink(threading.Thread):
             batch = params[:_PARAMS_A_BATCH] if start == 0 else ()
             self._client.log_batch(run_id, metrics=metrics[start : start + _METRICS_A_BATCH], params=batch)
 
+    def _write_data(self, run_id: str, row: Row) -> None:
+        regime = Trial.from_json(row["config"]).arm.regime
+        told = {"name": regime.dataset, "options": canonical_json(regime.options), "regime": regime.name}
+        log_data(self._client, run_id, {**told, "fingerprint": row["dataset_fingerprint"]})
+
     def _write_artifacts(self, run_id: str, row: Row) -> None:
         self._write_artifact(run_id, "trial.json", json.dumps(json.loads(row["config"]), indent=1).encode())
+        if row["phase"] == "confirm" and not self._write_network(run_id, row):
+            self._awaited.append((run_id, row))
+
+    def _write_network(self, run_id: str, row: Row) -> bool:
+        """Log a confirmation's network; return whether it was there."""
         name = model_name(row["key"])
-        if row["phase"] == "confirm" and self.ledger.store.exists(name):
-            self._write_artifact(run_id, "model.safetensors", self.ledger.store.read(name))
+        if not self.ledger.store.exists(name):
+            return False
+        place = None if self._artifacts is None else self._artifacts / self.ledger.identity
+        log_model(self._client, self._experiment, run_id, row, self.ledger.store.read(name), place)
+        return True
 
     def _write_artifact(self, run_id: str, name: str, content: bytes) -> None:
         if self._artifacts is not None:  # where `topk ui` serves them from: a client of a database cannot
@@ -257,12 +278,25 @@ class TrackingSink(threading.Thread):
             self._client.log_artifact(run_id, str(path))
 
     def _write_files(self, files: Mapping[str, str]) -> None:
+        self._awaited = [run for run in self._awaited if not self._write_network(*run)]
         if not files or self._tables == (tables := digest(files)):
             return
         run_id = self._parent("study", f"{self.ledger.study} tables", {"topk.study": self.ledger.study})
         for name, text in files.items():
             self._write_artifact(run_id, name, text.encode())
+        for arm_id, told in json.loads(files.get(ARMS, "{}")).items():
+            if arm_id in self._parents:
+                self._parents[arm_id] = tell_arm(self._client, self._parents[arm_id], told)
+        if table := files.get("table.md"):
+            self._client.set_tag(run_id, NOTE, table)
         self._client.set_tag(run_id, "topk.tables", tables)
+
+
+def _disconnect(uri: str) -> None:
+    """End MLflow's connections to a database: one that was made while its disk was read-only stays so for good."""
+    stores = sys.modules.get("mlflow.store.tracking.sqlalchemy_store")
+    if stores is not None and (engine := stores.SqlAlchemyStore._engine_map.get(uri)) is not None:
+        engine.dispose()
 
 
 def _make_database(uri: str) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from topk_platform.errors import StoreError, UserError
+from topk_platform.errors import StoreError, UserError, reason
 from topk_platform.records.store import Store
 from topk_platform.specs.checks import check_place
 
-__all__ = ["check_tracking", "reason_of"]
+__all__ = ["check_tracking"]
 
 _SQLITE = "sqlite:///"
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
@@ -55,17 +55,8 @@ def _refusal(uri: str) -> str:
     except UnsupportedModelRegistryStoreURIException as error:
         return f"the schemes that it knows are {', '.join(filter(None, error.supported_uri_schemes))}"
     except Exception as error:  # noqa: BLE001 - of MLflow, a plug-in of its or a database's driver
-        return reason_of(error)
+        return reason(error)
     return ""
-
-
-def reason_of(error: BaseException) -> str:
-    """Return the first sentence of an error, or what the system said where that is behind it."""
-    cause: BaseException | None = error
-    while cause is not None:
-        error = cause if isinstance(cause, OSError) else error
-        cause = cause.__cause__ or cause.__context__
-    return str(error).strip().partition("\n")[0].partition(". ")[0]
 
 
 @contextmanager

@@ -1,9 +1,11 @@
 """Tables from the ledger."""
 
-from topk_platform.reports.export import to_arrow, to_csv, to_files, to_parquet, to_seeds
-from topk_platform.reports.render import to_markdown, to_rich
+from topk_platform.reports.cells import Cell
+from topk_platform.reports.formats.data import to_arrow, to_csv, to_files, to_parquet, to_seeds
+from topk_platform.reports.formats.markdown import to_markdown
+from topk_platform.reports.formats.terminal import to_rich
 from topk_platform.reports.statistics import Estimate, estimate, paired_difference
-from topk_platform.reports.table import Cell, Choice, Fruitless, Table, build_table
+from topk_platform.reports.table import Choice, Fruitless, Table, build_table
 
 __all__ = [
     "Cell",

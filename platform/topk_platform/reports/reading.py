@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from topk_platform.errors import StoreError
-from topk_platform.records import Ledger, Store, last_counted, read_history
+from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_all_ranks, read_history
+from topk_platform.reports.cells import ReadRanks
 from topk_platform.reports.table import Table, build_table
 from topk_platform.specs import Study
 
-__all__ = ["table"]
+__all__ = ["Held", "main_metric", "read", "table"]
 
 
 def table(
@@ -35,11 +39,63 @@ def table(
     Raises:
         UserError: if the store holds something else, or nothing of the study.
     """
-    study = study.with_budget(trials, seeds)
+    found = read(study, store, trials, seeds)
     shown = study.only(only) if only else study
-    ledger = Ledger.open(Store.open(store), study.name)
-    if not ledger.exists and not shown.published:
+    if not found.ledger.exists and not shown.published:
         raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
-    return build_table(
-        study, read_history(ledger, study, last_counted(ledger, study), curves=False), shown.arms
-    )
+    return build_table(found.study, found.histories, shown.arms, found.ranks)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a store holds of a study.
+
+    Args:
+        study: With the budget that is asked for.
+        ledger: Its ledger, which may not exist yet.
+        histories: Of every arm, by its identity.
+    """
+
+    study: Study
+    ledger: Ledger
+    histories: Mapping[str, ArmHistory]
+
+    @property
+    def ranks(self) -> ReadRanks:
+        """What reads the ranks of test images."""
+        return partial(read_all_ranks, self.ledger.store)
+
+
+def read(
+    study: Study,
+    store: str | Path,
+    trials: int | None = None,
+    seeds: int | None = None,
+    *,
+    curves: bool = False,
+    needed: bool = False,
+) -> Held:
+    """Return what a store holds of a study.
+
+    Args:
+        study: The study.
+        store: Folder or URI of the results.
+        trials: Search trials per arm, instead of the study's.
+        seeds: Confirmation seeds per arm, instead of the study's.
+        curves: Whether the search trials' epochs are wanted.
+        needed: Whether it is an error that it holds nothing.
+
+    Raises:
+        UserError: if the store holds something else, or nothing though something is needed.
+    """
+    study = study.with_budget(trials, seeds)
+    ledger = Ledger.open(Store.open(store), study.name)
+    if needed and not ledger.exists:
+        raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
+    return Held(study, ledger, read_history(ledger, study, last_counted(ledger, study), curves=curves))
+
+
+def main_metric(study: Study) -> str:
+    """Return the metric that a study is first of all about: what most arms are selected by, if its tables show that."""
+    selecting = Counter(arm.metric for arm in study.arms if arm.metric in study.show)
+    return selecting.most_common(1)[0][0] if selecting else study.show[0]

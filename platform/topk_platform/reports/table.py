@@ -2,62 +2,47 @@
 
 from __future__ import annotations
 
+import importlib
+import io
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from topk_platform.identity import environment_of
-from topk_platform.records import ArmHistory, Row, Tally
-from topk_platform.reports.statistics import Estimate, estimate, paired_difference
-from topk_platform.specs import Arm, Phase, Published, Scalar, Study
+from topk_platform.outcomes import Ended
+from topk_platform.records import ArmHistory, Row, Tally, last_seeds
+from topk_platform.reports.cells import Cell, ReadRanks, Runs, cell_of, marked, runs_of
+from topk_platform.reports.fronts import Front, front_of
+from topk_platform.reports.statistics import Ranking, ranking
+from topk_platform.specs import Arm, Phase, Scalar, Study
 
-__all__ = ["Cell", "Choice", "Fruitless", "Table", "build_table"]
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
-
-Mark = Literal["", "better", "worse"]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One row in one column by one metric.
-
-    Args:
-        value: Mean test metric over the seeds that were completed; None where there is none.
-        difference: To the baseline, paired by seed; None for the baseline itself.
-        best: Whether no other cell has a higher mean in this column; never where a seed diverged or failed.
-        published: What a paper printed for it, in percent.
-        confirmed: How its seeds ended.
-        searched: How its search trials ended.
-        mark: Whether it is better or worse than the baseline by more than seeds explain. What diverged or failed
-            would have been worse than what is left: with such seeds it is never better, and never worse than a
-            baseline that has them.
-    """
-
-    value: Estimate | None
-    difference: Estimate | None = None
-    best: bool = False
-    published: Published | None = None
-    confirmed: Tally = field(default_factory=Tally)
-    searched: Tally = field(default_factory=Tally)
-    mark: Mark = ""
+__all__ = ["Cell", "Choice", "Fruitless", "Table", "build_table", "row_and_column"]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The configuration that an arm's search chose.
+    """The configuration that one of an arm's searches chose.
 
     Args:
         values: The best search trial's values.
         validation: Its validation metric.
-        trials: How many search trials ended.
+        trials: How many trials of the search ended; the first, which the arm's other searches know too, is one of each.
         stopped: How many of them were pruned, diverged or failed.
+        search: Which of the arm's searches, from 0.
     """
 
     values: Mapping[str, Scalar]
     validation: float
     trials: int
     stopped: int
+    search: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,7 +64,7 @@ class Fruitless:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """A study's results.
 
@@ -89,26 +74,86 @@ class Table:
         columns: Column names: regimes, or models where the study has several models in a single regime.
         cells: By row, column and metric; missing where there is nothing to tell: neither a number nor why there is
             none.
-        choices: By row and column.
+        choices: By row and column, one for each of the arm's searches that chose.
         failures: Keys, arms and reasons of failed trials.
         fruitless: The arms that ended without a result.
         outdated: How many recorded trials of these arms do not count, by the reason.
         environments: How many of the trials that count were made in which environment, where there are several.
         across: What the columns are, ``"regime"`` or ``"model"``.
         confirmations: The ended confirmations' ledger rows by seed, by row and column.
+        left: How many trials of these arms have not ended.
+        fronts: Of the arms that are searched by several metrics, by row and column; their cells are those of the best
+            by the first metric.
     """
 
     study: Study
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     cells: Mapping[tuple[str, str, str], Cell]
-    choices: Mapping[tuple[str, str], Choice]
+    choices: Mapping[tuple[str, str], tuple[Choice, ...]]
     failures: tuple[tuple[str, str, str], ...] = ()
     fruitless: tuple[Fruitless, ...] = ()
     outdated: Mapping[str, int] = field(default_factory=dict)
     environments: Mapping[str, int] = field(default_factory=dict)
     across: str = "regime"
     confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)
+    left: int = 0
+    fronts: Mapping[tuple[str, str], Front] = field(default_factory=dict)
+
+    def ranking(self, metric: str) -> Ranking | None:
+        """Return the ranking of the rows over the columns by a metric; None where there are too few of either.
+
+        Only columns count in which every row that has results has one without a lost seed.
+        """
+        found = {row: [self.cells.get((row, c, metric)) for c in self.columns] for row in self.rows}
+        sound = {
+            row: [None if c is None or c.value is None or c.confirmed.lost else c.value.mean for c in cells]
+            for row, cells in found.items()
+        }
+        sound = {row: values for row, values in sound.items() if any(v is not None for v in values)}
+        whole = [
+            i for i in range(len(self.columns)) if all(values[i] is not None for values in sound.values())
+        ]
+        return ranking(
+            {row: [v for i in whole if (v := values[i]) is not None] for row, values in sound.items()}
+        )
+
+    def to_pandas(self) -> DataFrame:
+        """Return every metric of every cell as a pandas frame, a row each, as fractions of 1."""
+        data = importlib.import_module("topk_platform.reports.formats.data")  # which imports this module
+        return data.to_arrow(self).to_pandas()
+
+    def to_markdown(self, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
+        """Return the table as Markdown: the metrics named, or the study's; losses as columns where transposed."""
+        return str(_written("md", self, metrics, transpose=transpose))
+
+    def to_latex(self, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
+        """Return the table in LaTeX with booktabs; arguments as of :meth:`to_markdown`."""
+        return str(_written("latex", self, metrics, transpose=transpose))
+
+    def to_html(self, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
+        """Return the table in HTML; arguments as of :meth:`to_markdown`."""
+        return str(_written("html", self, metrics, transpose=transpose))
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def __rich__(self) -> object:
+        return _written("rich", self)
+
+    def __str__(self) -> str:
+        console = Console(file=io.StringIO(), width=shutil.get_terminal_size((120, 24)).columns)
+        with console.capture() as written:
+            console.print(self)
+        return written.get()
+
+    __repr__ = __str__
+
+    @property
+    def tests(self) -> int:
+        """How many differences of one metric the marks are corrected for, at the most."""
+        counts = Counter(place[2] for place, cell in self.cells.items() if cell.p_holm is not None)
+        return max(counts.values(), default=0)
 
     @property
     def confirmed(self) -> Tally:
@@ -116,36 +161,21 @@ class Table:
         return Tally.of(row["status"] for rows in self.confirmations.values() for row in rows.values())
 
 
+def _written(output: str, table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> object:
+    formats = importlib.import_module("topk_platform.reports.formats")  # which imports this module
+    found: object = formats.as_format(output, table, metrics, transpose=transpose)
+    return found
+
+
 Place = tuple[str, str, str]
 """Row, column and metric."""
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """The runs of an arm that a table is made of: its confirmations by seed, and its search trials."""
-
-    confirmations: Mapping[int, Row] = field(default_factory=dict)
-    searched: Tally = field(default_factory=Tally)
-
-    @property
-    def confirmed(self) -> Tally:
-        return Tally.of(row["status"] for row in self.confirmations.values())
-
-    @property
-    def fruitless(self) -> bool:
-        """Whether all that ended of the last phase ended without a result."""
-        last = self.confirmed if self.confirmations else self.searched
-        return last.ended > 0 and not last.completed
-
-    def values(self, metric: str) -> dict[int, float]:
-        """Return the metric by seed; a regime may lack a group of classes, and its metrics with it."""
-        completed = {s: row for s, row in self.confirmations.items() if row["status"] == "completed"}
-        values = {seed: row[f"test.{metric}"] for seed, row in completed.items()}
-        return {seed: value for seed, value in values.items() if value is not None}
-
-
 def build_table(
-    study: Study, histories: Mapping[str, ArmHistory], only: Sequence[Arm] | None = None
+    study: Study,
+    histories: Mapping[str, ArmHistory],
+    only: Sequence[Arm] | None = None,
+    ranks: ReadRanks | None = None,
 ) -> Table:
     """Return the table of what the ledger holds of the study.
 
@@ -153,93 +183,65 @@ def build_table(
         study: Says which arms, how many trials and which metrics.
         histories: Each arm's history, by identity.
         only: The arms to show, with the numbers and marks that they have among all; by default all.
+        ranks: Reads the ranks of test images, which intervals over images need; without them, or where the study
+            wants ``interval="seeds"``, intervals cover seeds alone.
     """
     across = _across(study)
     places = {
-        arm_id: _row_and_column(study, across, history.arm)
+        arm_id: row_and_column(study, across, history.arm)
         for arm_id, history in histories.items()
         if only is None or history.arm in only
     }
-    runs = {arm_id: _runs(study, history) for arm_id, history in histories.items()}
+    last = last_seeds(study, histories)
+    runs = {arm_id: runs_of(study, history, last[arm_id]) for arm_id, history in histories.items()}
     shown = {arm_id: histories[arm_id] for arm_id in places}
-    cells = _cells(study, histories, runs, across)
+    cells = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
     return Table(
         study=study,
         rows=tuple(dict.fromkeys(row for row, _ in places.values())),
         columns=tuple(dict.fromkeys(column for _, column in places.values())),
         cells={place: cell for place, cell in cells.items() if place[:2] in places.values()},
-        choices={places[i]: found for i, h in shown.items() if (found := _choice(h, study.trials))},
+        choices={places[i]: found for i, h in shown.items() if (found := _choices(h, study.trials))},
         failures=tuple(_failures(shown)),
-        fruitless=tuple(filter(None, (_fruitless(study, history) for history in shown.values()))),
+        fruitless=tuple(filter(None, (_fruitless(study, h, last[arm_id]) for arm_id, h in shown.items()))),
         outdated=sum((history.outdated for history in shown.values()), Counter()),
         environments=_environments(shown),
         across=across,
         confirmations={place: runs[arm_id].confirmations for arm_id, place in places.items()},
+        fronts={places[i]: f for i, h in shown.items() if (f := front_of(h, study.trials, last[i]))},
+        left=sum(history.left(study.trials, last[arm_id]) for arm_id, history in shown.items()),
     )
 
 
-def _runs(study: Study, history: ArmHistory) -> _Runs:
-    searched = Tally.of(row["status"] for row in history.searched(study.trials))
-    return _Runs(history.confirmations(study.trials, study.seeds), searched)
-
-
-def _baselines(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, str]:
-    """Return whom each arm is compared with, by identity: the baseline of its regime and model, never itself."""
+def _compared(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, list[str]]:
+    """Return the arms by whom they are compared with, the baseline of their regime and model; ``""`` where none is."""
     arms = {arm_id: history.arm for arm_id, history in histories.items()}
     named = {(a.regime.name, a.model.label): i for i, a in arms.items() if a.loss.label == study.baseline}
-    found = {i: named.get((arm.regime.name, arm.model.label)) for i, arm in arms.items()}
-    return {i: other for i, other in found.items() if other is not None and other != i}
+    found: dict[str, list[str]] = {}
+    for arm_id, arm in arms.items():
+        found.setdefault(named.get((arm.regime.name, arm.model.label), ""), []).append(arm_id)
+    return found
 
 
 def _cells(
-    study: Study, histories: Mapping[str, ArmHistory], runs: Mapping[str, _Runs], across: str
+    study: Study,
+    histories: Mapping[str, ArmHistory],
+    runs: Mapping[str, Runs],
+    across: str,
+    read: ReadRanks | None,
 ) -> dict[Place, Cell]:
-    baselines = _baselines(study, histories)
-    cells = {}
-    for arm_id, history in histories.items():
-        row, column = _row_and_column(study, across, history.arm)
-        theirs = runs[baselines[arm_id]] if arm_id in baselines else _Runs()
-        for metric in study.accuracies:
-            cell = _cell(runs[arm_id], theirs, metric, study.published_of(history.arm, metric))
-            if cell.value is not None or cell.published is not None or runs[arm_id].fruitless:
-                cells[row, column, metric] = cell
-    return _with_best(cells)
-
-
-def _cell(ours: _Runs, theirs: _Runs, metric: str, published: Published | None) -> Cell:
-    values = ours.values(metric)
-    difference = paired_difference(values, theirs.values(metric))
-    return Cell(
-        value=estimate(list(values.values())),
-        difference=difference,
-        published=published,
-        confirmed=ours.confirmed,
-        searched=ours.searched,
-        mark=_mark(difference, ours.confirmed, theirs.confirmed),
-    )
-
-
-def _mark(difference: Estimate | None, ours: Tally, theirs: Tally) -> Mark:
-    if difference is None or not difference.excludes_zero:
-        return ""
-    if difference.mean > 0:
-        return "" if ours.lost else "better"
-    return "" if theirs.lost else "worse"
-
-
-def _with_best(cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
-    sound = {
-        place: cell.value.mean
-        for place, cell in cells.items()
-        if cell.value is not None and not cell.confirmed.lost
-    }
-    top: dict[tuple[str, str], float] = {}
-    for (_, column, metric), mean in sound.items():
-        top[column, metric] = max(mean, top.get((column, metric), mean))
-    return {
-        place: replace(cell, best=place in sound and sound[place] == top[place[1:]])
-        for place, cell in cells.items()
-    }
+    cells: dict[Place, tuple[Cell, Tally]] = {}
+    for baseline, arm_ids in _compared(study, histories).items():
+        theirs = runs[baseline].with_ranks(read) if baseline else Runs()
+        for arm_id in arm_ids:
+            arm = histories[arm_id].arm
+            ours = theirs if arm_id == baseline else runs[arm_id].with_ranks(read)
+            beside = Runs() if arm_id == baseline else theirs
+            for metric in study.accuracies:
+                cell = cell_of(ours, beside, metric, study.published_of(arm, metric))
+                if cell.value is not None or cell.published is not None or ours.fruitless:
+                    cells[(*row_and_column(study, across, arm), metric)] = cell, beside.confirmed
+    return marked(cells)
 
 
 def _across(study: Study) -> str:
@@ -248,19 +250,25 @@ def _across(study: Study) -> str:
     return "model" if len(regimes) == 1 and len(models) > 1 else "regime"
 
 
-def _row_and_column(study: Study, across: str, arm: Arm) -> tuple[str, str]:
+def row_and_column(study: Study, across: str, arm: Arm) -> tuple[str, str]:
+    """Return the row and the column of an arm in a table whose columns are ``across``."""
     if across == "model":
         return arm.loss.label, arm.model.label
     several = len({other.model.label for other in study.arms}) > 1
     return f"{arm.model.label}/{arm.loss.label}" if several else arm.loss.label, arm.regime.name
 
 
-def _choice(history: ArmHistory, trials: int) -> Choice | None:
-    chosen = history.best(trials) if history.arm.searches else None
-    if chosen is None:
-        return None
-    tally = Tally.of(row["status"] for row in history.searched(trials))
-    return Choice(chosen.values, chosen.objective, tally.ended, tally.ended - tally.completed)
+def _choices(history: ArmHistory, trials: int) -> tuple[Choice, ...]:
+    if not history.arm.searches:
+        return ()
+    found = enumerate(history.chosen(trials))
+    return tuple(_choice(history, search, best[0], trials) for search, best in found if best)
+
+
+def _choice(history: ArmHistory, search: int, best: Ended, trials: int) -> Choice:
+    numbers = history.arm.repeats.numbers(search, trials)
+    tally = Tally.of(history.search[number]["status"] for number in numbers if number in history.search)
+    return Choice(best.values, best.objective, tally.ended, tally.ended - tally.completed, search)
 
 
 def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
@@ -269,15 +277,22 @@ def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
     return found if len(found) > 1 else {}
 
 
-def _fruitless(study: Study, history: ArmHistory) -> Fruitless | None:
-    confirmed = list(history.confirmations(study.trials, study.seeds).values())
+def _fruitless(study: Study, history: ArmHistory, last: int) -> Fruitless | None:
+    confirmed = list(history.confirmations(study.trials, last).values())
     rows = confirmed or history.searched(study.trials)
-    if len(rows) < (study.seeds if confirmed else study.trials):
-        return None
     ends = Tally.of(row["status"] for row in rows)
+    if ends.completed or len(rows) < (_due(study, history, last) if confirmed else study.trials):
+        return None
     first = min(rows, key=lambda row: (row["number"], row["seed"]))
-    phase: Phase = "confirm" if confirmed else "search"
-    return None if ends.completed else Fruitless(history.arm.name, phase, ends, first["key"], first["reason"])
+    return Fruitless(
+        history.arm.name, "confirm" if confirmed else "search", ends, first["key"], first["reason"]
+    )
+
+
+def _due(study: Study, history: ArmHistory, last: int) -> int:
+    """Return how many confirmations there are to be: none of a search that chose nothing."""
+    chosen, repeats = history.chosen(study.trials), history.arm.repeats
+    return sum(bool(chosen[repeats.search_of_seed(seed)]) for seed in range(1, last + 1))
 
 
 def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from topk_platform.identity import Identity
 from topk_platform.records import ArmHistory
-from topk_platform.search import ArmBoard, Board
+from topk_platform.search import ArmBoard, Board, check_packages
 from topk_platform.specs import Study
 
 __all__ = ["finished", "in_environment", "make_board"]
@@ -17,17 +17,28 @@ __all__ = ["finished", "in_environment", "make_board"]
 def in_environment(
     study: Study, identities: Mapping[str, Identity], environment: Mapping[str, str]
 ) -> dict[str, Identity]:
-    """Return the arms' identities in an environment; of those that search, Optuna's version is part of it.
+    """Return the arms' identities in an environment; of those that search, their samplers' packages are part of it.
 
     Args:
         study: The study.
         identities: By arm identity.
         environment: See :func:`~topk_platform.training.environment`.
+
+    Raises:
+        UserError: if one of these packages is not installed.
     """
-    optuna = {"optuna": importlib.metadata.version("optuna")}
-    searching = {study.arm_id(arm) for arm in study.arms if arm.searches}
+    searching = [arm for arm in study.arms if arm.searches]
+    for arm in searching:
+        check_packages(arm)
+    packages = {study.arm_id(arm): arm.protocol.sampler.packages for arm in searching}
     return {
-        arm_id: replace(identity, environment={**environment, **(optuna if arm_id in searching else {})})
+        arm_id: replace(
+            identity,
+            environment={
+                **environment,
+                **{name: importlib.metadata.version(name) for name in packages.get(arm_id, ())},
+            },
+        )
         for arm_id, identity in identities.items()
     }
 
@@ -48,7 +59,10 @@ def make_board(
             arm=history.arm,
             identity=identities[arm_id],
             searched=history.ended(),
-            confirmed={("confirm", number, seed) for number, seed in history.confirm},
+            confirmed={
+                ("confirm", number, seed): ended
+                for (number, seed), ended in history.ended_confirmations().items()
+            },
             outdated=history.outdated,
         )
         for arm_id, history in histories.items()

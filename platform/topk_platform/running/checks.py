@@ -8,16 +8,15 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from topk_platform.code_version import code_version
+from topk_platform.code_version import code_version, references
 from topk_platform.data import Dataset, Images, Source, check_source, download, load
 from topk_platform.errors import UserError
-from topk_platform.identity import Identity
+from topk_platform.identity import Identity, with_origins
 from topk_platform.models import build_model, check_model
-from topk_platform.references import is_reference
 from topk_platform.running.rehearsal import Rehearsal
-from topk_platform.specs import Arm, Scalar, Study
-from topk_platform.training import check_ensemble, check_loss, split_parameters
-from topk_platform.training.optim import searched_recipe
+from topk_platform.search import check_sampler
+from topk_platform.specs import Arm, Scalar, Study, reaching
+from topk_platform.training import check_ensemble, check_loss
 
 __all__ = ["check_device", "check_imported", "check_study"]
 
@@ -55,10 +54,11 @@ def check_study(
         if (same := repr((arm.regime.dataset, sorted(arm.regime.options.items())))) not in sound:
             check_source(arm.regime, dataset)
             sound.add(same)
+        check_sampler(arm, study.trials)
         _check_metrics(study, arm, dataset)
         _check_arm(arm, dataset)
         rehearse(arm, dataset)
-    return identities
+    return with_origins(study, identities)
 
 
 def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
@@ -97,12 +97,15 @@ def _check_arm(arm: Arm, dataset: Source) -> None:
 
 def _check_space(arm: Arm, class_counts: Tensor) -> None:
     """Build recipe and loss from the first values, then with each dimension at each of its ends."""
-    _check_values(arm, {}, class_counts)
+    _check_values(arm, arm.loss.first, class_counts)
     for name, value in _ends(arm):
+        values = reaching(arm.loss.space, arm.loss.first, name, value)
         try:
-            _check_values(arm, {name: value}, class_counts)
+            _check_values(arm, values, class_counts)
         except UserError as error:
-            raise UserError(f"{error}; the space holds {name} = {value!r}") from error
+            changed = {n: v for n, v in values.items() if n not in arm.loss.first or v != arm.loss.first[n]}
+            held = ", ".join(f"{n} = {v!r}" for n, v in changed.items())
+            raise UserError(f"{error}; the space holds {held}") from error
 
 
 def _ends(arm: Arm) -> Iterator[tuple[str, Scalar]]:
@@ -111,12 +114,12 @@ def _ends(arm: Arm) -> Iterator[tuple[str, Scalar]]:
             yield name, value
 
 
-def _check_values(arm: Arm, changes: dict[str, Scalar], class_counts: Tensor) -> None:
-    searched, own = split_parameters({**arm.loss.fixed, **arm.loss.first, **changes})
+def _check_values(arm: Arm, values: Mapping[str, Scalar], class_counts: Tensor) -> None:
+    first = values is arm.loss.first
     try:
-        recipe = searched_recipe(arm.recipe, searched)
-        if not changes or changes.keys() & own.keys():
-            check_loss(arm.loss, own, arm.k, class_counts, None if changes else recipe)
+        setting = arm.setting(values)
+        if first or setting.own != arm.setting(arm.loss.first).own:
+            check_loss(arm.loss, setting.own, arm.k, class_counts, setting.recipe if first else None)
     except UserError as error:
         raise UserError(f"arm {arm.name}: {error}") from error
 
@@ -132,7 +135,7 @@ def _check_ensemble(arm: Arm, dataset: Source) -> None:
 def check_imported(study: Study) -> None:
     """Raise ``UserError`` if a module of the study's is being imported: workers, which import it, would run it too."""
     for arm in study.arms:
-        for name in filter(is_reference, (arm.regime.dataset, arm.model.name, arm.loss.name)):
+        for name in references(arm):
             module = name.partition(":")[0]
             spec = getattr(sys.modules.get(module), "__spec__", None)
             if getattr(spec, "_initializing", False):  # as Python's own import asks

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import sysconfig
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.machinery import ModuleSpec
@@ -23,9 +22,10 @@ from ray._private import ray_constants, services
 from ray.exceptions import RayError
 
 from topk_platform.code_version import user_modules
-from topk_platform.errors import ClusterError
+from topk_platform.errors import ClusterError, reason
 from topk_platform.running.address import host_and_port
 from topk_platform.running.capacity import slots
+from topk_platform.running.interrupts import interrupts_wait
 from topk_platform.running.lean import lean
 from topk_platform.specs import Study
 
@@ -105,29 +105,6 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_wait() -> Iterator[None]:
-    """Let a Ctrl-C or SIGTERM wait until the block has ended: a Ray cut off while it starts crashes or stays behind.
-
-    What SIGTERM does is the caller's again at the end; Ray would have it exit, wherever the caller is.
-    """
-    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
-        yield
-        return
-    came: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _frame: came.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
-
-
-@contextmanager
 def _sheltered() -> Iterator[None]:
     """Let processes that start meanwhile not hear SIGTERM, which SLURM sends to all of a job's.
 
@@ -185,7 +162,7 @@ def _on_loopback() -> Iterator[None]:
 
 def _connect(study: Study, address: str | None, workers: int | None) -> None:
     if address is None:
-        with _environment(_OURS), _interrupts_wait(), _on_loopback(), lean(), _sheltered():
+        with _environment(_OURS), interrupts_wait(), _on_loopback(), lean(), _sheltered():
             ray.init(
                 _node_ip_address=_LOOPBACK,
                 address="local",  # else RAY_ADDRESS, or a Ray that happens to run here, would be joined
@@ -200,10 +177,10 @@ def _connect(study: Study, address: str | None, workers: int | None) -> None:
     _check_answers(address)
     modules = {"py_modules": [str(path) for path in _shipped(study)], "excludes": ["__pycache__", ".git"]}
     try:
-        with _interrupts_wait(), _on_loopback() if _is_loopback(address) else nullcontext():
+        with interrupts_wait(), _on_loopback() if _is_loopback(address) else nullcontext():
             ray.init(address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False)
     except (OSError, RuntimeError, ValueError, RayError) as error:
-        raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {_one_line(error)}") from error
+        raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {reason(error)}") from error
 
 
 def _resolved(address: str) -> str:
@@ -213,7 +190,7 @@ def _resolved(address: str) -> str:
     try:
         return str(services.get_ray_address_from_environment(address, None))
     except ConnectionError as error:
-        raise ClusterError(f"no Ray cluster answers at {address!r}: {_one_line(error)}") from error
+        raise ClusterError(f"no Ray cluster answers at {address!r}: {reason(error)}") from error
 
 
 def _check_answers(address: str) -> None:
@@ -262,10 +239,6 @@ def _is_loopback(address: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:  # a name
         return host == "localhost"
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:500]
 
 
 def _shipped(study: Study) -> list[Path]:

@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from topk_platform.data import data_folder
 from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError
 from topk_platform.outcomes import Ended
+from topk_platform.running.budget import Budget
 from topk_platform.running.faults import Faults, OpenTrial, Retries
 from topk_platform.search import Board
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training.pace import FIRST_SECONDS
 
-__all__ = ["Conductor"]
+__all__ = ["Conductor", "Orders"]
 
 _GRACE_SECONDS = 60.0  # a message may be under way for so long
 _TURN_SECONDS = 10.0  # a turn that took longer counts for so much: the driver itself stood still
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What every trial of a run is given beside itself.
+
+    Args:
+        store: The URI of the study's folder.
+        checkpoint_seconds: The least time between two checkpoints of a trial.
+        time_limit: Seconds that a trial may train in all.
+        report_seconds: Between two messages of a trial's progress.
+    """
+
+    store: str
+    checkpoint_seconds: float
+    time_limit: float = math.inf
+    report_seconds: float = 2.0
 
 
 @dataclass
@@ -32,6 +51,7 @@ class _Run:
     patience: float = FIRST_SECONDS
     recorded: bool = False
     stalled: FaultError | None = None
+    cut: bool = False
 
     @property
     def key(self) -> str:
@@ -46,10 +66,9 @@ class Conductor:
         board: The study's state.
         keep: Called with every record, before anything that follows from it may start.
         tell: Called with it afterwards, and with None when a trial is to be tried again.
-        store: The URI of the study's folder, for the workers.
-        checkpoint_seconds: The least time between two checkpoints of a trial.
-        time_limit: Seconds that a trial may train in all.
+        orders: What every trial is given beside itself.
         pauses: Seconds before each further try after a fault.
+        budget: What may be spent; by default anything.
         clock: In seconds; one that is never set back.
 
     Attributes:
@@ -61,10 +80,9 @@ class Conductor:
     board: Board
     keep: Callable[[TrialRecord], None]
     tell: Callable[[TrialRecord | None], None]
-    store: str
-    checkpoint_seconds: float
-    time_limit: float
+    orders: Orders
     pauses: Sequence[float]
+    budget: Budget = field(default_factory=Budget)
     clock: Callable[[], float] = time.monotonic
     refusal: str = ""
     broken: Exception | None = None
@@ -81,7 +99,9 @@ class Conductor:
     def done(self) -> bool:
         """Whether nothing more is to start: all has ended or is left open, or what was met stops the study."""
         stopped = bool(self.refusal) or self.broken is not None
-        return stopped or self.board.left == 0 or (not self._waiting and self.board.stuck)
+        if stopped or self.board.left == 0 or self.budget.over:
+            return True
+        return not self._waiting and (self.board.stuck or self.board.held(self.budget.allows))
 
     @property
     def wait(self) -> float | None:
@@ -92,17 +112,18 @@ class Conductor:
 
     def start(self, tune_id: str) -> dict[str, Any] | None:
         """Return the configuration of the next trial or ensemble, or None while nothing can start."""
+        if self.done:
+            return None
         self._release_due()
-        trials = self.board.next_trials()
+        trials = self.board.next_trials(self.budget.allows)
         if not trials:
             return None
         self._runs[tune_id] = _Run(trials)
+        self.budget.begin(tune_id, trials[0].arm_id, len(trials))
         return {
             "trials": [trial.to_json() for trial in trials],
             "data": str(data_folder()),
-            "store": self.store,
-            "checkpoint_seconds": self.checkpoint_seconds,
-            "time_limit": self.time_limit,
+            **asdict(self.orders),
         }
 
     def _release_due(self) -> None:
@@ -113,9 +134,16 @@ class Conductor:
                 self.board.release(trial)
 
     def watch(self, tune_id: str) -> None:
-        """Take note that a trial's process has begun with it."""
+        """Take note that a process has begun with its trial."""
         run = self._runs[tune_id]
         run.watched, run.heard = True, self._now
+
+    def follow(self, tune_id: str) -> dict[str, Any] | None:
+        """Return the configuration of the trial that a process goes on with whose last one has ended, or None."""
+        config = self.start(tune_id)
+        if config is not None:
+            self.watch(tune_id)
+        return config
 
     def hear(self, tune_id: str, message: dict[str, Any]) -> None:
         """Take what a worker says of its trial; of its records nothing is left in the message."""
@@ -125,9 +153,10 @@ class Conductor:
         self._retries.progress(run.key, message.get("kept", 0))
         if records := message.pop("records", None):
             self._record(run, [TrialRecord.from_json(text) for text in records])
-        if not message["done"]:
+        if not message["ended"]:
             return
         del self._runs[tune_id]
+        self.budget.end(tune_id, run.recorded)
         self.faults.unsaved |= message.get("unsaved", {})
         if "refused" in message:
             self._refuse(run, message["refused"])
@@ -139,6 +168,7 @@ class Conductor:
         run.recorded = True
         self._retries.forget(run.key)
         for trial, record in zip(run.trials, records, strict=True):
+            self.budget.learn(record)
             if self.board.has_ended(trial):  # of an ensemble that was cut off while its records were written
                 self.board.release(trial)
             elif self._is_kept(record):
@@ -155,10 +185,16 @@ class Conductor:
         return True
 
     def lose(self, tune_id: str, reason: str) -> None:
-        """Take note that a trial's process was lost, or was ended for it had stalled."""
+        """Take note that a trial's process was lost, or was ended: it had stalled, or the time was used up."""
         run = self._runs.pop(tune_id, None)
-        if run is not None:
-            self._fault(run, run.stalled or LostProcessError(reason))
+        if run is None:
+            return
+        self.budget.end(tune_id, run.recorded)
+        if run.cut and not run.recorded:
+            for trial in run.trials:
+                self.board.release(trial)
+            return
+        self._fault(run, run.stalled or LostProcessError(reason))
 
     def _fault(self, run: _Run, fault: FaultError) -> None:
         """Let what a fault stopped start again after a pause, or leave it open; a result that is there stays."""
@@ -192,6 +228,8 @@ class Conductor:
     def stalled(self) -> list[str]:
         """Return the trials, by Tune's names for them, whose processes have been silent for too long: once each.
 
+        Once the time is used up it is all of them, which go on later from their last checkpoints.
+
         Called at every turn of the driver. Time is counted in such turns, so that a driver that stood still itself, as
         a laptop's does that is shut, takes no process for dead of which the messages merely wait.
         """
@@ -204,11 +242,17 @@ class Conductor:
         for tune_id in found:
             run = self._runs[tune_id]
             run.stalled = StalledError(f"its process showed no progress for {self._now - run.heard:.0f} s")
+        return found + (self._cut() if self.budget.over else [])
+
+    def _cut(self) -> list[str]:
+        found = [tune_id for tune_id, run in self._runs.items() if run.watched and not run.cut]
+        for tune_id in found:
+            self._runs[tune_id].cut = True
         return found
 
     def _is_stalled(self, run: _Run) -> bool:
-        silent = self._now - run.heard
-        return run.watched and run.stalled is None and silent > run.patience + _GRACE_SECONDS
+        patience = run.patience + self.orders.report_seconds + _GRACE_SECONDS
+        return run.watched and run.stalled is None and self._now - run.heard > patience
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles it for a restore that never happens: the ledger is what a study goes on from

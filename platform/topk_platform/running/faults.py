@@ -6,27 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from topk_platform.records import OpenTrial
+
 __all__ = ["PAUSES", "Faults", "OpenTrial", "Retries"]
 
 PAUSES = (1.0, 4.0, 16.0, 64.0, 256.0)
 """Seconds before each further try."""
-
-
-@dataclass(frozen=True)
-class OpenTrial:
-    """A trial that a fault kept from its result; the same command tries it again.
-
-    Args:
-        key: The trial's.
-        arm: Its arm's name.
-        fault: What happened the last time.
-        remedy: What can be done about it.
-    """
-
-    key: str
-    arm: str
-    fault: str
-    remedy: str
 
 
 @dataclass

@@ -76,8 +76,16 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
         result: dict[str, Any],
         **info: Any,  # noqa: ARG002
     ) -> None:
-        """Hand over the message, out of which the records are taken: Tune would keep them."""
+        """Hand over the message, out of which the records are taken: Tune would keep them; give what follows.
+
+        The process has what follows before Tune asks it for its next step, for Ray keeps the order of what one
+        process asks of another.
+        """
+        if "ended" not in result:  # the process had nothing to do, and Tune is done with it
+            return
         self._conductor.hear(trial.trial_id, result)
+        if result["ended"] and (following := self._conductor.follow(trial.trial_id)) is not None:
+            trial.temporary_state.ray_actor.assign.remote(following)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Hand over what Ray says of it."""
@@ -95,12 +103,17 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
 
 
 class ShortMemory(FIFOScheduler):  # type: ignore[misc]
-    """Tune's scheduler: first come, first served, and the trials that have ended are forgotten.
+    """Tune's scheduler: first come, first served, and what has ended is forgotten.
 
-    Tune keeps every trial that it ever had, in memory and in the state that it writes every few seconds. Nothing asks
-    it for them. Starting Tune anew now and then would do as well, but for workers that idle until the longest trial of
-    their time has ended, and then start anew.
+    Tune keeps every trial that it ever had, in memory and in the state that it writes every few seconds, and every
+    message of those that run. Nothing asks it for them. Starting Tune anew now and then would do as well, but for
+    workers that idle until the longest trial of their time has ended, and then start anew.
     """
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:  # noqa: ARG002
+        """Forget the messages, all of which have come: a process has one step under way at a time."""
+        tune_controller._actor_manager.clear_actor_task_futures(tune_controller._trial_to_actor[trial])
+        return str(FIFOScheduler.CONTINUE)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:  # noqa: ARG002
         """Forget, once they are many."""

@@ -1,20 +1,26 @@
-"""What decides a result's last bits on a cluster's nodes, asked of them before anything starts."""
+"""What a cluster's nodes are asked before anything starts: what decides a result's last bits, and the store."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from topk_platform.errors import ClusterError
+from topk_platform.errors import ClusterError, StoreError
+from topk_platform.records import Store
 from topk_platform.running.capacity import nodes_for, trial_resources
 from topk_platform.specs import Study
 from topk_platform.training import environment
 
-__all__ = ["common_environment"]
+__all__ = ["check_shared", "common_environment"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _ANSWER_SECONDS = 120.0  # the first worker of a node fetches the packages and imports torch
 
@@ -28,7 +34,8 @@ def common_environment(study: Study) -> dict[str, str]:
     Raises:
         ClusterError: if two nodes differ, naming both and in what, or one has no GPU that torch can use.
     """
-    (first, wanted), *others = _environments(study).items()
+    needs = trial_resources(study)
+    (first, wanted), *others = _ask(needs, needs, _environment, study.device)
     for name, found in others:
         differing = [
             f"{key} {value} and {found[key]}" for key, value in wanted.items() if found[key] != value
@@ -41,34 +48,75 @@ def common_environment(study: Study) -> dict[str, str]:
     return wanted
 
 
-def _environments(study: Study) -> dict[str, dict[str, str]]:
-    """Return the environments of the nodes that answer, by the node's address."""
-    needs = trial_resources(study)
-    asked = {_ask(node, needs, study.device): node["NodeManagerAddress"] for node in nodes_for(needs)}
+def _environment(device: str) -> dict[str, str]:
+    return environment(device)
+
+
+def check_shared(store: Store, study: Study) -> None:
+    """Raise ``StoreError`` if a folder of this machine is the store, and a node that is to train does not see it.
+
+    Each node is asked for a file that was just written there, so that a folder of the same name is none. On nodes
+    that come later each trial looks for the study's mark, see :class:`~topk_platform.records.StoreKeeper`.
+    """
+    if store.local is None:
+        return
+    place, name = store.existing, f".seen-{uuid.uuid4().hex}"
+    place.write(name, name.encode())
+    try:
+        answers = _ask(trial_resources(study), {}, _reads, str(Path(place.root, name)))
+    finally:
+        place.delete(name)
+    if blind := sorted({node for node, found in answers if found != name}):
+        raise StoreError(
+            f"store {store.uri!r} is a folder that node {', '.join(blind)} does not see: give --store a folder that "
+            "all machines share, or s3://, gs:// or az://"
+        )
+
+
+def _reads(path: str) -> str:
+    """Return what a file holds, nothing where it cannot be read."""
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def _ask(
+    needs: Mapping[str, float],
+    held: Mapping[str, float],
+    question: Callable[P, T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> list[tuple[str, T]]:
+    """Return what the nodes that answer say, each with the node's address.
+
+    Args:
+        needs: Nodes that do not have as much are not asked.
+        held: What answering takes of a node.
+        question: What each of them runs.
+        args: Its arguments.
+        kwargs: None.
+    """
+    asked = {}
+    for node in nodes_for(needs):
+        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        options = {
+            "num_cpus": held.get("CPU", 0),
+            "num_gpus": held.get("GPU", 0),
+            "scheduling_strategy": there,
+        }
+        asked[ray.remote(**options)(question).remote(*args, **kwargs)] = node["NodeManagerAddress"]
     answered, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_SECONDS)
     if not answered:
         answered, waiting = ray.wait(list(asked))
     for answer in waiting:
         ray.cancel(answer)
-    return {asked[answer]: _answer(answer, asked[answer]) for answer in answered}
+    return [(asked[answer], _answer(answer, asked[answer])) for answer in answered]
 
 
-def _ask(node: Mapping[str, Any], needs: Mapping[str, float], device: str) -> Any:
-    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    task = ray.remote(num_cpus=needs["CPU"], num_gpus=needs.get("GPU", 0), scheduling_strategy=there)(
-        _environment
-    )
-    return task.remote(device)
-
-
-def _environment(device: str) -> dict[str, str]:
-    return environment(device)
-
-
-def _answer(answer: Any, name: str) -> dict[str, str]:
+def _answer(answer: Any, name: str) -> Any:
     try:
-        found: dict[str, str] = ray.get(answer)
+        return ray.get(answer)
     except RayError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise ClusterError(f"node {name} cannot train the study's trials: {reason}") from error
-    return found
+        said = str(error).strip().splitlines()[-1]
+        raise ClusterError(f"node {name} cannot train the study's trials: {said}") from error

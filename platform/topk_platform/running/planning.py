@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
 from topk_platform.running.boards import finished, make_board
+from topk_platform.running.expecting import ended_seconds
 from topk_platform.search import ArmBoard
 from topk_platform.specs import Arm, Study
 
@@ -23,8 +25,10 @@ class ArmPlan:
         searched: Search trials that have ended.
         confirmed: Confirmations of the best configuration that have ended.
         left: Trials still to end.
-        trial_seconds: About how long one takes.
+        trial_seconds: About how long one takes; where it was measured, an ensemble takes as long.
         measured: Whether that is the mean of its ended trials, rather than an extrapolated epoch.
+        search_workers: How many workers its search can feed at once, of those trials that are left.
+        confirm_workers: How many its confirmations can, likewise.
     """
 
     arm: Arm
@@ -33,6 +37,14 @@ class ArmPlan:
     left: int
     trial_seconds: float
     measured: bool
+    search_workers: int = 0
+    confirm_workers: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training left, one worker alone."""
+        together = self.arm.protocol.ensemble if self.measured else 1
+        return math.ceil(self.left / together) * self.trial_seconds
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,34 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Seconds of training left; pruning and early stopping only shorten it."""
-        return sum(arm.left * arm.trial_seconds for arm in self.arms)
+        return sum(arm.seconds for arm in self.arms)
+
+    @property
+    def search_workers(self) -> int:
+        """The most workers that the searches can keep busy; more would idle, for an arm's trials wait for others."""
+        found = {plan.arm.name: plan.search_workers for plan in self.arms}
+        waiting: dict[str, list[str]] = {name: [] for name in found}
+        for plan in self.arms:
+            waiting.get(plan.arm.start_from, []).append(plan.arm.name)
+
+        def most(name: str) -> int:  # an arm searches before those that start from it do
+            return max(found[name], sum(map(most, waiting[name])))
+
+        return sum(most(plan.arm.name) for plan in self.arms if plan.arm.start_from not in found)
+
+    @property
+    def confirm_workers(self) -> int:
+        """The most workers that the confirmations can keep busy."""
+        return sum(arm.confirm_workers for arm in self.arms)
+
+    def cost(self, price: float) -> float:
+        """Return what the training that is left costs.
+
+        Args:
+            price: Of an hour of a GPU, of which a trial takes the study's ``gpus``; of a study that trains on the CPU,
+                of an hour of a worker.
+        """
+        return self.seconds / 3600 * price * (self.study.gpus if self.study.device == "cuda" else 1)
 
 
 def plan(
@@ -117,10 +156,12 @@ def _plan(
         ArmPlan(
             arm=board.arm,
             searched=sum(number in board.searched for number in range(board.trials)),
-            confirmed=study.seeds - len(board.wanted()) if not board.searching and board.best() else 0,
+            confirmed=sum(lane.ended for lane in board.lanes),
             left=board.left,
             trial_seconds=known.get(arm_id, guessed.get(arm_id, fallback)),
             measured=arm_id in known,
+            search_workers=sum(lane.search_workers for lane in board.lanes),
+            confirm_workers=sum(lane.confirm_workers for lane in board.lanes),
         )
         for arm_id, board in boards.items()
     ]
@@ -128,5 +169,5 @@ def _plan(
 
 
 def _mean_seconds(history: ArmHistory) -> float:
-    seconds = [row["train_seconds"] for row in history.rows() if row["status"] in ("completed", "pruned")]
+    seconds = ended_seconds(history)
     return sum(seconds) / len(seconds) if seconds else 0.0

@@ -15,9 +15,8 @@ from topk_platform.data import Dataset, Images, Population, Source
 from topk_platform.errors import UserError, blamed
 from topk_platform.models import MODELS, build_model
 from topk_platform.references import is_reference, look_up
-from topk_platform.specs import Arm
+from topk_platform.specs import Arm, numbers
 from topk_platform.training.losses import LOSSES, BoundLoss, build_loss
-from topk_platform.training.optim import split_parameters
 from topk_platform.training.process import kept_process
 
 __all__ = ["Rehearsal"]
@@ -92,7 +91,8 @@ def _scores(arm: Arm, inputs: Tensor, dataset: Source) -> Tensor:
 
 def _check_loss(arm: Arm, scores: Tensor, labels: Tensor, dataset: Source) -> None:
     told = f"arm {arm.name}: loss {arm.loss.name}{_place(look_up('loss', arm.loss.name, LOSSES))}"
-    own = split_parameters({**arm.loss.fixed, **arm.loss.first})[1]
+    setting = arm.setting(arm.loss.first)
+    own = numbers(setting.own, 0, setting.recipe.epochs)
     scores = scores.clone().requires_grad_()
     with blamed(told):
         module: object = build_loss(arm.loss, own, arm.k, torch.clamp(dataset.class_counts, min=1))

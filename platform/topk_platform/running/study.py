@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from topk_platform.errors import StoreError, UserError
+from topk_platform.errors import reason
 from topk_platform.identity import Identity
 from topk_platform.records import (
     ArmHistory,
     Ledger,
     Store,
-    TrackingSink,
-    Writer,
-    check_tracking,
+    Undone,
     forget,
-    is_current,
     last_counted,
     open_sink,
+    read_all_ranks,
     read_history,
-    write_snapshot,
 )
-from topk_platform.reports import Table, build_table, to_files
-from topk_platform.running.address import host_and_port
+from topk_platform.reports import Table, build_table
 from topk_platform.running.boards import finished, in_environment, make_board
+from topk_platform.running.budget import Budget, Limits
+from topk_platform.running.expecting import expect
 from topk_platform.running.faults import Faults
+from topk_platform.running.launching import Cluster, Launch, on_cluster
+from topk_platform.running.recording import Recorder
 from topk_platform.running.remembered import known_done, note
 from topk_platform.running.scratch import scratch_folder
 from topk_platform.search import Board
-from topk_platform.specs import Study, TrialRecord
+from topk_platform.specs import Arm, Study, TrialRecord
 
 __all__ = ["Progress", "Summary", "run"]
 
@@ -53,6 +53,7 @@ class Summary:
         interrupted: Whether it ended before all had been tried.
         faults: What faults have left: trials without a result, which the same command tries again, and networks that
             could not be kept.
+        partial: The limits that were used up before all had been tried, in words; empty if none was.
     """
 
     table: Table
@@ -62,6 +63,7 @@ class Summary:
     folder: str
     interrupted: bool = False
     faults: Faults = field(default_factory=Faults)
+    partial: str = ""
 
 
 def run(
@@ -80,6 +82,9 @@ def run(
     download: bool = False,
     retry_failed: bool = False,
     mixed: bool = False,
+    max_hours: float | None = None,
+    max_gpu_hours: float | None = None,
+    max_trials: int | None = None,
 ) -> Summary:
     """Run what is missing of a study and return its table.
 
@@ -107,9 +112,15 @@ def run(
             they were suggested.
         mixed: Whether machines, and versions of torch, Numba, Triton and Optuna, may differ: results of all of them
             count, and the table says so.
+        max_hours: Of this run. Nothing starts that would end later, by the mean time of its arm's ended trials, or by
+            about how long its first would take; what runs on nevertheless is cut off, and goes on from its checkpoint
+            when the same is called again.
+        max_gpu_hours: Likewise, of all GPUs together.
+        max_trials: How many trials may start in this run.
 
     Raises:
         MissingDataError: if a dataset is not on disk.
+        StoreError: if the store cannot be used, or is a folder that a machine of the cluster does not see.
         ClusterError: if the cluster cannot be reached, or its nodes differ in what decides a result's last bits.
         ChangedError: if a source file or the data changed while the study ran: nothing wrong is kept, and running
             it again goes on.
@@ -120,8 +131,12 @@ def run(
         >>> summary = run(digits().smoke(), store="runs", only="balanced/*")  # doctest: +SKIP
     """
     part = (study.only(only) if only else study).with_budget(trials, seeds)
-    launch = _Launch(Store.open(store), address, workers, mlflow_uri, checkpoint_seconds, retry_failed, mixed)
+    budget = Budget(Limits(max_hours, max_gpu_hours, max_trials), part.gpus)
+    launch = Launch(
+        Store.open(store), address, workers, mlflow_uri, checkpoint_seconds, budget, retry_failed, mixed
+    )
     launch.check()
+    budget.limits.check(part)
     ledger = Ledger.open(launch.store, study.name)
     ledger.store.check_writable()
     tell = progress or (lambda _board, _record: None)
@@ -146,36 +161,7 @@ def run(
     return summary
 
 
-@dataclass(frozen=True)
-class _Launch:
-    """Where and how a study runs."""
-
-    store: Store
-    address: str | None
-    workers: int | None
-    mlflow_uri: str | None
-    checkpoint_seconds: float
-    retry_failed: bool = False
-    mixed: bool = False
-
-    @property
-    def plain(self) -> bool:
-        """Whether what counts is this machine's alone, and what has ended stays."""
-        return self.address is None and not self.retry_failed and not self.mixed
-
-    def check(self) -> None:
-        """Raise ``UserError`` for what cannot be."""
-        if self.workers is not None and self.workers < 1:
-            raise UserError(f"workers must be at least 1, got {self.workers}")
-        if not self.checkpoint_seconds >= 0:
-            raise UserError(f"checkpoint_seconds must be at least 0, got {self.checkpoint_seconds}")
-        if self.address not in (None, "auto"):
-            host_and_port(self.address)
-        if self.mlflow_uri is not None:
-            check_tracking(self.mlflow_uri)
-
-
-def _expected(study: Study, ledger: Ledger, launch: _Launch) -> dict[str, Identity]:
+def _expected(study: Study, ledger: Ledger, launch: Launch) -> dict[str, Identity]:
     """Return which rows count. A cluster's machines are taken for the last run's until they can be asked."""
     counted = last_counted(ledger, study)
     if launch.mixed:
@@ -188,16 +174,17 @@ def _expected(study: Study, ledger: Ledger, launch: _Launch) -> dict[str, Identi
 
 
 def _run(
-    whole: Study, study: Study, counted: dict[str, Identity], ledger: Ledger, launch: _Launch, tell: Progress
+    whole: Study, study: Study, counted: dict[str, Identity], ledger: Ledger, launch: Launch, tell: Progress
 ) -> Summary:
     again = _failed(study, counted, ledger) if launch.retry_failed else []
     needed = bool(_board(study, counted, ledger).left or again)
+    budget = launch.budget
 
-    def known() -> dict[str, ArmHistory]:
-        return read_history(ledger, whole, last_counted(ledger, whole), curves=False)
+    def known(wanted: Study) -> dict[str, ArmHistory]:
+        return read_history(ledger, wanted, last_counted(ledger, wanted), curves=False)
 
     with (
-        _cluster(study, launch) if needed else nullcontext(_Cluster()) as cluster,
+        on_cluster(study, launch) if needed else nullcontext(Cluster()) as cluster,
         ledger.writing(study) as writer,
     ):
         if cluster.environment is not None:
@@ -205,19 +192,48 @@ def _run(
         ledger.identify({**last_counted(ledger, whole), **counted})
         writer.remove(again)
         board = _board(study, counted, ledger)
-        recorder = _Recorder(ledger, writer, open_sink(launch.store, ledger, launch.mlflow_uri, tuple(again)))
+        recorder = Recorder(ledger, writer, open_sink(launch.store, ledger, launch.mlflow_uri, tuple(again)))
         forget(ledger.store, ledger.keys())
         with _closing(lambda: recorder.close(whole, known)):
             tell(board, None)
             faults = Faults()
             if board.left:
-                faults = _run_trials(study, board, recorder, tell, cluster.slots, launch.checkpoint_seconds)
-        budget = dataclasses.replace(whole, trials=study.trials, seeds=study.seeds)
-        found = build_table(budget, known(), study.arms)
-    interrupted = board.left > 0 and not board.stuck
+                histories = read_history(ledger, study, counted, curves=False)
+                expect(budget, board, histories, here=launch.address is None)
+                faults = _run_trials(study, board, recorder, tell, cluster.slots, launch)
+        unfinished = board.left > 0 and (budget.over or board.held(budget.allows))
+        interrupted = board.left > 0 and not board.stuck and not unfinished
+        tried = () if interrupted or unfinished else study.arms
+        _note_undone(ledger.store, whole, tried, faults, recorder.tracking_error)
+        wanted = dataclasses.replace(whole, trials=study.trials, seeds=study.seeds)
+        found = build_table(wanted, known(wanted), study.arms, partial(read_all_ranks, ledger.store))
     return Summary(
-        found, recorder.ran, board.left, recorder.tracking_error, ledger.store.uri, interrupted, faults
+        table=found,
+        ran=recorder.ran,
+        left=board.left,
+        tracking_error=recorder.tracking_error,
+        folder=ledger.store.uri,
+        interrupted=interrupted,
+        faults=faults,
+        partial=", ".join(sorted(budget.held)) if unfinished else "",
     )
+
+
+def _note_undone(
+    store: Store, whole: Study, tried: Sequence[Arm], faults: Faults, tracking_error: Exception | None
+) -> None:
+    """Note what is left undone, for `topk status`.
+
+    Args:
+        store: The study's folder.
+        whole: The study as it is defined.
+        tried: Its arms of which all was tried that was left.
+        faults: What faults have left in this run.
+        tracking_error: What kept MLflow from being written.
+    """
+    before, names = Undone.read(store), {arm.name for arm in whole.arms}
+    settled = {arm.name for arm in tried} | {trial.arm for trial in before.open} - names
+    before.after(faults.open, settled, "" if tracking_error is None else reason(tracking_error)).note(store)
 
 
 @contextmanager
@@ -243,34 +259,13 @@ def _board(study: Study, counted: Mapping[str, Identity], ledger: Ledger) -> Boa
     return make_board(study, counted, read_history(ledger, study, counted))
 
 
-@dataclass(frozen=True)
-class _Cluster:
-    """The connected cluster: how many trials may run at once, and its environment where it had to be asked for it."""
-
-    slots: int = 0
-    environment: Mapping[str, str] | None = None
-
-
-@contextmanager
-def _cluster(study: Study, launch: _Launch) -> Iterator[_Cluster]:
-    # Ray takes a second to import, which a study that is done need not wait for.
-    import ray  # noqa: PLC0415
-
-    from topk_platform.running.cluster import connected  # noqa: PLC0415
-    from topk_platform.running.machines import common_environment  # noqa: PLC0415
-
-    here = launch.address is None and not ray.is_initialized()
-    with connected(study, launch.address, launch.workers) as slots:
-        yield _Cluster(slots, None if here or launch.mixed else common_environment(study))
-
-
 def _run_trials(
     study: Study,
     board: Board,
-    recorder: _Recorder,
+    recorder: Recorder,
     tell: Progress,
     slots: int,
-    checkpoint_seconds: float,
+    launch: Launch,
 ) -> Faults:
     from topk_platform.running.tuning import tune_trials  # noqa: PLC0415 - as above
 
@@ -283,56 +278,6 @@ def _run_trials(
             recorder.ledger.store.address,
             slots,
             scratch,
-            checkpoint_seconds,
+            launch.checkpoint_seconds,
+            launch.budget,
         )
-
-
-@dataclass
-class _Recorder:
-    """Keeps what trials bring: first the ledger, then, off the hot path, the sink."""
-
-    ledger: Ledger
-    writer: Writer
-    sink: TrackingSink | None
-    ran: int = 0
-    tracking_error: Exception | None = None
-
-    def __post_init__(self) -> None:
-        self.writer.committed = self._committed
-
-    def __call__(self, record: TrialRecord) -> None:
-        if self.writer.error is not None:
-            raise self.writer.error
-        self.writer.put(record)
-        self.ran += 1
-
-    def _committed(self, records: Sequence[TrialRecord]) -> None:
-        """Bring to MLflow what the ledger has; the checkpoints of such trials are no longer needed."""
-        with suppress(StoreError):  # the next start sweeps what is left of them
-            forget(self.ledger.store, (record.trial.key for record in records))
-        if self.sink is not None:
-            for record in records:
-                self.sink.put(record)
-
-    def close(self, whole: Study, known: Callable[[], dict[str, ArmHistory]]) -> None:
-        """Wait for the ledger, write the tables, wait for the sink, and keep what stopped it, if anything did."""
-        try:
-            self.writer.flush()
-            if self.writer.error is not None:
-                raise self.writer.error
-            self._write_tables(whole, known())
-        finally:
-            self.tracking_error = None if self.sink is None else self.sink.close()
-
-    def _write_tables(self, whole: Study, histories: Mapping[str, ArmHistory]) -> None:
-        store = self.ledger.store
-        files = to_files(build_table(whole, histories))
-        for name, content in files.items():
-            store.write(f"tables/{name}", content)
-        rows = (row for h in histories.values() for row in h.counting(whole.trials, whole.seeds))
-        counting = {row["key"] for row in rows}
-        if self.ran or not is_current(store, counting):
-            write_snapshot(self.ledger, counting)
-        if self.sink is not None:
-            texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
-            self.sink.put_files(texts)

@@ -14,8 +14,9 @@ from itertools import count
 from ray import tune
 
 from topk_platform.errors import ChangedError
+from topk_platform.running.budget import Budget
 from topk_platform.running.capacity import trial_resources
-from topk_platform.running.conductor import Conductor
+from topk_platform.running.conductor import Conductor, Orders
 from topk_platform.running.faults import PAUSES, Faults
 from topk_platform.running.hooks import BoardSearcher, Listener, ShortMemory
 from topk_platform.running.worker import TrialActor
@@ -23,6 +24,9 @@ from topk_platform.search import Board
 from topk_platform.specs import Study, TrialRecord
 
 __all__ = ["tune_trials"]
+
+_REPORT_SECONDS = 2.0  # between two messages of a trial's progress
+_MESSAGES_A_SECOND = 50  # of all trials; each takes the driver a millisecond or two
 
 
 def tune_trials(
@@ -34,6 +38,7 @@ def tune_trials(
     slots: int,
     scratch: str,
     checkpoint_seconds: float,
+    budget: Budget | None = None,
 ) -> Faults:
     """Run every trial that the board still wants, or until interrupted; return what faults have left.
 
@@ -46,6 +51,7 @@ def tune_trials(
         slots: How many trials run at once.
         scratch: A folder for Tune's own files, which nothing is ever restored from.
         checkpoint_seconds: The least time between two checkpoints of a trial.
+        budget: What may be spent; by default anything.
 
     Raises:
         ChangedError: if a worker's code or data are not those that the study was checked with; the trials that ran
@@ -54,7 +60,8 @@ def tune_trials(
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     limit = math.inf if study.time_limit is None else 3600 * study.time_limit
-    conductor = Conductor(board, keep, tell, store, checkpoint_seconds, limit, PAUSES)
+    orders = Orders(store, checkpoint_seconds, limit, max(_REPORT_SECONDS, slots / _MESSAGES_A_SECOND))
+    conductor = Conductor(board, keep, tell, orders, PAUSES, budget or Budget())
     for round_ in count():
         tuner = _tuner(study, conductor, slots, scratch, f"study-{round_}")
         with _own_interrupts():

@@ -22,8 +22,6 @@ from topk_platform.training.faults import is_usable, stored
 
 __all__ = ["TrialActor", "check_planned"]
 
-_REPORT_SECONDS = 2.0
-
 
 def check_planned(trial: Trial) -> None:
     """Check that this process has the code and the environment that a trial was planned with; both are found once.
@@ -62,55 +60,72 @@ def _check_environment(trial: Trial) -> None:
 
 
 class TrialActor(tune.Trainable):  # type: ignore[misc]
-    """Runs a trial to its end, telling the driver of its progress every few seconds.
+    """Runs one trial after another to its end, telling the driver of its progress every few seconds.
 
     When to stop was fixed when the trial started and travels with it, so an epoch costs no round trip: a trial of
-    a second is one message, not one for each of its epochs.
+    a second is one message, not one for each of its epochs. To Tune all of them are one trial, for what Tune does at
+    the start and the end of each of its own costs the driver more than all else.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Start the trial, or the ensemble, that the configuration holds."""
-        self._start(config)
+        """Take the first trial, or ensemble: the one that the configuration holds."""
+        self._training: Training | None = None
+        self._next: dict[str, Any] | None = config
+        self._device = "cpu"
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Start another trial in the same process; nothing of the last one is kept.
-
-        A process that can no longer train, for the last trial broke its GPU's context, ends: the driver takes another.
-        """
-        if not is_usable(self._device):
-            os._exit(1)
-        self._start(new_config)
+        """Take another after some idle time; nothing of the last one is kept."""
+        self._next = new_config
         return True
 
-    def _start(self, config: dict[str, Any]) -> None:
+    def assign(self, config: dict[str, Any]) -> None:
+        """Take the trial that follows the one that has ended; the next step starts it."""
+        self._next = config
+
+    def _start(self, config: dict[str, Any]) -> Training:
+        """Start a trial. A process that can no longer train, for the last one broke its GPU's context, ends."""
+        if not is_usable(self._device):
+            os._exit(1)
         # Ray raises SystemExit where a node is shut down, which would look like an exit of the trial's own code.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         trials = [Trial.from_json(text) for text in config["trials"]]
         self._device = trials[0].device
+        self._report_seconds = config["report_seconds"]
         use_data_folder(config["data"])
-        self._training: Training = _checked(trials, config)
         self._told = Pulse()
+        return _checked(trials, config)
 
     def step(self) -> dict[str, Any]:
         """Train for some seconds; return a message.
 
         It holds the progress; or the records as soon as there are any; or, at the end, why a network could not be
-        kept, the fault that kept the trial from its result, or why it cannot be trained here.
+        kept, the fault that kept the trial from its result, or why it cannot be trained here. Where the last trial
+        has ended and none follows, Tune is told that this is done.
         """
-        until = time.monotonic() + _REPORT_SECONDS
+        if self._next is not None:
+            self._training, self._next = self._start(self._next), None
+        if self._training is None:
+            return {"done": True}
+        message = self._trained(self._training)
+        if message["ended"]:
+            self._training = None
+        return message
+
+    def _trained(self, training: Training) -> dict[str, Any]:
+        until = time.monotonic() + self._report_seconds
         try:
             while True:
-                pulse = next(self._training)
+                pulse = next(training)
                 if pulse.records or time.monotonic() >= until or self._is_news(pulse):
                     self._told = pulse
                     return _progress(pulse)
         except StopIteration as end:
             return _end(end.value, told=bool(self._told.records))
         except (ChangedError, MissingDataError) as error:
-            return {"done": True, "refused": f"{error} (on {platform.node()})"}
+            return {"ended": True, "refused": f"{error} (on {platform.node()})"}
         except FaultError as error:
-            return {"done": True, "fault": type(error).__name__, "why": str(error)}
+            return {"ended": True, "fault": type(error).__name__, "why": str(error)}
 
     def _is_news(self, pulse: Pulse) -> bool:
         """Return whether the driver has to know at once: more patience is needed, or there is a first checkpoint."""
@@ -118,19 +133,20 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
 
 
 def _progress(pulse: Pulse) -> dict[str, Any]:
-    told = {"done": False, "epoch": pulse.epoch, "kept": pulse.kept, "patience": pulse.patience}
+    told = {"ended": False, "epoch": pulse.epoch, "kept": pulse.kept, "patience": pulse.patience}
     return told | ({"records": [record.to_json() for record in pulse.records]} if pulse.records else {})
 
 
 def _end(finished: Finished, told: bool) -> dict[str, Any]:
     if told:
-        return {"done": True, "unsaved": finished.unsaved}
-    return {"done": True, "records": [record.to_json() for record in finished.records]}
+        return {"ended": True, "unsaved": finished.unsaved}
+    return {"ended": True, "records": [record.to_json() for record in finished.records]}
 
 
 def _checked(trials: Sequence[Trial], config: Mapping[str, Any]) -> Training:
     check_planned(trials[0])  # an ensemble's are of one arm
-    with stored("it cannot be opened"):
+    with stored("it cannot be used"):
         keeper = StoreKeeper(Store.open(config["store"]), config["checkpoint_seconds"])
+        keeper.check_seen()
     limit = config["time_limit"]
     return (yield from run_trials(trials, keeper, interruptible=False, time_limit=limit))

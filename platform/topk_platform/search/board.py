@@ -2,60 +2,61 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended, chosen
-from topk_platform.search.pruning import stopping_values
-from topk_platform.specs import Arm, Phase, Scalar, Study, Trial
+from topk_platform.outcomes import Ended, best
+from topk_platform.racing import Results, race, racing_groups, racing_step
+from topk_platform.search.lane import Lane, Slot
+from topk_platform.search.pruning import Stopping, stopping_values
+from topk_platform.specs import Arm, Loss, NoPruning, Scalar, Study, Trial
 
-__all__ = ["ArmBoard", "Board"]
+if TYPE_CHECKING:
+    from topk_platform.search.suggest import Searcher
 
-Slot = tuple[Phase, int, int]
-"""Phase, number and seed: a place in an arm's plan."""
+__all__ = ["ArmBoard", "Board", "Slot"]
 
 
 @dataclass
 class ArmBoard:
     """One arm's plan and what has become of it.
 
-    What may start next is known at any time and kept up to date as trials start and end, so that asking for it costs
-    the same whatever the number of trials.
-
     Args:
         study: Gives the budget and the streams' root.
         arm: The arm.
         identity: What its trials have in common with those that count.
         searched: The ended search trials by number.
-        confirmed: The slots of the ended confirmations.
+        confirmed: The ended confirmations by slot.
         outdated: How many recorded trials of the arm do not count, by the reason.
 
     Attributes:
         running: The slots of trials under way, those that wait to be tried again among them.
         open: The slots that are left without a result for now.
+        lanes: Its searches.
+        origin: The arm from whose best configuration its search starts, if it does.
     """
 
     study: Study
     arm: Arm
     identity: Identity
     searched: dict[int, Ended] = field(default_factory=dict)
-    confirmed: set[Slot] = field(default_factory=set)
+    confirmed: dict[Slot, Ended] = field(default_factory=dict)
     outdated: Mapping[str, int] = field(default_factory=dict)
     running: set[Slot] = field(default_factory=set)
     open: set[Slot] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.arm_id = self.study.arm_id(self.arm)
-        self._whole = 0  # the search trials numbered below it have all ended
-        self._free = Free(number for number in range(self.trials) if number not in self.searched)
-        self._unsearched, self._unconfirmed = len(self._free), 0
-        self._confirming: Ended | None = None
-        self._note_whole()
-        if not self.searching:
-            self._confirm()
+        self.origin: ArmBoard | None = None
+        points = self.study.points(self.arm)
+        self._searchers: dict[int, Searcher] = {}
+        self.lanes = [
+            Lane(self.arm, index, self.trials, self.study.seeds, points, self.searched, self.confirmed)
+            for index in range(self.arm.repeats.count)
+        ]
 
     @property
     def trials(self) -> int:
@@ -65,59 +66,60 @@ class ArmBoard:
     @property
     def searching(self) -> bool:
         """Whether search trials are still to end."""
-        return self._unsearched > 0
+        return any(lane.searching for lane in self.lanes)
 
     def best(self) -> Ended | None:
-        """Return the best search trial of those that the study asks for, or what stands for it."""
-        return chosen(self.arm, (ended for number, ended in self.searched.items() if number < self.trials))
+        """Return the best of what its searches chose, or what stands for it; None while they have chosen nothing."""
+        chosen = [lane.chosen[0] for lane in self.lanes if lane.chosen]
+        return best(chosen) if self.arm.searches else chosen[0]
+
+    def results(self) -> Results | None:
+        """Return what its confirmations add to a race, by seed; None if it has nothing to confirm."""
+        if not any(lane.chosen or not lane.confirming for lane in self.lanes):
+            return None
+        found = {}
+        for seed in range(1, self.study.seeds + 1):
+            lane = self.lanes[self.arm.repeats.search_of_seed(seed)]
+            slots: list[Slot] = [("confirm", ended.number, seed) for ended in lane.chosen[:1]]
+            if lane.confirming and all(slot in self.confirmed for slot in slots):
+                found[seed] = sum(self.confirmed[slot].score for slot in slots)  # 0 where it cannot be
+        return found
 
     def wanted(self) -> list[Slot]:
-        """Return the slots still to be filled, as far as they are known; confirmations follow the search."""
-        if self.searching:
-            return [("search", number, 0) for number in range(self.trials) if number not in self.searched]
-        if (found := self._confirming) is None:
-            return []
-        slots: list[Slot] = [("confirm", found.number, seed) for seed in range(1, self.study.seeds + 1)]
-        return [slot for slot in slots if slot not in self.confirmed]
+        """Return the slots still to be filled, as far as they are known; confirmations follow their search."""
+        return [slot for lane in self.lanes for slot in lane.wanted()]
 
     def next_slot(self) -> Slot | None:
-        """Return the first slot that may start now, its history being complete, or None."""
-        place = self._free.first
-        if place is None:
+        """Return the first slot that may start now, its history being complete, or None; searches take turns."""
+        if self.origin is not None and self.origin.searching:
             return None
-        if not self.searching:
-            assert self._confirming is not None  # noqa: S101 - for the type checker: there are seeds to confirm it
-            return "confirm", self._confirming.number, place
-        # What a later number has to know is never less.
-        return ("search", place, 0) if len(self._known(place)) <= self._whole else None
+        if len(self.lanes) == 1:  # of a hundred arms each is asked before every trial
+            return self.lanes[0].next_slot()
+        found = (slot for lane in self.lanes if (slot := lane.next_slot()) is not None)
+        return min(found, key=lambda slot: (slot[2], slot[1]), default=None)
 
-    def _known(self, number: int) -> range:
-        size = self.arm.protocol.ensemble
-        return range(max(0, number // size * size - self.arm.protocol.width + 1))
+    def _lane(self, slot: Slot) -> Lane:
+        phase, number, seed = slot
+        repeats = self.arm.repeats
+        return self.lanes[repeats.search_of(number) if phase == "search" else repeats.search_of_seed(seed)]
 
     def take(self, slots: Iterable[Slot]) -> None:
         """Take note that trials start."""
         for slot in slots:
             self.running.add(slot)
-            self._free.discard(_place(slot))
+            self._lane(slot).take(slot)
 
     def release(self, slot: Slot) -> None:
         """Let a trial that was under way start again."""
         self.running.discard(slot)
-        if self._is_wanted(slot):
-            self._free.add(_place(slot))
+        if (lane := self._lane(slot)).wants(slot):
+            lane.free(slot)
 
     def leave(self, slot: Slot) -> None:
         """Leave a trial that was under way without a result: nothing of the arm that has to know it starts."""
         self.running.discard(slot)
-        if self._is_wanted(slot):
+        if self._lane(slot).wants(slot):
             self.open.add(slot)
-
-    def _is_wanted(self, slot: Slot) -> bool:
-        phase, number, seed = slot
-        if phase == "search":
-            return number < self.trials and number not in self.searched
-        return seed <= self.study.seeds and slot not in self.confirmed
 
     def block(self, slot: Slot) -> tuple[Slot, ...]:
         """Return the slots that train together with one, itself among them: one alone, or a whole ensemble.
@@ -126,12 +128,10 @@ class ArmBoard:
         bits depend on how many there are.
         """
         phase, number, seed = slot
-        size = self.arm.protocol.ensemble
+        repeats, size = self.arm.repeats, self.arm.protocol.ensemble
         if phase == "search":
-            first = number // size * size
-            return tuple((phase, first + place, seed) for place in range(size))
-        first = (seed - 1) // size * size + 1
-        return tuple((phase, number, first + place) for place in range(size))
+            return tuple((phase, member, seed) for member in repeats.block(number, size))
+        return tuple((phase, number, member + 1) for member in repeats.block(seed - 1, size))
 
     def trial(self, slot: Slot) -> Trial:
         """Return the trial of a slot that is ready."""
@@ -139,16 +139,13 @@ class ArmBoard:
         block = self.block(slot)
         together = () if len(block) == 1 else tuple(n if phase == "search" else s for _, n, s in block)
         if phase == "search":
-            from topk_platform.search.suggest import suggest  # noqa: PLC0415 - Optuna, which counting need not wait for
-
-            known = [self.searched[n] for n in self._known(number)]
-            values: Mapping[str, Scalar] = suggest(
-                self.arm_id, self.arm.loss, self.arm.protocol, number, known
-            )
-            stop_below = stopping_values(self.arm.protocol.pruning, self.arm.recipe, known)
+            known, position = self._known(number), self.arm.repeats.position(number)
+            values: Mapping[str, Scalar] = self._searcher(number).suggest(position, known)
+            pruner = self.arm.protocol.pruner if len(self.arm.objectives) == 1 else NoPruning()
+            stopping = stopping_values(pruner, self.arm.recipe, known)
         else:
             values = self.searched[number].values if self.arm.searches else {}
-            stop_below = ()
+            stopping = Stopping()
         return Trial(
             study=self.study.name,
             arm_id=self.arm_id,
@@ -162,84 +159,96 @@ class ArmBoard:
             values=values,
             dataset_fingerprint=self.identity.dataset_fingerprint,
             code_version=self.identity.code_version,
-            stop_below=stop_below,
+            stop_below=stopping.below,
+            spare=stopping.spare,
             together=together,
             threads=self.study.threads,
             device=self.study.device,
             environment=self.identity.environment,
+            origin=self.identity.origin,
         )
+
+    def _loss(self) -> Loss:
+        """Return the loss with the values of the first trial: of what the origin chose, all that its space holds.
+
+        Where nothing of the origin's search was completed they stay what they are.
+        """
+        loss, best = self.arm.loss, None if self.origin is None else self.origin.best()
+        if best is None:
+            return loss
+        values = {name: best.values[name] for name in loss.space if name in best.values}
+        taken = {name: value for name, value in values.items() if loss.space[name].holds(value)}
+        return replace(loss, first={**loss.first, **taken})
+
+    def _known(self, number: int) -> list[Ended]:
+        """Return what a trial may know of its search, each numbered by where it stands there."""
+        repeats, search = self.arm.repeats, self.arm.repeats.search_of(number)
+        known = self.lanes[search].known(number)
+        if repeats.count == 1:
+            return [self.searched[position] for position in known]
+        return [replace(self.searched[repeats.number_at(search, i)], number=i) for i in known]
+
+    def _searcher(self, number: int) -> Searcher:
+        """Return what suggests the trials of a trial's search, made once: no two searches draw the same."""
+        from topk_platform.search.suggest import Searcher  # noqa: PLC0415 - Optuna, which counting need not wait for
+
+        repeats = self.arm.repeats
+        search = repeats.search_of(number)
+        if search not in self._searchers:
+            self._searchers[search] = Searcher(
+                f"{self.arm_id}/{search}" if search else self.arm_id,
+                self._loss(),
+                self.arm.protocol.sampler,
+                lambda position: self.lanes[search].known(repeats.number_at(search, position)),
+                len(self.arm.objectives),
+            )
+        return self._searchers[search]
 
     def end(self, slot: Slot, ended: Ended) -> None:
         """Take note of an ended trial."""
         self.running.discard(slot)
-        wanted = self._is_wanted(slot)
+        lane = self._lane(slot)
+        wanted = lane.wants(slot)
         if slot[0] == "confirm":
-            self.confirmed.add(slot)
-            self._unconfirmed -= wanted
-            return
-        self.searched[ended.number] = ended
-        self._unsearched -= wanted
-        self._note_whole()
-        if wanted and not self.searching:
-            self._confirm()
-
-    def _note_whole(self) -> None:
-        while self._whole in self.searched:
-            self._whole += 1
-
-    def _confirm(self) -> None:
-        """Take note of what is to be confirmed, the search having ended."""
-        self._confirming = self.best()
-        self._free = Free(seed for _, _, seed in self.wanted())
-        self._unconfirmed = len(self._free)
+            self.confirmed[slot] = ended
+        else:
+            self.searched[ended.number] = ended
+        if wanted:
+            lane.end(slot)
+        for other in self.lanes if slot == _FIRST else (lane,):
+            other.note()
 
     @property
     def total(self) -> int:
         """How many trials the arm asks for in all."""
-        return self.trials + self.study.seeds
+        return self.trials + self.study.seeds * self.study.points(self.arm)
 
     @property
     def left(self) -> int:
         """How many are still to end, running and open ones among them; confirmations that cannot be are not."""
-        return self._unsearched + self.study.seeds if self.searching else self._unconfirmed
+        return sum(lane.left for lane in self.lanes)
 
 
-def _place(slot: Slot) -> int:
-    """Return what tells a slot from others of its phase: a search's number, a confirmation's seed."""
-    phase, number, seed = slot
-    return number if phase == "search" else seed
+_FIRST: Slot = ("search", 0, 0)  # which all searches know
 
 
-class Free:
-    """Whole numbers of which the least is at hand.
+def _race(rivals: Sequence[ArmBoard]) -> None:
+    """Let no arm be confirmed further than the race with its rivals has come."""
+    study = rivals[0].study
+    assert study.racing is not None  # noqa: S101 - for the type checker: without a race nobody has rivals
+    results = {arm.arm_id: arm.results() for arm in rivals}
+    found = race(study.racing, racing_step([arm.arm for arm in rivals]), study.seeds, results)
+    for arm in rivals:
+        for lane in arm.lanes:
+            lane.limit(found.until, found.last(arm.arm_id, study.seeds))
 
-    Args:
-        numbers: In rising order.
-    """
 
-    def __init__(self, numbers: Iterable[int]) -> None:
-        self._heap = list(numbers)
-        self._there = set(self._heap)
+MayStart = Callable[[str, int], bool]
+"""Whether so many trials of an arm, by its identity, may start now, together."""
 
-    def __len__(self) -> int:
-        return len(self._there)
 
-    def add(self, number: int) -> None:
-        """Add a number; one that is there stays there once."""
-        if number not in self._there:
-            self._there.add(number)
-            heapq.heappush(self._heap, number)
-
-    def discard(self, number: int) -> None:
-        """Remove a number, if it is there."""
-        self._there.discard(number)
-
-    @property
-    def first(self) -> int | None:
-        """The least number, or None."""
-        while self._heap and self._heap[0] not in self._there:
-            heapq.heappop(self._heap)
-        return self._heap[0] if self._heap else None
+def _whatever(_arm_id: str, _trials: int) -> bool:
+    return True
 
 
 class Board:
@@ -255,13 +264,30 @@ class Board:
     def __init__(self, arms: Iterable[ArmBoard]) -> None:
         self.arms = {arm.arm_id: arm for arm in arms}
         self.again = 0
+        for board in self.arms.values():
+            if (origin := board.study.origin(board.arm)) is not None:
+                board.origin = self.arms[board.study.arm_id(origin)]
+        self._rivals: dict[str, list[ArmBoard]] = {}
+        for study in {arm.study.name: arm.study for arm in self.arms.values()}.values():
+            for group in racing_groups(study):
+                rivals = [self.arms[arm_id] for arm in group if (arm_id := study.arm_id(arm)) in self.arms]
+                self._rivals |= {arm.arm_id: rivals for arm in rivals}
+        for rivals in self._rivals.values():
+            _race(rivals)
 
-    def next_trials(self) -> tuple[Trial, ...]:
+    def next_trials(self, may_start: MayStart = _whatever) -> tuple[Trial, ...]:
         """Return the next trial, or all of the next ensemble, and mark them as running; none while nothing can start.
 
         The arm with most left to do goes first, for its trials wait for one another.
+
+        Args:
+            may_start: Whether so many trials of an arm, by its identity, may start.
         """
-        candidates = ((arm, slot) for arm in self.arms.values() if (slot := arm.next_slot()) is not None)
+        candidates = (
+            (arm, slot)
+            for arm in self.arms.values()
+            if (slot := arm.next_slot()) is not None and may_start(arm.arm_id, arm.arm.protocol.ensemble)
+        )
         first = max(candidates, key=lambda pair: pair[0].left - len(pair[0].running), default=None)
         if first is None:
             return ()
@@ -279,7 +305,10 @@ class Board:
 
     def end(self, trial: Trial, ended: Ended) -> None:
         """Take note of an ended trial."""
-        self.arms[trial.arm_id].end((trial.phase, trial.number, trial.seed), ended)
+        arm = self.arms[trial.arm_id]
+        arm.end((trial.phase, trial.number, trial.seed), ended)
+        if trial.arm_id in self._rivals and not arm.searching:
+            _race(self._rivals[trial.arm_id])
 
     def release(self, trial: Trial) -> None:
         """Let a trial that was under way start again."""
@@ -294,6 +323,14 @@ class Board:
         """Whether nothing is under way and nothing can start, though trials are left: open ones, and what waits."""
         arms = self.arms.values()
         return any(arm.left for arm in arms) and not any(arm.running or arm.next_slot() for arm in arms)
+
+    def held(self, may_start: MayStart) -> bool:
+        """Whether nothing is under way, and what could start may not."""
+        arms = self.arms.values()
+        if any(arm.running for arm in arms):
+            return False
+        ready = [arm for arm in arms if arm.next_slot() is not None]
+        return bool(ready) and not any(may_start(arm.arm_id, arm.arm.protocol.ensemble) for arm in ready)
 
     @property
     def outdated(self) -> Counter[str]:

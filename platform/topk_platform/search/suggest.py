@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -14,43 +15,189 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers import RandomSampler
+from optuna.storages import InMemoryStorage
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from topk_platform.outcomes import Ended
-from topk_platform.specs import Choice, Dimension, Float, Int, Loss, Protocol, Scalar
+from topk_platform.search.samplers import make_sampler, random_draws
+from topk_platform.specs import (
+    GP,
+    TPE,
+    Choice,
+    Dimension,
+    Float,
+    Grid,
+    Int,
+    Loss,
+    Protocol,
+    Sampler,
+    Scalar,
+    in_order,
+)
+from topk_platform.specs.conditions import is_active
 
-__all__ = ["suggest", "to_optuna"]
+__all__ = ["Searcher", "suggest", "to_optuna"]
 
 _SOME_TIME = datetime(1970, 1, 1)  # a trial has to have one, and samplers look at none
 
 
 def suggest(
-    arm_id: str, loss: Loss, protocol: Protocol, number: int, history: Sequence[Ended]
+    arm_id: str,
+    loss: Loss,
+    protocol: Protocol,
+    number: int,
+    history: Sequence[Ended],
+    objectives: int = 1,
 ) -> dict[str, Scalar]:
-    """Return the values of the arm's trial ``number``.
-
-    Number 0 takes the paper's values, the next ``protocol.random`` are drawn at random, then TPE chooses. A
-    fresh in-memory Optuna study is built from ``history`` in number order, its sampler seeded by the arm and
-    the number, so that equal arguments give equal values wherever and whenever it runs.
+    """Return the values of the arm's trial ``number``: those of a :class:`Searcher` that was never asked before.
 
     Args:
         arm_id: Seeds the sampler.
         loss: Holds the space and the first values.
-        protocol: Says how many are random.
+        protocol: Holds the sampler.
         number: From 0.
         history: The arm's ended trials that this one may know.
+        objectives: By how many metrics the arm is searched.
     """
-    if number == 0 or not loss.space:
-        return dict(loss.first)
-    distributions = to_optuna(loss.space)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # not a line for every fresh study
-    study = optuna.create_study(direction="maximize", sampler=_sampler(arm_id, protocol, number))
-    if number > protocol.random:  # the others are told of nothing, which would take longer the more there is
-        past = sorted(history, key=lambda ended: ended.number)
-        study.add_trials([_told(ended, distributions) for ended in past])
-    asked = study.ask(distributions)
-    return {name: asked.params[name] for name in loss.space}
+    searcher = Searcher(arm_id, loss, protocol.sampler, protocol.known, objectives)
+    return searcher.suggest(number, history)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a sampler answered when it was asked for a trial, and what it wrote down with the trial and the study."""
+
+    values: dict[str, Scalar]
+    trial: Mapping[str, Any] = field(default_factory=dict)
+    study: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Searcher:
+    """Suggests the trials of one search.
+
+    Number 0 takes the loss's first values, then so many as the sampler says are drawn at random, then it chooses. For
+    every suggestion a fresh in-memory Optuna study is built from the trials that it may know, in number order, and a
+    fresh sampler, seeded by the arm and the number: equal arguments give equal values wherever and whenever it runs.
+
+    A sampler may write down what it needs again with the trial or the study. That is found by asking for the earlier
+    trials in their order, each with what it knew; a searcher remembers it and finds it once. The trials between those
+    known and the one asked for are told as running, with their values.
+
+    Args:
+        search_id: Seeds the sampler: the arm's identity, as a rule.
+        loss: Holds the space and the first values.
+        sampler: How the next values are found.
+        known: Says which earlier trials a trial may know, those from 0 to some number.
+        objectives: By how many metrics the arm is searched.
+    """
+
+    def __init__(
+        self,
+        search_id: str,
+        loss: Loss,
+        sampler: Sampler,
+        known: Callable[[int], range],
+        objectives: int = 1,
+    ) -> None:
+        self._search_id, self._loss, self._sampler, self._known = search_id, loss, sampler, known
+        self._directions = [StudyDirection.MAXIMIZE] * objectives
+        self._distributions = to_optuna(loss.space)
+        self._order = in_order(loss.space)
+        self._points = sampler.combinations(loss.space, loss.first) if isinstance(sampler, Grid) else []
+        self._asked: dict[int, _Asked] = {}
+
+    def suggest(self, number: int, history: Sequence[Ended]) -> dict[str, Scalar]:
+        """Return the values of trial ``number``.
+
+        Args:
+            number: From 0.
+            history: The arm's ended trials that it may know, in any order.
+        """
+        ended = {trial.number: trial for trial in history}
+        for earlier in self._led_through(number):
+            if earlier not in self._asked:
+                self._asked[earlier] = self._ask(earlier, ended)
+        asked = self._asked[number] = self._ask(number, ended)
+        return dict(asked.values)
+
+    def _led_through(self, number: int) -> range:
+        """Return the earlier trials that have to be asked for: all, those under way, or none."""
+        if number <= random_draws(self._sampler) or isinstance(self._sampler, TPE):
+            return range(0)
+        if isinstance(self._sampler, GP):  # it looks at values alone
+            return range(len(self._known(number)), number)
+        return range(number)
+
+    def _ask(self, number: int, ended: Mapping[int, Ended]) -> _Asked:
+        sampler, space = self._sampler, self._loss.space
+        if number == 0 or not space:
+            return _Asked(dict(self._loss.first))
+        if number < len(self._points):
+            return _Asked(self._points[number])
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # not a line for every fresh study
+        seed = _seed(f"{self._search_id}\0{number}")
+        if number <= random_draws(sampler):  # told of nothing, which would take longer the more there is
+            return _Asked(self._values(optuna.create_study(sampler=RandomSampler(seed=seed)).ask()))
+        made = make_sampler(sampler, space, _seed(self._search_id), seed)
+        storage = InMemoryStorage()
+        study = optuna.create_study(storage=storage, directions=self._directions, sampler=made)
+        study_id = storage.get_study_id_from_name(study.study_name)
+        study.add_trials(self._past(number, ended))
+        for key, value in self._written(number).items():
+            storage.set_study_system_attr(study_id, key, value)
+        trial = study.ask()
+        values = self._values(trial)
+        if isinstance(sampler, TPE):
+            return _Asked(values)
+        left = study.get_trials(deepcopy=False)[-1].system_attrs
+        return _Asked(values, dict(left), dict(storage.get_study_system_attrs(study_id)))
+
+    def _values(self, trial: optuna.Trial) -> dict[str, Scalar]:
+        """Return what a study's sampler suggests of the dimensions that turn out to be active."""
+        found: dict[str, Scalar] = {}
+        for name in self._order:
+            if is_active(self._loss.space[name], found):
+                found[name] = _suggested(trial, name, self._loss.space[name])
+        return {name: found[name] for name in self._loss.space if name in found}
+
+    def _past(self, number: int, ended: Mapping[int, Ended]) -> list[FrozenTrial]:
+        """Return the earlier trials as a trial knew them: ended ones, then those that were still under way."""
+        known = self._known(number)
+        told = [self._told(ended[n]) for n in known if n in ended]
+        if isinstance(self._sampler, TPE):  # under way it heeds none
+            return told
+        return told + [self._running(n, ended) for n in range(len(known), number)]
+
+    def _written(self, number: int) -> Mapping[str, Any]:
+        """Return what the samplers of earlier trials had written down with the study."""
+        before = self._asked.get(number - 1)
+        return before.study if before is not None else {}
+
+    def _told(self, ended: Ended) -> FrozenTrial:
+        before = self._asked.get(ended.number)
+        return _told(ended, self._distributions, before.trial if before is not None else {})
+
+    def _running(self, number: int, ended: Mapping[int, Ended]) -> FrozenTrial:
+        before = self._asked.get(number)
+        values = ended[number].values if number in ended or before is None else before.values
+        written = before.trial if before is not None else {}
+        return _frozen(number, TrialState.RUNNING, values, self._distributions, system_attrs=written)
+
+
+def _seed(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
+
+
+def _suggested(trial: optuna.Trial, name: str, dimension: Dimension) -> Scalar:
+    match dimension:
+        case Float(low, high, log):
+            return trial.suggest_float(name, low, high, log=log)
+        case Int(low, high, log):
+            return trial.suggest_int(name, low, high, log=log)
+        case Choice(options):
+            return trial.suggest_categorical(name, options)
 
 
 def to_optuna(space: Mapping[str, Dimension]) -> dict[str, BaseDistribution]:
@@ -68,13 +215,6 @@ def _distribution(dimension: Dimension) -> BaseDistribution:
             return CategoricalDistribution(options)
 
 
-def _sampler(arm_id: str, protocol: Protocol, number: int) -> BaseSampler:
-    seed = int.from_bytes(hashlib.sha256(f"{arm_id}\0{number}".encode()).digest()[:4])
-    if number <= protocol.random:
-        return RandomSampler(seed=seed)
-    return TPESampler(seed=seed, n_startup_trials=0, multivariate=True, constant_liar=False)
-
-
 class _Told(FrozenTrial):
     """A trial that the storage need not copy, for it is made for it alone: that takes longer than all the rest."""
 
@@ -82,23 +222,47 @@ class _Told(FrozenTrial):
         return self
 
 
-def _told(ended: Ended, distributions: dict[str, BaseDistribution]) -> FrozenTrial:
+def _told(
+    ended: Ended, distributions: Mapping[str, BaseDistribution], written: Mapping[str, Any]
+) -> FrozenTrial:
     """Return the trial as Optuna is told of it.
 
     Pruned ones keep their intermediate values. Diverged and failed ones are pruned without any, which TPE ranks
     last; told as FAIL they would teach it nothing.
     """
     completed = ended.status == "completed"
-    return _Told(
-        number=ended.number,
-        trial_id=-1,  # the storage's affair, as is the number
-        state=TrialState.COMPLETE if completed else TrialState.PRUNED,
-        value=ended.objective if completed else None,
-        params=dict(ended.values),
-        distributions=distributions,
+    return _frozen(
+        ended.number,
+        TrialState.COMPLETE if completed else TrialState.PRUNED,
+        ended.values,
+        distributions,
+        objectives=ended.objectives if completed else None,
         intermediate_values=dict(ended.curve) if ended.status == "pruned" else {},
+        system_attrs=written,
+    )
+
+
+def _frozen(
+    number: int,
+    state: TrialState,
+    values: Mapping[str, Scalar],
+    distributions: Mapping[str, BaseDistribution],
+    *,
+    objectives: Sequence[float] | None = None,
+    intermediate_values: dict[int, float] | None = None,
+    system_attrs: Mapping[str, Any],
+) -> FrozenTrial:
+    return _Told(
+        number=number,
+        trial_id=-1,  # the storage's affair, as is the number
+        state=state,
+        value=None,
+        values=objectives,
+        params=dict(values),
+        distributions={name: distributions[name] for name in values},
+        intermediate_values=intermediate_values or {},
         user_attrs={},
-        system_attrs={},
+        system_attrs=dict(system_attrs),
         datetime_start=_SOME_TIME,
-        datetime_complete=_SOME_TIME,
+        datetime_complete=None if state is TrialState.RUNNING else _SOME_TIME,
     )

@@ -1,51 +1,89 @@
 """Frozen dataclasses: what is asked and what came of it, from the standard library alone."""
 
-from topk_platform.specs.arm import Arm, Loss, Model, Protocol, Pruning, grid
+from topk_platform.specs.arm import Arm, Model, Protocol, grid
 from topk_platform.specs.checks import check_name
+from topk_platform.specs.claims import Claim, Contrast
 from topk_platform.specs.codec import canonical_json, digest
+from topk_platform.specs.conditions import active, in_order, reaching
+from topk_platform.specs.inputs import Inputs
+from topk_platform.specs.loss import Loss
 from topk_platform.specs.metrics import GROUPS, accuracy_names, candidate_names
+from topk_platform.specs.pruner import NoPruning, Patient, Pruner, Quantile, SuccessiveHalving, rungs_of
 from topk_platform.specs.published import Published
-from topk_platform.specs.recipe import Augmentation, Numerics, Recipe
+from topk_platform.specs.racing import Racing
+from topk_platform.specs.recipe import SEARCHABLE, Augmentation, Numerics, Recipe
 from topk_platform.specs.regime import Condition, LabelNoise, LongTail, PerClass, Regime, TrainFraction
+from topk_platform.specs.repeats import Repeats
+from topk_platform.specs.sampler import GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random, Sampler
+from topk_platform.specs.schedule import SHAPES, Parameter, Schedule
+from topk_platform.specs.setting import Setting, numbers
 from topk_platform.specs.smoke import STANDINS, smoke_arm
 from topk_platform.specs.space import Choice, Dimension, Float, Int, Scalar
 from topk_platform.specs.study import Study
 from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRecord
 
 __all__ = [
+    "GP",
     "GROUPS",
+    "NSGAII",
+    "QMC",
+    "SEARCHABLE",
+    "SHAPES",
     "STANDINS",
+    "TPE",
     "Arm",
     "Augmentation",
     "Choice",
+    "Claim",
+    "CmaEs",
     "Condition",
+    "Contrast",
     "Dimension",
     "EpochRecord",
     "Float",
+    "Grid",
+    "Inputs",
     "Int",
     "LabelNoise",
     "LongTail",
     "Loss",
     "Model",
+    "NoPruning",
     "Numerics",
+    "OptunaSampler",
+    "Parameter",
+    "Patient",
     "PerClass",
     "Phase",
     "Protocol",
-    "Pruning",
+    "Pruner",
     "Published",
+    "Quantile",
+    "Racing",
+    "Random",
     "Recipe",
     "Regime",
+    "Repeats",
+    "Sampler",
     "Scalar",
+    "Schedule",
+    "Setting",
     "Status",
     "Study",
+    "SuccessiveHalving",
     "TrainFraction",
     "Trial",
     "TrialRecord",
     "accuracy_names",
+    "active",
     "candidate_names",
     "canonical_json",
     "check_name",
     "digest",
     "grid",
+    "in_order",
+    "numbers",
+    "reaching",
+    "rungs_of",
     "smoke_arm",
 ]

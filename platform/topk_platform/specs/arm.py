@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from topk_platform.specs.checks import check, check_name
-from topk_platform.specs.fields import Count, Rule, Share, Whole, check_fields, one_of
+from topk_platform.specs.fields import Count, Rule, check_fields
+from topk_platform.specs.loss import Loss
+from topk_platform.specs.pruner import Pruner, Quantile
 from topk_platform.specs.recipe import Recipe
 from topk_platform.specs.regime import Regime
-from topk_platform.specs.space import Dimension, Scalar
+from topk_platform.specs.repeats import Repeats
+from topk_platform.specs.sampler import TPE, Sampler
+from topk_platform.specs.setting import Setting
+from topk_platform.specs.space import Scalar
 
-__all__ = ["Arm", "Loss", "Model", "Protocol", "Pruning", "grid"]
-
-_Rung = Annotated[float, Rule("in (0, 1)", lambda value: 0 < value < 1)]
+__all__ = ["Arm", "Model", "Protocol", "grid"]
 
 
 @dataclass(frozen=True)
@@ -38,92 +41,55 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Loss:
-    """A loss with what is searched of it.
-
-    Args:
-        name: A name in the platform's table, or ``package.module:attribute`` of your own.
-        space: The dimensions searched: the loss's own parameters and the recipe's
-            (``learning_rate``, ``weight_decay``, ``momentum``, ``batch_size``).
-        first: The first trial's values, as a rule the paper's; one for every dimension of ``space``.
-        fixed: Parameters of the loss that stay as they are.
-        head: ``"linear"``, or ``"cosine"`` for the normalised head.
-        label: The row's name in tables; by default the name, or the attribute of a reference.
-
-    Raises:
-        UserError: if ``first`` does not give every dimension one value inside it, or a parameter is
-            both fixed and searched.
-    """
-
-    name: str
-    space: Mapping[str, Dimension] = field(default_factory=dict)
-    first: Mapping[str, Scalar] = field(default_factory=dict)
-    fixed: Mapping[str, Scalar] = field(default_factory=dict)
-    head: Annotated[str, one_of("linear", "cosine")] = "linear"
-    label: str = ""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        object.__setattr__(self, "label", self.label or self.name.rpartition(":")[2])
-        check_name("loss label", self.label)
-        both = sorted(set(self.space) & set(self.fixed))
-        check(not both, f"loss {self.label}: {both} cannot be both in space and fixed")
-        check(
-            set(self.first) == set(self.space),
-            f"loss {self.label}: first must give one value for each of {sorted(self.space)}, got {sorted(self.first)}",
-        )
-        for name, dimension in self.space.items():
-            value = self.first[name]
-            check(
-                dimension.holds(value),
-                f"loss {self.label}: first[{name!r}] must lie in {dimension}, got {value!r}",
-            )
-        first = {name: self.space[name].canonical(value) for name, value in self.first.items()}
-        object.__setattr__(self, "first", first)
-
-
-@dataclass(frozen=True)
-class Pruning:
-    """Stop a search trial that is behind its arm's earlier trials.
-
-    At each rung a trial is stopped when its validation metric lies below the given quantile of what the
-    earlier trials of the same arm had there.
-
-    Args:
-        rungs: Fractions of the epochs, in ``(0, 1)``, at which trials are compared.
-        quantile: In ``[0, 1]``; 0.5 is the median.
-        startup: How many earlier trials must have reached a rung before anything is stopped there.
-    """
-
-    rungs: tuple[_Rung, ...] = (0.25, 0.5)
-    quantile: Share = 0.5
-    startup: Count = 4
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-@dataclass(frozen=True)
 class Protocol:
     """How an arm is searched; part of its identity.
 
     Args:
-        random: How many trials after the first are drawn at random before TPE takes over.
+        sampler: How the next values are found; by default TPE after five random draws.
         width: How many of the arm's trials may run at once: the n-th suggestion knows the trials
             numbered up to ``n - width``, whatever else has ended by then.
-        pruning: The rule by which search trials are stopped, or None.
+        pruner: The rule by which search trials are stopped.
         ensemble: How many of an arm's trials train together, as one stack of networks: search trials in blocks
             of consecutive numbers, which then know of none of their own block, and confirmations in blocks of
-            consecutive seeds. It changes the last bits, hence it is part of the key.
+            consecutive seeds, of one search in either case. It changes the last bits, hence it is part of the key.
+        searches: How often the arm's search is repeated, each time with draws of its own: the luck of a search is then
+            seen, and averaged over. The arm's ``trials`` and ``seeds`` are those of all its searches together and are
+            shared out among them, see :class:`Repeats`: equal budgets stay equal. Every search begins with the first
+            values, for a search that anybody repeats does, and the repetitions would otherwise be of two kinds; that
+            trial is trained once, for the same values and seed give the same result, and all searches know it.
+        start_from: The arm of the same study, ``regime/model/loss``, from whose best configuration the search starts:
+            the first trial takes of it what the arm's own space holds, in place of the first values, once the other's
+            search has ended. A ``*`` stands for the arm's own: ``"balanced/*/*"`` is the same model and loss in the
+            regime ``balanced``, whose own arms it leaves as they are. The other arm becomes part of the arm's identity,
+            and with it the number of search trials, for they decide what it has chosen: another budget starts the
+            search anew.
     """
 
-    random: Whole = 5
+    sampler: Sampler = field(default_factory=TPE)
     width: Count = 1
-    pruning: Pruning | None = field(default_factory=Pruning)
+    pruner: Pruner = field(default_factory=Quantile)
     ensemble: Count = 1
+    searches: Count = 1
+    start_from: Annotated[
+        str, Rule("regime/model/loss", lambda value: not value or value.count("/") == 2)
+    ] = ""
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    def known(self, number: int) -> range:
+        """Return the numbers of the trials that a search trial may know: those up to ``width`` before its block.
+
+        Example:
+            >>> Protocol(width=2).known(5), Protocol(ensemble=4).known(6)
+            (range(0, 4), range(0, 4))
+        """
+        return range(max(0, number // self.ensemble * self.ensemble - self.width + 1))
+
+    @property
+    def most_objectives(self) -> int | None:
+        """By how many metrics at once its sampler can search; None for any number."""
+        return self.sampler.most_objectives
 
 
 @dataclass(frozen=True)
@@ -139,6 +105,14 @@ class Arm:
         metric: The validation metric that selects, such as ``"top3"`` or ``"macro_top5"``; by default
             ``top{k}``.
         protocol: How it is searched.
+        metrics: Several such metrics, the first of which is ``metric``: the search looks for all that cannot be better
+            by one of them without being worse by another, and no trial is pruned, for it may be behind by one and ahead
+            by another. Of this front at most ``Study.front`` configurations are confirmed: the best by each metric,
+            then those farthest from these.
+
+    Raises:
+        UserError: if ``metric`` is not the first of ``metrics``, one is named twice, or the protocol's sampler cannot
+            search by so many.
     """
 
     regime: Regime
@@ -148,15 +122,59 @@ class Arm:
     recipe: Recipe
     metric: str = ""
     protocol: Protocol = field(default_factory=Protocol)
+    metrics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
-        object.__setattr__(self, "metric", self.metric or f"top{self.k}")
+        first = self.metrics[0] if self.metrics else f"top{self.k}"
+        object.__setattr__(self, "metric", self.metric or first)
+        self._check_metrics(first)
+
+    def _check_metrics(self, first: str) -> None:
+        check(
+            not self.metrics or self.metric == first,
+            f"arm {self.name}: metric must be the first of metrics {list(self.metrics)}, got {self.metric!r}",
+        )
+        check(
+            len(set(self.metrics)) == len(self.metrics),
+            f"arm {self.name}: metrics must each be named once, got {list(self.metrics)}",
+        )
+        most = self.protocol.most_objectives
+        check(
+            most is None or len(self.objectives) <= most,
+            f"arm {self.name}: its sampler searches by {most} metric{'s' if most != 1 else ''} at most, "
+            f"got {list(self.objectives)}",
+        )
 
     @property
     def searches(self) -> bool:
         """Whether there is anything to search; an arm whose space is empty has confirmations only."""
         return bool(self.loss.space)
+
+    def setting(self, values: Mapping[str, Scalar]) -> Setting:
+        """Return the recipe and the loss's own parameters of a trial with these values."""
+        return Setting.of(self.recipe, self.loss, values)
+
+    @property
+    def repeats(self) -> Repeats:
+        """How its trials and seeds are shared out among its searches; there is one where nothing is searched."""
+        return Repeats(self.protocol.searches if self.searches else 1)
+
+    @property
+    def start_from(self) -> str:
+        """The name of the arm that its search starts from; empty if it starts from its loss's first values."""
+        pattern = self.protocol.start_from
+        if not pattern or not self.searches:
+            return ""
+        own = (self.regime.name, self.model.label, self.loss.label)
+        parts = zip(pattern.split("/"), own, strict=True)
+        name = "/".join(mine if part == "*" else part for part, mine in parts)
+        return "" if name == self.name and "*" in pattern else name
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The metrics that select: one, or those that the search trades against one another."""
+        return self.metrics or (self.metric,)
 
     @property
     def name(self) -> str:
@@ -173,6 +191,7 @@ def grid(
     recipe: Recipe,
     metric: str = "",
     protocol: Protocol | None = None,
+    metrics: Sequence[str] = (),
 ) -> tuple[Arm, ...]:
     """Return one arm for every regime × model × loss.
 
@@ -197,4 +216,9 @@ def grid(
             f"{name} must be a list, got {parts!r}",
         )
     models, losses, how = tuple(models), tuple(losses), protocol or Protocol()
-    return tuple(Arm(r, m, loss, k, recipe, metric, how) for r in regimes for m in models for loss in losses)
+    return tuple(
+        Arm(r, m, loss, k, recipe, metric, how, tuple(metrics))
+        for r in regimes
+        for m in models
+        for loss in losses
+    )

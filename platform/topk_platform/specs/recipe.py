@@ -8,7 +8,10 @@ from typing import Annotated
 from topk_platform.specs.checks import check
 from topk_platform.specs.fields import Count, NonNegative, Positive, Rule, Whole, check_fields, one_of
 
-__all__ = ["Augmentation", "Numerics", "Recipe"]
+__all__ = ["SEARCHABLE", "Augmentation", "Numerics", "Recipe"]
+
+SEARCHABLE = ("learning_rate", "weight_decay", "momentum", "batch_size")
+"""The fields of a recipe that a loss's space, or what it fixes, may hold."""
 
 _Momentum = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
 
@@ -89,6 +92,8 @@ class Recipe:
         clip_norm: The gradient is scaled down to this norm where it is longer; None never.
         reweighting: The epochs after which classes weigh by the inverse of their effective number
             (deferred re-weighting, Cao et al. 2019, with Cui et al.'s β = 0.9999); None never.
+        cross_entropy_epochs: The first epochs, in which cross-entropy is trained with in place of the arm's loss, as
+            AUTKC's authors do; class weights come to the arm's loss alone.
         augmentation: Of the training images.
         evaluate_every: Epochs between validations; the last epoch is always validated.
         keep: Metrics. Of each, the weights of the epoch with the best validation are kept, and the test metric
@@ -115,6 +120,7 @@ class Recipe:
     warmup: NonNegative = 0.0
     clip_norm: Positive | None = None
     reweighting: Whole | None = None
+    cross_entropy_epochs: Whole = 0
     augmentation: Augmentation = field(default_factory=Augmentation)
     evaluate_every: Count = 1
     keep: tuple[str, ...] = ()
@@ -136,6 +142,14 @@ class Recipe:
             self.patience is None or bool(self.keep),
             f"Recipe.patience waits for metrics of keep to get better, got {self.patience!r} with keep {self.keep!r}",
         )
+
+    def warms(self, epoch: int) -> bool:
+        """Return whether an epoch, counted from 0, is trained with cross-entropy in place of the arm's loss."""
+        return epoch < self.cross_entropy_epochs
+
+    def reweights(self, epoch: int) -> bool:
+        """Return whether classes weigh by their effective numbers in this epoch, counted from 0."""
+        return self.reweighting is not None and epoch >= self.reweighting
 
     def evaluates(self, epoch: int) -> bool:
         """Return whether the validation split is scored after this epoch, counted from 1."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from topk_platform.specs.arm import Arm, Loss, Model
+from topk_platform.specs.arm import Arm, Model
+from topk_platform.specs.loss import Loss
 from topk_platform.specs.metrics import GROUPS
 from topk_platform.specs.recipe import Recipe
 from topk_platform.specs.regime import Regime
@@ -75,6 +76,7 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
         loss=_of_small_batches(arm.loss),
         recipe=_in_small_batches(recipe),
         metric=_over_all(arm.metric),
+        metrics=tuple(dict.fromkeys(map(_over_all, arm.metrics))),
     )
 
 
@@ -108,9 +110,11 @@ def _of_small_batches(loss: Loss) -> Loss:
         return replace(
             loss, fixed={**loss.fixed, "batch_size": min(size, _BATCH) if isinstance(size, int) else size}
         )
-    if "batch_size" in loss.space:
-        space = {**loss.space, "batch_size": Choice((_BATCH // 2, _BATCH))}
-        return replace(loss, space=space, first={**loss.first, "batch_size": _BATCH})
+    others_wait = any("batch_size" in dimension.when for dimension in loss.space.values())
+    if "batch_size" in loss.space and not others_wait:
+        small = Choice((_BATCH // 2, _BATCH), loss.space["batch_size"].when)
+        first = {**loss.first, **({"batch_size": _BATCH} if "batch_size" in loss.first else {})}
+        return replace(loss, space={**loss.space, "batch_size": small}, first=first)
     return loss
 
 

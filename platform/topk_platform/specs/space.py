@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from topk_platform.errors import UserError
 from topk_platform.specs.fields import check_fields
@@ -11,6 +12,9 @@ from topk_platform.specs.fields import check_fields
 __all__ = ["Choice", "Dimension", "Float", "Int", "Scalar"]
 
 Scalar = bool | int | float | str | None
+
+When = Mapping[str, Sequence[Scalar]]
+"""Values of other dimensions, by name, under which alone a dimension is active; no other has a value in a trial."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class Float:
         low: Smallest value.
         high: Largest value, above ``low``.
         log: Whether to sample the logarithm; then ``low`` must be positive.
+        when: Values of other dimensions, by name; it is active only where each has one of those listed.
 
     Raises:
         UserError: if the range is empty, reversed, not finite, or not positive where it must be.
@@ -33,9 +38,11 @@ class Float:
     low: float
     high: float
     log: bool = False
+    when: When = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
+        _keep_tuples(self)
         object.__setattr__(self, "low", float(self.low))
         object.__setattr__(self, "high", float(self.high))
         _check_range(self.low, self.high, self.log)
@@ -64,6 +71,7 @@ class Int:
         low: Smallest value.
         high: Largest value, above ``low``.
         log: Whether to sample the logarithm; then ``low`` must be positive.
+        when: Values of other dimensions, by name; it is active only where each has one of those listed.
 
     Raises:
         UserError: if the range is empty, reversed, or not positive where it must be.
@@ -76,9 +84,11 @@ class Int:
     low: int
     high: int
     log: bool = False
+    when: When = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
+        _keep_tuples(self)
         _check_range(self.low, self.high, self.log)
 
     @property
@@ -101,6 +111,7 @@ class Choice:
 
     Args:
         options: The values, at least one, all different.
+        when: Values of other dimensions, by name; it is active only where each has one of those listed.
 
     Raises:
         UserError: if no option is given or one is given twice.
@@ -111,9 +122,11 @@ class Choice:
     """
 
     options: tuple[Scalar, ...]
+    when: When = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
+        _keep_tuples(self)
         if not self.options or len(set(self.options)) < len(self.options):
             raise UserError(f"Choice needs at least one option and each only once, got {self.options!r}")
 
@@ -132,6 +145,11 @@ class Choice:
 
 
 Dimension = Float | Int | Choice
+
+
+def _keep_tuples(dimension: Dimension) -> None:
+    """Turn the lists of a condition into tuples, as they come back from JSON."""
+    object.__setattr__(dimension, "when", {name: tuple(values) for name, values in dimension.when.items()})
 
 
 def _check_range(low: float, high: float, log: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -12,11 +14,14 @@ from typing import Annotated
 from topk_platform.errors import UserError
 from topk_platform.specs.arm import Arm
 from topk_platform.specs.checks import check, check_name
-from topk_platform.specs.codec import digest
+from topk_platform.specs.claims import Claim, Contrast, check_claims
+from topk_platform.specs.codec import decode, digest, encode
 from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
 from topk_platform.specs.metrics import accuracy_names, candidate_names
 from topk_platform.specs.published import Published, check_published
+from topk_platform.specs.racing import Racing
 from topk_platform.specs.smoke import smoke_arm
+from topk_platform.specs.trial import SPECS
 
 __all__ = ["Study"]
 
@@ -34,8 +39,8 @@ class Study:
         topk: The k for which top-k accuracy is recorded: plain, macro, and macro over the many-, medium- and
             few-shot classes.
         targets: Top-K accuracies of which the least K is recorded that reaches them.
-        trials: Search trials per arm.
-        seeds: Fresh seeds with which each arm's best configuration is trained anew.
+        trials: Search trials per arm, over all its searches.
+        seeds: Fresh seeds with which each arm's best configuration is trained anew, shared out among its searches.
         baseline: The label of the loss that the others are compared with; by default ``cross_entropy`` where an arm
             has it, and otherwise None: with none.
         show: The metrics in tables; by default every arm's selection metric and ``top1``.
@@ -47,11 +52,18 @@ class Study:
         time_limit: Hours that a trial may train in all; one that takes longer is ended and left without a result.
             None is no limit. It is part of neither an arm's identity nor a trial's key, for it changes no result.
         description: A line for ``topk list``.
+        front: Of how many configurations at most an arm that is searched by several metrics has its front confirmed.
         published: Numbers of papers for its arms, which tables show beside ours; they change no result.
+        racing: The rule by which arms that cannot win any more stop being confirmed, or None: all get all seeds.
+        interval: What the tables' intervals cover; it changes no result. ``"crossed"``: seeds and test images, crossed,
+            and the search where it was repeated. ``"seeds"``: the seeds alone, by Student's t.
+        claims: Findings that its results decide, see ``topk claims``; they change no result.
 
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
-            range, or a published one is that of no arm or of a metric that tables do not have.
+            range, trials or seeds are no multiple of an arm's searches, an arm is to start from one that is not there,
+            that searches nothing or that waits for it, or a published number or a claim is of no arm or of a metric
+            that the study does not have.
     """
 
     name: str
@@ -69,6 +81,10 @@ class Study:
     time_limit: Positive | None = None
     description: str = ""
     published: Sequence[Published] = ()
+    racing: Racing | None = None
+    front: Count = 3
+    interval: Annotated[str, one_of("crossed", "seeds")] = "crossed"
+    claims: Sequence[Claim] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -82,6 +98,31 @@ class Study:
         self._check_baseline()
         self._check_metrics()
         check_published(self.name, self.published, self.arms, self.accuracies)
+        check_claims(self.name, self.claims, names, self.metrics)
+        self._check_searches()
+        self._check_origins()
+
+    def _check_origins(self) -> None:
+        for arm in self.arms:
+            told = f"study {self.name}: arm {arm.name} cannot start from {arm.start_from!r}"
+            if (origin := self.origin(arm)) is None:
+                check(not arm.start_from, f"{told}; arms: {[other.name for other in self.arms]}")
+                continue
+            check(origin.searches, f"{told}, which searches nothing")
+            seen = [arm.name]
+            while origin is not None:
+                seen.append(origin.name)
+                check(origin.name not in seen[:-1], f"{told}, which waits for it: {' -> '.join(seen)}")
+                origin = self.origin(origin)
+
+    def _check_searches(self) -> None:
+        for arm in self.arms:
+            for name, number in (("trials", self.trials), ("seeds", self.seeds)):
+                check(
+                    number % arm.repeats.count == 0,
+                    f"study {self.name}: {name} must be a multiple of the {arm.repeats.count} searches of arm "
+                    f"{arm.name}, which share them, got {number}",
+                )
 
     def _check_baseline(self) -> None:
         labels = list(dict.fromkeys(arm.loss.label for arm in self.arms))
@@ -93,7 +134,7 @@ class Study:
             )
 
     def _check_metrics(self) -> None:
-        selected = dict.fromkeys(arm.metric for arm in self.arms)
+        selected = dict.fromkeys(metric for arm in self.arms for metric in arm.objectives)
         object.__setattr__(
             self, "show", tuple(self.show) or tuple(dict.fromkeys((*selected, *self.accuracies[:1])))
         )
@@ -115,11 +156,28 @@ class Study:
     @property
     def size(self) -> int:
         """How many trials the study asks for."""
-        return sum((self.trials if arm.searches else 0) + self.seeds for arm in self.arms)
+        return sum((self.trials if arm.searches else 0) + self.seeds * self.points(arm) for arm in self.arms)
+
+    def points(self, arm: Arm) -> int:
+        """Return how many configurations of an arm are confirmed at most."""
+        return self.front if len(arm.objectives) > 1 and arm.searches else 1
+
+    @cached_property
+    def _named(self) -> dict[str, Arm]:
+        return {arm.name: arm for arm in self.arms}
+
+    def origin(self, arm: Arm) -> Arm | None:
+        """Return the arm from whose best configuration an arm's search starts, or None."""
+        return self._named.get(arm.start_from)
 
     def arm_id(self, arm: Arm) -> str:
-        """Return the hash of all that determines the arm's results but how much of it is asked for."""
-        return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, arm))
+        """Return the hash of all that determines the arm's results but how much of it is asked for.
+
+        Of an arm that starts from another one's best it holds how many trials decide which that is.
+        """
+        origin = self.origin(arm)
+        start = () if origin is None else (self.arm_id(origin), self.trials)
+        return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, arm, *start))
 
     def published_of(self, arm: Arm, metric: str) -> Published | None:
         """Return the published number of an arm by a metric, or None."""
@@ -127,7 +185,7 @@ class Study:
         return next(found, None)
 
     def only(self, patterns: str | Sequence[str]) -> Study:
-        """Return the study with the arms whose name matches a glob, or one of several.
+        """Return the study with the arms whose name matches a glob, or one of several, and those that they start from.
 
         Where the baseline's arms are not among them, the default baseline takes its place.
 
@@ -143,28 +201,53 @@ class Study:
                 raise UserError(
                     f"--only {glob!r} matches no arm of {self.name}; arms: {[a.name for a in self.arms]}"
                 )
-        arms = tuple(arm for arm in self.arms if any(fnmatchcase(arm.name, glob) for glob in globs))
+        names = {arm.name for arm in self.arms if any(fnmatchcase(arm.name, glob) for glob in globs)}
+        while more := {origin.name for name in names if (origin := self.origin(self._named[name]))} - names:
+            names |= more
+        arms = tuple(arm for arm in self.arms if arm.name in names)
         published = [number for number in self.published if any(map(number.names, arms))]
         baseline = self.baseline if any(arm.loss.label == self.baseline for arm in arms) else None
-        return dataclasses.replace(self, arms=arms, published=published, baseline=baseline)
+        names = {arm.name for arm in arms}
+        claims = [claim for claim in self.claims if names.issuperset(claim.arms)]
+        return dataclasses.replace(self, arms=arms, published=published, baseline=baseline, claims=claims)
 
     def with_budget(self, trials: int | None = None, seeds: int | None = None) -> Study:
         """Return the study with another budget; None leaves what it is.
 
         Raises:
-            UserError: if a number is below 1.
+            UserError: if a number is below 1, or no multiple of an arm's searches.
         """
         trials, seeds = self.trials if trials is None else trials, self.seeds if seeds is None else seeds
         return dataclasses.replace(self, trials=trials, seeds=seeds)
 
+    def to_json(self) -> str:
+        """Return the study as JSON; the order of what it maps stays, for claims are told in it."""
+        return json.dumps(encode(self), indent=1, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Study:
+        """Return the study that ``to_json`` wrote.
+
+        Raises:
+            ValueError: if the text is not a study's.
+        """
+        found = decode(json.loads(text), (*SPECS, Claim, Contrast, Published, Racing, cls))
+        if not isinstance(found, cls):
+            raise ValueError(f"not a study: {text[:80]!r}")
+        return found
+
     def smoke(self) -> Study:
         """Return the study shrunk to seconds: 2 trials, 2 seeds and 2 epochs an arm, under a name of its own.
 
+        Where searches are repeated there is the same number of trials, and of seeds, in each, so few as may be.
+
         Small stand-ins, which need no download, take the place of the large datasets; see :func:`smoke_arm`. It
-        carries no published numbers, for its own cannot be compared with them.
+        carries no published numbers and no claims, for its own say nothing of them.
         """
         classes = max(_SMOKE_CLASSES, 2 + max(*self.topk, *(arm.k for arm in self.arms)))
         arms = tuple(smoke_arm(arm, classes) for arm in self.arms)
+        whole = math.lcm(*(arm.repeats.count for arm in arms))
+        few = whole * math.ceil(2 / whole)
         return dataclasses.replace(
-            self, name=f"{self.name}-smoke", arms=arms, trials=2, seeds=2, published=()
+            self, name=f"{self.name}-smoke", arms=arms, trials=few, seeds=few, published=(), claims=()
         )

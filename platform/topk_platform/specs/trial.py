@@ -9,21 +9,29 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, cast
 
-from topk_platform.specs.arm import Arm, Loss, Model, Protocol, Pruning
+from topk_platform.specs.arm import Arm, Model, Protocol
 from topk_platform.specs.codec import canonical_json, decode, digest, encode
+from topk_platform.specs.loss import Loss
+from topk_platform.specs.pruner import NoPruning, Patient, Quantile, SuccessiveHalving
 from topk_platform.specs.recipe import Augmentation, Numerics, Recipe
 from topk_platform.specs.regime import LabelNoise, LongTail, PerClass, Regime, TrainFraction
+from topk_platform.specs.sampler import GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random
+from topk_platform.specs.schedule import Parameter, Schedule
+from topk_platform.specs.setting import Setting
 from topk_platform.specs.space import Choice, Float, Int, Scalar
 
-__all__ = ["EpochRecord", "Phase", "Status", "Trial", "TrialRecord"]
+__all__ = ["SPECS", "EpochRecord", "Phase", "Status", "Trial", "TrialRecord"]
 
 Phase = Literal["search", "confirm"]
 Status = Literal["completed", "pruned", "diverged", "failed"]
 
-_SPECS = (
-    *(Arm, Augmentation, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Numerics, Protocol, Pruning),
-    *(PerClass, Recipe, Regime, TrainFraction),
+SPECS = (
+    *(Arm, Augmentation, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Numerics, PerClass, Protocol),
+    *(Recipe, Regime, Schedule, TrainFraction),
+    *(GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random),
+    *(NoPruning, Patient, Quantile, SuccessiveHalving),
 )
+"""The specs that an arm is made of."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +50,16 @@ class Trial:
         values: What the searcher chose.
         targets: The accuracies of which the least K is wanted.
         stop_below: Pairs (epoch, value): stop after that epoch when the metric is below that value.
+        spare: Pair (n, tolerance): but not while the best of the last n validations is within the tolerance of the best
+            of those before them; empty: whatever they show.
         together: The numbers of a search's, or the seeds of a confirmation's, trials that train as one ensemble.
         threads: Torch threads.
         device: ``"cpu"`` or ``"cuda"``.
         dataset_fingerprint: Of the data before conditions.
         code_version: Of the sources that determine a result.
         environment: The versions and the kind of machine that determine its last bits; empty where any will do.
+        origin: What the arm's search started from: the code and data of another arm, see
+            :func:`~topk_platform.identity.with_origins`; empty where it started from the first values.
     """
 
     study: str
@@ -63,10 +75,12 @@ class Trial:
     code_version: str
     targets: tuple[float, ...] = ()
     stop_below: tuple[tuple[int, float], ...] = ()
+    spare: tuple[int, float] | tuple[()] = ()
     together: tuple[int, ...] = ()
     threads: int = 1
     device: str = "cpu"
     environment: Mapping[str, str] = field(default_factory=dict)
+    origin: str = ""
 
     @cached_property
     def key(self) -> str:
@@ -74,9 +88,14 @@ class Trial:
         return digest(self)
 
     @property
-    def parameters(self) -> dict[str, Scalar]:
+    def parameters(self) -> dict[str, Parameter]:
         """What is fixed and what was chosen, together."""
-        return {**self.arm.loss.fixed, **self.values}
+        return self.arm.loss.parameters(self.values)
+
+    @property
+    def setting(self) -> Setting:
+        """The same, told apart: the recipe, and the loss's own parameters."""
+        return self.arm.setting(self.values)
 
     def to_json(self) -> str:
         """Return the trial's canonical JSON."""
@@ -89,7 +108,7 @@ class Trial:
         Raises:
             ValueError: if the text is not a trial's.
         """
-        value = decode(json.loads(text), (*_SPECS, cls))
+        value = decode(json.loads(text), (*SPECS, cls))
         if not isinstance(value, cls):
             raise ValueError(f"not a trial: {text[:80]!r}")
         return value
@@ -145,7 +164,7 @@ class TrialRecord:
     @classmethod
     def from_json(cls, text: str) -> TrialRecord:
         """Return the record that ``to_json`` wrote."""
-        return cast("TrialRecord", decode(json.loads(text), (*_SPECS, Trial, EpochRecord, cls)))
+        return cast("TrialRecord", decode(json.loads(text), (*SPECS, Trial, EpochRecord, cls)))
 
     def replace_versions(self, **versions: str) -> TrialRecord:
         """Return the record with more versions named."""

@@ -1,5 +1,19 @@
-"""Contracts that outsiders can run on their own regimes; needs pytest only where it is subclassed."""
+"""Contracts that outsiders can run on their own regimes and samplers; needs pytest only where they are subclassed."""
 
-from topk_platform.testing.regimes import RegimeContract
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["RegimeContract"]
+if TYPE_CHECKING:
+    from topk_platform.testing.regimes import RegimeContract
+    from topk_platform.testing.samplers import SamplerContract
+
+__all__ = ["RegimeContract", "SamplerContract"]
+
+_MODULES = {"RegimeContract": "regimes", "SamplerContract": "samplers"}
+
+
+def __getattr__(name: str) -> Any:
+    # The one needs torch, the other Optuna.
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,13 +10,11 @@ if TYPE_CHECKING:
     from topk_platform.training.group import Finished, Keeper, Pulse
     from topk_platform.training.losses import LOSSES, build_loss, check_loss
     from topk_platform.training.machine import environment
-    from topk_platform.training.optim import SEARCHABLE, split_parameters
     from topk_platform.training.run import Training, finish, run_trials
     from topk_platform.training.session import Session
 
 __all__ = [
     "LOSSES",
-    "SEARCHABLE",
     "Finished",
     "Keeper",
     "Pulse",
@@ -28,7 +26,6 @@ __all__ = [
     "environment",
     "finish",
     "run_trials",
-    "split_parameters",
 ]
 
 _MODULES = {
@@ -36,7 +33,6 @@ _MODULES = {
     "Keeper": "group",
     "LOSSES": "losses",
     "Pulse": "group",
-    "SEARCHABLE": "optim",
     "Session": "session",
     "Training": "run",
     "build_loss": "losses",
@@ -45,7 +41,6 @@ _MODULES = {
     "environment": "machine",
     "finish": "run",
     "run_trials": "run",
-    "split_parameters": "optim",
 }
 
 

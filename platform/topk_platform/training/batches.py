@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,10 +23,14 @@ class Normalisation:
     Args:
         scale: ``1 / (255 std)``, ``(channels, 1, 1)``.
         shift: ``-mean / std``, ``(channels, 1, 1)``.
+        mean: Of each channel, of values in [0, 1], on the CPU.
+        std: Likewise, the standard deviation.
     """
 
     scale: Tensor
     shift: Tensor
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
 
     @classmethod
     def of(cls, dataset: Dataset, device: str) -> Normalisation | None:
@@ -38,8 +42,13 @@ class Normalisation:
         if images.dtype != torch.uint8:
             return None
         mean, std = images.moments if isinstance(images, Images) else _channel_moments(images)
-        std = std.clamp(min=1e-6)
-        return cls((1 / (255 * std)).to(device), (-mean / std).to(device))
+        return cls.by(mean.flatten().tolist(), std.clamp(min=1e-6).flatten().tolist(), device)
+
+    @classmethod
+    def by(cls, mean: Sequence[float], std: Sequence[float], device: str = "cpu") -> Normalisation:
+        """Return the normalisation by float32 means and deviations, one of each channel."""
+        means, stds = torch.tensor(mean)[:, None, None], torch.tensor(std)[:, None, None]
+        return cls((1 / (255 * stds)).to(device), (-means / stds).to(device), tuple(mean), tuple(std))
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return float32 images."""

@@ -60,9 +60,8 @@ def score_crops(
         values |= zip(part.names, part(totals.get(k, totals[1]), split.labels), strict=True)
     softmax = replace(scorer, topk=(1,))
     values = dict(zip(softmax.names, softmax(totals[1], split.labels), strict=True)) | values
-    return Scored(
-        torch.stack([finite.double(), *(values[name] for name in scorer.names)]), totals[1], split.labels
-    )
+    measures = torch.stack([finite.double(), *(values[name] for name in scorer.names)])
+    return Scored(measures, totals[1], split, scorer.groups)
 
 
 def _totals(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from topk_platform.data import Dataset
 from topk_platform.errors import UserError
 from topk_platform.metrics import Scorer
-from topk_platform.specs import Augmentation, Recipe, Trial
+from topk_platform.specs import Augmentation, Inputs, Recipe, Trial
 from topk_platform.training.batches import Batches, Normalisation, prepared
 from topk_platform.training.epoch import Epoch, never, order_states
 from topk_platform.training.losses import BoundLoss, takes_class_counts
@@ -23,6 +23,7 @@ from topk_platform.training.setup import (
     batches_of,
     dataset_of,
     initialised,
+    inputs_of,
     loss_of,
     recipe_of,
     scorer_of,
@@ -131,9 +132,10 @@ class Ensemble:
 
     def advance(self, pause: Callable[[], bool]) -> Tensor | None:
         """Train to the end of the epoch, or until ``pause`` says so after a step; return the same, or None."""
-        if self.recipe.reweighting is not None and self.step >= self.recipe.reweighting * self.epoch_steps:
-            for loss in self.losses:
-                loss.reweight()
+        epoch = self.step // self.epoch_steps
+        reweighted, warming = self.recipe.reweights(epoch), self.recipe.warms(epoch)
+        for loss in self.losses:
+            loss.begin(epoch, reweighted=reweighted, warming=warming)
         self.epoch = self.epoch or self._begun(0)
         total = self.epoch.total
         for inputs, target in self.epoch.batches:
@@ -240,6 +242,10 @@ class Ensemble:
         network.load_state_dict(weights)
         return network
 
+    def inputs(self, member: int) -> Inputs:
+        """Return what a member's network takes."""
+        return inputs_of(self.datasets[member], self.normalisations[member])
+
     def state(self) -> dict[str, object]:
         """Return all that the next steps depend on."""
         return {
@@ -258,9 +264,7 @@ class Ensemble:
             for name, value in parts["stacked"].items():
                 self.stacked[name].copy_(value)
         for loss, saved in zip(self.losses, parts["losses"], strict=True):
-            if saved.keys() - loss.module.state_dict().keys():
-                loss.reweight()
-            loss.module.load_state_dict(saved)
+            loss.load_state(saved, (parts["step"] - 1) // self.epoch_steps)
         self.optimizer.load_state_dict(parts["optimizer"])
         for stream, saved in zip(self._streams(), parts["streams"], strict=True):
             stream.set_state(saved)

@@ -10,7 +10,13 @@ from contextlib import contextmanager
 
 import torch
 
-from topk_platform.errors import BrokenDeviceError, FaultError, SharedMemoryError, UnreachableStoreError
+from topk_platform.errors import (
+    BrokenDeviceError,
+    FaultError,
+    SharedMemoryError,
+    UnreachableStoreError,
+    reason,
+)
 
 __all__ = ["is_out_of_memory", "is_usable", "machinery_fault", "stored"]
 
@@ -55,7 +61,7 @@ def machinery_fault(error: BaseException, device: str) -> FaultError | None:
     if device != "cuda":
         return None
     if _BROKEN.search(str(error)):
-        return BrokenDeviceError(f"{_one_line(error)} (on {platform.node()})")
+        return BrokenDeviceError(f"{reason(error)} (on {platform.node()})")
     if is_out_of_memory(error) and (others := _held_by_others()) > _OWN_BYTES:
         return SharedMemoryError(
             f"out of memory while other processes held {others / 2**30:.1f} GiB of the GPU (on {platform.node()})"
@@ -98,8 +104,4 @@ def stored(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise UnreachableStoreError(f"{what}: {_one_line(error)} (on {platform.node()})") from error
-
-
-def _one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
+        raise UnreachableStoreError(f"{what}: {reason(error)} (on {platform.node()})") from error

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from topk_platform.specs import Trial, TrialRecord
+from topk_platform.specs import Inputs, Trial, TrialRecord
 from topk_platform.training.clock import Stopwatch
 from topk_platform.training.machine import environment
 from topk_platform.training.member import Member
@@ -39,12 +39,12 @@ class Keeper(Protocol):
         """Keep the checkpoint of a step, which rises from one to the next: tensors and plain data."""
         ...
 
-    def save_model(self, trial: Trial, model: nn.Module) -> None:
-        """Keep the network of a completed confirmation."""
+    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> None:
+        """Keep the network of a completed confirmation, and what it takes."""
         ...
 
-    def save_ranks(self, trial: Trial, greater: Tensor, tied: Tensor) -> None:
-        """Keep of each test sample how many classes score above the true one, and how many others equal it."""
+    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
+        """Keep :attr:`~topk_platform.training.setup.Scored.ranks` of the test split, and that split's fingerprint."""
         ...
 
 
@@ -54,12 +54,14 @@ class Network(NamedTuple):
     Args:
         place: Its trial's, in the group.
         weights: Its weights and buffers.
-        ranks: Of each test sample how many classes score above the true one, and how many others equal it, ``(2, N)``.
+        ranks: Of the test split, see :attr:`~topk_platform.training.setup.Scored.ranks`.
+        images: The test split's fingerprint.
     """
 
     place: int
     weights: dict[str, Tensor]
     ranks: Tensor
+    images: str
 
 
 class Pulse(NamedTuple):

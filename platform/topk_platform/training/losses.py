@@ -12,8 +12,7 @@ from torch import Generator, Tensor, nn
 import topk_losses as tl
 from topk_platform.errors import UserError, blamed, unknown_name
 from topk_platform.references import check_arguments, look_up, signature_of
-from topk_platform.specs import Loss, Recipe, Scalar
-from topk_platform.training.optim import SEARCHABLE
+from topk_platform.specs import SEARCHABLE, Loss, Parameter, Recipe, Scalar, Schedule, numbers
 
 __all__ = [
     "LOSSES",
@@ -98,6 +97,10 @@ def _focal(gamma: float = 2.0) -> nn.Module:
     return tl.Focal(gamma)
 
 
+def _generalized_cross_entropy(gamma: float = 0.7) -> nn.Module:
+    return tl.GeneralizedCrossEntropy(gamma)
+
+
 def _balanced_softmax(class_counts: Tensor) -> nn.Module:
     return tl.BalancedSoftmax(class_counts)
 
@@ -116,6 +119,14 @@ def _topk_transition(k: int, detach_weight: bool = False) -> nn.Module:
 
 def _lapsum_topk_loss(k: int, temperature: float = 1.0) -> nn.Module:
     return tl.LapSumTopKLoss(k, temperature=temperature)
+
+
+def _autkc(k: int, surrogate: str = "squared") -> nn.Module:
+    return tl.AUTKC(k, surrogate=surrogate)
+
+
+def _soft_topk_loss(k: int, tau: float = 1.0, shape: str = "logistic", form: str = "log") -> nn.Module:
+    return tl.SoftTopKLoss(k, tau=tau, shape=shape, form=form)
 
 
 def _smooth_topk_hinge(k: int, gamma: float = 1.0, margin: float = 1.0) -> nn.Module:
@@ -139,11 +150,13 @@ def _truncated_topk_entropy(k: int) -> nn.Module:
 
 
 LOSSES: dict[str, Callable[..., nn.Module]] = {
+    "autkc": _autkc,
     "balanced_softmax": _balanced_softmax,
     "calibrated_topk_hinge": _calibrated_topk_hinge,
     "convex_topk_hinge": _convex_topk_hinge,
     "cross_entropy": TemperedCrossEntropy,
     "focal": _focal,
+    "generalized_cross_entropy": _generalized_cross_entropy,
     "lapsum_topk_loss": _lapsum_topk_loss,
     "ldam": _ldam,
     "logit_adjusted": _logit_adjusted,
@@ -151,6 +164,7 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "noised_topk_hinge": _noised,
     "smooth_topk_hinge": _smooth_topk_hinge,
     "smooth_topk_svm": _smooth,
+    "soft_topk_loss": _soft_topk_loss,
     "sorting_topk_cross_entropy": _sorting_topk_cross_entropy,
     "topk_entropy": _topk_entropy,
     "topk_grouping": _topk_grouping,
@@ -167,17 +181,29 @@ class BoundLoss:
         module: Called as ``module(scores, target)``, or with ``generator=`` where its ``forward`` takes one.
         generator: The loss's stream.
         weights: The class weights that :meth:`reweight` sets, ``(L,)``, or None.
+        in_epoch: The module of an epoch, of a loss with a schedule; None where one serves them all. ``module`` is that
+            of epoch 0.
     """
 
-    def __init__(self, module: nn.Module, generator: Generator, weights: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        generator: Generator,
+        weights: Tensor | None = None,
+        in_epoch: Callable[[int], nn.Module] | None = None,
+    ) -> None:
         self.module = module
         self.generator = generator
         self.weights = weights
+        self.in_epoch, self.epoch = in_epoch, 0
+        self._warming = False
         self.draws = "generator" in inspect.signature(module.forward).parameters
         self._keywords: dict[str, Any] = {"generator": generator} if self.draws else {}
 
     def __call__(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the batch's mean loss."""
+        if self._warming:
+            return tl.functional.cross_entropy(scores, target)
         loss: Tensor = self.module(scores, target, **self._keywords)
         return loss
 
@@ -189,11 +215,40 @@ class BoundLoss:
 
     def per_sample(self, scores: Tensor, target: Tensor, generators: Sequence[Generator]) -> Tensor:
         """Return each sample's loss, of a loss that is separable, if it draws with one generator for each network."""
+        if self._warming:
+            return tl.functional.cross_entropy(scores, target, reduction="none")
         for module in self.module.modules():
             if hasattr(module, "reduction"):
                 module.reduction = "none"  # type: ignore[assignment]
         losses: Tensor = self.module(scores, target, **({"generator": generators} if self.draws else {}))
         return losses
+
+    def begin(self, epoch: int, *, reweighted: bool, warming: bool = False) -> None:
+        """Be what an epoch wants, whichever was before it.
+
+        A loss with a schedule is built anew for every epoch, for its parameters may be worked into all that it keeps.
+
+        Args:
+            epoch: From 0.
+            reweighted: Whether the classes weigh as ``weights`` say.
+            warming: Whether cross-entropy takes the loss's place, as in a recipe's first epochs.
+        """
+        self._warming = warming
+        if self.in_epoch is not None and epoch != self.epoch:
+            self.module, self.epoch = self.in_epoch(epoch), epoch
+        if reweighted:
+            self.reweight()
+
+    def load_state(self, state: dict[str, Any], epoch: int) -> None:
+        """Go on from a module's state.
+
+        Args:
+            state: What its ``state_dict`` held.
+            epoch: In which it was taken, from 0.
+        """
+        came_later = state.keys() - self.module.state_dict().keys()
+        self.begin(epoch, reweighted=bool(came_later))  # class weights, that is
+        self.module.load_state_dict(state)
 
     def reweight(self) -> None:
         """Let the classes weigh as ``weights`` say from now on."""
@@ -228,13 +283,13 @@ def build_loss(loss: Loss, parameters: Mapping[str, Scalar], k: int, class_count
 
 
 def check_loss(
-    loss: Loss, own: Mapping[str, Scalar], k: int, class_counts: Tensor, recipe: Recipe | None = None
+    loss: Loss, own: Mapping[str, Parameter], k: int, class_counts: Tensor, recipe: Recipe | None = None
 ) -> None:
     """Raise ``UserError`` unless the loss exists, takes these parameters and can be built from the first values.
 
     Args:
         loss: The spec.
-        own: The loss's own parameters, fixed and first together.
+        own: The loss's own parameters, fixed and first together; what follows a schedule is tried at both its ends.
         k: The K it trains for.
         class_counts: Training samples per class.
         recipe: What else it has to do: take soft labels where batches are mixed, class weights where they are
@@ -254,9 +309,15 @@ def check_loss(
     check_arguments("loss", loss.name, function, given)
     with blamed(f"loss {loss.label}"):
         try:
-            module = build_loss(loss, own, k, class_counts)
+            module, _ = (build_loss(loss, numbers(own, end, 2), k, class_counts) for end in (0, 1))
         except (TypeError, ValueError) as error:  # a value that it refuses
             raise UserError(f"loss {loss.label}: {error}") from error
+    changing = [name for name, value in own.items() if isinstance(value, Schedule)]
+    if changing and isinstance(module, nn.Module) and next(module.parameters(), None) is not None:
+        raise UserError(
+            f"loss {loss.label}: {changing} cannot follow a schedule, for the loss is then built anew for every epoch, "
+            "and it has parameters that are trained"
+        )
     if recipe is not None:
         _check_recipe(loss, module, len(class_counts), recipe)
 

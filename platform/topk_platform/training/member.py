@@ -109,8 +109,16 @@ class Member:
     def _prune(self, epoch: int, validation: dict[str, float]) -> None:
         metric = self.trial.arm.metric
         threshold = dict(self.trial.stop_below).get(epoch, -math.inf)
-        if validation[metric] < threshold:
+        if validation[metric] < threshold and not self._spared(metric):
             self.end("pruned", f"{metric} below {threshold:.6g} after epoch {epoch}")
+
+    def _spared(self, metric: str) -> bool:
+        """Return whether the last validations are as good as those before them, or too few to tell."""
+        if not self.trial.spare:
+            return False
+        last, tolerance = self.trial.spare
+        values = [epoch.validation[metric] for epoch in self.epochs]
+        return len(values) <= last or max(values[-last:]) >= max(values[:-last]) - tolerance
 
     def better(self) -> list[str]:
         """Return the metrics to keep of which the last epoch is the best so far."""

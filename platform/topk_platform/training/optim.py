@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from topk_platform.specs import Recipe, Scalar
+from topk_platform.specs import Recipe
 
 __all__ = [
-    "SEARCHABLE",
     "effective_weights",
     "learning_rate",
     "make_optimizer",
-    "searched_recipe",
-    "split_parameters",
 ]
-
-SEARCHABLE = ("learning_rate", "weight_decay", "momentum", "batch_size")
-"""The fields of a recipe that a loss's space may hold."""
-
-
-def split_parameters(parameters: Mapping[str, Scalar]) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
-    """Return the recipe's part of ``parameters`` and the loss's own.
-
-    Example:
-        >>> split_parameters({"learning_rate": 0.1, "tau": 1.0})
-        ({'learning_rate': 0.1}, {'tau': 1.0})
-    """
-    recipe = {name: value for name, value in parameters.items() if name in SEARCHABLE}
-    own = {name: value for name, value in parameters.items() if name not in SEARCHABLE}
-    return recipe, own
-
-
-def searched_recipe(recipe: Recipe, parameters: Mapping[str, Any]) -> Recipe:
-    """Return the recipe with its searched fields set."""
-    return dataclasses.replace(recipe, **parameters)
 
 
 def _eager(function: Callable[..., Any]) -> Callable[..., Any]:

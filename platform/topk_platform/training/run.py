@@ -163,7 +163,8 @@ def _complete(group: Group, learner: Learner, place: int, member: Member) -> Non
             return
         group.test[trial.key] = pick({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
         if group.keeper is not None:
-            group.networks.append(Network(place, weights[""], tested[""].ranks))
+            shown = tested[""]
+            group.networks.append(Network(place, weights[""], shown.ranks, shown.split.fingerprint))
     member.complete()
 
 
@@ -182,9 +183,9 @@ def _keep(group: Group, learner: Learner, network: Network) -> str:
     assert group.keeper is not None  # noqa: S101 - for the type checker: without one there are no networks to keep
     for pause in (*_PAUSES, None):
         try:
-            trial = group.trials[network.place]
-            group.keeper.save_model(trial, learner.network(network.place, network.weights))
-            group.keeper.save_ranks(trial, *network.ranks)
+            trial, place = group.trials[network.place], network.place
+            group.keeper.save_model(trial, learner.network(place, network.weights), learner.inputs(place))
+            group.keeper.save_ranks(trial, network.ranks, network.images)
         except Exception as error:  # noqa: BLE001 - whatever it is, the result stands, and it is told
             why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         else:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from topk_platform.data import Dataset, Split
 from topk_platform.metrics import Scorer
-from topk_platform.specs import Recipe, Trial
+from topk_platform.specs import Inputs, Recipe, Trial
 from topk_platform.training.batches import Batches, Normalisation, prepared
 from topk_platform.training.compiling import compiled
 from topk_platform.training.crops import score_crops
@@ -24,6 +24,7 @@ from topk_platform.training.setup import (
     batches_of,
     dataset_of,
     initialised,
+    inputs_of,
     loss_of,
     recipe_of,
     scorer_of,
@@ -95,8 +96,8 @@ class Session:
         the device at every step, it shows at the epoch's end.
         """
         self.model.train()
-        if self.recipe.reweighting is not None and self.step >= self.recipe.reweighting * len(self.batches):
-            self.loss.reweight()
+        epoch = self.step // self.epoch_steps
+        self.loss.begin(epoch, reweighted=self.recipe.reweights(epoch), warming=self.recipe.warms(epoch))
         self.epoch = self.epoch or self._begun(0)
         total = self.epoch.total
         for inputs, target in self.epoch.batches:
@@ -170,6 +171,10 @@ class Session:
         self.model.load_state_dict(weights)
         return self.model
 
+    def inputs(self, member: int) -> Inputs:  # noqa: ARG002 - as above
+        """Return what the network takes."""
+        return inputs_of(self.dataset, self.normalisation)
+
     def state(self) -> dict[str, object]:
         """Return all that the next steps depend on."""
         return {
@@ -185,10 +190,7 @@ class Session:
         """Go on from what :meth:`state` returned."""
         parts = cast("dict[str, Any]", state)
         self.model.load_state_dict(parts["model"])
-        weighted = parts["loss"].keys() - self.loss.module.state_dict().keys()
-        if weighted:  # class weights that came after the start
-            self.loss.reweight()
-        self.loss.module.load_state_dict(parts["loss"])
+        self.loss.load_state(parts["loss"], (parts["step"] - 1) // self.epoch_steps)
         self.optimizer.load_state_dict(parts["optimizer"])
         for name, stream in self._streams().items():
             stream.set_state(parts["streams"][name])
@@ -222,4 +224,4 @@ def score(
         ]
     scores = torch.cat(parts)
     measures = torch.cat([scores.isfinite().all().double()[None], scorer(scores, split.labels)])
-    return Scored(measures, scores, split.labels)
+    return Scored(measures, scores, split, scorer.groups)

@@ -9,15 +9,15 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Generator, Tensor, nn
 
-from topk_platform.data import Dataset, apply_conditions, load, shots
+from topk_platform.data import Dataset, Images, Split, apply_conditions, load, shots
 from topk_platform.errors import ChangedError
 from topk_platform.metrics import Scorer, places
 from topk_platform.models import build_model
-from topk_platform.specs import Recipe, Trial
+from topk_platform.specs import Inputs, Recipe, Schedule, Trial, numbers
 from topk_platform.streams import stream_seed
 from topk_platform.training.batches import Batches, Normalisation
 from topk_platform.training.losses import BoundLoss, build_loss
-from topk_platform.training.optim import effective_weights, searched_recipe, split_parameters
+from topk_platform.training.optim import effective_weights
 
 __all__ = [
     "Learner",
@@ -26,6 +26,7 @@ __all__ = [
     "dataset_of",
     "generator_of",
     "initialised",
+    "inputs_of",
     "loss_of",
     "recipe_of",
     "scorer_of",
@@ -38,17 +39,27 @@ class Scored(NamedTuple):
     Args:
         measures: Whether all scores are finite, then the measures: float64 ``(1 + measures,)``.
         scores: ``(N, L)``.
-        labels: int64 ``(N,)``.
+        split: The samples, N of them.
+        groups: Masks over the classes, bool ``(L,)``: many-, medium- and few-shot.
     """
 
     measures: Tensor
     scores: Tensor
-    labels: Tensor
+    split: Split
+    groups: tuple[Tensor, ...]
 
     @property
     def ranks(self) -> Tensor:
-        """Of each sample how many classes score above the true one, and how many others equal it, ``(2, N)``."""
-        return torch.stack(places(self.scores, self.labels)).cpu()
+        """What table and statistics need of each sample, int64 ``(4, N)``.
+
+        How many classes score above the true one; how many others equal it; the true class; 1, 2 or 3 where that
+        class is many-, medium- or few-shot, and 0 where the classes are in no such groups.
+        """
+        labels = self.split.labels
+        group = sum(
+            (place * mask[labels] for place, mask in enumerate(self.groups, 1)), torch.zeros_like(labels)
+        )
+        return torch.stack([*places(self.scores, labels), labels, group]).cpu()
 
 
 class Learner(Protocol):
@@ -98,6 +109,10 @@ class Learner(Protocol):
         """Return a network of its own with these weights."""
         ...
 
+    def inputs(self, member: int) -> Inputs:
+        """Return what a member's network takes."""
+        ...
+
     def state(self) -> dict[str, object]:
         """Return all that the next steps depend on."""
         ...
@@ -105,6 +120,20 @@ class Learner(Protocol):
     def load_state(self, state: dict[str, object]) -> None:
         """Go on from what :meth:`state` returned."""
         ...
+
+
+def inputs_of(dataset: Dataset, normalisation: Normalisation | None) -> Inputs:
+    """Return what a network takes that was trained on a dataset, normalised so."""
+    images = dataset.train.inputs
+    return Inputs(
+        shape=dataset.shape,
+        classes=dataset.classes,
+        kind="tensor" if normalisation is None else "image",
+        names=dataset.class_names,
+        mean=() if normalisation is None else normalisation.mean,
+        std=() if normalisation is None else normalisation.std,
+        resize=images.resize if isinstance(images, Images) else 0,
+    )
 
 
 def generator_of(trial: Trial, role: str, device: str = "cpu") -> Generator:
@@ -130,7 +159,7 @@ def dataset_of(trial: Trial) -> Dataset:
 
 def recipe_of(trial: Trial) -> Recipe:
     """Return the arm's recipe with what was searched of it."""
-    return searched_recipe(trial.arm.recipe, split_parameters(trial.parameters)[0])
+    return trial.setting.recipe
 
 
 def initialised(trial: Trial, dataset: Dataset) -> nn.Module:
@@ -145,11 +174,16 @@ def initialised(trial: Trial, dataset: Dataset) -> nn.Module:
 
 def loss_of(trial: Trial, dataset: Dataset) -> BoundLoss:
     """Return the trial's loss on its device, with its own random stream."""
-    own = split_parameters(trial.parameters)[1]
-    counts = dataset.class_counts
-    module = build_loss(trial.arm.loss, own, trial.arm.k, counts).to(trial.device)
-    weights = None if trial.arm.recipe.reweighting is None else effective_weights(counts).to(trial.device)
-    return BoundLoss(module, generator_of(trial, "loss", trial.device), weights)
+    arm, own, counts = trial.arm, trial.setting.own, dataset.class_counts
+
+    def in_epoch(epoch: int) -> nn.Module:
+        given = numbers(own, epoch, arm.recipe.epochs)
+        return build_loss(arm.loss, given, arm.k, counts).to(trial.device)
+
+    changes = any(isinstance(value, Schedule) for value in own.values())
+    weights = None if arm.recipe.reweighting is None else effective_weights(counts).to(trial.device)
+    generator = generator_of(trial, "loss", trial.device)
+    return BoundLoss(in_epoch(0), generator, weights, in_epoch if changes else None)
 
 
 def batches_of(

@@ -8,7 +8,7 @@ from pathlib import Path
 from lab import in_worker, note, tell_of_worker
 from torch import nn
 
-from topk_platform import Float, LabelNoise, Loss, Model, Protocol, Pruning, Recipe, Regime, Study, grid
+from topk_platform import TPE, Float, LabelNoise, Loss, Model, Protocol, Quantile, Recipe, Regime, Study, grid
 
 FOLDER = Path(os.environ["LAB_FOLDER"])
 HELD_AT = 12  # the step of a process's own at which it is held: in the second of eight epochs of nine steps
@@ -72,7 +72,7 @@ def study(*more):
         [*losses, *more],
         k=3,
         recipe=Recipe(epochs=8, batch_size=128),
-        protocol=Protocol(random=2, pruning=Pruning(startup=2)),
+        protocol=Protocol(TPE(random=2), pruner=Quantile(startup=2)),
     )
     return Study("small", arms, topk=(1, 3), trials=6, seeds=2, baseline="noised_topk_hinge")
 

@@ -13,16 +13,21 @@ from topk_losses._core import triton
 from topk_losses._noised.cuda import CHUNK, GROUPS, LEAST_ROOM
 
 FOLDER = Path(__file__).parents[1] / "kernels"
+KERNELS = ("test_smooth_kernel.py", "test_fallback.py", "test_noised_kernel.py")
+INTERFACE = ("test_kernel_interface.py",)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the same tests run on the device itself")
-@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "files",
-    [("test_smooth_kernel.py", "test_fallback.py", "test_noised_kernel.py"), ("test_kernel_interface.py",)],
+    ("files", "which"),
+    [
+        (KERNELS, "not slow"),
+        pytest.param(INTERFACE, "not slow", marks=pytest.mark.slow),
+        pytest.param((*KERNELS, *INTERFACE), "slow", marks=pytest.mark.slow),
+    ],
 )
 def test_in_the_interpreter(files, which):
-    """Processes of their own, since Triton reads the variable when it is imported; two of equal length."""
+    """Processes of their own, since Triton reads the variable when it is imported."""
     pytest.importorskip("triton")
     chosen = ["-m", f"{which} and not gpu", *(str(FOLDER / file) for file in files)]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen]

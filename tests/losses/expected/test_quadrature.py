@@ -89,7 +89,7 @@ def assert_promised(row, k, rounding):
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.2, 10.0])
 @pytest.mark.parametrize("spread", [0.0, 0.5, 5.0])
-@pytest.mark.parametrize("k", [1, 6])
+@pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), 6])
 def test_adaptive_quadrature_agrees(k, spread, epsilon):
     row = epsilon * some_row(spread)
     value, gradient = value_and_gradient(row, k, epsilon)

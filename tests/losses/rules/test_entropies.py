@@ -13,6 +13,7 @@ MARGINS = torch.tensor([0.3, 0.1, 0.7, 0.2, 0.5, 0.4, 0.9, 0.6], dtype=torch.flo
 CASES = {
     "cross_entropy": {},
     "focal": {"gamma": 1.5},
+    **{f"generalized_cross_entropy-{gamma}": {"gamma": gamma} for gamma in (0.1, 0.7, 1.0)},
     "ldam": {"margins": MARGINS, "scale": 5.0},
     "balanced_softmax": {"class_counts": COUNTS},
     "logit_adjusted": {"class_counts": COUNTS, "tau": 0.5},
@@ -65,6 +66,32 @@ def test_focal_has_a_finite_gradient_where_the_probability_rounds_to_1(gamma):
     assert scores.grad.isfinite().all()
 
 
+def test_generalized_at_1_is_the_chance_of_an_error(sample):
+    scores, target = sample(20, 6)
+    wrong = 1 - scores.softmax(1).gather(1, target[:, None]).squeeze(1)
+    torch.testing.assert_close(
+        functional.generalized_cross_entropy(scores, target, gamma=1, reduction="none"), wrong
+    )
+
+
+def test_generalized_tends_to_cross_entropy(sample):
+    """``(1 - e^-γu) / γ`` lies below u by at most ``γ u² / 2``."""
+    scores, target = sample(20, 6)
+    entropy = functional.cross_entropy(scores, target, reduction="none")
+    for gamma in (1e-2, 1e-4, 1e-6):
+        below = entropy - functional.generalized_cross_entropy(scores, target, gamma, reduction="none")
+        assert (below >= -1e-12).all()
+        assert (below <= gamma * entropy**2 / 2 + 1e-9).all()
+
+
+def test_generalized_keeps_its_precision_at_small_gammas(sample):
+    """In float32 ``1 - q^γ`` is 0 for γ = 1e-9 if computed as a difference."""
+    scores, target = sample(20, 6)
+    scores = scores.float()
+    loss = functional.generalized_cross_entropy(scores, target, gamma=1e-9)
+    torch.testing.assert_close(loss, functional.cross_entropy(scores, target), rtol=1e-6, atol=0)
+
+
 @given(st.floats(1e-9, 30, allow_nan=False), st.sampled_from([0.25, 1.0, 2.0, 5.0]))
 def test_focal_of_a_small_entropy(gap, gamma):
     scores = torch.tensor([[gap, 0.0]], dtype=torch.float64)
@@ -110,6 +137,8 @@ def test_logit_adjustment_is_linear_in_the_logarithm_of_the_counts(sample):
     [
         (functional.focal, {"gamma": -0.1}, "gamma must be at least 0, got -0.1"),
         (functional.focal, {"gamma": math.nan}, "gamma must be a finite number, got nan"),
+        (functional.generalized_cross_entropy, {"gamma": 0.0}, "gamma must be above 0, got 0.0"),
+        (functional.generalized_cross_entropy, {"gamma": 1.1}, "gamma must be at most 1, got 1.1"),
         (
             functional.ldam,
             {"margins": torch.zeros(5)},

@@ -284,3 +284,21 @@ def test_nothing_is_kept_without_gradients(sample):
     scores, target = sample(3, 30)
     with torch.no_grad():
         assert not functional.smooth_topk_svm(scores.requires_grad_(), target, 3).requires_grad
+
+
+@pytest.mark.parametrize("k", [1, 2, 4, 6])
+@pytest.mark.parametrize("tau", [0.2, 1.0, 5.0])
+def test_without_a_margin_it_is_the_exact_k_likelihood(k, tau, sample):
+    """``exp(L / τ) = 1 + σ_K / (σ_{K-1} e_y)``, which is σ_K of all over what of it holds y: value and gradient."""
+    scores, target = sample(6, 7)
+    leaves = [scores.clone().requires_grad_() for _ in range(2)]
+    svm = smooth_topk_svm(leaves[0], target, k, tau, margin=0.0, reduction="none")
+    chances = functional.inclusion_probabilities(leaves[1], k, temperature=k * tau)
+    likelihood = -tau * chances.gather(1, target[:, None]).squeeze(1).log()
+    torch.testing.assert_close(svm, likelihood)
+    torch.testing.assert_close(
+        *(
+            torch.autograd.grad(loss.sum(), leaf)[0]
+            for loss, leaf in zip((svm, likelihood), leaves, strict=True)
+        )
+    )

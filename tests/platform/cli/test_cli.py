@@ -156,7 +156,7 @@ def topk(
         (["probe", "digit"], "did you mean 'digits'"),
         (["probe", "digits", "--memory", "0"], "memory must be above 0 GiB, got 0"),
         (["probe", "lab_of_bad_things:absent"], "dataset cifar100 is not on disk"),
-        (["table", "digits", "--format", "html"], "--format must be rich, md or csv, got 'html'"),
+        (["table", "digits", "--format", "xml"], "--format must be rich, md, csv, latex or html, got 'xml'"),
         (["table", "digit"], "did you mean 'digits'"),
         (["table", "digits", "--store", "typo"], "store 'typo' holds nothing of study 'digits'"),
         (["table", "sawada2020_cifar100", "--only", "nothing*"], "matches no arm"),
@@ -231,7 +231,7 @@ def test_a_study_without_a_result_does_not_end_well(
             board.end(trials[0], Ended.from_record(record))
         return Faults()
 
-    monkeypatch.setattr(running, "_cluster", lambda *_: nullcontext(running._Cluster(1)))
+    monkeypatch.setattr(running, "on_cluster", lambda *_: nullcontext(running.Cluster(1)))
     monkeypatch.setattr(running, "open_sink", lambda *_: None)
     monkeypatch.setattr(running, "_run_trials", end_all)
     code, out, _ = topk(monkeypatch, capsys, "run", "lab_of_bad_things:searching")
@@ -254,7 +254,7 @@ def test_what_faults_leave_is_told_line_by_line_and_has_an_exit_code_of_its_own(
         open_ = OpenTrial(trial.key, trial.arm.name, "process lost: the node died", "buy another")
         return Faults([open_], {"abc": "OSError: No space left on device"})
 
-    monkeypatch.setattr(running, "_cluster", lambda *_: nullcontext(running._Cluster(1)))
+    monkeypatch.setattr(running, "on_cluster", lambda *_: nullcontext(running.Cluster(1)))
     monkeypatch.setattr(running, "open_sink", lambda *_: None)
     monkeypatch.setattr(running, "_run_trials", leave)
     monkeypatch.setenv("COLUMNS", "500")
@@ -266,13 +266,31 @@ def test_what_faults_leave_is_told_line_by_line_and_has_an_exit_code_of_its_own(
     why = "OSError: No space left on device"
     assert f"warning: the network of abc could not be kept, its result is: {why}" in lines
     assert any("trials left, open ones and what waits for them; the same command" in line for line in lines)
+    _, told, _ = topk(monkeypatch, capsys, "status")
+    assert f"\n{left} (noted 20" in told
+    assert told.splitlines()[-2].endswith(": nobody drives it")
+
+
+def test_one_damaged_study_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name, mark in (("a", "{"), ("b", '{"study": "b", "schema_version": 2}'), ("c", "[]")):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "ledger.json").write_text(mark)
+    (tmp_path / "runs" / "d" / "thesis").mkdir(parents=True)
+    code, out, err = topk(monkeypatch, capsys, "status")
+    assert code == 2
+    assert "b: 0 trials ended" in out
+    assert [line.partition(": ledger.json")[0] for line in err.splitlines()] == [
+        f"topk: store 'runs/{name}'" for name in "ac"
+    ]
 
 
 def test_list_shows_the_studies(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = topk(monkeypatch, capsys, "list")
     assert code == 0
     assert "digits" in out
-    assert "18 arms" in out
+    assert "30 arms" in out
 
 
 def test_plan_counts_and_estimates_and_writes_nothing(
@@ -283,11 +301,12 @@ def test_plan_counts_and_estimates_and_writes_nothing(
     )
     assert code == 0
     assert "0/3" in out
-    assert "20 trials left" in out
+    assert "35 trials left" in out
     assert "(guess)" in out
     assert not (lab / "runs").exists()
 
 
+@pytest.mark.slow
 def test_probe_names_the_largest_batch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lab: Path
 ) -> None:

@@ -130,6 +130,7 @@ def test_weights_that_are_not_there_are_not_downloaded(weights: Path) -> None:
     assert not list(weights.parent.iterdir())
 
 
+@pytest.mark.slow
 def test_torchvision_is_imported_where_it_is_used_only() -> None:
     code = "import sys, topk_platform.models; print('torchvision' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

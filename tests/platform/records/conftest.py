@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-import threading
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from http.client import HTTPConnection
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -72,70 +68,3 @@ def record() -> Callable[..., TrialRecord]:
         )
 
     return make
-
-
-class ObjectStore:
-    """An S3 server on loopback.
-
-    Args:
-        every: One put in so many is refused, as a busy server does; none by default.
-    """
-
-    def __init__(self, every: int = 0) -> None:
-        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-        from werkzeug.serving import make_server
-
-        self._every = every
-        self._backend = DomainDispatcherApplication(create_backend_app)
-        self._server = make_server("127.0.0.1", 0, self, threaded=True)
-        self.puts = self.refused = 0
-
-    def __call__(self, request: dict[str, Any], start: Callable[..., Any]) -> Any:
-        if request["REQUEST_METHOD"] == "PUT":
-            self.puts += 1
-            if self._every and self.puts % self._every == 0:
-                self.refused += 1
-                start("503 Slow Down", [("Content-Length", "0")])
-                return [b""]
-        return self._backend(request, start)
-
-    def bucket(self) -> str:
-        """Return the URI of a store in a bucket of its own."""
-        name, (host, port) = f"b{uuid.uuid4().hex}", self._server.server_address[:2]
-        connection = HTTPConnection(host, port)
-        connection.request("PUT", f"/{name}")
-        assert connection.getresponse().status == 200
-        connection.close()
-        return f"s3://{name}/runs?endpoint=http://{host}:{port}&region=us-east-1"
-
-    def __enter__(self) -> ObjectStore:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-
-
-@pytest.fixture(scope="session")
-def credentials() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "testing")
-        yield
-
-
-@pytest.fixture(scope="session")
-def object_store(credentials: None) -> Iterator[ObjectStore]:
-    with ObjectStore() as server:
-        yield server
-
-
-@pytest.fixture
-def busy_object_store(credentials: None) -> Iterator[ObjectStore]:
-    with ObjectStore(every=20) as server:
-        yield server
-
-
-@pytest.fixture
-def bucket(object_store: ObjectStore) -> str:
-    return object_store.bucket()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from topk_platform.errors import StoreError
-from topk_platform.records import Store
+from topk_platform.records import Store, driven
 from topk_platform.records.lease import Holder, Lease
 
 
@@ -32,7 +33,9 @@ def test_it_is_one_process_at_a_time_and_gone_at_the_end(store: Store) -> None:
     ):
         pytest.fail("two")
     assert store.names("lease") == []
+    assert driven(store) == "nobody drives it"
     with Lease(store):
+        assert driven(store).startswith(f"driven by process {os.getpid()} on ")
         assert len(store.names("lease")) == 1
 
 
@@ -42,12 +45,20 @@ def test_a_process_of_this_machine_that_is_gone_is_not_waited_for(store: Store) 
     gone = Holder(**json.loads(ended.stdout))
     assert gone.is_here and not gone.is_alive
     left_by(store, gone)
+    assert (
+        driven(store)
+        == f"nobody drives it: process {gone.pid} on {gone.host}, since {gone.since}, ended without a word"
+    )
     with Lease(store, seconds=10**6):  # waited for, it would never end
         assert store.names("lease") == ["000000000008.json"]
 
 
 def test_a_process_elsewhere_that_does_not_renew_has_lost_it(store: Store) -> None:
-    left_by(store, Holder("far", 1, "long ago", "another machine", "0"))
+    left_by(store, Holder("far", 1, "long ago", "another machine", "0", "an hour ago"))
+    assert driven(store) == (
+        "driven by process 1 on far, since long ago, unless that ended without a word after it last renewed its lease, "
+        "an hour ago"
+    )
     with Lease(store, seconds=0.3) as lease:
         assert not lease.lost
 

@@ -191,13 +191,13 @@ def test_parts_that_cannot_be_put_together_stop_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def refuse(*_: object) -> None:
-        raise StoreError("store 's' cannot be used: No space left on device")
+        raise StoreError("store 's' cannot be written: No space left on device")
 
     for name in ("compact", "tidy"):
         monkeypatch.setattr(delta.Writing, name, refuse)
     ledger = fill(tmp_path, study, [record(study, 0)])
     assert len(ledger.keys()) == 1
-    assert "small parts stay for now: store 's' cannot be used: No space left on device" in caplog.text
+    assert "small parts stay for now: store 's' cannot be written: No space left on device" in caplog.text
 
 
 def test_what_goes_wrong_in_the_thread_is_raised_where_it_ends(
@@ -248,11 +248,12 @@ def test_one_that_refuses_for_good_ends_the_writing_in_one_line(
             writer._pauses = [0.0]
             writer.put(record(study, 0))
 
-    with pytest.raises(StoreError, match=r"^store '.*' cannot be used: No space left on device$"):
+    with pytest.raises(StoreError, match=r"^store '.*' cannot be written: No space left on device$"):
         write()
     assert ledger.keys() == []
 
 
+@pytest.mark.slow
 def test_a_server_that_refuses_one_put_in_twenty_loses_and_doubles_nothing(
     busy_object_store: Any, study: Study, record: Make
 ) -> None:
@@ -324,6 +325,34 @@ def test_a_damaged_part_is_named(tmp_path: Path, study: Study, record: Make) -> 
         StoreError, match=f"ledger/kind=trials/{part.name} is damaged or missing; `topk repair`"
     ):
         ledger.rows()
+
+
+PART = "ledger/kind=trials/part-0-c000.snappy.parquet"
+
+
+@pytest.mark.parametrize(
+    ("use", "said", "damaged"),
+    [
+        ("read", f"Unable to open file /runs/s/{PART}: No such file or directory (os error 2)", True),
+        ("read", f"Parquet error: {PART}: corrupt footer", True),
+        ("read", f"Object at location {PART} not found: Error performing GET {PART} - 404 Not Found", True),
+        ("read", f"Unable to open file /runs/s/{PART}: Permission denied (os error 13)", False),
+        (
+            "read",
+            f"Generic S3 error: Error performing GET http://h/{PART} after 4 retries - HTTP error",
+            False,
+        ),
+        ("written", f"Unable to open file /runs/s/{PART}#1: Read-only file system (os error 30)", False),
+    ],
+)
+def test_a_part_that_cannot_be_reached_or_written_is_not_taken_for_damaged(
+    use: str, said: str, damaged: bool, tmp_path: Path
+) -> None:
+    """Else `topk repair` would be advised, which mends nothing there."""
+    with pytest.raises(StoreError) as error, delta.told(Store.open(tmp_path), use):
+        raise OSError(said)
+    assert ("`topk repair`" in str(error.value)) == damaged
+    assert damaged or str(error.value).endswith(f"cannot be {use}: {said}")
 
 
 @pytest.mark.parametrize(

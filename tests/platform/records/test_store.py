@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import os
 import pickle
 import resource
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,7 +35,7 @@ def test_files_are_kept_listed_and_deleted_alike(
     assert not store.exists()
     assert (store.names("a"), store.folders()) == ([], [])
     store.write("a/x.parquet", b"data")
-    store.write_file("a/y.parquet", Path(__file__))
+    store.write("a/y.parquet", Path(__file__))
     assert store.at("a").read("x.parquet") == b"data"
     assert (store.names("a", "x.parquet"), store.folders(), store.names()) == (["x.parquet"], ["a"], [])
     assert store.exists("a") and store.exists("a/x.parquet") and not store.exists("a/z")
@@ -53,6 +56,17 @@ def test_files_are_kept_listed_and_deleted_alike(
     assert (store.local is None) == (kind == "s3")
 
 
+def test_what_a_kill_leaves_in_a_folder_is_deleted_with_it(tmp_path: Path) -> None:
+    """A file that was half written, and a folder that was made for one."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a" / ".x.ckpt.0123.tmp").write_bytes(b"half")
+    store = Store.open(tmp_path)
+    assert (store.folders(), store.names("a")) == (["a"], [])
+    store.delete_folder("a")
+    assert not (tmp_path / "a").exists()
+
+
 def test_the_check_leaves_nothing_behind(tmp_path: Path) -> None:
     Store.open(tmp_path / "a" / "b").check_writable()
     assert list(tmp_path.iterdir()) == []
@@ -68,6 +82,25 @@ def test_a_full_disk_is_noticed_and_nothing_stays_on_it(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "free", "blocks", "said"),
+    [
+        (0, 10**6, 10**6, ""),
+        (0, 3, 10**6, "No space left on device"),
+        (0, 0, 0, ""),  # a file system that counts nothing
+        (os.ST_RDONLY, 10**6, 10**6, "Read-only file system"),
+    ],
+)
+def test_a_full_or_read_only_disk_is_seen_without_writing(
+    flags: int, free: int, blocks: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimpleNamespace(f_flag=flags, f_bavail=free, f_blocks=blocks, f_frsize=4096)
+    monkeypatch.setattr("os.statvfs", lambda _: disk)
+    raised = pytest.raises(StoreError, match=f"cannot be written: .*{said}") if said else nullcontext()
+    with raised:
+        Store.open(tmp_path).check_room()
 
 
 def test_a_blank_place_is_not_the_current_folder() -> None:

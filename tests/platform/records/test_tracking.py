@@ -48,6 +48,24 @@ def runs(place: Path) -> list[Any]:
     return list(client.search_runs([client.get_experiment_by_name("s").experiment_id], max_results=1000))
 
 
+def test_a_network_that_is_kept_after_its_record_is_logged_in_the_end(
+    tmp_path: Path, study: Study, record: Make
+) -> None:
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    confirmed = record(study, 0, seed=1)
+    with ledger.writing(study) as writer:
+        tracked = sink(tmp_path, ledger)
+        writer.put(confirmed)
+        tracked.put(confirmed)
+        while confirmed.trial.key not in tracked._written:
+            time.sleep(0.01)
+        ledger.store.write(f"models/{confirmed.trial.key}.safetensors", b"weights")
+        tracked.put_files({"table.md": "# one"})
+        assert tracked.close() is None
+    (run,) = (run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    assert len(run.outputs.model_outputs) == 1
+
+
 def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, record: Make) -> None:
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with ledger.writing(study) as writer:
@@ -80,7 +98,13 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, r
     assert sorted(steps) == [1, 2]
     place = tmp_path / "artifacts" / ledger.identity / run.info.run_id / "artifacts"
     assert run.info.artifact_uri == f"mlflow-artifacts:/{ledger.identity}/{run.info.run_id}/artifacts"
-    assert sorted(path.name for path in place.iterdir()) == ["model.safetensors", "trial.json"]
+    assert sorted(path.name for path in place.iterdir()) == ["trial.json"]
+    (output,) = client.get_run(run.info.run_id).outputs.model_outputs
+    model = tmp_path / "artifacts" / ledger.identity / "models" / output.model_id / "artifacts"
+    assert (model / "model.safetensors").read_bytes() == b"weights"
+    assert client.get_logged_model(output.model_id).params == {"learning_rate": "0.1"}
+    (data,) = client.get_run(run.info.run_id).inputs.dataset_inputs
+    assert (data.dataset.name, data.dataset.digest) == ("digits", "f")
     parents = {run.data.tags["mlflow.parentRunId"] for run in children.values()}
     assert len(parents) == 1
 

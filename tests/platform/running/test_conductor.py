@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from topk_platform import Arm, Float, Loss, Model, Protocol, Recipe, Regime, Study
+from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.running.conductor import Conductor
+from topk_platform.running.conductor import Conductor, Orders
 from topk_platform.running.faults import PAUSES, Retries
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
@@ -45,7 +45,7 @@ class Stage:
         """Let a worker bring its trial's records."""
         trials = self.conductor._runs[name].trials
         records = [record_of(trial, status).to_json() for trial in trials]
-        self.conductor.hear(name, {"done": True, "records": records})
+        self.conductor.hear(name, {"ended": True, "records": records})
 
     def turn(self, seconds: float) -> list[str]:
         """Let the driver turn for so long, once every two seconds; return what it found stalled."""
@@ -75,7 +75,7 @@ def stage(tmp_path: Path) -> Callable[..., Stage]:
                 SEARCHED,
                 3,
                 Recipe(1),
-                protocol=protocol or Protocol(pruning=None),
+                protocol=protocol or Protocol(pruner=NoPruning()),
             )
             for i in range(arms)
         ]
@@ -87,9 +87,7 @@ def stage(tmp_path: Path) -> Callable[..., Stage]:
             board,
             keep or kept.append,
             lambda _record: None,
-            str(tmp_path),
-            30.0,
-            3600.0,
+            Orders(str(tmp_path), 30.0, 3600.0),
             PAUSES,
             clock=lambda: now[0],
         )
@@ -128,7 +126,7 @@ def test_the_study_goes_on_without_what_waits_or_is_open(stage: Callable[..., St
     first = found.start()
     assert first is not None
     arm = found.conductor._runs[first].trials[0].arm_id
-    found.conductor.hear(first, {"done": True, "fault": "TimeLimitError", "why": "2 h of 1 h"})
+    found.conductor.hear(first, {"ended": True, "fault": "TimeLimitError", "why": "2 h of 1 h"})
     found.run_all()
     assert {record.trial.arm_id for record in found.kept} == set(found.board.arms) - {arm}
     assert len(found.kept) == 2 * (2 + 1)
@@ -141,7 +139,7 @@ def test_a_trial_that_gets_further_is_never_given_up(stage: Callable[..., Stage]
     for number in range(50):
         name = found.start()
         assert name is not None
-        found.conductor.hear(name, {"done": False, "kept": 10 * number, "patience": 60.0})
+        found.conductor.hear(name, {"ended": False, "kept": 10 * number, "patience": 60.0})
         found.conductor.lose(name, "preempted")
         assert found.conductor.wait == PAUSES[0]
         found.now[0] += PAUSES[0]
@@ -167,7 +165,7 @@ def test_a_silent_process_is_ended_after_its_own_patience(stage: Callable[..., S
     found = stage(arms=2)
     quick, slow = found.start(), found.start()
     assert quick is not None and slow is not None
-    found.conductor.hear(quick, {"done": False, "kept": 1, "patience": 100.0})
+    found.conductor.hear(quick, {"ended": False, "kept": 1, "patience": 100.0})
     assert found.turn(158) == []
     assert found.turn(6) == [quick]
     assert found.turn(60) == []  # told once
@@ -190,7 +188,7 @@ def test_a_driver_that_stood_still_itself_blames_nobody(stage: Callable[..., Sta
     found = stage()
     name = found.start()
     assert name is not None
-    found.conductor.hear(name, {"done": False, "kept": 0, "patience": 60.0})
+    found.conductor.hear(name, {"ended": False, "kept": 0, "patience": 60.0})
     found.now[0] += 8 * 3600  # a laptop that was shut
     assert found.conductor.stalled() == []
 
@@ -207,7 +205,7 @@ def test_a_process_that_is_lost_once_the_records_are_there_costs_the_network_alo
     name = found.start()
     assert name is not None
     (trial,) = found.conductor._runs[name].trials
-    message = {"done": False, "kept": 3, "patience": 3600.0, "records": [record_of(trial).to_json()]}
+    message = {"ended": False, "kept": 3, "patience": 3600.0, "records": [record_of(trial).to_json()]}
     found.conductor.hear(name, message)
     assert "records" not in message  # Tune would keep them
     assert [record.trial.phase for record in found.kept] == ["search", "confirm"]
@@ -233,9 +231,9 @@ def test_a_record_that_cannot_be_written_ends_the_study_and_is_raised_afterwards
 
 
 def test_an_ensemble_is_left_open_whole(stage: Callable[..., Stage]) -> None:
-    found = stage(protocol=Protocol(ensemble=2, pruning=None), seeds=2)
+    found = stage(protocol=Protocol(ensemble=2, pruner=NoPruning()), seeds=2)
     name = found.start()
     assert name is not None
-    found.conductor.hear(name, {"done": True, "fault": "TimeLimitError", "why": "too long"})
+    found.conductor.hear(name, {"ended": True, "fault": "TimeLimitError", "why": "too long"})
     assert len({left.key for left in found.conductor.faults.open}) == 2
     assert found.conductor.done

@@ -67,6 +67,33 @@ def test_ended_trials_are_forgotten_once_they_are_many(
     assert {path.name for path in (tmp_path / "kept").iterdir()} == kept - {"running"}
 
 
+def test_the_messages_of_running_trials_are_forgotten(tmp_path: Path) -> None:
+    forgotten: list[str] = []
+    trial = Remembered("running", tmp_path, ended=False)
+    controller = SimpleNamespace(
+        _actor_manager=SimpleNamespace(clear_actor_task_futures=forgotten.append),
+        _trial_to_actor={trial: "its actor"},
+    )
+    assert ShortMemory().on_trial_result(controller, trial, {"ended": False}) == "CONTINUE"
+    assert forgotten == ["its actor"]
+
+
+def test_a_process_goes_on_with_what_follows(tmp_path: Path) -> None:
+    heard: list[dict[str, Any]] = []
+    assigned: list[dict[str, Any]] = []
+    following = iter([{"trials": ["second"]}, None])
+    conductor = SimpleNamespace(
+        hear=lambda _id, message: heard.append(message), follow=lambda _id: next(following)
+    )
+    trial = Remembered("t", tmp_path, ended=False)
+    trial.temporary_state.ray_actor = SimpleNamespace(assign=SimpleNamespace(remote=assigned.append))
+    messages: list[dict[str, Any]] = [{"ended": False}, {"ended": True}, {"ended": False}, {"ended": True}]
+    for message in [*messages, {"done": True}]:
+        Listener(conductor).on_trial_result(1, [], trial, message)  # type: ignore[arg-type]
+    assert heard == messages
+    assert assigned == [{"trials": ["second"]}]
+
+
 def test_a_process_that_hangs_is_killed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[str] = []
     monkeypatch.setattr(hooks.ray, "kill", killed.append)

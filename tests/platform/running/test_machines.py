@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from rich.console import Console
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run, table
 from topk_platform.cli.inspecting import status
 from topk_platform.cli.progress import ProgressDisplay
-from topk_platform.errors import ClusterError
+from topk_platform.errors import ClusterError, StoreError
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
 from topk_platform.records import Ledger, Store, read_history
@@ -22,7 +21,7 @@ from topk_platform.running import machines
 from topk_platform.running import study as running_study
 from topk_platform.running.boards import in_environment, make_board
 from topk_platform.running.checks import check_study
-from topk_platform.running.conductor import Conductor
+from topk_platform.running.conductor import Conductor, Orders
 from topk_platform.search import Board
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import environment, finish, run_trials
@@ -76,7 +75,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
         raise StartedError
         yield
 
-    monkeypatch.setattr(running_study, "_cluster", refuse)
+    monkeypatch.setattr(running_study, "on_cluster", refuse)
 
 
 @pytest.mark.usefixtures("no_ray")
@@ -132,13 +131,11 @@ def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.C
 def test_a_record_has_the_environment_that_it_was_planned_for(tmp_path: Path) -> None:
     kept: list[TrialRecord] = []
     board = board_here(tmp_path)
-    conductor = Conductor(
-        board, kept.append, lambda _record: None, str(tmp_path), 30.0, time_limit=math.inf, pauses=()
-    )
+    conductor = Conductor(board, kept.append, lambda _record: None, Orders(str(tmp_path), 30.0), pauses=())
     planned = conductor.start("t")
     assert planned is not None
     failed = TrialRecord(Trial.from_json(planned["trials"][0]), "failed", "before it knew where it was")
-    conductor.hear("t", {"done": True, "records": [failed.to_json()]})
+    conductor.hear("t", {"ended": True, "records": [failed.to_json()]})
     (record,) = kept
     assert record.trial.environment
     assert record.versions.items() >= record.trial.environment.items()
@@ -146,11 +143,37 @@ def test_a_record_has_the_environment_that_it_was_planned_for(tmp_path: Path) ->
 
 def test_nodes_that_differ_are_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     here = environment("cpu")
-    found = {"10.0.0.1": here, "10.0.0.2": {**here, "torch": "1.0"}}
-    monkeypatch.setattr(machines, "_environments", lambda _study: found)
+    found = [("10.0.0.1", here), ("10.0.0.2", {**here, "torch": "1.0"})]
+    monkeypatch.setattr(machines, "_ask", lambda *_: found)
     with pytest.raises(
         ClusterError, match=r"nodes 10\.0\.0\.1 and 10\.0\.0\.2 would not compute the same bits: torch"
     ):
         machines.common_environment(a_study())
-    monkeypatch.setattr(machines, "_environments", lambda _study: dict.fromkeys(("a", "b"), here))
+    monkeypatch.setattr(machines, "_ask", lambda *_: [("a", here), ("b", here)])
     assert machines.common_environment(a_study()) == here
+
+
+def test_a_folder_that_a_node_does_not_see_is_refused_and_nothing_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One of the nodes has a folder of the same name, and one none at all; another cluster sees it."""
+    blind = {"10.0.0.2": tmp_path / "elsewhere", "10.0.0.3": tmp_path / "nowhere"}
+    blind["10.0.0.2"].mkdir()
+    places = {"10.0.0.1": tmp_path, **blind}
+
+    def ask(
+        _needs: object, _held: object, question: Callable[[str], str], path: str
+    ) -> list[tuple[str, str]]:
+        return [(node, question(str(place / Path(path).name))) for node, place in places.items()]
+
+    monkeypatch.setattr(machines, "_ask", ask)
+    store = Store.open(tmp_path / "not yet" / "runs")
+    with pytest.raises(
+        StoreError, match=r"a folder that node 10\.0\.0\.2, 10\.0\.0\.3 does not see: give --store"
+    ):
+        machines.check_shared(store, a_study())
+    assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
+    for node in blind:
+        del places[node]
+    machines.check_shared(store, a_study())
+    machines.check_shared(Store.open("s3://bucket/runs?endpoint=http://127.0.0.1:9"), a_study())

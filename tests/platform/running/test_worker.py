@@ -13,28 +13,55 @@ from topk_platform.code_version import code_version
 from topk_platform.data import load
 from topk_platform.errors import FAULTS, FaultError, TimeLimitError, UnreachableStoreError
 from topk_platform.identity import Identity
+from topk_platform.records.store import MARK
+from topk_platform.running import worker
 from topk_platform.running.worker import TrialActor
 from topk_platform.search import ArmBoard
 from topk_platform.specs import TrialRecord
-from topk_platform.training import environment
+from topk_platform.training import Finished, Pulse, environment
 
 
 def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: Any) -> dict[str, Any]:
     """What the worker brings of a trial that was planned so, its messages together."""
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
     known = {"dataset_fingerprint": load(arm.regime).fingerprint, "code_version": code_version(arm)}
+    (tmp_path / MARK).touch()
     board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
     trial = board.trial(board.next_slot())
     actor = object.__new__(TrialActor)
     config = {"trials": [trial.to_json()], "data": "data", "store": str(store or tmp_path)}
-    actor._start({**config, "checkpoint_seconds": 60.0, "time_limit": limit})
-    brought: dict[str, Any] = {"done": False}
-    while not brought["done"]:
+    actor.setup({**config, "checkpoint_seconds": 60.0, "time_limit": limit, "report_seconds": 2.0})
+    brought: dict[str, Any] = {"ended": False}
+    while not brought["ended"]:
         brought |= actor.step()
+    assert actor.step() == {"done": True}
     return brought
 
 
-TRAINED = {"done", "records", "epoch", "kept", "patience", "unsaved"}
+def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    def training(trials: Any, _config: Any) -> Any:
+        started.append(trials[0].seed)
+        yield Pulse()
+        return Finished(())
+
+    monkeypatch.setattr(worker, "_checked", training)
+    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
+    board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity("c", "f"))
+    trials = [board.trial(("confirm", 0, seed)).to_json() for seed in (1, 2, 3)]
+    configs = [{"trials": [trial], "data": "data", "report_seconds": 0.0} for trial in trials]
+    actor = object.__new__(TrialActor)
+    actor.setup(configs[0])
+    assert [actor.step()["ended"] for _ in range(2)] == [False, True]
+    actor.assign(configs[1])
+    assert [actor.step()["ended"] for _ in range(2)] == [False, True]
+    assert actor.step() == actor.step() == {"done": True}
+    assert actor.reset_config(configs[2]) and started == [1, 2]
+    assert not actor.step()["ended"] and started == [1, 2, 3]
+
+
+TRAINED = {"ended", "records", "epoch", "kept", "patience", "unsaved"}
 
 
 def test_what_was_planned_is_trained(tmp_path: Path) -> None:
@@ -58,13 +85,17 @@ def test_the_record_comes_before_a_network_that_cannot_be_kept(
 
 @pytest.mark.parametrize(
     ("store", "limit", "fault"),
-    [("nowhere://bucket", math.inf, UnreachableStoreError), ("", 0.0, TimeLimitError)],
+    [
+        ("nowhere://bucket", math.inf, UnreachableStoreError),
+        ("/nowhere/that/is/shared", math.inf, UnreachableStoreError),
+        ("", 0.0, TimeLimitError),
+    ],
 )
 def test_a_fault_is_told_by_its_name_and_brings_no_record(
     store: str, limit: float, fault: type[FaultError], tmp_path: Path
 ) -> None:
     found = result(tmp_path, store, limit)
-    assert found.keys() == {"done", "fault", "why"}
+    assert found.keys() == {"ended", "fault", "why"}
     assert FAULTS[found["fault"]] is fault and found["why"]
 
 
@@ -83,5 +114,5 @@ def test_other_code_data_or_machines_than_planned_are_refused_and_bring_no_recor
     tmp_path: Path, planned: dict[str, str], reason: str
 ) -> None:
     found = result(tmp_path, **planned)
-    assert found.keys() == {"done", "refused"} and found["done"]
+    assert found.keys() == {"ended", "refused"} and found["ended"]
     assert found["refused"].startswith(reason) and "another" in found["refused"]

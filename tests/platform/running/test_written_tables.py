@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, plan, run
+from topk_platform import Arm, Float, Loss, Model, Protocol, Recipe, Regime, Study, grid, plan, run
 from topk_platform.data import Source, digits
 from topk_platform.errors import StoreError
 from topk_platform.outcomes import Ended
 from topk_platform.records import Store
-from topk_platform.running import checks, remembered
+from topk_platform.running import checks, recording, remembered
 from topk_platform.running import study as running
+from topk_platform.running.faults import Faults
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.search import Board
 from topk_platform.specs import TrialRecord
@@ -37,7 +38,7 @@ class TroubleError(Exception):
 
 def ends_at_once(
     study: Study, board: Board, recorder: Callable[..., None], tell: Callable[..., None], *_: object
-) -> None:
+) -> Faults:
     while trials := board.next_trials():
         for trial in trials:
             metrics = dict.fromkeys(study.metrics, 0.5 + trial.seed / 100)
@@ -45,6 +46,21 @@ def ends_at_once(
             recorder(record.replace_versions(**trial.environment))
             board.end(trial, Ended.from_record(record))
             tell(board, record)
+    return Faults()
+
+
+def ends_within(*arguments: Any) -> Faults:
+    board, recorder, budget = arguments[1], arguments[2], arguments[-1].budget
+    while trials := board.next_trials(budget.allows):
+        for place, trial in enumerate(trials):
+            budget.begin(trial.key, trial.arm_id, 1)
+            metrics = dict.fromkeys(STUDY.metrics, 0.5 + trial.seed / 100)
+            record = TrialRecord(trial, "completed", validation=metrics, test=metrics if trial.seed else None)
+            recorder(record.replace_versions(**trial.environment))
+            board.end(trial, Ended.from_record(record))
+            budget.end(trial.key, ended=True)
+            assert place == 0
+    return Faults()
 
 
 def ends_in_trouble(*arguments: Any) -> None:
@@ -54,7 +70,7 @@ def ends_in_trouble(*arguments: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def without_ray_and_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_cluster", lambda *_: nullcontext(running._Cluster(1)))
+    monkeypatch.setattr(running, "on_cluster", lambda *_: nullcontext(running.Cluster(1)))
     monkeypatch.setattr(running, "open_sink", lambda *_: None)
     monkeypatch.setattr(running, "_run_trials", ends_at_once)
 
@@ -113,14 +129,14 @@ def test_an_error_of_the_tables_does_not_take_the_first_ones_place(
             raise StoreError("no space left")
         original(self, name, data)
 
-    def no_table(*_: object) -> None:
+    def no_table(*_: object, **__: object) -> None:
         raise StoreError("no space left")
 
     monkeypatch.setattr(running, "_run_trials", ends_in_trouble)
     if broken == "write":
         monkeypatch.setattr(Store, "write", no_tables)
     else:
-        monkeypatch.setattr(running, "build_table", no_table)
+        monkeypatch.setattr(recording, "build_table", no_table)
     with pytest.raises(TroubleError, match="the first error") as caught:
         run(STUDY, store=tmp_path)
     assert "no space left" in caught.value.__notes__[0]
@@ -165,3 +181,38 @@ def test_a_study_that_is_done_runs_again_on_other_data_alone(
     assert (run(STUDY, store=tmp_path, only="a/*").ran, len(rehearsed)) == (0, 10)
     monkeypatch.undo()
     assert plan(STUDY, store=tmp_path, only="a/*").left == 0
+
+
+def test_a_run_that_may_not_go_on_says_so_in_its_table_and_the_same_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_run_trials", ends_within)
+    left = STUDY.size
+    for ran in (7, 12, 1):
+        summary = run(STUDY, store=tmp_path, max_trials=ran if ran > 1 else 100)
+        left -= summary.ran
+        assert (summary.left, summary.interrupted, summary.partial) == (
+            left,
+            False,
+            f"max_trials {ran}" if left else "",
+        )
+        partial = f"Partial: {left} trials have not ended yet."
+        assert (partial in (tmp_path / "s" / "tables" / "table.md").read_text()) == (left > 0)
+    assert summary.ran == 1 and summary.table.left == 0
+
+
+def test_a_search_that_starts_from_another_ones_best_belongs_to_one_budget(tmp_path: Path) -> None:
+    """With more trials the other arm goes on, and what starts from it begins anew; the table is of those asked for."""
+    how = Protocol(start_from="a/*/*")
+    arms = grid(REGIMES, [Model("linear")], LOSSES[:1], k=3, recipe=Recipe(1), protocol=how)
+    study = Study("s", arms, topk=(1, 3), trials=2, seeds=3)
+    assert run(study, store=tmp_path).ran == 2 * (2 + 3)
+    # Equal results: the first trial stays the best, and its confirmations count.
+    more = run(study, store=tmp_path, trials=3)
+    assert (more.ran, more.left) == (1 + 3 + 3, 0)
+    assert {cell.value.n for cell in more.table.cells.values() if cell.value} == {3}
+    assert {len(choices) for choices in more.table.choices.values()} == {1}
+    assert run(study, store=tmp_path).ran == 0
+    part = run(study, store=tmp_path, only="b/*", trials=4)  # with what it starts from
+    assert part.table.columns == ("a", "b") and part.ran == 1 + 4 + 3
+    assert plan(study, store=tmp_path, trials=4).left == 0

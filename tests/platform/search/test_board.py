@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_platform import Arm, Float, Loss, Model, Protocol, Recipe, Regime, Study
+from topk_platform import TPE, Arm, Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended
+from topk_platform.outcomes import Ended, best
 from topk_platform.search import ArmBoard, Board
 from topk_platform.search.board import Slot
 
@@ -18,27 +18,55 @@ SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
 FIXED = Loss("cross_entropy")
 
 
+def sequence(arm: ArmBoard, search: int) -> list[int]:
+    """A search's trials in order: those that are left over by the others, after the first of all."""
+    return sorted({n for n in range(60) if n % arm.arm.repeats.count == search} | {0})
+
+
+def slow_chosen(arm: ArmBoard, search: int) -> int | None:
+    """The number that a search has chosen, None before its end and of one without a completed trial."""
+    if not arm.arm.searches:
+        return 0
+    numbers = [n for n in sequence(arm, search) if n < arm.trials]
+    if any(n not in arm.searched for n in numbers):
+        return None
+    found = best(arm.searched[n] for n in numbers)
+    return None if found is None else found.number
+
+
+def slow_known(arm: ArmBoard, number: int) -> list[int]:
+    """The trials that one has to know: of its search, all but those of its ensemble and of as many before as the
+    width says."""
+    order = sequence(arm, number % arm.arm.repeats.count)
+    block = [n for _, n, _ in arm.block(("search", number, 0))]
+    before = order.index(block[0]) - arm.arm.protocol.width + 1
+    return order[: max(0, before)]
+
+
 def slow_ready(arm: ArmBoard) -> Iterator[Slot]:
     """The slots that may start now, found anew from what has ended."""
-    numbers = [n for n in range(arm.trials) if n not in arm.searched]
-    slots: list[Slot] = [("search", number, 0) for number in numbers]
-    if not numbers and (found := arm.best()) is not None:
-        slots = [("confirm", found.number, seed) for seed in range(1, arm.study.seeds + 1)]
-        slots = [slot for slot in slots if slot not in arm.confirmed]
-    size, width = arm.arm.protocol.ensemble, arm.arm.protocol.width
-    for slot in slots:
-        known = range(max(0, slot[1] // size * size - width + 1)) if slot[0] == "search" else ()
-        if slot not in arm.running | arm.open and all(n in arm.searched for n in known):
+    count = arm.arm.repeats.count
+    slots: list[Slot] = []
+    for search in range(count):
+        own = [n for n in range(arm.trials) if n % count == search and n not in arm.searched]
+        slots += [("search", n, 0) for n in own if all(m in arm.searched for m in slow_known(arm, n))]
+        if not own and (number := slow_chosen(arm, search)) is not None:
+            slots += [("confirm", number, seed) for seed in range(search + 1, arm.study.seeds + 1, count)]
+    for slot in sorted(slots, key=lambda slot: (slot[2], slot[1])):
+        if slot not in arm.running | arm.open | arm.confirmed.keys():
             yield slot
 
 
 def slow_left(arm: ArmBoard) -> int:
-    numbers = sum(n not in arm.searched for n in range(arm.trials))
-    if numbers:
-        return numbers + arm.study.seeds
-    found = arm.best()
-    seeds = range(1, arm.study.seeds + 1) if found is not None else ()
-    return sum(("confirm", found.number, seed) not in arm.confirmed for seed in seeds if found is not None)
+    left, count = 0, arm.arm.repeats.count
+    for search in range(count):
+        own = [n for n in range(arm.trials) if n % count == search and n not in arm.searched]
+        seeds = range(search + 1, arm.study.seeds + 1, count)
+        waits = any(n not in arm.searched for n in sequence(arm, search) if n < arm.trials)
+        number = slow_chosen(arm, search)
+        known = [seed for seed in seeds if ("confirm", number, seed) not in arm.confirmed]
+        left += len(own) + (len(seeds) if waits else 0 if number is None else len(known))
+    return left
 
 
 def slow_next(board: Board) -> tuple[Slot, ...]:
@@ -48,7 +76,8 @@ def slow_next(board: Board) -> tuple[Slot, ...]:
 
 
 def a_study(draw: random.Random) -> Study:
-    """Arms of all sorts: with and without a search, wide and narrow, alone and in ensembles."""
+    """Arms of all sorts: with and without a search, wide and narrow, alone and in ensembles, searched repeatedly."""
+    searches = draw.choice((1, 1, 2, 3))
     arms = [
         Arm(
             Regime(f"r{place}", "digits"),
@@ -57,21 +86,25 @@ def a_study(draw: random.Random) -> Study:
             3,
             Recipe(epochs=4),
             protocol=Protocol(
-                random=50, width=draw.choice((1, 1, 2, 5)), ensemble=draw.choice((1, 1, 2, 3)), pruning=None
+                TPE(random=50),
+                width=draw.choice((1, 1, 2, 5)),
+                ensemble=draw.choice((1, 1, 2, 3)),
+                pruner=NoPruning(),
+                searches=draw.choice((1, searches)),
             ),
         )
         for place in range(draw.randint(1, 4))
     ]
-    return Study("s", arms, topk=(1, 3), trials=draw.randint(1, 9), seeds=draw.randint(1, 5))
+    trials, seeds = (searches * draw.randint(1, 9 // searches) for _ in range(2))
+    return Study("s", arms, topk=(1, 3), trials=trials, seeds=seeds)
 
 
 def a_past(study: Study, arm: Arm, draw: random.Random) -> ArmBoard:
     """An arm of which some has ended in earlier runs, perhaps of a larger budget, and with gaps."""
     numbers = draw.sample(range(12), draw.randint(0, 9)) if draw.random() < 0.5 else []
     searched = {number: ended(number, draw) for number in numbers} if arm.searches else {}
-    confirmed: set[Slot] = {
-        ("confirm", draw.randrange(3), draw.randint(1, 7)) for _ in range(draw.randrange(4))
-    }
+    slots: list[Slot] = [("confirm", draw.randrange(3), draw.randint(1, 7)) for _ in range(draw.randrange(4))]
+    confirmed = {slot: ended(slot[1], draw) for slot in slots}
     return ArmBoard(study, arm, Identity("c", "f"), searched=searched, confirmed=confirmed)
 
 

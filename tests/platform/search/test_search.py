@@ -1,18 +1,39 @@
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
+from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_platform import Arm, Choice, Float, Int, Loss, Model, Protocol, Pruning, Recipe, Regime, Study
+from topk_platform import (
+    GP,
+    NSGAII,
+    QMC,
+    TPE,
+    Arm,
+    Choice,
+    Float,
+    Grid,
+    Int,
+    Loss,
+    Model,
+    NoPruning,
+    Protocol,
+    Quantile,
+    Random,
+    Recipe,
+    Regime,
+    Study,
+)
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended, best
 from topk_platform.search import ArmBoard, Board, stopping_values
 from topk_platform.search.suggest import _told, suggest, to_optuna
-from topk_platform.specs import Status, Trial
+from topk_platform.specs import Sampler, Status, Trial
 
 LOSS = Loss(
     "smooth_topk_svm",
@@ -46,7 +67,7 @@ def a_study(width: int = 1, trials: int = 9, seeds: int = 2, arms: int = 2) -> S
                 LOSS,
                 3,
                 Recipe(epochs=8),
-                protocol=Protocol(random=3, width=width),
+                protocol=Protocol(TPE(random=3), width=width),
             )
             for i in range(arms)
         ],
@@ -85,12 +106,17 @@ def simulate(
     return keys
 
 
+@cache
+def alone(width: int) -> set[str]:
+    """The trials of a study with one worker, which every example is compared with."""
+    return simulate(a_study(width), 1, random.Random(0))
+
+
 @given(workers=st.integers(2, 9), width=st.integers(1, 4), seed=st.integers(0, 999))
 def test_the_trials_of_a_study_do_not_depend_on_workers_or_timing(
     workers: int, width: int, seed: int
 ) -> None:
-    study = a_study(width)
-    assert simulate(study, workers, random.Random(seed)) == simulate(study, 1, random.Random(0))
+    assert simulate(a_study(width), workers, random.Random(seed)) == alone(width)
 
 
 @given(stop=st.integers(1, 20), seed=st.integers(0, 999))
@@ -100,13 +126,13 @@ def test_an_interrupted_study_goes_on_to_the_same_trials(stop: int, seed: int) -
     first = simulate(study, 3, random.Random(seed), board, stop_after=stop)
     resumed = Board(
         ArmBoard(
-            study, arm.arm, Identity("c", "f"), searched=dict(arm.searched), confirmed=set(arm.confirmed)
+            study, arm.arm, Identity("c", "f"), searched=dict(arm.searched), confirmed=dict(arm.confirmed)
         )
         for arm in board.arms.values()
     )
     second = simulate(study, 2, random.Random(seed + 1), resumed)
     assert not first & second
-    assert first | second == simulate(study, 1, random.Random(0))
+    assert first | second == alone(2)
 
 
 def test_a_larger_budget_only_adds_trials() -> None:
@@ -152,9 +178,33 @@ def a_history() -> list[Ended]:
 def test_suggestions_are_those_of_the_optuna_that_was_tested(sampler: str) -> None:
     past = a_history()
     for number, rate, samples, head in GOLDEN[sampler]:
-        found = suggest("golden", LOSS, Protocol(random=3), number, past[:number])
+        found = suggest("golden", LOSS, Protocol(TPE(random=3)), number, past[:number])
         # Exponentials and logarithms differ in their last bits from one processor to another.
         assert found == {"learning_rate": pytest.approx(rate, rel=1e-9), "samples": samples, "head": head}
+
+
+def test_two_objectives_are_told_as_two() -> None:
+    """What is good by either is sought: TPE suggests otherwise if the second metric of the past was another."""
+
+    def past(second: float) -> list[Ended]:
+        kept = (ended for ended in a_history()[:9] if ended.status != "pruned")  # none is, of several metrics
+        return [dataclasses.replace(ended, others=(0.5 + second * ended.number,)) for ended in kept]
+
+    protocol = Protocol(TPE(random=3))
+    found = suggest("golden", LOSS, protocol, 9, past(-0.05), objectives=2)
+    assert found == suggest("golden", LOSS, protocol, 9, past(-0.05)[::-1], objectives=2)
+    assert found != suggest("golden", LOSS, protocol, 9, past(0.05), objectives=2)
+    told = _told(past(0.1)[1], to_optuna(LOSS.space), {})
+    assert told.values == [past(0.1)[1].objective, 0.6]
+
+
+@pytest.mark.parametrize("sampler", [Random(), QMC(), Grid(2), GP(random=1), NSGAII(population=4)])
+def test_other_samplers_take_two_objectives(sampler: Sampler) -> None:
+    assert sampler.most_objectives is None
+    kept = [ended for ended in a_history()[:9] if ended.status != "pruned"]
+    past = [dataclasses.replace(ended, others=(0.9 - 0.05 * ended.number,)) for ended in kept]
+    found = suggest("golden", LOSS, Protocol(sampler), 9, past, objectives=2)
+    assert all(LOSS.space[name].holds(value) for name, value in found.items())
 
 
 def test_no_barrier_between_arms_and_phases() -> None:
@@ -190,10 +240,11 @@ def test_without_a_completed_trial_nothing_is_confirmed() -> None:
 
 def test_the_first_trial_is_the_papers_then_random_then_tpe() -> None:
     history = [
-        Ended(n, suggest("a", LOSS, Protocol(random=2), n, []), "completed", {1: n / 10}) for n in range(8)
+        Ended(n, suggest("a", LOSS, Protocol(TPE(random=2)), n, []), "completed", {1: n / 10})
+        for n in range(8)
     ]
     assert history[0].values == LOSS.first
-    protocol = Protocol(random=2)
+    protocol = Protocol(TPE(random=2))
     for n in (1, 2):  # random ones know nothing of the history
         assert suggest("a", LOSS, protocol, n, history) == suggest("a", LOSS, protocol, n, [])
     tpe = suggest("a", LOSS, protocol, 5, history)
@@ -205,7 +256,7 @@ def test_the_first_trial_is_the_papers_then_random_then_tpe() -> None:
 
 @given(number=st.integers(0, 12), arm=st.text(min_size=1, max_size=3))
 def test_suggestions_lie_in_the_space(number: int, arm: str) -> None:
-    values = suggest(arm, LOSS, Protocol(random=20), number, [])
+    values = suggest(arm, LOSS, Protocol(TPE(random=20)), number, [])
     assert set(values) == set(LOSS.space)
     assert all(LOSS.space[name].holds(value) for name, value in values.items())
 
@@ -220,7 +271,7 @@ def test_suggestions_lie_in_the_space(number: int, arm: str) -> None:
     ],
 )
 def test_optuna_is_told_the_truth(status: Status, state: str, curve: dict[int, float]) -> None:
-    told = _told(Ended(3, LOSS.first, status, {1: 0.3}), to_optuna(LOSS.space))
+    told = _told(Ended(3, LOSS.first, status, {1: 0.3}), to_optuna(LOSS.space), {})
     assert told.state.name == state
     assert told.intermediate_values == curve
     assert told.value == (0.3 if status == "completed" else None)
@@ -233,7 +284,7 @@ def test_crashes_teach_the_sampler() -> None:
     for arm in range(20):
         history: list[Ended] = []
         for n in range(20):
-            values = suggest(str(arm), loss, Protocol(random=5), n, history)
+            values = suggest(str(arm), loss, Protocol(TPE(random=5)), n, history)
             bad = float(values["x"]) > 0.5  # type: ignore[arg-type]
             history.append(Ended(n, values, "failed" if bad else "completed", {} if bad else {1: 0.5}))
             if n > 5:
@@ -258,10 +309,10 @@ def test_best_is_the_highest_completed_and_the_earliest_of_equals() -> None:
 def test_thresholds_are_the_quantile_of_those_that_reached_the_rung() -> None:
     history = [Ended(n, {}, "completed", {1: n / 10, 2: n / 10, 3: 1.0, 4: 1.0}) for n in range(4)]
     history.append(Ended(4, {}, "pruned", {1: 0.0}))
-    pruning = Pruning(rungs=(0.25, 0.5), quantile=0.5, startup=5)
-    assert stopping_values(pruning, Recipe(epochs=4), history) == ((1, 0.1),)
-    assert stopping_values(None, Recipe(epochs=4), history) == ()
-    assert stopping_values(pruning, Recipe(epochs=1), history) == ()
+    pruning = Quantile(rungs=(0.25, 0.5), quantile=0.5, startup=5)
+    assert stopping_values(pruning, Recipe(epochs=4), history).below == ((1, 0.1),)
+    assert stopping_values(NoPruning(), Recipe(epochs=4), history).below == ()
+    assert stopping_values(pruning, Recipe(epochs=1), history).below == ()
 
 
 def test_at_later_rungs_a_trial_that_stopped_early_has_what_it_had_last() -> None:
@@ -269,7 +320,7 @@ def test_at_later_rungs_a_trial_that_stopped_early_has_what_it_had_last() -> Non
     history = [Ended(n, {}, "completed", {1: 0.9, 2: n / 10}, selected=0.9) for n in range(4)]
     history.append(Ended(4, {}, "pruned", {1: 0.5, 2: 0.0}))
     history += [Ended(5, {}, "completed", {1: 0.5, 2: 0.6, 6: 1.0}), Ended(6, {}, "diverged", {})]
-    pruning = Pruning(rungs=(0.25, 0.75), quantile=0.5, startup=5)
-    assert stopping_values(pruning, Recipe(epochs=8), history) == ((2, 0.15), (6, 0.2))
-    late = Pruning(rungs=(0.75,), quantile=0.5, startup=6)
-    assert stopping_values(late, Recipe(epochs=8), history) == ()
+    pruning = Quantile(rungs=(0.25, 0.75), quantile=0.5, startup=5)
+    assert stopping_values(pruning, Recipe(epochs=8), history).below == ((2, 0.15), (6, 0.2))
+    late = Quantile(rungs=(0.75,), quantile=0.5, startup=6)
+    assert stopping_values(late, Recipe(epochs=8), history).below == ()

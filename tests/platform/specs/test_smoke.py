@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, Study
+from topk_platform import Arm, Choice, Float, Int, Loss, Model, Protocol, Recipe, Regime, Study
 from topk_platform.specs import STANDINS, smoke_arm
 
 
@@ -76,7 +76,17 @@ def test_metrics_of_groups_select_as_over_all_classes() -> None:
     )
     after = smoke_arm(before, 8)
     assert (after.metric, after.recipe.keep) == ("macro_top5", ("macro_top5", "top1"))
+    several = smoke_arm(arm("plantnet300k", metrics=("many_top5", "top1", "few_top5")), 8)
+    assert several.objectives == ("macro_top5", "top1")
     Study("s", [before]).smoke()  # is a study as well
+
+
+@pytest.mark.parametrize(("searches", "few"), [((1, 1), 2), ((1, 2), 2), ((1, 3), 3), ((2, 3), 6)])
+def test_each_search_has_as_many_trials_and_seeds(searches: tuple[int, int], few: int) -> None:
+    losses = [Loss(name, {"tau": Float(0.1, 1)}, {"tau": 1.0}) for name in ("a", "b")]
+    arms = [arm(loss=loss, protocol=Protocol(searches=n)) for loss, n in zip(losses, searches, strict=True)]
+    small = Study("s", arms, trials=12, seeds=12).smoke()
+    assert (small.trials, small.seeds) == (few, few)
 
 
 def test_every_dataset_that_can_be_downloaded_has_a_standin() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from topk_platform import (
     Arm,
     Choice,
+    CmaEs,
     Float,
     Int,
     LabelNoise,
@@ -19,8 +20,8 @@ from topk_platform import (
     Model,
     Numerics,
     Protocol,
-    Pruning,
     Published,
+    Quantile,
     Recipe,
     Regime,
     Study,
@@ -47,6 +48,16 @@ def an_arm(**changes: object) -> Arm:
         Recipe(epochs=4),
     )
     return dataclasses.replace(arm, **changes)  # type: ignore[arg-type]
+
+
+def in_a_ring(*pairs: tuple[str, str]) -> Study:
+    """Arms by regime, each starting from another regime's; one of them searches nothing."""
+    loss = Loss("x", {"tau": Float(0.1, 1)}, {"tau": 0.5})
+    arms = [
+        an_arm(regime=Regime(name, "digits"), loss=loss, protocol=Protocol(start_from=f"{other}/*/*"))
+        for name, other in pairs
+    ]
+    return Study("s", [*arms, an_arm(regime=Regime("fixed", "digits"), loss=Loss("x"))], topk=(3,))
 
 
 def printed(**changes: object) -> Published:
@@ -122,6 +133,54 @@ def a_trial(**changes: object) -> Trial:
         ),
         (lambda: Study("s", [an_arm()], topk=(3,), seeds=1.5), "Study.seeds must be a whole number, got 1.5"),
         (
+            lambda: Study("s", [an_arm(protocol=Protocol(searches=2))], topk=(3,), trials=9),
+            "study s: trials must be a multiple of the 2 searches of arm noisy/mlp/smooth_topk_svm, .*, got 9",
+        ),
+        (
+            lambda: Study("s", [an_arm(protocol=Protocol(searches=2))], topk=(3,), trials=8, seeds=5),
+            "study s: seeds must be a multiple of the 2 searches of arm noisy/mlp/smooth_topk_svm, .*, got 5",
+        ),
+        (
+            lambda: an_arm(metric="top1", metrics=("top3", "top1")),
+            r"arm noisy/mlp/smooth_topk_svm: metric must be the first of metrics \['top3', 'top1'\], got 'top1'",
+        ),
+        (
+            lambda: an_arm(metric="", metrics=("top3", "top3")),
+            r"arm noisy/.*: metrics must each be named once, got \['top3', 'top3'\]",
+        ),
+        (
+            lambda: an_arm(metric="", metrics=("top3", "top1"), protocol=Protocol(CmaEs())),
+            r"arm noisy/.*: its sampler searches by 1 metric at most, got \['top3', 'top1'\]",
+        ),
+        (
+            lambda: Study("s", [an_arm(metric="", metrics=("top3", "top7"))], topk=(1, 3)),
+            "study s: metric 'top7' is not among .*",
+        ),
+        (lambda: Study("s", [an_arm()], topk=(3,), front=0), "Study.front must be at least 1, got 0"),
+        (
+            lambda: Protocol(start_from="noisy/mlp"),
+            "Protocol.start_from must be regime/model/loss, got 'noisy/mlp'",
+        ),
+        (
+            lambda: Study("s", [an_arm(protocol=Protocol(start_from="*/*/ldam"))], topk=(3,)),
+            r"study s: arm noisy/mlp/smooth_topk_svm cannot start from 'noisy/mlp/ldam'; arms: \['noisy/.*'\]",
+        ),
+        (
+            lambda: Study(
+                "s", [an_arm(protocol=Protocol(start_from="noisy/mlp/smooth_topk_svm"))], topk=(3,)
+            ),
+            "study s: arm .* cannot start from 'noisy/mlp/.*', which waits for it: noisy/.* -> noisy/.*",
+        ),
+        (
+            lambda: in_a_ring(("a", "b"), ("b", "a")),
+            "'a/mlp/x', which waits for it: .* -> a/mlp/x -> b/mlp/x|'b/mlp/x'",
+        ),
+        (
+            lambda: in_a_ring(("a", "fixed"), ("b", "a")),
+            "study s: arm a/mlp/x cannot start from 'fixed/mlp/x', which searches nothing",
+        ),
+        (lambda: Protocol(searches=0), "Protocol.searches must be at least 1, got 0"),
+        (
             lambda: Study("s", [an_arm()], topk=3),
             "Study.topk must be a sequence, each a whole number .*, got 3",
         ),
@@ -133,8 +192,8 @@ def a_trial(**changes: object) -> Trial:
         ),
         (lambda: Model("mlp", {"hidden": [3]}), r"Model.options\['hidden'\] must be .* got \[3\]"),
         (lambda: Int(0.5, 3), "Int.low must be a whole number, got 0.5"),
-        (lambda: Pruning(rungs=(1.0,)), "rungs"),
-        (lambda: Pruning(quantile=2), "quantile"),
+        (lambda: Quantile(rungs=(1.0,)), "rungs"),
+        (lambda: Quantile(quantile=2), "quantile"),
         (lambda: Protocol(width=0), "width"),
         (lambda: Regime("../x", "digits"), "regime name"),
         (lambda: Loss("ldam", head="round"), "head"),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime
 from topk_platform.data import load
-from topk_platform.specs import Trial
+from topk_platform.specs import Inputs, Trial
 
 
 class Memory:
@@ -24,7 +24,8 @@ class Memory:
         self.cut = cut
         self.states: list[dict[str, Any]] = []
         self.models: dict[str, dict[str, Any]] = {}
-        self.ranks: dict[str, tuple[Tensor, Tensor]] = {}
+        self.ranks: dict[str, Tensor] = {}
+        self.inputs: dict[str, Inputs] = {}
 
     def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
         return self.states[-1] if self.states else None
@@ -35,11 +36,12 @@ class Memory:
             self.cut = 0
             raise KeyboardInterrupt  # which no trial catches
 
-    def save_model(self, trial: Trial, model: nn.Module) -> None:
+    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> None:
+        self.inputs[trial.key] = inputs
         self.models[trial.key] = {name: value.clone() for name, value in model.state_dict().items()}
 
-    def save_ranks(self, trial: Trial, greater: Tensor, tied: Tensor) -> None:
-        self.ranks[trial.key] = (greater, tied)
+    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
+        self.ranks[trial.key] = ranks
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from topk_platform import Recipe
+from topk_platform import LongTail, Recipe, Regime
 from topk_platform.data import load
 from topk_platform.records import Store, StoreKeeper, read_ranks
-from topk_platform.specs import Trial
+from topk_platform.specs import GROUPS, Trial
 from topk_platform.training import finish, run_trials
 
 MakeTrial = Callable[..., Trial]
@@ -29,11 +29,26 @@ def test_accuracies_come_back_from_the_ranks(
         assert record.test is not None, record.reason
         ranks = read_ranks(store, record.trial.key)
         assert ranks is not None
-        greater, tied = ranks
-        assert len(greater) == len(load(record.trial.arm.regime).test)
+        test = load(record.trial.arm.regime).test
+        assert (ranks.label == test.labels.numpy()).all() and ranks.images == test.fingerprint
         for k in record.trial.topk:
-            credit = np.clip((k - greater) / (tied + 1), 0, 1)
+            credit = np.clip((k - ranks.greater) / (ranks.tied + 1), 0, 1)
             assert credit.mean() == pytest.approx(record.test[f"top{k}"], abs=1e-12)
+
+
+def test_groups_of_classes_are_kept_with_them(make_trial: MakeTrial, tmp_path: Path) -> None:
+    tail = Regime("tail", "digits", (LongTail(20),))
+    trial, store = make_trial(recipe=Recipe(1), regime=tail), Store.open(tmp_path)
+    (record,) = finish(run_trials([trial], StoreKeeper(store)))
+    ranks = read_ranks(store, trial.key)
+    assert ranks is not None and record.test is not None
+    credit = np.clip((3 - ranks.greater) / (ranks.tied + 1), 0, 1)
+    named = [name for name in GROUPS if f"{name}_top3" in record.test]
+    assert len(named) > 1
+    for name in named:
+        ours = ranks.group == 1 + GROUPS.index(name)
+        classes = [credit[ours & (ranks.label == label)].mean() for label in np.unique(ranks.label[ours])]
+        assert np.mean(classes) == pytest.approx(record.test[f"{name}_top3"], abs=1e-12)
 
 
 def test_they_are_those_of_the_weights_that_were_kept(make_trial: MakeTrial, memory: Any) -> None:
@@ -41,7 +56,7 @@ def test_they_are_those_of_the_weights_that_were_kept(make_trial: MakeTrial, mem
     trial = make_trial(recipe=Recipe(4, learning_rate=3.0, keep=("top1", "top3")))
     (record,) = finish(run_trials([trial], keeper))
     assert record.test is not None
-    greater, tied = keeper.ranks[trial.key]
+    greater, tied, *_ = keeper.ranks[trial.key]
     first = trial.arm.metric
     credit = ((int(first.removeprefix("top")) - greater) / (tied + 1)).clamp(0, 1)
     assert credit.double().mean().item() == pytest.approx(record.test[first])
@@ -49,17 +64,18 @@ def test_they_are_those_of_the_weights_that_were_kept(make_trial: MakeTrial, mem
 
 def test_ties_and_many_classes_are_kept_as_they_are(make_trial: MakeTrial, tmp_path: Path) -> None:
     store, trial = Store.open(tmp_path), make_trial()
-    greater, tied = torch.tensor([0, 70_000, 3]), torch.tensor([2, 0, 65_535])
-    StoreKeeper(store).save_ranks(trial, greater, tied)
+    kept = torch.tensor([[0, 70_000, 3], [2, 0, 65_535], [1, 80_000, 2], [0, 3, 1]])
+    StoreKeeper(store).save_ranks(trial, kept, "abc")
     found = read_ranks(store, trial.key)
-    assert found is not None
-    assert [column.tolist() for column in found] == [greater.tolist(), tied.tolist()]
+    assert found is not None and found.images == "abc"
+    assert [column.tolist() for column in found[:4]] == kept.tolist()
     assert read_ranks(store, "none") is None
 
 
-def test_they_take_two_bytes_an_image(make_trial: MakeTrial, tmp_path: Path) -> None:
+def test_they_take_four_bytes_an_image(make_trial: MakeTrial, tmp_path: Path) -> None:
     store, trial = Store.open(tmp_path), make_trial()
     random = torch.randint(1000, (50_000,), generator=torch.Generator().manual_seed(0))
-    StoreKeeper(store).save_ranks(trial, random, torch.zeros_like(random))
+    labels, none = random.flip(0), torch.zeros_like(random)
+    StoreKeeper(store).save_ranks(trial, torch.stack([random, none, labels, none]), "abc")
     (file,) = (tmp_path / "ranks").iterdir()
-    assert file.stat().st_size < 2 * len(random) + 10_000  # the schema, the trial and some headers
+    assert file.stat().st_size < 4 * len(random) + 10_000  # the schema, the trial and some headers

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime, UserError
 from topk_platform.data import digits
 from topk_platform.errors import ChangedError
-from topk_platform.specs import Trial, TrialRecord
+from topk_platform.specs import Inputs, Trial, TrialRecord
 from topk_platform.streams import stream_seed
 from topk_platform.training import (
     LOSSES,
@@ -22,7 +22,6 @@ from topk_platform.training import (
     check_loss,
     finish,
     run_trials,
-    split_parameters,
 )
 from topk_platform.training.optim import learning_rate, make_optimizer
 
@@ -68,10 +67,10 @@ class Memory:
     def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
         self.states.append(state)
 
-    def save_model(self, trial: Trial, model: nn.Module) -> None:
+    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> None:
         self.models.append(f"{trial.phase} {sum(p.numel() for p in model.parameters())}")
 
-    def save_ranks(self, trial: Trial, greater: Tensor, tied: Tensor) -> None: ...
+    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None: ...
 
 
 def train(trial: Trial, keeper: Keeper | None = None) -> TrialRecord:
@@ -185,11 +184,6 @@ def test_schedules() -> None:
     assert learning_rate(Recipe(epochs=1, schedule="constant"), 3, 4) == 0.1
     adam = make_optimizer(Recipe(epochs=1, optimizer="adam"), nn.Linear(2, 2).parameters())
     assert isinstance(adam, torch.optim.Adam)
-
-
-def test_parameters_are_the_recipes_or_the_losss() -> None:
-    recipe, own = split_parameters({"learning_rate": 1, "batch_size": 2, "tau": 3})
-    assert (recipe, own) == ({"learning_rate": 1, "batch_size": 2}, {"tau": 3})
 
 
 def test_searched_batch_size_reaches_the_loop() -> None:

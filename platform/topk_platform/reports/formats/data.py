@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topk_platform.records import Tally
-from topk_platform.reports.render import to_markdown
+from topk_platform.reports.formats.blocks import chosen_metrics
+from topk_platform.reports.formats.markdown import to_markdown
+from topk_platform.reports.fronts import front_rows
 from topk_platform.reports.statistics import Estimate
 from topk_platform.reports.table import Cell, Table
 
@@ -26,6 +30,9 @@ _COLUMNS = (
     ("metric", pa.string()),
     ("mean", pa.float64()),
     ("half_width", pa.float64()),
+    ("low", pa.float64()),
+    ("high", pa.float64()),
+    ("covers", pa.string()),
     ("n", pa.int64()),
     ("seeds", pa.int64()),
     ("diverged", pa.int64()),
@@ -36,8 +43,16 @@ _COLUMNS = (
     ("best", pa.bool_()),
     ("difference", pa.float64()),
     ("difference_half_width", pa.float64()),
+    ("difference_low", pa.float64()),
+    ("difference_high", pa.float64()),
+    ("difference_covers", pa.string()),
     ("difference_n", pa.int64()),
+    ("p", pa.float64()),
+    ("p_wilcoxon", pa.float64()),
+    ("p_holm", pa.float64()),
+    ("improvement", pa.float64()),
     ("mark", pa.string()),
+    ("dropped_out", pa.bool_()),
     ("published", pa.float64()),
     ("published_sd", pa.float64()),
     ("published_n", pa.int64()),
@@ -50,7 +65,12 @@ def to_arrow(table: Table) -> pa.Table:
     """Return every metric of every cell, a row each, as fractions of 1.
 
     ``seeds`` is how many confirmations have ended, ``diverged`` and ``failed`` how many of them have no result; ``n``
-    is how many the mean is over. The column ``regime`` is called ``model`` where the table's columns are models.
+    is how many the mean is over. ``low`` and ``high`` are the ends of its 95 % interval, ``covers`` says what that
+    covers. ``p`` is the difference's two-sided p-value by the interval's variance, ``p_wilcoxon`` that of Wilcoxon's
+    signed-rank test over seeds, and ``p_holm`` is p corrected for all differences of the metric.
+    ``improvement`` is the probability that a run beats one of the baseline's.
+
+    The column ``regime`` is called ``model`` where the table's columns are models.
     """
     return _arrow(*_cells(table))
 
@@ -62,7 +82,13 @@ def _cells(table: Table) -> tuple[_Kinds, _Rows]:
 
 def _values(cell: Cell) -> tuple[float | str | None, ...]:
     runs = (_ended(cell.confirmed), _ended(cell.searched))
-    difference = (*_estimated(cell.difference), cell.mark)
+    tests = (
+        None if cell.difference is None else _known(cell.difference.p),
+        cell.p_wilcoxon,
+        cell.p_holm,
+        cell.improvement,
+    )
+    difference = (*_estimated(cell.difference), *tests, cell.mark, cell.stopped)
     return (*_estimated(cell.value), *runs[0], *runs[1], cell.best, *difference, *_published_values(cell))
 
 
@@ -70,8 +96,14 @@ def _ended(tally: Tally) -> tuple[int, int, int]:
     return tally.ended, tally.diverged, tally.failed
 
 
-def _estimated(found: Estimate | None) -> tuple[float | None, float | None, int | None]:
-    return (None, None, None) if found is None else (found.mean, found.half_width, found.n)
+def _estimated(found: Estimate | None) -> tuple[float | str | None, ...]:
+    if found is None:
+        return (None,) * 6
+    return found.mean, found.half_width, _known(found.low), _known(found.high), found.covers, found.n
+
+
+def _known(number: float) -> float | None:
+    return None if math.isnan(number) else number
 
 
 def _published_values(cell: Cell) -> tuple[float | str | None, ...]:
@@ -109,9 +141,20 @@ def to_parquet(table: Table) -> bytes:
     return _parquet(to_arrow(table))
 
 
-def to_csv(table: Table) -> str:
-    """Return what :func:`to_arrow` returns, as CSV with a header."""
-    return _csv(*_cells(table))
+def to_csv(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:  # noqa: ARG001 - as all formats
+    """Return what :func:`to_arrow` returns, as CSV with a header.
+
+    Args:
+        table: The table.
+        metrics: Those to write; by default all that are recorded.
+        transpose: Changes nothing: there is a row for each cell.
+
+    Raises:
+        UserError: if a metric is not recorded.
+    """
+    kinds, rows = _cells(table)
+    wanted = set(chosen_metrics(table, metrics)) if metrics else set(table.study.accuracies)
+    return _csv(kinds, [row for row in rows if row[2] in wanted])
 
 
 def to_files(table: Table) -> dict[str, bytes]:
@@ -122,7 +165,24 @@ def to_files(table: Table) -> dict[str, bytes]:
         "table.parquet": to_parquet(table),
         "seeds.csv": _csv(*_seeds(table)).encode(),
         "seeds.parquet": _parquet(to_seeds(table)),
+        **({"fronts.csv": _csv(*_fronts(table)).encode()} if table.fronts else {}),
     }
+
+
+def _fronts(table: Table) -> tuple[_Kinds, _Rows]:
+    """Return every metric of every point of the fronts, and each front's hypervolume, a row each."""
+    kinds = dict.fromkeys(("loss", table.across), pa.string()) | {"search": pa.int64(), "values": pa.string()}
+    kinds |= {"metric": pa.string(), "validation": pa.float64(), "mean": pa.float64()}
+    kinds |= {"half_width": pa.float64(), "n": pa.int64()}
+    points = [
+        (row, column, search, json.dumps(dict(values)), metric, validation, *_estimated(test))
+        for row, column, search, values, metric, validation, test in front_rows(table.fronts)
+    ]
+    volumes = [
+        (*place, None, None, "hypervolume", None, *_estimated(front.volume))
+        for place, front in table.fronts.items()
+    ]
+    return kinds, [*points, *volumes]
 
 
 def _parquet(table: pa.Table) -> bytes:

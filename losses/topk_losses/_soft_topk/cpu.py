@@ -1,0 +1,73 @@
+"""The soft top-K by a threshold on a CPU where Numba is installed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from topk_losses._core import numba
+from topk_losses._rows.selection import largest
+from topk_losses._soft_topk.plain import PlainSoftTopK
+
+__all__ = ["NumbaSoftTopK", "refusal"]
+
+
+class Kept(NamedTuple):
+    """What the gradient needs, besides the scores."""
+
+    places: Tensor
+    """The K + 1 best classes ``(N, K + 1)``."""
+    numbers: Tensor
+    """The threshold, and the loss's slope, ``(N, 2)`` in float64."""
+
+
+def refusal(scores: Tensor, shape: str) -> str | None:
+    """Why the kernels cannot have these scores."""
+    if shape == "gaussian":
+        return "the kernels do not compute the Gaussian shape"
+    return numba.refusal(scores, (torch.float32,))
+
+
+class NumbaSoftTopK(PlainSoftTopK):
+    """The same in two kernels for all shapes."""
+
+    keeps = Kept
+
+    def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
+        """The losses, and what the gradient needs."""
+        kernels, (rows, classes) = _kernels(), scores.shape
+        places = largest(scores, self.k + 1).indices
+        losses = scores.new_empty(rows)
+        numbers = torch.empty(rows, kernels.KEPT, dtype=torch.float64)
+        arrays = [numba.array(tensor) for tensor in (scores, labels.reshape(-1), places)]
+        how = float(self.tau), kernels.CODES[self.shape], self.by_log, *self._form.bracket(self.k, classes)
+        outputs = losses.numpy(), numbers.numpy()
+
+        def part(first: int, last: int) -> None:
+            rooms = kernels.room_for(classes), kernels.doubles_for(self.k)
+            kernels.soft_forward(*arrays, *how, *outputs, *rooms, first, last)
+
+        numba.in_parts(part, rows, numba.rows_per_thread(classes))
+        return losses, Kept(places, numbers)
+
+    def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:
+        """The gradient with respect to the scores."""
+        kernels = _kernels()
+        out = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        tensors = (scores, labels.reshape(-1), kept.places, kept.numbers, gradient)
+        arrays = [numba.array(tensor) for tensor in tensors]
+        how = float(self.tau), kernels.CODES[self.shape]
+        numba.in_parts(
+            lambda first, last: kernels.soft_backward(*arrays, *how, out.numpy(), first, last),
+            len(scores),
+            numba.rows_per_thread(scores.shape[1]),
+        )
+        return (out,)
+
+
+def _kernels() -> Any:
+    from topk_losses._soft_topk import cpu_kernels  # noqa: PLC0415  # imports Numba
+
+    return cpu_kernels

@@ -1,0 +1,314 @@
+"""The soft top-K by a threshold for the CPU, the K + 1 best classes being known: Newton's method, row by row.
+
+The threshold b is relative to the (K+1)-th largest score and in units of τ. Of the logistic and Laplace's shape the
+exponentials ``e_j`` of the others are computed once: with ``v = e_j exp(-b)`` a membership is ``v q`` and its density
+``v q²``, ``q = 1 / (1 + v)``, or ``v w (1 - w / 2)`` and ``v w² / 2`` with ``w = 1 / max(v, 1)``. What the K best lack
+of 1 is the same of ``exp(b - gap)`` and their exponentials relative to the K-th. No exponential overflows, however
+wide the gap between the two scores is, and each look at the row is a division per class.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_losses._core.numba import compiled
+from topk_losses._core.numba_kernels import LOG2E, ONE, SUMMED, borrowing, entry, powers_of_two, room_for
+from topk_losses._soft_topk.bounded_kernels import bounded_densities, bounded_threshold
+
+__all__ = ["CODES", "KEPT", "doubles_for", "room_for", "soft_backward", "soft_forward"]
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+LOGISTIC, LAPLACE, CLIP, POWER, MIDPOINT = 0, 1, 2, 3, 4
+CODES = {"logistic": LOGISTIC, "laplace": LAPLACE, "clip": CLIP, "power": POWER, "midpoint": MIDPOINT}
+KEPT = 2  # numbers kept of a row: the threshold, and the loss's slope
+MOST_STEPS = 100  # four or so are taken
+SMALL = 5e-4  # of a step: what is left then is a quarter of its square
+WIDE = 60.0  # a gap whose exponential would be lost beside anything else
+HALF = np.float32(0.5)
+ZERO = np.float32(0)
+
+summing = compiled("reassoc", "contract", counting=False, inner=True)
+
+
+def doubles_for(k: int) -> Doubles:
+    """Memory for one thread."""
+    return np.empty(k, np.float64)
+
+
+@summing
+def _part_logistic(exponentials: Floats, inverse: np.float32) -> tuple[float, float]:
+    total, slope = ZERO, ZERO
+    for j in range(len(exponentials)):
+        q = ONE / (ONE + exponentials[j] * inverse)
+        one = exponentials[j] * q
+        total += one
+        slope += one * q
+    return np.float64(total), np.float64(slope)
+
+
+@summing
+def _part_laplace(exponentials: Floats, inverse: np.float32) -> tuple[float, float]:
+    total, slope = ZERO, ZERO
+    for j in range(len(exponentials)):
+        v = exponentials[j] * inverse
+        w = ONE / (v if v > ONE else ONE)
+        one = exponentials[j] * w
+        total += one * (ONE - HALF * w)
+        slope += HALF * one * w
+    return np.float64(total), np.float64(slope)
+
+
+@borrowing
+def _others(exponentials: Floats, inverse: float, shape: int) -> tuple[float, float]:
+    """The sums of the others' memberships and densities over ``exp(-b)``."""
+    total, slope = 0.0, 0.0
+    for start in range(0, len(exponentials), SUMMED):
+        part = exponentials[start : start + SUMMED]
+        if shape == LOGISTIC:
+            one, two = _part_logistic(part, np.float32(inverse))
+        else:
+            one, two = _part_laplace(part, np.float32(inverse))
+        total += one
+        slope += two
+    return total, slope
+
+
+@borrowing
+def _best(near: Doubles, power: float, shape: int) -> tuple[float, float]:
+    """The sums of what the K best lack, and of their densities, over ``exp(b - gap)``."""
+    total, slope = 0.0, 0.0
+    for j in range(len(near)):
+        if shape == LOGISTIC:
+            q = 1 / (1 + near[j] * power)
+            total += near[j] * q
+            slope += near[j] * q * q
+        else:
+            w = 1 / max(near[j] * power, 1.0)
+            total += near[j] * w * (1 - w / 2)
+            slope += near[j] * w * w / 2
+    return total, slope
+
+
+@borrowing
+def _start(exponentials: Floats, near: Doubles, gap: float) -> float:
+    """Where the others' sum of exponentials is what the K best lack, if that grows to K and no further."""
+    ahead, behind, k = 0.0, _others(exponentials, 0.0, LOGISTIC)[0], len(near)
+    for j in range(k):
+        ahead += near[j]
+    if gap > WIDE:
+        return (gap + math.log(behind / ahead)) / 2
+    root = math.sqrt(behind * behind + 4 * k * k * behind / ahead * math.exp(gap))
+    return math.log((behind + root) / (2 * k))
+
+
+@borrowing
+def _threshold(
+    exponentials: Floats, near: Doubles, gap: float, shape: int, below: float, beyond: float
+) -> float:
+    """b, from the exponentials of the others and of the K best."""
+    low, high = -below, gap + beyond
+    b = min(max(_start(exponentials, near, gap), low), high)
+    for _ in range(MOST_STEPS):
+        lacking, slope = _best(near, math.exp(b - gap), shape)
+        held, other = _others(exponentials, math.exp(-b), shape)
+        value = 2 * b - gap + math.log(lacking / held)
+        if value > 0:
+            high = b
+        else:
+            low = b
+        step = b - value / (slope / lacking + other / held)
+        before, b = b, step if low <= step <= high else (low + high) / 2
+        if abs(b - before) < SMALL:
+            break
+    return b
+
+
+@borrowing
+def _prepared(row: Floats, places: Places, tau: float, out: Floats, near: Doubles) -> float:
+    """The exponentials of the others, the K best's relative to the K-th, and the gap behind the K-th."""
+    k = len(places) - 1
+    reference, kth = row[places[k]], np.float64(row[places[k - 1]])
+    powers_of_two(row, reference, np.float32(LOG2E / tau), ONE, out)
+    for j in range(k):
+        out[places[j]] = 0
+        near[j] = math.exp((kth - np.float64(row[places[j]])) / tau)
+    return (kth - np.float64(reference)) / tau
+
+
+@borrowing
+def _of_label(x: float, shape: int, by_log: bool) -> tuple[float, float]:
+    """The loss for a label at the distance x from the threshold, and what it falls by if x grows by 1."""
+    if shape in (CLIP, POWER):
+        inside = min(max(x, 0.0), 1.0)
+        density = 1.0 if 0 < x < 1 else 0.0
+        return (1 - inside, density) if shape == CLIP else (1 - inside**3, 3 * inside**2 * density)
+    small = math.exp(-abs(x))
+    if shape == LAPLACE:
+        tail = small / 2
+        if by_log:
+            return (-math.log1p(-tail), tail / (1 - tail)) if x > 0 else (math.log(2.0) - x, 1.0)
+        return (tail if x > 0 else 1 - tail), tail
+    miss = small / (1 + small) if x > 0 else 1 / (1 + small)
+    if by_log:
+        return math.log1p(small) + max(-x, 0.0), miss
+    return miss, small / (1 + small) ** 2
+
+
+@entry
+def soft_forward(
+    scores: Floats,
+    labels: Places,
+    places: Places,
+    tau: float,
+    shape: int,
+    by_log: bool,
+    below: float,
+    beyond: float,
+    losses: Floats,
+    kept: Doubles,
+    room: Floats,
+    near: Doubles,
+    first: int,
+    last: int,
+) -> None:
+    """Losses of the rows from first to last, and what the gradient needs.
+
+    Args:
+        scores: ``(N, L)``.
+        labels: ``(N,)``.
+        places: The K + 1 best classes, descending, ``(N, K + 1)``.
+        tau: τ.
+        shape: One of ``CODES``.
+        by_log: Whether the loss is the logarithm.
+        below: How far the threshold may lie below the (K+1)-th score, in units of τ.
+        beyond: How far above the K-th.
+        losses: ``(N,)``, written.
+        kept: ``(N, KEPT)``, written.
+        room: Memory, ``(L,)``.
+        near: Memory, ``(K,)``.
+        first: The first row.
+        last: The row after the last.
+    """
+    k = places.shape[1] - 1
+    for i in range(first, last):
+        row, place = scores[i], places[i]
+        reference = np.float64(row[place[k]])
+        kept[i, 0], kept[i, 1], losses[i] = 0.0, 0.0, 0.0
+        if not row[place[0]] < np.inf:
+            kept[i, 1] = np.nan
+            losses[i] = np.nan
+            continue
+        if reference == -np.inf:  # no more than K classes are left: all are in
+            continue
+        if shape in (CLIP, POWER):
+            kept[i, 0] = bounded_threshold(row, place, tau, shape == POWER, room)
+        elif shape == MIDPOINT:
+            kept[i, 0] = (np.float64(row[place[k - 1]]) - reference) / tau / 2
+        else:
+            gap = _prepared(row, place, tau, room, near)
+            kept[i, 0] = _threshold(room, near, gap, shape, below, beyond)
+        x = (np.float64(row[labels[i]]) - reference) / tau - kept[i, 0]
+        loss, slope = _of_label(x, shape, by_log)
+        losses[i] = loss
+        kept[i, 1] = slope / tau
+
+
+@compiled("contract", "reassoc", counting=False, inner=True)
+def _part_densities(out: Floats, inverse: np.float32, logistic: bool) -> float:
+    """Densities over ``exp(-b)`` in place of exponentials; their sum."""
+    total = ZERO
+    for j in range(len(out)):
+        v = out[j] * inverse
+        q = ONE / (ONE + v) if logistic else ONE / (v if v > ONE else ONE)
+        out[j] *= q * q
+        total += out[j]
+    return np.float64(total)
+
+
+@compiled("contract", counting=False, inner=True)
+def _scale(out: Floats, factor: np.float32) -> None:
+    for j in range(len(out)):
+        out[j] *= factor
+
+
+@borrowing
+def _shares(
+    row: Floats, places: Places, tau: float, b: float, shape: int, factor: float, out: Floats
+) -> None:
+    """``factor · F'_j / Σ F'`` of the logistic and Laplace's shape."""
+    k = len(places) - 1
+    reference, kth = row[places[k]], np.float64(row[places[k - 1]])
+    gap = (kth - np.float64(reference)) / tau
+    powers_of_two(row, reference, np.float32(LOG2E / tau), ONE, out)
+    for j in range(k):
+        out[places[j]] = 0
+    inverse, power, largest = math.exp(-b), math.exp(b - gap), max(-b, b - gap)
+    behind, ahead, total = math.exp(-b - largest), math.exp(b - gap - largest), 0.0
+    for start in range(0, len(out), SUMMED):
+        total += _part_densities(out[start : start + SUMMED], np.float32(inverse), shape == LOGISTIC) * behind
+    best = 0.0
+    for j in range(k):
+        best += _density((kth - np.float64(row[places[j]])) / tau, power, shape) * ahead
+    total += best
+    _scale(out, np.float32(factor * behind / total))
+    for j in range(k):
+        density = _density((kth - np.float64(row[places[j]])) / tau, power, shape)
+        out[places[j]] = factor * density * ahead / total
+
+
+@borrowing
+def _density(x: float, power: float, shape: int) -> float:
+    """The density of one of the K best, x below which the K-th is, over ``exp(b - gap)``."""
+    u = math.exp(x)
+    q = 1 / (1 + u * power) if shape == LOGISTIC else 1 / max(u * power, 1.0)
+    return u * q * q
+
+
+@entry
+def soft_backward(
+    scores: Floats,
+    labels: Places,
+    places: Places,
+    kept: Doubles,
+    gradients: Floats,
+    tau: float,
+    shape: int,
+    out: Floats,
+    first: int,
+    last: int,
+) -> None:
+    """The gradients of the rows from first to last with respect to the scores, given those to the losses.
+
+    Args:
+        scores: ``(N, L)``.
+        labels: ``(N,)``.
+        places: ``(N, K + 1)``.
+        kept: What the forward pass kept.
+        gradients: ``(N,)``.
+        tau: τ.
+        shape: One of ``CODES``.
+        out: ``(N, L)``, written.
+        first: The first row.
+        last: The row after the last.
+    """
+    k = places.shape[1] - 1
+    for i in range(first, last):
+        b, factor = kept[i, 0], kept[i, 1] * gradients[i]
+        if factor == 0 or math.isnan(factor):
+            out[i] = factor
+            continue
+        if shape in (CLIP, POWER):
+            bounded_densities(scores[i], places[i], tau, b, shape == POWER, factor, out[i])
+        elif shape == MIDPOINT:
+            out[i] = 0
+            out[i, places[i, k - 1]] = factor / 2
+            out[i, places[i, k]] = factor / 2
+        else:
+            _shares(scores[i], places[i], tau, b, shape, factor, out[i])
+        out[i, labels[i]] -= factor

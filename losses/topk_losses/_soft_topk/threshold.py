@@ -1,0 +1,96 @@
+"""The threshold of a soft top-K: the root of a monotone function between two bounds, by Newton's method.
+
+All is relative to the K-th largest score and in units of τ, float64. A step that leaves the bounds, which close in
+with every look, is replaced by their middle. The root itself is found outside of autograd. Two more steps of Newton's,
+which autograd sees, change nothing in value and carry the first three derivatives: each step squares the order to
+which it is right.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from topk_losses._core.checks import values_are_readable
+from topk_losses._rows.invalid import spoilt
+from topk_losses._rows.selection import largest
+from topk_losses._soft_topk.shapes import LOWEST, Shape
+
+__all__ = ["Standing", "differentiable", "found", "standing"]
+
+STEPS = 40  # about eight are taken; where values cannot be looked at, all are
+SMALL = 1e-9  # of a step, after which the next one would be at most its square
+
+
+class Standing(NamedTuple):
+    """A row's scores as distances from its K-th largest score, in units of τ, float64.
+
+    Attributes:
+        values: ``(M, L)``; masked classes are very low, all are 0 in rows without a threshold, NaN in invalid ones.
+        places: Of the K + 1 largest, descending, ``(M, K + 1)``; fewer where there are no more classes.
+        few: Whether at most K scores are not masked, ``(M, 1)``: the row has no threshold.
+        invalid: Whether the row holds NaN or +inf, ``(M, 1)``.
+    """
+
+    values: Tensor
+    places: Tensor
+    few: Tensor
+    invalid: Tensor
+
+
+def standing(rows: Tensor, k: int, tau: float) -> Standing:
+    """Rows ``(M, L)`` as distances that autograd sees through."""
+    top = largest(rows, min(k + 1, rows.shape[1]))
+    best = top.values.detach()
+    few = torch.ones_like(best[:, :1], dtype=torch.bool) if k >= rows.shape[1] else best[:, k:] == -torch.inf
+    centre = best[:, k - 1 : k].double().masked_fill(few, 0)
+    invalid = ~(best[:, :1] < torch.inf)
+    values = ((rows.double() - centre) / tau).clamp(min=LOWEST).masked_fill(few, 0)
+    # Here, and not at the end alone: a shape with bounds has no gradient beyond them, whatever comes back to it.
+    return Standing(spoilt(values, invalid), top.indices, few, invalid)
+
+
+def found(now: Standing, k: int, shape: Shape) -> Tensor:
+    """The threshold ``(M, 1)``, which autograd does not see."""
+    values = now.values.detach()
+    edge = values.gather(1, now.places[:, k - 1 : k + 1])
+    if shape.by_middle or edge.shape[1] == 1:
+        return edge.mean(1, keepdim=True)
+    above, rest = _split(values, now.places, k)
+    below, beyond = shape.bracket(k, values.shape[1])
+    low, high = edge[:, 1:] - below, edge[:, :1] + beyond
+    level = (low + high) / 2
+    readable = values_are_readable(values)
+    for _ in range(STEPS):
+        value, slope = shape.equation(above - level, rest - level)
+        low, high = torch.where(value < 0, level, low), torch.where(value > 0, level, high)
+        step = level - value / slope
+        step = torch.where((step >= low) & (step <= high), step, (low + high) / 2)
+        step = torch.where(value == 0, level, step)
+        before, level = level, step
+        if readable and not ((level - before).abs() > SMALL).any():
+            break
+    return level
+
+
+def differentiable(now: Standing, k: int, shape: Shape) -> Tensor:
+    """The threshold ``(M, 1)`` with its derivatives."""
+    if shape.by_middle:
+        return now.values.gather(1, now.places[:, k - 1 : k + 1]).mean(1, keepdim=True)
+    level = found(now, k, shape)
+    if now.places.shape[1] == k:
+        return level
+    above, rest = _split(now.values, now.places, k)
+    for _ in range(2):
+        value, slope = shape.equation(above - level, rest - level)
+        flat = slope == 0
+        level = level - (value / slope.masked_fill(flat, 1)).masked_fill(flat, 0)
+    return level
+
+
+def _split(values: Tensor, places: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The K best ``(M, K)``, and all with the K best very low ``(M, L)``."""
+    best = places[:, :k]
+    return values.gather(1, best), values.scatter(1, best, LOWEST)

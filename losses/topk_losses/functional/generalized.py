@@ -1,0 +1,62 @@
+"""Generalised cross-entropy, which wrong labels hurt less."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from topk_losses._core.checks import check_exponent
+from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
+from topk_losses._rules import entropies
+
+__all__ = ["generalized_cross_entropy"]
+
+
+@takes_single_rows
+def generalized_cross_entropy(
+    scores: Tensor,
+    target: Tensor,
+    gamma: float = 0.7,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Generalised cross-entropy: between cross-entropy, its limit as γ → 0, and the chance of an error, at γ = 1.
+
+    .. math:: (1 - q_y^\gamma) / \gamma, \qquad q = \mathrm{softmax}(s)
+
+    It is at most 1 / γ, and its gradient is cross-entropy's times ``q_y^γ``: a label that the network finds unlikely,
+    as a wrong one is, pulls less.
+
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        gamma: γ, above 0 and at most 1.
+        weight: one factor per class ``(L,)``.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: for wrong shapes and dtypes, labels out of range and γ outside ``(0, 1]``.
+
+    Note:
+        For top-K it has H-consistency bounds, as cross-entropy and the other comp-sum losses (Mao et al. 2024).
+
+    References:
+        Zhang, Sabuncu: Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels, NeurIPS
+        2018; Mao, Mohri, Zhong: Cardinality-Aware Set Prediction and Top-k Classification, NeurIPS 2024.
+
+    Example:
+        >>> import torch
+        >>> generalized_cross_entropy(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
+        tensor(0.8953)
+    """
+    check_exponent("gamma", gamma)
+
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        return entropies.generalized(rows, labels, gamma)
+
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))

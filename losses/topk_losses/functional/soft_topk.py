@@ -1,0 +1,75 @@
+"""The losses over a soft top-K by a threshold."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from topk_losses._core.checks import check_k, check_positive, check_scores, check_soft_topk
+from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_rows
+from topk_losses._rules.lapsum import LapSum
+from topk_losses._soft_topk.rule import soft_topk_losses
+
+__all__ = ["soft_topk_loss"]
+
+
+@takes_single_rows
+def soft_topk_loss(
+    scores: Tensor,
+    target: Tensor,
+    k: int,
+    tau: float = 1.0,
+    shape: str = "logistic",
+    form: str = "log",
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Soft top-K loss: what the target's soft membership in the top K lacks, or its negative logarithm.
+
+    .. math:: -\log p_y \;\text{ or }\; 1 - p_y, \qquad p_j = F\bigl((s_j - \theta) / \tau\bigr), \qquad
+        \sum_j p_j = K
+
+    The shapes F are those of :func:`soft_topk`. With ``"log"`` the logistic shape is the loss of Amos et al. 2019's
+    LML layer, its threshold found to rounding where their solver stops at 1e-4, Laplace's is
+    :func:`lapsum_topk_loss`, the midpoint DFTopK's. It is computed from the logarithm, so that it is exact however
+    small p is. ``"error"``, the soft top-K error, is bounded by 1, so that wrong labels hurt less.
+
+    The gradient is ``F'_y (w_j - 1[j = y]) / τ``, times ``1 / p_y`` for ``"log"``, with ``w_j = F'_j / Σ F'``; each
+    row of it sums to 0. Nothing is differentiated by way of the search for θ.
+
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        k: K, in ``[1, L - 1]``.
+        tau: τ, above 0.
+        shape: ``"logistic"``, ``"laplace"``, ``"gaussian"``, ``"clip"``, ``"power"`` or ``"midpoint"``.
+        form: ``"log"`` or ``"error"``. ``"clip"`` and ``"power"``, whose p may be 0, have the error alone.
+        weight: one factor per class ``(L,)``.
+        ignore_index: label that counts for nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: for wrong shapes and dtypes, labels out of range, k outside ``[1, L - 1]``, τ not above 0, unknown
+            shapes and forms, and the logarithm of a shape that may be 0.
+
+    References:
+        Amos, Koltun, Kolter: The Limited Multi-Label Projection Layer, arXiv 2019; Struski et al.: LapSum, ICML 2025;
+        Sander et al.: Fast, Differentiable and Sparse Top-k, ICML 2023; Zhu et al.: DFTopK, arXiv 2025.
+
+    Example:
+        >>> import torch
+        >>> soft_topk_loss(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]), k=2)
+        tensor(1.0414)
+    """
+    check_scores(scores)
+    check_k(k, scores.shape[1] - 1)
+    check_positive("tau", tau)
+    check_soft_topk(shape, form)
+    by_log = form == "log"
+    laplace = by_log and shape == "laplace"
+    losses = LapSum(k, tau).losses if laplace else soft_topk_losses(k, tau, shape, by_log)
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))

@@ -1,0 +1,175 @@
+"""Commands that take a study's results elsewhere: its networks, its trials, itself as one file."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topk_platform.cli.inspecting import DataOption, StoreOption, named_place
+from topk_platform.cli.studies import load_study, smoke_study
+from topk_platform.errors import UserError, reason
+
+if TYPE_CHECKING:
+    from topk_platform.serving import Candidate
+
+__all__ = ["add_to"]
+
+_Study = Annotated[str, typer.Argument(help="A name that `topk list` shows, or package.module:attribute.")]
+_Smoke = Annotated[bool, typer.Option("--smoke", help="The study's smoke run.")]
+_To = Annotated[str, typer.Option("--to", help="Where to write it.", callback=named_place)]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    for command in (export, predict, bundle, verify):
+        app.command()(command)
+
+
+def export(
+    study: _Study,
+    to: _To,
+    arm: Annotated[
+        str | None, typer.Option("--arm", help="Whose confirmed network, regime/model/loss.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Of which confirmation; by default the best by validation.")
+    ] = None,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx as well.")] = False,
+    output: Annotated[
+        str,
+        typer.Option("--format", help="model, of an arm; optuna, a journal file; or csv, with its codebook."),
+    ] = "model",
+    store: StoreOption = "runs",
+    smoke: _Smoke = False,
+) -> None:
+    """Write an arm's confirmed network for `topk predict`, or a study's trials for Optuna's tools, pandas and R."""
+    _check_export(output, arm, seed, onnx)
+    wanted = load_study(study)
+    wanted = smoke_study(wanted, here=True) if smoke else wanted
+    if arm is not None:
+        from topk_platform.serving import export_model  # noqa: PLC0415 - pyarrow and numpy
+
+        found = export_model(wanted, arm, to, store=store, seed=seed, onnx=onnx)
+        typer.echo(f"{found.config.arm}, seed {found.seed}: {', '.join(found.files)} in {to}")
+        return
+    from topk_platform.evidence import tidy  # noqa: PLC0415 - as above
+
+    write = {"csv": tidy.export_csv, "optuna": tidy.export_optuna}[output]
+    written = write(wanted, to, store=store)
+    typer.echo(f"{written.trials} trials in {' and '.join(map(str, written.files))}")
+
+
+def _check_export(output: str, arm: str | None, seed: int | None, onnx: bool) -> None:
+    """Raise ``UserError`` for options that do not go together."""
+    if output not in ("model", "optuna", "csv"):
+        raise UserError(f"--format must be model, optuna or csv, got {output!r}")
+    if (output == "model") != (arm is not None):
+        need = (
+            "needs --arm regime/model/loss, whose network it is"
+            if arm is None
+            else "is of all arms: leave --arm out"
+        )
+        raise UserError(f"--format {output} {need}")
+    if arm is None and (onnx or seed is not None):
+        raise UserError(f"--onnx and --seed are of a network, not of --format {output}")
+
+
+def predict(
+    folder: Annotated[str, typer.Argument(help="What `topk export --arm` wrote.", callback=named_place)],
+    images: Annotated[list[str], typer.Argument(help="Image files; .npy files of a network of numbers.")],
+    k: Annotated[
+        int | None, typer.Option("-k", help="How many candidates; by default as many as it was trained for.")
+    ] = None,
+    output: Annotated[str, typer.Option("--format", help="text, csv or json.")] = "text",
+) -> None:
+    """Print the K candidates for each image, with the probability of being among the K best."""
+    if output not in _FORMATS:
+        raise UserError(f"--format must be {', '.join(_FORMATS)}, got {output!r}")
+    from topk_platform.serving.package import Config  # noqa: PLC0415 - pyarrow
+
+    Config.read(Path(folder))  # before torch, which takes a second
+    from topk_platform.serving import load_model  # noqa: PLC0415 - torch
+
+    typer.echo(_FORMATS[output](images, load_model(folder).predict(images, k)), nl=False)
+
+
+def bundle(study: _Study, to: _To, store: StoreOption = "runs", smoke: _Smoke = False) -> None:
+    """Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions."""
+    wanted = load_study(study)
+    from topk_platform.evidence import bundle as bundle_study  # noqa: PLC0415 - pyarrow and numpy
+
+    found = bundle_study(smoke_study(wanted, here=True) if smoke else wanted, store=store)
+    data = found.to_bytes()
+    try:
+        Path(to).write_bytes(data)
+    except OSError as error:
+        raise UserError(f"--to {to!r} cannot be written: {reason(error)}") from error
+    typer.echo(
+        f"{to}: {found.manifest['trials']} trials of {found.study.name}, {len(data)} bytes, "
+        f"sha256 {hashlib.sha256(data).hexdigest()}"
+    )
+
+
+def verify(
+    file: Annotated[str, typer.Argument(help="What `topk bundle` wrote.", callback=named_place)],
+    again: Annotated[int, typer.Option("--replay", help="How many of its trials to train again.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="By which these are drawn.")] = 0,
+    tolerance: Annotated[
+        float,
+        typer.Option("--tolerance", help="By how much a metric of theirs may differ, as a fraction of 1."),
+    ] = 0.005,
+    data: DataOption = None,
+) -> None:
+    """Compute a bundle's tables and claims again, train some of its trials again. Exit code 1: something differs."""
+    from topk_platform.evidence import verify as verify_file  # noqa: PLC0415 - as above
+
+    found = verify_file(file, again=again, seed=seed, tolerance=tolerance, data=data)
+    for kind, checked in (("result", found.results), ("trial", found.trials)):
+        for one in checked:
+            name = one.name.removeprefix("results/")
+            typer.echo(f"{kind} {name}: {one.outcome}{f' ({one.why})' if one.why else ''}")
+    typer.echo(
+        f"{found.study}: "
+        + ("all of it came out the same" if found.holds else "not all of it came out the same")
+    )
+    raise typer.Exit(0 if found.holds else 1)
+
+
+def _text(images: Sequence[str], found: Sequence[Sequence[Candidate]]) -> str:
+    width = max((len(candidate.name) for row in found for candidate in row), default=0)
+    lines = []
+    for image, row in zip(images, found, strict=True):
+        lines.append(image)
+        lines += [f"  {candidate.name:<{width}}  {candidate.probability:7.2%}" for candidate in row]
+    return "\n".join(lines) + "\n"
+
+
+def _csv(images: Sequence[str], found: Sequence[Sequence[Candidate]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("image", "place", "label", "name", "probability"))
+    for image, row in zip(images, found, strict=True):
+        for place, found_one in enumerate(row, 1):
+            writer.writerow((image, place, found_one.label, found_one.name, found_one.probability))
+    return text.getvalue()
+
+
+def _json(images: Sequence[str], found: Sequence[Sequence[Candidate]]) -> str:
+    told = [
+        {
+            "image": image,
+            "candidates": [{"label": c.label, "name": c.name, "probability": c.probability} for c in row],
+        }
+        for image, row in zip(images, found, strict=True)
+    ]
+    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+
+
+_FORMATS = {"text": _text, "csv": _csv, "json": _json}

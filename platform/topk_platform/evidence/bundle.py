@@ -1,0 +1,175 @@
+"""A study in one file: its definition, its ledger, its ranks, its tables and claims, and the versions behind them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from topk_platform.errors import UserError
+from topk_platform.identity import Identity, environment_of
+from topk_platform.records import Ledger, Store, last_counted, last_seeds, read_all_ranks, read_history
+from topk_platform.records.ranks import ranks_name
+from topk_platform.reports import build_table, to_files
+from topk_platform.reports.claimed import claims_to_csv, claims_to_markdown
+from topk_platform.reports.deciding import decided
+from topk_platform.reports.reading import Held, read
+from topk_platform.specs import Study
+
+__all__ = ["Bundle", "bundle", "results"]
+
+MANIFEST = "bundle.json"
+_FORMAT = 1
+_STUDY, _ROWS, _RANKS = "study.json", "ledger.parquet", "ranks/"
+_MOMENT = (1980, 1, 1, 0, 0, 0)  # of every entry, so that the same study gives the same file
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What a bundle holds.
+
+    Args:
+        manifest: Versions, which rows count, and every file's SHA-256.
+        files: Every other file's bytes by name.
+    """
+
+    manifest: Mapping[str, Any]
+    files: Mapping[str, bytes]
+
+    @cached_property
+    def study(self) -> Study:
+        """The study as it was defined."""
+        return Study.from_json(self.files[_STUDY].decode())
+
+    @property
+    def identities(self) -> dict[str, Identity]:
+        """Which rows counted, by arm identity."""
+        return {arm_id: Identity(**fields) for arm_id, fields in self.manifest["identities"].items()}
+
+    @property
+    def results(self) -> dict[str, str]:
+        """The tables and claims, by file name."""
+        return {name: data.decode() for name, data in self.files.items() if name.startswith("results/")}
+
+    def restore(self, store: Store) -> Held:
+        """Write ledger and ranks into a store and return what is then held of the study."""
+        rows = pq.read_table(pa.BufferReader(self.files[_ROWS]), partitioning=None)
+        ledger = Ledger.restored(store, self.study.name, rows, self.identities)
+        for name, data in self.files.items():
+            if name.startswith(_RANKS):
+                ledger.store.write(name, data)
+        return Held(self.study, ledger, read_history(ledger, self.study, self.identities, curves=False))
+
+    @classmethod
+    def read(cls, file: str | Path) -> Bundle:
+        """Return the bundle in a file.
+
+        Raises:
+            UserError: if it is none, or a file in it is not what its SHA-256 says.
+        """
+        try:
+            with zipfile.ZipFile(file) as archive:
+                found = {name: archive.read(name) for name in archive.namelist()}
+            manifest = json.loads(found.pop(MANIFEST))
+        except (OSError, zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+            raise UserError(f"{str(file)!r} must be a file of `topk bundle`: {error}") from error
+        if manifest.get("format") != _FORMAT:
+            raise UserError(
+                f"{str(file)!r} has format {manifest.get('format')!r}, this program reads {_FORMAT}"
+            )
+        sums = {name: hashlib.sha256(data).hexdigest() for name, data in found.items()}
+        if differing := sorted(set(sums.items()) ^ set(manifest["sha256"].items())):
+            raise UserError(
+                f"{str(file)!r} is damaged or was changed: {sorted({name for name, _ in differing})}"
+            )
+        if unsafe := [name for name in found if _is_unsafe(name)]:
+            raise UserError(f"{str(file)!r} names files outside of itself: {unsafe}")
+        return cls(manifest, found)
+
+    def to_bytes(self) -> bytes:
+        """Return the file."""
+        buffer = io.BytesIO()
+        everything = {MANIFEST: json.dumps(self.manifest, indent=1, sort_keys=True).encode(), **self.files}
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in sorted(everything):
+                entry = zipfile.ZipInfo(name, _MOMENT)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(entry, everything[name])
+        return buffer.getvalue()
+
+
+def _is_unsafe(name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.is_absolute() or ".." in path.parts or "\\" in name
+
+
+def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
+    """Return what a store holds of a study as one file: all its trials and epochs, and what it says by them.
+
+    The ledger has all recorded rows, those that do not count as well; ranks are those of the confirmations that the
+    tables are made of. The same results give the same bytes.
+
+    Args:
+        study: The study.
+        store: Folder or URI of the results.
+
+    Raises:
+        UserError: if the store holds nothing of it.
+    """
+    held = read(study, store, needed=True)
+    files = {
+        _STUDY: study.to_json().encode(),
+        _ROWS: _parquet(held.ledger.whole()),
+        **_ranks(held),
+        **{name: text.encode() for name, text in results(held).items()},
+    }
+    identities = last_counted(held.ledger, study)
+    counted = [row for history in held.histories.values() for row in history.rows()]
+    manifest = {
+        "format": _FORMAT,
+        "study": study.name,
+        "trials": len(counted),
+        "code_versions": sorted({row["code_version"] for row in counted}),
+        "environments": sorted({environment_of(row) for row in counted}),
+        "identities": {arm_id: dataclasses.asdict(found) for arm_id, found in identities.items()},
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+    }
+    return Bundle(manifest, files)
+
+
+def results(held: Held) -> dict[str, str]:
+    """Return tables and claims as text, by their names in a bundle."""
+    table = build_table(held.study, held.histories, ranks=partial(read_all_ranks, held.ledger.store))
+    found = {name: data.decode() for name, data in to_files(table).items() if not name.endswith(".parquet")}
+    if held.study.claims:
+        decisions = decided(held)
+        found["claims.md"] = claims_to_markdown(held.study.name, decisions)
+        found["claims.csv"] = claims_to_csv(decisions)
+    return {f"results/{name}": text for name, text in found.items()}
+
+
+def _ranks(held: Held) -> dict[str, bytes]:
+    last = last_seeds(held.study, held.histories)
+    keys = (
+        row["key"]
+        for arm_id, history in held.histories.items()
+        for row in history.confirmations(held.study.trials, last[arm_id]).values()
+    )
+    names = [ranks_name(key) for key in keys]
+    return {name: held.ledger.store.read(name) for name in names if held.ledger.store.exists(name)}
+
+
+def _parquet(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd")
+    return bytes(sink.getvalue())

@@ -1,0 +1,196 @@
+"""A study's trials for other tools: as studies of Optuna's, and as one tidy CSV with its codebook."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from topk_platform.errors import UserError
+from topk_platform.records import ArmHistory, Row
+from topk_platform.reports.reading import Held, read
+from topk_platform.specs import Study
+
+__all__ = ["Written", "export_csv", "export_optuna"]
+
+_FACTS = {
+    "study": "the study's name",
+    "key": "the trial's key, for topk show and topk replay",
+    "arm": "regime/model/loss",
+    "regime": "the data and what was done to them",
+    "model": "the network's label",
+    "loss": "the loss's label",
+    "phase": "search: scored on validation; confirm: the chosen configuration with a fresh seed, scored on test too",
+    "number": "of the search trial in its arm; of a confirmation, of the search trial that it confirms",
+    "seed": "0 in the search; 1, 2, ... in confirmations, equal in all arms, so that arms can be paired by it",
+    "status": "completed, pruned, diverged (a number was not finite) or failed (its code raised)",
+    "reason": "why it was pruned, diverged or failed",
+    "metric": "top5: share of samples with the true class among the 5 best; macro_: mean over classes; many_, medium_, "
+    "few_: over classes with so many training samples; candidates99: least K for 99 %",
+    "split": "validation or test",
+    "value": "the metric, a fraction of 1; candidates as a number of classes; empty if there is none",
+    "train_seconds": "seconds of training, scoring left out",
+    "epochs": "the last epoch that was validated",
+    "dataset_fingerprint": "hash of the data before conditions",
+    "code_version": "hash of the sources that decide a result",
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was exported.
+
+    Args:
+        files: The files.
+        trials: How many trials are in them.
+    """
+
+    files: tuple[Path, ...]
+    trials: int
+
+
+def export_csv(study: Study, to: str | Path, *, store: str | Path = "runs") -> Written:
+    """Write a study's trials that count as one tidy CSV, a row per trial, split and metric, and its codebook.
+
+    The codebook, ``NAME.codebook.csv`` beside ``NAME.csv``, has a row per column: what it is and its type. Parameters
+    are columns ``param.NAME``, empty where a loss has none of that name.
+
+    Args:
+        study: The study.
+        to: The CSV file.
+        store: Folder or URI of the results.
+
+    Raises:
+        UserError: if the store holds nothing of the study, or a file cannot be written.
+    """
+    held = _held(study, store)
+    counting = {row["key"] for history in held.histories.values() for row in history.rows()}
+    rows = [row for row in held.ledger.rows(without=("config",)) if row["key"] in counting]
+    rows.sort(key=lambda row: (row["arm"], row["phase"] == "confirm", row["number"], row["seed"]))
+    chosen = {row["key"]: json.loads(row["values"]) for row in rows}
+    parameters = sorted({name for values in chosen.values() for name in values})
+    metrics = [f"{split}.{metric}" for split in ("validation", "test") for metric in study.metrics]
+    columns = [*_FACTS, *(f"param.{name}" for name in parameters)]
+    place = Path(to)
+    codebook = place.with_suffix(".codebook.csv")
+    _write(place, _csv(columns, _tidy(study.name, rows, chosen, parameters, metrics)))
+    _write(codebook, _csv(("column", "meaning"), _meanings(parameters)))
+    return Written((place, codebook), len(rows))
+
+
+def _held(study: Study, store: str | Path, *, curves: bool = False) -> Held:
+    return read(study, store, needed=True, curves=curves)
+
+
+def _tidy(
+    study: str,
+    rows: Iterable[Row],
+    chosen: Mapping[str, Mapping[str, Any]],
+    parameters: list[str],
+    metrics: list[str],
+) -> Iterable[tuple[Any, ...]]:
+    for row in rows:
+        values = tuple(chosen[row["key"]].get(name) for name in parameters)
+        for name in metrics:
+            split, _, metric = name.partition(".")
+            if split == "test" and row["phase"] == "search":
+                continue
+            fact = {**row, "study": study, "metric": metric, "split": split, "value": row.get(name)}
+            yield (*(fact.get(column) for column in _FACTS), *values)
+
+
+def _meanings(parameters: Iterable[str]) -> Iterable[tuple[str, str]]:
+    yield from _FACTS.items()
+    for name in parameters:
+        yield f"param.{name}", f"the trial's {name}, chosen or fixed; empty where its loss has none"
+
+
+def _csv(columns: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _write(place: Path, text: str) -> None:
+    try:
+        place.write_text(text)
+    except OSError as error:
+        raise UserError(f"--to {str(place)!r} cannot be written: {error}") from error
+
+
+def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -> Written:
+    """Write a study's searches as a journal file of Optuna's: a study for each arm that searches.
+
+    ``optuna-dashboard FILE`` shows it; ``optuna.load_study(study_name=ARM, storage=JournalStorage(JournalFileBackend(
+    FILE)))`` opens it for ``optuna.visualization``. Pruned trials have their values by epoch; diverged and failed ones
+    are FAIL here, whatever the search was told of them. Every trial has its key and its status.
+
+    Args:
+        study: The study.
+        to: The journal file; it must not be there yet, for Optuna would add to it.
+        store: Folder or URI of the results.
+
+    Raises:
+        UserError: if the store holds nothing of the study, or the file is there or cannot be written.
+    """
+    import optuna  # noqa: PLC0415 - a second that a CSV need not wait for
+    from optuna.storages import JournalStorage  # noqa: PLC0415 - as above
+    from optuna.storages.journal import JournalFileBackend  # noqa: PLC0415 - as above
+
+    place = Path(to)
+    if place.exists() or not place.absolute().parent.is_dir():
+        raise UserError(f"--to must be a new file in a folder that is there, got {str(place)!r}")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    histories = _held(study, store, curves=True).histories
+    storage, trials = JournalStorage(JournalFileBackend(str(place))), 0
+    for history in histories.values():
+        if not history.arm.searches:
+            continue
+        arm = history.arm
+        made = optuna.create_study(
+            storage=storage, study_name=arm.name, directions=["maximize"] * len(arm.objectives)
+        )
+        with warnings.catch_warnings():  # that Optuna may change how metrics are named
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            made.set_metric_names([f"validation.{metric}" for metric in arm.objectives])
+        made.set_user_attr("topk.study", study.name)
+        found = _frozen(history)
+        made.add_trials(found)
+        trials += len(found)
+    return Written((place,), trials)
+
+
+def _frozen(history: ArmHistory) -> list[Any]:
+    """Return an arm's search trials as Optuna's, in the order of their numbers."""
+    from optuna.trial import TrialState, create_trial  # noqa: PLC0415 - as above
+
+    from topk_platform.search.suggest import to_optuna  # noqa: PLC0415 - as above
+
+    states = {"completed": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
+    distributions, found = to_optuna(history.arm.loss.space), []
+    for number, ended in sorted(history.ended().items()):
+        row = history.search[number]
+        found.append(
+            create_trial(
+                state=states.get(ended.status, TrialState.FAIL),
+                values=ended.objectives if ended.status == "completed" else None,
+                params=dict(ended.values),
+                distributions={name: distributions[name] for name in ended.values},
+                intermediate_values=dict(ended.curve) if len(history.arm.objectives) == 1 else {},
+                user_attrs={
+                    "topk.key": row["key"],
+                    "topk.number": number,
+                    "topk.status": ended.status,
+                    "topk.reason": row["reason"],
+                    "topk.train_seconds": row["train_seconds"],
+                },
+            )
+        )
+    return found

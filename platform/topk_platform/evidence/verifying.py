@@ -1,0 +1,171 @@
+"""A bundle checked: every table and claim computed again, and some of its trials trained again."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from topk_platform.errors import UserError, reason
+from topk_platform.evidence.bundle import Bundle, results
+from topk_platform.records import Store
+from topk_platform.reports.reading import Held
+from topk_platform.running.replaying import Replay, replay
+
+__all__ = ["Checked", "Outcome", "Verification", "compared", "verify"]
+
+Outcome = Literal["to the bit", "within tolerance", "differs", "cannot be trained here"]
+
+_ROUNDING = 1e-9  # relative: sums in another order, quantiles of another version
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of a file or a trial.
+
+    Args:
+        name: The file's name, or the trial's key.
+        outcome: How it compares with the bundle's.
+        why: In what it differs, or what stands in the way.
+    """
+
+    name: str
+    outcome: Outcome
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came of a bundle.
+
+    Args:
+        study: The study's name.
+        results: Tables and claims, by file.
+        trials: The trials that were trained again.
+    """
+
+    study: str
+    results: tuple[Checked, ...]
+    trials: tuple[Checked, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether all came out the same, to the bit or within the tolerance."""
+        return all(
+            found.outcome in ("to the bit", "within tolerance") for found in self.results + self.trials
+        )
+
+
+def verify(
+    file: str | Path,
+    *,
+    again: int = 0,
+    seed: int = 0,
+    tolerance: float = 0.005,
+    data: str | Path | None = None,
+) -> Verification:
+    """Compute a bundle's tables and claims again from its ledger, and train some of its trials again.
+
+    Tables and claims are the same if they are to the bit, or if their numbers are to a relative 1e-9. Trials are drawn
+    from the completed ones that count.
+
+    Args:
+        file: What ``topk bundle`` wrote.
+        again: How many trials to train again; all if there are fewer.
+        seed: Of the draw.
+        tolerance: By how much each metric may differ, as a fraction of 1: another processor rounds otherwise.
+        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
+
+    Raises:
+        UserError: if the file is no bundle, or a number is out of range.
+    """
+    if again < 0 or not 0 <= tolerance < math.inf:
+        raise UserError(f"replay and tolerance must be at least 0, got {again} and {tolerance}")
+    found = Bundle.read(file)
+    with tempfile.TemporaryDirectory() as folder:
+        held = found.restore(Store.open(folder))
+        checked = _results(found.results, results(held))
+        trials = tuple(_trained(key, folder, tolerance, data) for key in _drawn(held, again, seed))
+    return Verification(found.study.name, checked, trials)
+
+
+def _results(before: dict[str, str], now: dict[str, str]) -> tuple[Checked, ...]:
+    return tuple(compared(name, before.get(name, ""), now.get(name, "")) for name in sorted({*before, *now}))
+
+
+def compared(name: str, before: str, now: str) -> Checked:
+    """Return how two texts compare: their words must be the same, their numbers to rounding.
+
+    Example:
+        >>> compared("t", "top5 0.30000000000000004", "top5 0.3").outcome, compared("t", "a 1", "a 2").why
+        ('within tolerance', "line 1: 'a 1' has become 'a 2'")
+    """
+    if before == now:
+        return Checked(name, "to the bit")
+    old, new = before.splitlines(), now.splitlines()
+    for number, (was, is_) in enumerate(zip(old, new, strict=False), 1):
+        if not _close(was, is_):
+            return Checked(name, "differs", f"line {number}: {was!r} has become {is_!r}")
+    if len(old) != len(new):
+        return Checked(name, "differs", f"{len(old)} lines have become {len(new)}")
+    return Checked(name, "within tolerance", f"numbers to a relative {_ROUNDING:g}")
+
+
+def _close(was: str, now: str) -> bool:
+    if _NUMBER.sub("#", was) != _NUMBER.sub("#", now):
+        return False
+    pairs = zip(_NUMBER.findall(was), _NUMBER.findall(now), strict=True)
+    return all(
+        one == other or math.isclose(float(one), float(other), rel_tol=_ROUNDING) for one, other in pairs
+    )
+
+
+def _drawn(held: Held, count: int, seed: int) -> list[str]:
+    keys = sorted(
+        row["key"]
+        for history in held.histories.values()
+        for row in history.rows()
+        if row["status"] == "completed"
+    )
+    return random.Random(seed).sample(keys, min(count, len(keys)))  # noqa: S311 - a draw that all can repeat
+
+
+def _trained(key: str, store: str, tolerance: float, data: str | Path | None) -> Checked:
+    try:
+        found = replay(key, store, data)
+    except UserError as error:
+        return Checked(key, "cannot be trained here", reason(error))
+    return replayed(found, tolerance)
+
+
+def replayed(found: Replay, tolerance: float) -> Checked:
+    """Return how a trial that was trained again compares with its record."""
+    key = str(found.found.row["key"])
+    if not found.differing:
+        return Checked(key, "to the bit")
+    notes = ["the code is another by now"] if found.code_version != found.found.trial.code_version else []
+    notes += [f"other machine or packages: {found.environment}"] if found.environment else []
+    if "status" in found.differing:
+        notes.insert(0, f"it {found.found.row['status']}, now {found.record.status}: {found.record.reason}")
+        return Checked(key, "differs", "; ".join(notes))
+    most, name = max(_differences(found))
+    notes.insert(0, f"{name} by {most:.2g}, most of {len(found.differing)} metrics")
+    return Checked(key, "within tolerance" if most <= tolerance else "differs", "; ".join(notes))
+
+
+def _differences(found: Replay) -> Iterable[tuple[float, str]]:
+    """Yield by how much each metric differs; counts of candidates relative to themselves."""
+    values = {f"validation.{name}": value for name, value in found.record.validation.items()}
+    values |= {f"test.{name}": value for name, value in (found.record.test or {}).items()}
+    for name in found.differing:
+        before = found.found.row.get(name)
+        if before is None:
+            yield math.inf, name
+        else:
+            yield abs(values[name] - before) / max(1.0, abs(before)), name

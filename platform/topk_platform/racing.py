@@ -1,0 +1,93 @@
+"""Which arms drop out of a race, as a pure function of the results that are there."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from topk_platform.specs import Arm, Racing, Study
+
+__all__ = ["Race", "Results", "race", "racing_groups", "racing_step"]
+
+Results = Mapping[int, float]
+"""An arm's validation metric by seed, as far as its confirmations have ended."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """How a race stands.
+
+    Args:
+        until: The last seed that may start now.
+        stopped: After which seed an arm dropped out, by its identity.
+    """
+
+    until: int
+    stopped: Mapping[str, int] = field(default_factory=dict)
+
+    def last(self, arm_id: str, seeds: int) -> int:
+        """Return the last seed that counts of an arm, of so many."""
+        return min(seeds, self.stopped.get(arm_id, seeds))
+
+
+def racing_groups(study: Study) -> list[list[Arm]]:
+    """Return the arms that race with one another: of one regime and model, and selected by one metric."""
+    if study.racing is None:
+        return []
+    groups: dict[tuple[str, str, str], list[Arm]] = defaultdict(list)
+    for arm in study.arms:
+        groups[arm.regime.name, arm.model.label, arm.metric].append(arm)
+    return list(groups.values())
+
+
+def racing_step(arms: Sequence[Arm]) -> int:
+    """Return of how many seeds a round is: such as make whole ensembles, and as many of every search, in all arms."""
+    return math.lcm(*(arm.protocol.ensemble * arm.repeats.count for arm in arms))
+
+
+def race(racing: Racing, step: int, seeds: int, results: Mapping[str, Results | None]) -> Race:
+    """Return how a race stands.
+
+    Args:
+        racing: The rule.
+        step: Of how many seeds a round is.
+        seeds: How many seeds are asked for.
+        results: By arm identity, in the arms' order; None for one that has nothing to confirm and never will.
+
+    Example:
+        >>> good, bad = ({seed: 0.9 - worse + seed / 100 for seed in range(1, 6)} for worse in (0, 0.1))
+        >>> race(Racing(first=5), 1, 8, {"good": good, "bad": bad})
+        Race(until=8, stopped={'bad': 5})
+        >>> race(Racing(first=5), 1, 8, {"good": good, "bad": {}}).until
+        5
+    """
+    left: dict[str, Results] = {arm_id: found for arm_id, found in results.items() if found is not None}
+    stopped: dict[str, int] = {}
+    for point in range(math.ceil(racing.first / step) * step, seeds, step):
+        if len(left) < 2:
+            break
+        values = {
+            arm_id: tuple(found[seed] for seed in range(1, point + 1) if seed in found)
+            for arm_id, found in left.items()
+        }
+        if any(len(found) < point for found in values.values()):
+            return Race(point, stopped)
+        leader = max(values.values(), key=sum)
+        for arm_id in [i for i, found in values.items() if _is_behind(leader, found, racing.level)]:
+            stopped[arm_id] = point
+            del left[arm_id]
+    return Race(seeds, stopped)
+
+
+@lru_cache(maxsize=4096)  # rounds of before are looked at again with each result
+def _is_behind(leader: tuple[float, ...], other: tuple[float, ...], level: float) -> bool:
+    from scipy.stats import wilcoxon  # noqa: PLC0415 - half a second, which most studies can do without
+
+    # Differences that are equal are so to the last bit, or else they would not be ties.
+    differences = [round(ours - theirs, 12) for ours, theirs in zip(leader, other, strict=True)]
+    if not any(differences):
+        return False
+    return bool(wilcoxon(differences, alternative="greater").pvalue <= level)

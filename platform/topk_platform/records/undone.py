@@ -1,0 +1,94 @@
+"""What a run left undone, noted in the store, so that any machine can tell of it later."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from topk_platform.errors import StoreError
+from topk_platform.records.store import Store
+
+__all__ = ["OpenTrial", "Undone"]
+
+_FILE = "undone.json"
+
+
+@dataclass(frozen=True)
+class OpenTrial:
+    """A trial that a fault kept from its result; the same command tries it again.
+
+    Args:
+        key: The trial's.
+        arm: Its arm's name.
+        fault: What happened the last time.
+        remedy: What can be done about it.
+        when: When that was noted, in ISO 8601; empty in a run that is under way.
+
+    Example:
+        >>> print(OpenTrial("0a1b", "plain/mlp/ldam", "process lost: killed", "see what ends processes there"))
+        open: 0a1b plain/mlp/ldam: process lost: killed; see what ends processes there
+    """
+
+    key: str
+    arm: str
+    fault: str
+    remedy: str
+    when: str = ""
+
+    def __str__(self) -> str:
+        return f"open: {self.key} {self.arm}: {self.fault}; {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What the runs of a study have left undone.
+
+    Args:
+        open: Trials without a result; one that has ended since, in a run that was cut off, may be among them.
+        tracking: Why MLflow is behind; empty where it is not.
+    """
+
+    open: tuple[OpenTrial, ...] = ()
+    tracking: str = ""
+
+    @classmethod
+    def read(cls, store: Store) -> Undone:
+        """Return what was noted in a study's folder.
+
+        Raises:
+            StoreError: if it cannot be read.
+        """
+        if not store.exists(_FILE):
+            return cls()
+        try:
+            found = json.loads(store.read(_FILE))
+            return cls(tuple(OpenTrial(**fields) for fields in found["open"]), found["tracking"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"store {store.uri!r}: {_FILE} is damaged: delete it, it is made anew by the next run"
+            ) from error
+
+    def note(self, store: Store) -> None:
+        """Note it in place of what was noted before, where that was otherwise."""
+        if self == Undone() and not store.exists(_FILE):
+            return
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        trials = [dataclasses.replace(trial, when=trial.when or now) for trial in self.open]
+        found = {"open": [dataclasses.asdict(trial) for trial in trials], "tracking": self.tracking}
+        content = json.dumps(found, indent=1).encode()
+        if not store.exists(_FILE) or store.read(_FILE) != content:
+            store.write(_FILE, content)
+
+    def after(self, trials: Iterable[OpenTrial], settled: Iterable[str], tracking: str) -> Undone:
+        """Return what is left undone after one more run.
+
+        Args:
+            trials: Those that this run has left open.
+            settled: The arms of which all else was tried, or that the study no longer has.
+            tracking: Why MLflow is behind now.
+        """
+        left = {trial.key: trial for trial in self.open if trial.arm not in set(settled)}
+        return Undone((*{**left, **{trial.key: trial for trial in trials}}.values(),), tracking)

@@ -1,0 +1,308 @@
+"""What venues ask to be reported of an experiment, filled in from a study's definition and its ledger."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from topk_platform.records import Row, Tally
+from topk_platform.reports.formats.words import covered
+from topk_platform.reports.reading import Held, read
+from topk_platform.reports.table import Table, build_table
+from topk_platform.specs import Choice, Dimension, Study
+
+__all__ = ["Checklist", "Item", "checklist"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A question of the checklist.
+
+    Args:
+        question: What is asked.
+        answer: In Markdown, one paragraph, list or table; empty where nothing is recorded that answers it.
+    """
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Checklist:
+    """A study's checklist.
+
+    Args:
+        study: Its name.
+        items: The questions with their answers.
+    """
+
+    study: str
+    items: tuple[Item, ...]
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The questions without an answer."""
+        return tuple(item.question for item in self.items if not item.answer)
+
+    def to_markdown(self) -> str:
+        """Return the checklist as Markdown."""
+        parts = [f"# Checklist of {self.study}"]
+        for item in self.items:
+            parts += [f"## {item.question}", item.answer or "**To be answered by the authors.**"]
+        return "\n\n".join(parts) + "\n"
+
+
+def checklist(
+    study: Study, *, store: str | Path = "runs", trials: int | None = None, seeds: int | None = None
+) -> Checklist:
+    """Return what is to be reported of a study, as far as its definition and its ledger tell.
+
+    Args:
+        study: The study.
+        store: Folder or URI of the results.
+        trials: Search trials per arm, instead of the study's.
+        seeds: Confirmation seeds per arm, instead of the study's.
+
+    Raises:
+        UserError: if the store holds nothing of the study.
+
+    Source:
+        The questions are those of the NeurIPS paper checklist (2024) on experiments, and of Dodge et al., Show Your
+        Work, 2019, appendix B.
+    """
+    held = read(study, store, trials, seeds, needed=True)
+    facts = _Facts(held, build_table(held.study, held.histories, ranks=held.ranks))
+    return Checklist(
+        study.name, tuple(Item(question, answer(facts)) for question, answer in _QUESTIONS.items())
+    )
+
+
+@dataclass(frozen=True)
+class _Facts:
+    held: Held
+    table: Table
+
+    @property
+    def study(self) -> Study:
+        return self.held.study
+
+    @property
+    def counting(self) -> list[Row]:
+        """The rows that the table is made of."""
+        budget = (self.study.trials, self.study.seeds)
+        return [row for history in self.held.histories.values() for row in history.counting(*budget)]
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *rows))
+
+
+def _data(facts: _Facts) -> str:
+    prints = {
+        history.arm.regime.name: row["dataset_fingerprint"]
+        for history in facts.held.histories.values()
+        for row in history.rows()
+    }
+    seen = {arm.regime.name: arm.regime for arm in facts.study.arms}
+    return _table(
+        ("regime", "dataset", "conditions on the training split", "fingerprint"),
+        [
+            (
+                name,
+                " ".join([regime.dataset, *(f"{k}={v}" for k, v in regime.options.items())]),
+                ", ".join(map(repr, regime.conditions)) or "none",
+                prints.get(name, ""),
+            )
+            for name, regime in seen.items()
+        ],
+    )
+
+
+def _models(facts: _Facts) -> str:
+    models = {arm.model.label: arm.model for arm in facts.study.arms}
+    return "\n".join(
+        f"- {label}: {model.name} {dict(model.options) or ''}".rstrip() for label, model in models.items()
+    )
+
+
+def _recipes(facts: _Facts) -> str:
+    said = Counter(repr(arm.recipe) for arm in facts.study.arms)
+    return "\n".join(f"- {text} ({count} arms)" for text, count in said.items())
+
+
+def _range(dimension: Dimension) -> str:
+    if isinstance(dimension, Choice):
+        return f"one of {', '.join(map(str, dimension.options))}"
+    return f"{dimension.low:g} to {dimension.high:g}{', logarithmic' if dimension.log else ''}"
+
+
+def _spaces(facts: _Facts) -> str:
+    rows = dict.fromkeys(
+        (arm.loss.label, name, _range(dimension), f"{arm.loss.first[name]}")
+        for arm in facts.study.arms
+        for name, dimension in arm.loss.space.items()
+    )
+    fixed = dict.fromkeys(
+        (arm.loss.label, name, "fixed", f"{value}")
+        for arm in facts.study.arms
+        for name, value in arm.loss.fixed.items()
+    )
+    if not rows and not fixed:
+        return "No parameter of a loss is searched or set; the recipe has all values."
+    return _table(("loss", "parameter", "range", "first value"), [*rows, *fixed])
+
+
+def _search(facts: _Facts) -> str:
+    arms = [arm for arm in facts.study.arms if arm.searches]
+    if not arms:
+        return "Nothing is searched: every arm has one configuration, set beforehand."
+    said = Counter(repr(arm.protocol) for arm in arms)
+    ended = Tally.of(row["status"] for row in facts.counting if row["phase"] == "search")
+    times = (
+        "once"
+        if max(arm.repeats.count for arm in arms) == 1
+        else f"{max(arm.repeats.count for arm in arms)} times"
+    )
+    lines = [
+        f"Every arm that searches has the same budget of {facts.study.trials} trials; each was searched {times}.",
+        f"{ended.ended} search trials have ended: {ended.completed} completed, {ended.pruned} stopped early, "
+        f"{ended.diverged} diverged, {ended.failed} failed.",
+        *(f"{text} ({count} arms)." for text, count in said.items()),
+    ]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _selection(facts: _Facts) -> str:
+    metrics = sorted({arm.metric for arm in facts.study.arms})
+    kept = sorted({metric for arm in facts.study.arms for metric in arm.recipe.keep})
+    weights = (
+        f"Tested are the weights of the epoch that validated best in {', '.join(kept)}."
+        if kept
+        else "Tested are the last epoch's weights."
+    )
+    return (
+        f"By the validation split's {', '.join(metrics)} alone. The chosen configuration is trained anew with fresh "
+        f"seeds, each of which scores the test split once; no search trial does. {weights}"
+    )
+
+
+def _best(facts: _Facts) -> str:
+    rows = [
+        (
+            row,
+            column,
+            ", ".join(f"{name} {value}" for name, value in choice.values.items()),
+            f"{100 * choice.validation:.2f}",
+        )
+        for (row, column), choices in facts.table.choices.items()
+        for choice in choices
+    ]
+    return (
+        _table(("loss", facts.table.across, "chosen", "validation, %"), rows)
+        if rows
+        else "Nothing was searched."
+    )
+
+
+def _seeds(facts: _Facts) -> str:
+    found = facts.table.confirmed
+    return (
+        f"{facts.study.seeds} fresh seeds per arm, the same in all arms; root of all random streams: "
+        f"{facts.study.seed}. {found.ended} confirmations have ended, {found.completed} completed, {found.diverged} "
+        f"diverged, {found.failed} failed. A seed decides label noise, initial weights, batches, augmentation and the "
+        "loss's noise."
+    )
+
+
+def _bars(facts: _Facts) -> str:
+    tests = (
+        f"Differences to {facts.study.baseline} are paired by seed, and by image where the interval covers images; "
+        f"marks are Holm-corrected over the {facts.table.tests} differences of a metric, two-sided, at 0.05."
+        if facts.study.baseline
+        else "No differences are tested."
+    )
+    return f"95 % intervals. {covered(facts.table)} {tests}"
+
+
+def _compute(facts: _Facts) -> str:
+    counted = {row["key"] for row in facts.counting}
+    seconds: dict[str, list[float]] = {}
+    besides = 0.0
+    for history in facts.held.histories.values():
+        for row in history.rows():
+            share = (
+                row["train_seconds"] / history.arm.protocol.ensemble
+            )  # each member's time is the whole stack's
+            seconds.setdefault(row["phase"], []).append(share)
+            besides += share * (row["key"] not in counted)
+    rows = [
+        (phase, str(len(found)), f"{sum(found) / 3600:.2f}", f"{sum(found) / len(found):.1f}")
+        for phase, found in sorted(seconds.items(), reverse=True)
+    ]
+    part = f", each on {facts.study.gpus:g} of a GPU" if facts.study.device == "cuda" else ""
+    return (
+        f"{_table(('phase', 'trainings', 'hours in all', 'seconds each'), rows)}\n\n"
+        f"Hours of training on {facts.study.device}{part}, {facts.study.threads} threads; of these "
+        f"{besides / 3600:.2f} are of trainings that the tables do not count. {sum(facts.table.outdated.values())} "
+        "recorded trials are of earlier code, data or machines."
+    )
+
+
+def _versions(facts: _Facts) -> str:
+    held = [json.loads(row["versions"] or "{}") for row in facts.counting]
+    names = sorted({name for versions in held for name in versions})
+    lines = []
+    for name in names:
+        counts = Counter(str(versions[name]) for versions in held if name in versions)
+        lines.append(
+            f"- {name}: {', '.join(f'{value} ({count} trials)' for value, count in counts.most_common())}"
+        )
+    codes = Counter(row["code_version"] for row in facts.counting)
+    lines += [f"- code version: {', '.join(codes)}"] if codes else []
+    return "\n".join(lines)
+
+
+def _failures(facts: _Facts) -> str:
+    budget = (facts.study.trials, facts.study.seeds)
+    ended = Counter(
+        (history.arm.name, row["status"])
+        for history in facts.held.histories.values()
+        for row in history.counting(*budget)
+        if row["status"] in ("diverged", "failed")
+    )
+    if not ended:
+        return "No trial that counts diverged or failed."
+    return _table(
+        ("arm", "how", "trials"), [(arm, status, str(n)) for (arm, status), n in sorted(ended.items())]
+    )
+
+
+def _published(facts: _Facts) -> str:
+    sources = dict.fromkeys(number.source for number in facts.study.published)
+    return f"Beside ours stand numbers of {'; '.join(sources)}." if sources else "None."
+
+
+def _nothing(_facts: _Facts) -> str:
+    return ""
+
+
+_QUESTIONS: dict[str, Callable[[_Facts], str]] = {
+    "Which data, and what was done to them?": _data,
+    "Which models?": _models,
+    "How were they trained?": _recipes,
+    "Which hyperparameters, with which bounds?": _spaces,
+    "How were hyperparameters searched, with which budget?": _search,
+    "By which rule was selected?": _selection,
+    "Which values were best?": _best,
+    "How many runs, with which seeds?": _seeds,
+    "What do error bars and significance marks cover?": _bars,
+    "How much compute, preliminary and failed runs among it?": _compute,
+    "Which hardware and which versions?": _versions,
+    "What failed?": _failures,
+    "Which numbers of others are shown?": _published,
+    "Licences of data and models, and their consent where people are shown?": _nothing,
+    "Limitations, and what the results should not be used for?": _nothing,
+}

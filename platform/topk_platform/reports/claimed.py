@@ -1,0 +1,140 @@
+"""Decided claims as Markdown, CSV and on the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Group
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from topk_platform.reports.deciding import Decision, Evidence
+from topk_platform.specs import Contrast
+
+__all__ = ["claims_to_csv", "claims_to_markdown", "claims_to_rich"]
+
+_COLUMNS = (
+    *("claim", "verdict", "text", "source", "stand_in", "contrast", "direction", "bound", "tolerance"),
+    *("measured", "low", "high", "n", "covers", "contrast_verdict", "effect", "power", "seeds", "why"),
+)
+_STYLES = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "waits for data": "dim"}
+
+
+def contrast_text(contrast: Contrast) -> str:
+    """Return a contrast in words; what all its arms share stands behind it.
+
+    Example:
+        >>> contrast_text(Contrast.between("noisy/mlp/smooth_topk_svm", "noisy/mlp/cross_entropy", "top5"))
+        'top5: smooth_topk_svm - cross_entropy, noisy/mlp'
+    """
+    pieces = [name.split("/") for name in contrast.weights]
+    shared = [place for place in range(3) if len({piece[place] for piece in pieces}) == 1]
+    shared = shared if len(pieces) > 1 else []
+    terms = []
+    for weight, piece in zip(contrast.weights.values(), pieces, strict=True):
+        own = "/".join(part for place, part in enumerate(piece) if place not in shared)
+        factor = "" if abs(weight) == 1 else f"{abs(weight):g}·"
+        terms.append(f"{'-' if weight < 0 else '+'} {factor}{own}")
+    text = " ".join(terms).removeprefix("+ ")
+    behind = "/".join(pieces[0][place] for place in shared)
+    return f"{contrast.metric}: {text}{f', {behind}' if behind else ''}"
+
+
+def _wanted(decision: Decision) -> str:
+    claim = decision.claim
+    if claim.direction == "within":
+        return f"within ± {claim.tolerance:g}"
+    least = f", {claim.tolerance:g} matters" if claim.tolerance else ""
+    return f"{claim.direction} {claim.bound:g}{least}"
+
+
+def _measured(found: Evidence) -> str:
+    if found.estimate is None:
+        return ""
+    scale = 100 if "top" in found.contrast.metric else 1
+    half = found.estimate.half_width
+    spread = f" ± {scale * half:.2f}" if half == half else ""  # noqa: PLR0124 - NaN is not itself
+    return f"{scale * found.estimate.mean:+.2f}{spread} (n = {found.estimate.n})"
+
+
+def _settled(found: Evidence) -> str:
+    if found.why or found.estimate is None:
+        return found.why
+    parts = []
+    if found.power is not None:
+        parts.append(f"power {found.power:.2f} for {found.effect:g}")
+    if found.verdict == "undecided":
+        parts.append(f"{found.seeds} seeds" if found.seeds else "more test images, not seeds")
+    return "; ".join(parts)
+
+
+def _summary(decisions: Sequence[Decision]) -> str:
+    counts = Counter(decision.verdict for decision in decisions)
+    told = ", ".join(f"{counts[name]} {name}" for name in _STYLES if counts[name])  # type: ignore[index]
+    text = (
+        f"{told}. Differences in points with their 95 % intervals; a claim is confirmed where all of its contrasts "
+        "are, and refuted where one is. Undecided: how many seeds had a chance of 80 % to decide, were the truth what "
+        "was measured."
+    )
+    if any(decision.claim.stand_in for decision in decisions):
+        text += (
+            " Stand-ins: what is found here holds for this study's data, and decides nothing of the paper's."
+        )
+    return text
+
+
+def _title(decision: Decision) -> str:
+    claim = decision.claim
+    return f"{claim.text} ({claim.source}{', stand-in' if claim.stand_in else ''})"
+
+
+def claims_to_markdown(name: str, decisions: Sequence[Decision]) -> str:
+    """Return a study's decided claims as Markdown: a table of verdicts, and one of the evidence of each claim."""
+    parts = [f"# Claims of {name}", _summary(decisions)]
+    for decision in decisions:
+        parts.append(f"## {decision.claim.name}: {decision.verdict}\n\n{_title(decision)}")
+        lines = ["| contrast | claimed | measured | | |", "| --- | --- | --- | --- | --- |"]
+        lines += [
+            f"| {contrast_text(e.contrast)} | {_wanted(decision)} | {_measured(e)} | {e.verdict} | {_settled(e)} |"
+            for e in decision.evidence
+        ]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def claims_to_rich(decisions: Sequence[Decision]) -> Group:
+    """Return decided claims for a terminal."""
+    blocks: list[RichTable | Text] = []
+    for decision in decisions:
+        table = RichTable(title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+        for e in decision.evidence:
+            verdict = Text(e.verdict, style=_STYLES[e.verdict])
+            table.add_row(contrast_text(e.contrast), _wanted(decision), _measured(e), verdict, _settled(e))
+        heading = Text(f"{decision.verdict}  ", style=f"bold {_STYLES[decision.verdict]}")
+        heading.append(f"{decision.claim.name}: {_title(decision)}", style="default")
+        blocks += [heading, table]
+    return Group(*blocks, Text(_summary(decisions), style="dim"))
+
+
+def claims_to_csv(decisions: Sequence[Decision]) -> str:
+    """Return the evidence of decided claims as CSV, a row for every contrast; numbers in points."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for decision in decisions:
+        claim = decision.claim
+        head = (claim.name, decision.verdict, claim.text, claim.source, claim.stand_in)
+        for e in decision.evidence:
+            asked = (contrast_text(e.contrast), claim.direction, claim.bound, claim.tolerance)
+            writer.writerow((*head, *asked, *_numbers(e), e.verdict, e.effect, e.power, e.seeds, e.why))
+    return text.getvalue()
+
+
+def _numbers(found: Evidence) -> tuple[float | int | str | None, ...]:
+    if found.estimate is None:
+        return (None,) * 5
+    scale, e = 100 if "top" in found.contrast.metric else 1, found.estimate
+    return scale * e.mean, scale * e.low, scale * e.high, e.n, e.covers

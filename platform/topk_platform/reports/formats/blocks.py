@@ -1,0 +1,78 @@
+"""A table by metric, as formats write it: losses as rows or as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from topk_platform.errors import UserError
+from topk_platform.reports.cells import Cell
+from topk_platform.reports.formats import words
+from topk_platform.reports.table import Table
+
+__all__ = ["Block", "blocks", "chosen_metrics"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The part of a table that is of one metric.
+
+    Args:
+        table: The table.
+        metric: The metric.
+        corner: What the rows are.
+        rows: Their names.
+        columns: The columns' names.
+        cells: By row and column; None where there is nothing to tell.
+    """
+
+    table: Table
+    metric: str
+    corner: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[tuple[Cell | None, ...], ...]
+
+    @property
+    def title(self) -> str:
+        """The metric's name and unit."""
+        return words.metric_title(self.metric)
+
+    @property
+    def common(self) -> int | None:
+        """The number of seeds of every mean, where none is lost and it is the same; else None."""
+        sound = [cell for line in self.cells for cell in line if cell is not None and not cell.confirmed.lost]
+        numbers = {cell.value.n for cell in sound if cell.value is not None}
+        return numbers.pop() if len(numbers) == 1 else None
+
+
+def chosen_metrics(table: Table, metrics: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the metrics to show, by default the study's; raise ``UserError`` if one is not recorded."""
+    for metric in metrics:
+        if metric not in table.study.accuracies:
+            raise UserError(f"--metric must be one of {list(table.study.accuracies)}, got {metric!r}")
+    return tuple(metrics) or table.study.show
+
+
+def blocks(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> tuple[Block, ...]:
+    """Return a table's parts.
+
+    Args:
+        table: The table.
+        metrics: Those to show; by default the study's.
+        transpose: Whether losses are columns.
+
+    Raises:
+        UserError: if a metric is not recorded.
+    """
+    return tuple(_block(table, metric, transpose) for metric in chosen_metrics(table, metrics))
+
+
+def _block(table: Table, metric: str, transpose: bool) -> Block:
+    corner, rows, columns = ("loss", table.rows, table.columns)
+    if transpose:
+        corner, rows, columns = (table.across, table.columns, table.rows)
+    cells = tuple(
+        tuple(table.cells.get((*((c, r) if transpose else (r, c)), metric)) for c in columns) for r in rows
+    )
+    return Block(table, metric, corner, rows, columns, cells)

@@ -1,0 +1,275 @@
+"""The words of a table: its numbers, what a cell lacks, and the lines below that say what all of it means."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+from topk_platform.identity import told
+from topk_platform.records import Tally
+from topk_platform.reports.cells import Cell
+from topk_platform.reports.statistics import Covers, Estimate
+from topk_platform.reports.table import Fruitless, Table
+from topk_platform.specs import Published, Scalar
+from topk_platform.specs.metrics import GROUPS
+
+__all__ = [
+    "count",
+    "covered",
+    "difference",
+    "legend",
+    "lost",
+    "mean",
+    "metric_title",
+    "missing",
+    "notes",
+    "number",
+    "partial",
+    "published",
+    "ranked",
+    "settings",
+    "striking",
+    "tested",
+    "title_of",
+]
+
+_UP, _DOWN = "▲", "▼"
+_UNEVEN = 0.2
+_MARKS = {"": "", "better": _UP, "worse": _DOWN}
+
+
+def title_of(metric: str) -> str:
+    """Return a metric's name without a unit.
+
+    Example:
+        >>> title_of("macro_top3"), title_of("few_top5")
+        ('macro-average top-3 accuracy', 'few-shot macro-average top-5 accuracy')
+    """
+    group, _, k = metric.rpartition("top")
+    shots = {f"{name}_": f"{name}-shot macro-average " for name in GROUPS}
+    kind = {"": "", "macro_": "macro-average ", **shots}[group]
+    return f"{kind}top-{k} accuracy"
+
+
+def metric_title(metric: str) -> str:
+    """Return a metric's heading.
+
+    Example:
+        >>> metric_title("macro_top3")
+        'macro-average top-3 accuracy, %'
+    """
+    return f"{title_of(metric)}, %"
+
+
+def number(found: Estimate, signed: bool = False) -> str:
+    """Return a mean with its interval, whose ends are given where its middle lies far from the mean."""
+    mean = f"{100 * found.mean:{'+' if signed else ''}.1f}"
+    if math.isnan(found.half_width):
+        return mean
+    if abs(found.skew) > _UNEVEN * found.half_width:
+        return f"{mean} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+    return f"{mean} ± {100 * found.half_width:.1f}"
+
+
+def mean(cell: Cell) -> str:
+    """Return a cell's mean with its interval."""
+    return "–" if cell.value is None else number(cell.value)
+
+
+def count(cell: Cell) -> str:
+    """Return over how many seeds a cell's mean is, and whether it dropped out of a race."""
+    stopped = ", dropped out" if cell.stopped else ""
+    return "" if cell.value is None else f"(n = {cell.value.n}{stopped})"
+
+
+def missing(cell: Cell) -> str:
+    """Return which runs a cell lacks, because they diverged or failed, or nothing if it lacks none."""
+    if cell.confirmed.lost:
+        return f"({_ends(cell.confirmed, 'seeds')}{', dropped out' if cell.stopped else ''})"
+    fruitless = cell.searched.ended and not cell.searched.completed
+    return f"({_ends(cell.searched, 'search trials')})" if fruitless else ""
+
+
+def _ends(tally: Tally, what: str) -> str:
+    counts = {"pruned": tally.pruned, "diverged": tally.diverged, "failed": tally.failed}
+    parts = [f"{tally.completed} of {tally.ended} {what}"]
+    return ", ".join(parts + [f"{count} {name}" for name, count in counts.items() if count])
+
+
+def published(number: Published) -> str:
+    """Return a paper's number, its standard deviation named, so that nobody takes it for an interval."""
+    told = [
+        number.split if number.split != "test" else "",
+        "" if number.spread is None else f"sd {number.spread:.1f}",
+        "" if number.runs is None else f"n = {number.runs}",
+    ]
+    details = ", ".join(filter(None, told))
+    return f"published {number.value:.1f}" + (f" ({details})" if details else "")
+
+
+def difference(cell: Cell) -> str:
+    """Return a cell's difference to the baseline with its mark, or nothing."""
+    if cell.difference is None:
+        return ""
+    pairs = cell.difference.n
+    count = "" if cell.value is not None and cell.value.n == pairs else f" (n = {pairs})"
+    return f"{number(cell.difference, signed=True)}{count} {_MARKS[cell.mark]}".rstrip()
+
+
+def notes(table: Table) -> list[str]:
+    """Return the lines that say what the numbers mean and what they leave out."""
+    lines = [
+        legend(table),
+        partial(table),
+        _raced(table),
+        lost(table),
+        *map(_fruitless, table.fruitless),
+        _uncounted(table),
+        _environments(table),
+        _sources(table),
+    ]
+    return [line for line in lines if line]
+
+
+_COVERED: dict[Covers, str] = {
+    "seeds": "fresh seeds alone, not the choice of the test images",
+    "seeds and images": "fresh seeds and other test images",
+    "searches and seeds": "repeated searches and fresh seeds, not the choice of the test images",
+    "searches, seeds and images": "repeated searches, fresh seeds and other test images",
+}
+
+
+def legend(table: Table) -> str:
+    """Return the line that says what ± is and what marks mean."""
+    text = (
+        f"Test accuracy: mean with its 95 % interval; the best mean of a column is marked. {covered(table)}"
+    )
+    if table.study.baseline is None:
+        return text
+    text = f"{text} Below it, the difference to {table.study.baseline}, paired alike"
+    if not table.tests:
+        return f"{text}; of fewer than three pairs none is tested."
+    return (
+        f"{text}; {_UP}{_DOWN}: p below 0.05 after Holm's correction for the {table.tests} differences of a metric "
+        "(of three pairs or more)."
+    )
+
+
+def partial(table: Table) -> str:
+    """Return the line that says that some trials have not ended, where others have, or nothing."""
+    if not table.left or not (table.choices or table.confirmed.ended):
+        return ""
+    return f"Partial: {table.left} trials have not ended yet."
+
+
+def _raced(table: Table) -> str:
+    """Return the line that says by which rule arms dropped out, or nothing if none did."""
+    racing = table.study.racing
+    if racing is None or not any(cell.stopped for cell in table.cells.values()):
+        return ""
+    return (
+        f"Dropped out: from seed {racing.first} on, an arm is confirmed no further that is behind the leader of its "
+        f"regime and model by validation over the same seeds, Wilcoxon, one-sided, p ≤ {racing.level:g}, tested again "
+        "at every round of seeds. It is not marked best."
+    )
+
+
+def covered(table: Table) -> str:
+    """Return what the intervals cover, the most frequent first, and whose luck they leave out."""
+    counts = Counter(
+        cell.value.covers
+        for (_, _, metric), cell in table.cells.items()
+        if cell.value is not None and cell.value.n > 1 and metric in table.study.show
+    )
+    said = [_COVERED[covers] for covers, _ in counts.most_common()]
+    if not said:
+        return "Intervals want two seeds."
+    first = f"Intervals cover {said[0]}"
+    rest = "".join(f"; those of {n} cells {_COVERED[covers]}" for covers, n in counts.most_common()[1:])
+    once = any(arm.searches and arm.repeats.count == 1 for arm in table.study.arms)
+    return first + rest + ("; not the luck of the search, which was made once." if once else ".")
+
+
+def lost(table: Table) -> str:
+    """Return the line that says how many confirmations have no result, or nothing."""
+    found = table.confirmed
+    if not found.ended:
+        coming = len(table.fruitless) < len(table.confirmations)
+        return "No confirmation has ended yet: there are no numbers of ours." if coming else ""
+    if not found.lost:
+        return ""
+    counts = {"diverged": found.diverged, "failed": found.failed}
+    told = " and ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return (
+        f"Of {found.ended} confirmations, {told}. A mean is that of the seeds that were completed; where others were "
+        f"not, it is marked neither best nor {_UP}, nor is a difference to it {_DOWN}."
+    )
+
+
+def _fruitless(found: Fruitless) -> str:
+    """Return the line of an arm that will have no result, however often it is run."""
+    searched = found.phase == "search"
+    told = _ends(found.ends, "search trials" if searched else "confirmations")
+    more = ", so there is no configuration to confirm" if searched else ""
+    retry = ", but with --retry-failed" if found.ends.failed else ""
+    return (
+        f"No result of {found.arm}: {told}{more}. Running it again changes nothing{retry}. "
+        f"The first of them, {found.key}: {found.reason}."
+    )
+
+
+def _uncounted(table: Table) -> str:
+    if not table.outdated:
+        return ""
+    return f"{sum(table.outdated.values())} recorded trials are not counted: {told(table.outdated)}."
+
+
+def _environments(table: Table) -> str:
+    """Return the line that says that trials were made in several environments, or nothing."""
+    if not table.environments:
+        return ""
+    return f"Machines or versions differ, and with them the last bits of results: {told(table.environments)}."
+
+
+def _sources(table: Table) -> str:
+    """Return the line that says where the published numbers stand, or nothing if there are none."""
+    numbers = [cell.published for cell in table.cells.values() if cell.published is not None]
+    if not numbers:
+        return ""
+    line = f"Published: {'; '.join(dict.fromkeys(number.source for number in numbers))}."
+    if any(number.spread is not None for number in numbers):
+        line += " sd is the standard deviation over its n runs, not an interval."
+    if any(number.split == "validation" for number in numbers):
+        line += " Where it says validation, the paper scored that split, and not the test split as here."
+    return line
+
+
+def ranked(table: Table, metric: str) -> str:
+    """Return the line that says how the rows rank over the columns, or nothing where these are too few."""
+    found = table.ranking(metric)
+    if found is None:
+        return ""
+    ranks = ", ".join(f"{name} {rank:.1f}" for name, rank in found.mean_ranks.items())
+    return (
+        f"Mean ranks in {found.regimes} {table.across}s: {ranks}. Friedman's p = {found.p:.2g}; ranks further apart "
+        f"than {found.critical:.1f} differ (Nemenyi, 0.05 over all pairs)."
+    )
+
+
+def settings(values: Mapping[str, Scalar]) -> str:
+    """Return a configuration in a line."""
+    return ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in values.items()
+    )
+
+
+def tested(found: Estimate | None) -> str:
+    """Return an estimate with its n."""
+    return "–" if found is None else f"{number(found)} (n = {found.n})"
+
+
+def striking(table: Table) -> list[str]:
+    """Return the notes that nobody should overlook: what is not there yet, and what will not be."""
+    return list(filter(None, (partial(table), lost(table), *map(_fruitless, table.fruitless))))

@@ -1,0 +1,138 @@
+"""The page of a study: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from topk_platform.reports import claimed, tuned
+from topk_platform.reports.checklist import checklist
+from topk_platform.reports.deciding import decide
+from topk_platform.reports.formats import words
+from topk_platform.reports.formats.blocks import Block, blocks
+from topk_platform.reports.formats.html import block_to_html
+from topk_platform.reports.page.answer import answer
+from topk_platform.reports.page.drawn import Drawn, drawings
+from topk_platform.reports.plots import Plotted, plotted
+from topk_platform.reports.reading import Held, main_metric, read
+from topk_platform.reports.table import Table, build_table
+from topk_platform.specs import Study
+
+__all__ = ["answer", "report"]
+
+_WIDE = 8
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """The trials that a cell's means are made of.
+
+    Args:
+        place: Row and column.
+        anchor: Of the place in the page.
+        rows: Seed, status, key, and the metrics that the tables show, in percent.
+    """
+
+    place: tuple[str, str]
+    anchor: str
+    rows: Sequence[tuple[str, ...]]
+
+
+def report(
+    study: Study, *, store: str | Path = "runs", trials: int | None = None, seeds: int | None = None
+) -> str:
+    """Return a page in HTML of what a store holds of a study, ended or not.
+
+    It has the question, the answer in words, the tables with papers' numbers, plots, claims, how was searched and
+    tested, and every number's trials. It opens from a disk, fetches nothing, and follows the reader's light or dark.
+
+    Args:
+        study: The study.
+        store: Folder or URI of the results.
+        trials: Search trials per arm to select among, instead of the study's.
+        seeds: Confirmation seeds per arm, instead of the study's.
+
+    Raises:
+        UserError: if the store holds something else, or nothing of the study.
+    """
+    from jinja2 import Environment, PackageLoader  # noqa: PLC0415 - for those who write pages
+
+    held = read(study, store, trials, seeds, curves=True, needed=True)
+    table = build_table(held.study, held.histories, ranks=held.ranks)
+    environment = Environment(loader=PackageLoader(__name__), autoescape=True)
+    return environment.get_template("page.html").render(
+        study=held.study,
+        table=table,
+        answer=answer(table, main_metric(held.study)),
+        striking=words.striking(table),
+        notes=[note for note in words.notes(table) if note not in words.striking(table)],
+        tables=[
+            (block.title, block_to_html(block), _said(block), words.ranked(table, block.metric))
+            for block in _blocks(table)
+        ],
+        drawn=_drawn(held, store),
+        claims=_claims(held.study, store),
+        tuning=_tuning(held, store),
+        checklist=_checklist(held.study, store),
+        keys=list(_keys(table)),
+        shown=table.study.show,
+    )
+
+
+def _blocks(table: Table) -> Sequence[Block]:
+    """Return a table's parts with losses as columns where that is much narrower."""
+    return blocks(table, transpose=len(table.columns) > max(_WIDE, len(table.rows)))
+
+
+def _said(block: Block) -> str:
+    """Return what stands below a block; not as its caption, which would be as narrow or as wide as the table."""
+    n = f"n = {block.common} seeds. " if block.common else ""
+    return f"{n}{words.legend(block.table)}"
+
+
+def _drawn(held: Held, store: str | Path) -> Sequence[Drawn]:
+    return drawings(_plotted(held, store))
+
+
+def _plotted(held: Held, store: str | Path) -> Plotted:
+    return plotted(held, store)
+
+
+def _html(markdown: str) -> str:
+    """Return Markdown as HTML, its headings a level lower and without the first."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - as above
+
+    made = str(MarkdownIt("commonmark", {"html": False}).enable("table").render(_body(markdown)))
+    return made.replace("<h2>", "<h3>").replace("</h2>", "</h3>")
+
+
+def _body(markdown: str) -> str:
+    return markdown.split("\n", 1)[1] if markdown.startswith("# ") else markdown
+
+
+def _claims(study: Study, store: str | Path) -> str:
+    if not study.claims:
+        return ""
+    return _html(claimed.claims_to_markdown(study.name, decide(study, store=store)))
+
+
+def _tuning(held: Held, store: str | Path) -> str:
+    found = _plotted(held, store).tuning
+    return _html(tuned.tuning_to_markdown(found)) if found.arms or found.fixed else ""
+
+
+def _checklist(study: Study, store: str | Path) -> str:
+    return _html(checklist(study, store=store).to_markdown())
+
+
+def _keys(table: Table) -> Iterable[_Keys]:
+    for number, (place, rows) in enumerate(table.confirmations.items()):
+        if rows:
+            yield _Keys(place, f"keys-{number}", [_key_row(table, seed, rows[seed]) for seed in sorted(rows)])
+
+
+def _key_row(table: Table, seed: int, row: Mapping[str, object]) -> tuple[str, ...]:
+    values = (row[f"test.{metric}"] for metric in table.study.show)
+    scores = [f"{100 * value:.2f}" if isinstance(value, float) else "–" for value in values]
+    return str(seed), str(row["status"]), str(row["key"]), *scores

@@ -1,0 +1,168 @@
+"""The answer of a study in a few sentences, written from its numbers by rules, and never more than they support."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from topk_platform.reports.cells import Cell
+from topk_platform.reports.formats import words
+from topk_platform.reports.table import Table
+
+__all__ = ["answer"]
+
+_NAMED = 3  # columns that a sentence tells of one by one
+
+
+def answer(table: Table, metric: str) -> str:
+    """Return what a table says by a metric.
+
+    The rules:
+
+    - A loss is called better or worse than the baseline only where the table marks it: p below 0.05 after Holm's
+      correction for all differences of the metric, three pairs of seeds or more, no seed lost that would have made it
+      worse. A mean that is merely higher is not called better.
+    - Where several are better, the one with the largest difference is named, with how many others; nobody is said to be
+      better than another loss that is better too, for that was not tested.
+    - Where nobody is better, it says how large a difference the intervals leave room for: that none was shown does not
+      show that there is none.
+    - Trials that have not ended, lost confirmations, and seeds too few to test anything are said first.
+
+    Args:
+        table: The table.
+        metric: What it is about, such as ``"top5"``.
+    """
+    cells = {place[:2]: cell for place, cell in table.cells.items() if place[2] == metric}
+    said = [_standing(table), *_verdict(table, metric, cells)]
+    return " ".join(filter(None, said))
+
+
+def _standing(table: Table) -> str:
+    ended = table.confirmed
+    left = f"{table.left} trials have not ended yet; so far: " if table.left and ended.ended else ""
+    lost = (
+        f"Of {ended.ended} confirmations, {ended.lost} have no result, because they diverged or failed."
+        if ended.lost
+        else ""
+    )
+    return " ".join(filter(None, (lost, left.strip())))
+
+
+def _verdict(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -> list[str]:
+    if not any(cell.value is not None for cell in cells.values()):
+        return ["No confirmation has a result yet, so there is nothing to say."]
+    name, baseline = words.title_of(metric), table.study.baseline
+    if len(table.rows) == 1:
+        return ["There is one loss, and nothing to compare it with.", *_alone(table, name, cells)]
+    if baseline is None:
+        return [f"The study has no baseline, so no difference in {name} was tested.", _highest(table, cells)]
+    tested = {place: cell for place, cell in cells.items() if cell.p_holm is not None}
+    if not tested:
+        return [
+            f"No difference in {name} to {baseline} was tested: that wants three seeds of both.",
+            _highest(table, cells),
+        ]
+    better = _by_column(table, tested, "better")
+    worse = _by_column(table, tested, "worse")
+    columns = [c for c in table.columns if any(place[1] == c for place in tested)]
+    parts = [_better(table, metric, better, columns)] if better else [_nobody(table, metric, tested, columns)]
+    return [*parts, _worse(table, worse)] if worse else parts
+
+
+_ByColumn = Mapping[str, Sequence[tuple[str, Cell]]]
+
+
+def _by_column(table: Table, tested: Mapping[tuple[str, str], Cell], mark: str) -> _ByColumn:
+    """Return the marked rows of each column that has any, the largest difference first."""
+    found: dict[str, list[tuple[str, Cell]]] = {}
+    for column in table.columns:
+        marked = [(row, cell) for (row, c), cell in tested.items() if c == column and cell.mark == mark]
+        if marked:
+            found[column] = sorted(marked, key=lambda item: -abs(_mean(item[1])))
+    return found
+
+
+def _mean(cell: Cell) -> float:
+    assert cell.difference is not None  # noqa: S101 - for the type checker
+    return cell.difference.mean
+
+
+def _better(table: Table, metric: str, better: _ByColumn, columns: Sequence[str]) -> str:
+    largest = sorted(better, key=lambda column: -_mean(better[column][0][1]))
+    told = [_leader(column, better[column]) for column in largest[:_NAMED]]
+    others = len(better) - len(told)
+    rest = [column for column in columns if column not in better]
+    text = f"In {words.title_of(metric)}, clearly better than {table.study.baseline}: {'; '.join(told)}"
+    text += f"; and losses in {others} more {_plural(table, others)}" if others else ""
+    if rest:
+        where = f"in {rest[0]}" if len(rest) == 1 else f"in the other {len(rest)} {_plural(table, len(rest))}"
+        text += f". {where[0].upper()}{where[1:]}, no loss is clearly better"
+    return f"{text}."
+
+
+def _leader(column: str, marked: Sequence[tuple[str, Cell]]) -> str:
+    row, cell = marked[0]
+    more = len(marked) - 1
+    others = f", and {more} other loss{'es' if more > 1 else ''} by less" if more else ""
+    return f"in {column}, {row} by {_points(cell)}{others}"
+
+
+def _points(cell: Cell) -> str:
+    found = cell.difference
+    assert found is not None  # noqa: S101 - for the type checker
+    assert cell.p_holm is not None  # noqa: S101 - as above
+    size = words.number(found, signed=True).removeprefix("+")
+    return f"{size} points (n = {found.n}, p {_p(cell.p_holm)} after Holm's correction)"
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"= {value:.2g}"
+
+
+def _nobody(table: Table, metric: str, tested: Mapping[tuple[str, str], Cell], columns: Sequence[str]) -> str:
+    ends = [cell.difference.high for cell in tested.values() if cell.difference and not cell.mark]
+    known = [end for end in ends if not math.isnan(end)]
+    room = (
+        f" That does not show that they are equal: 95 % intervals reach up to {100 * max(known):+.1f} points."
+        if known and max(known) > 0
+        else ""
+    )
+    where = f"in {columns[0]}" if len(columns) == 1 else f"in any of {len(columns)} {_plural(table, 2)}"
+    return (
+        f"No loss is clearly better than {table.study.baseline} in {words.title_of(metric)} {where} "
+        f"({len(tested)} differences tested).{room}"
+    )
+
+
+def _worse(table: Table, worse: _ByColumn) -> str:
+    count = sum(map(len, worse.values()))
+    where = ", ".join(worse) if len(worse) <= _NAMED else f"{len(worse)} {_plural(table, len(worse))}"
+    if count == 1:
+        ((row, cell),) = next(iter(worse.values()))
+        return f"Clearly worse: {row} in {where} by {_points(cell).replace('-', '', 1)}."
+    return f"{count} of the differences are clearly to the worse, in {where}."
+
+
+def _alone(table: Table, name: str, cells: Mapping[tuple[str, str], Cell]) -> list[str]:
+    known = [(place, cell.value) for place, cell in cells.items() if cell.value is not None]
+    told = [f"{words.number(v)} % in {column} (n = {v.n})" for (_, column), v in known[:_NAMED]]
+    return [f"{table.rows[0]} reaches a {name} of {', '.join(told)}."]
+
+
+def _plural(table: Table, count: int) -> str:
+    return table.across if count == 1 else f"{table.across}s"
+
+
+def _highest(table: Table, cells: Mapping[tuple[str, str], Cell]) -> str:
+    """Return whose means are highest, which is no claim that anybody is better."""
+    best: dict[str, list[str]] = {}
+    for (row, column), cell in cells.items():
+        if cell.best:
+            best.setdefault(column, []).append(row)
+    if len(cells) < 2 or not best:
+        return ""
+    told = [f"{' and '.join(rows)} in {column}" for column, rows in list(best.items())[:_NAMED]]
+    more = (
+        f", and others in {len(best) - len(told)} more {_plural(table, 2)}" if len(best) > len(told) else ""
+    )
+    return f"The highest means, which may be chance, are those of {', '.join(told)}{more}."

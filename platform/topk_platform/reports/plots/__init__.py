@@ -1,0 +1,132 @@
+"""Plots of what a store holds of a study, each kind in one function that returns a matplotlib figure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from topk_platform.errors import UserError, unknown_name
+from topk_platform.reports.plots import curves, ranking, results, searches
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted
+from topk_platform.reports.plots.style import styled
+from topk_platform.reports.reading import Held, main_metric, read
+from topk_platform.reports.table import build_table
+from topk_platform.reports.tuning import tuning
+from topk_platform.specs import Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["KINDS", "SUFFIXES", "NothingToPlotError", "Plotted", "draw", "plot", "plotted", "written"]
+
+KINDS: Mapping[str, Callable[[Plotted], Figure]] = {
+    "accuracy": results.accuracy,
+    "differences": results.differences,
+    "map": results.regimes,
+    "topk": curves.topk,
+    "front": results.front,
+    "ranks": ranking.ranks,
+    "training": curves.training,
+    "tuning": curves.tuned,
+    "search": searches.search,
+    "importance": searches.importance,
+}
+"""Every kind of plot, in the order of a report."""
+
+SUFFIXES = ("svg", "png", "pdf")
+
+
+def plot(
+    study: Study,
+    kind: str,
+    *,
+    store: str | Path = "runs",
+    metric: str = "",
+    by: str = "",
+    trials: int | None = None,
+    seeds: int | None = None,
+    only: str | Sequence[str] | None = None,
+) -> Figure:
+    """Return a figure of what the store holds of a study.
+
+    Args:
+        study: The study.
+        kind: One of ``KINDS``: ``"accuracy"`` against the regime's number, ``"differences"`` to the baseline, the
+            ``"map"`` of losses and regimes, ``"topk"`` over all k, the ``"front"`` of two metrics, the losses'
+            ``"ranks"``, ``"training"`` and ``"tuning"`` curves, the ``"search"``'s trials and the ``"importance"`` of
+            its parameters.
+        store: Folder or URI of the results.
+        metric: Of the test set; by default the one that most arms are selected by, where tables show it.
+        by: What stands on the axis of ``"accuracy"``: a parameter that losses have fixed, or ``"K"``; by default the
+            number in which the regimes differ.
+        trials: Search trials per arm, instead of the study's.
+        seeds: Confirmation seeds per arm, instead of the study's.
+        only: A glob over the names of the arms, ``regime/model/loss``, or several.
+
+    Raises:
+        UserError: if the store holds nothing of the study, there is no such kind or metric, or nothing of this kind is
+            there to draw.
+    """
+    if kind not in KINDS:
+        raise unknown_name("kind of plot", kind, KINDS)
+    held = read(study, store, trials, seeds, curves=True, needed=True)
+    return draw(kind, plotted(held, store, metric=metric, by=by, only=only))
+
+
+def plotted(
+    held: Held,
+    store: str | Path,
+    *,
+    metric: str = "",
+    by: str = "",
+    only: str | Sequence[str] | None = None,
+) -> Plotted:
+    """Return what plots are drawn from.
+
+    Args:
+        held: What the store holds, with the epochs of its trials.
+        store: Folder or URI of the results.
+        metric: As of :func:`plot`.
+        by: As of :func:`plot`.
+        only: As of :func:`plot`.
+
+    Raises:
+        UserError: if the study has no such metric, or no such arm.
+    """
+    study = held.study
+    if metric and metric not in study.accuracies:
+        raise UserError(f"--metric must be one of {list(study.accuracies)}, got {metric!r}")
+    shown = study.only(only) if only else study
+    table = build_table(study, held.histories, shown.arms, held.ranks)
+    tuned = partial(tuning, study, store=store, trials=study.trials, only=only)
+    return Plotted(held, table, tuned, metric or main_metric(study), by)
+
+
+def draw(kind: str, data: Plotted) -> Figure:
+    """Return a figure of this kind; raise ``NothingToPlotError`` where there is nothing to draw."""
+    with styled():
+        return KINDS[kind](data)
+
+
+def written(made: Figure, suffix: str) -> bytes:
+    """Return a figure as a file, the same for the same figure.
+
+    Args:
+        made: The figure.
+        suffix: ``"svg"``, ``"png"`` or ``"pdf"``.
+
+    Raises:
+        UserError: if it is another.
+    """
+    if suffix not in SUFFIXES:
+        raise UserError(f"a plot is written as one of {', '.join(SUFFIXES)}, got {suffix!r}")
+    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
+    sink = io.BytesIO()
+    import matplotlib as mpl  # noqa: PLC0415 - for those who plot
+
+    with styled(), mpl.rc_context({"svg.hashsalt": "topk"}):
+        made.savefig(sink, format=suffix, metadata=undated, dpi=300, transparent=suffix == "svg")
+    return sink.getvalue()

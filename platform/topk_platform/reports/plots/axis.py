@@ -1,0 +1,133 @@
+"""What stands on the horizontal axis: the number in which a study's regimes, or its arms of one loss, differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from topk_platform.errors import UserError
+from topk_platform.specs import Arm, Condition, LabelNoise, LongTail, PerClass, Regime, TrainFraction
+
+__all__ = ["Axis", "axis_of"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A number of every arm that is drawn.
+
+    Args:
+        title: With its unit.
+        places: By the arm's name.
+        series: What the arm's line is called, by the arm's name; arms of one line differ in the number alone.
+        panels: What the arm's panel is called, by the arm's name.
+        log: Whether numbers differ so much that their logarithms are drawn.
+        names: What stands at 0, 1, ... where there is no number, but names.
+    """
+
+    title: str
+    places: Mapping[str, float]
+    series: Mapping[str, str]
+    panels: Mapping[str, str]
+    log: bool = False
+    names: tuple[str, ...] = ()
+
+
+_TITLES: Mapping[type[Condition], tuple[str, float]] = {
+    LabelNoise: ("label noise, probability", 0.0),
+    TrainFraction: ("fraction of the training data", 1.0),
+    LongTail: ("imbalance, largest over smallest class", 1.0),
+}
+"""Of each condition, what its number is called and which one a regime without it has."""
+
+
+def axis_of(arms: Sequence[Arm], by: str = "") -> Axis | None:
+    """Return the axis of some arms, None where they differ in no number.
+
+    Args:
+        arms: Of a study.
+        by: ``"K"``, or a parameter that losses have fixed, such as ``"tau"``; by default the number in which the
+            regimes differ, else the one parameter that differs among arms of a loss, else K.
+
+    Raises:
+        UserError: if no loss has several values of ``by``.
+    """
+    if not by and (found := _by_regime(arms)):
+        return found
+    named = [by] if by else [*dict.fromkeys(name for arm in arms for name in arm.loss.fixed), "K"]
+    known = [axis for name in named if (axis := _by_parameter(arms, name))]
+    if by and not known:
+        varying = [name for name in _fixed_names(arms) if _by_parameter(arms, name)]
+        raise UserError(
+            f"--by must be a fixed parameter with several numbers, {varying or 'of which there is none'}, got {by!r}"
+        )
+    return known[0] if known else None
+
+
+def _fixed_names(arms: Sequence[Arm]) -> list[str]:
+    return [*dict.fromkeys(name for arm in arms for name in arm.loss.fixed), "K"]
+
+
+def _by_regime(arms: Sequence[Arm]) -> Axis | None:
+    regimes = list({arm.regime.name: arm.regime for arm in arms}.values())
+    for kind in (*_TITLES, PerClass):
+        numbers = {r.name: found for r in regimes if (found := _number(r, kind)) is not None}
+        alike = {repr((r.dataset, dict(r.options), _others(r, kind))) for r in regimes}
+        if len(alike) == 1 and len(numbers) == len(regimes) and len(set(numbers.values())) > 1:
+            title = _TITLES[kind][0] if kind in _TITLES else "training samples per class"
+            return _made(title, arms, {arm.name: numbers[arm.regime.name] for arm in arms})
+    return _by_option(arms, regimes)
+
+
+def _by_option(arms: Sequence[Arm], regimes: Sequence[Regime]) -> Axis | None:
+    """Return the axis of regimes that differ in one number among their datasets' options."""
+    if len({repr((r.dataset, r.conditions, sorted(r.options))) for r in regimes}) > 1:
+        return None
+    differing = [o for o in regimes[0].options if len({repr(r.options[o]) for r in regimes}) > 1]
+    if len(differing) != 1:
+        return None
+    values = {r.name: _as_number(r.options[differing[0]]) for r in regimes}
+    numbers = {name: value for name, value in values.items() if value is not None}
+    if len(numbers) < len(regimes):
+        return None
+    return _made(differing[0].replace("_", " "), arms, {a.name: numbers[a.regime.name] for a in arms})
+
+
+def _number(regime: Regime, kind: type[Condition]) -> float | None:
+    found = [c for c in regime.conditions if type(c) is kind]
+    if not found:
+        return _TITLES[kind][1] if kind in _TITLES else None
+    (only,) = fields(found[0])
+    return float(getattr(found[0], only.name))
+
+
+def _others(regime: Regime, kind: type[Condition]) -> tuple[Condition, ...]:
+    return tuple(c for c in regime.conditions if type(c) is not kind)
+
+
+def _made(title: str, arms: Sequence[Arm], places: Mapping[str, float]) -> Axis:
+    series = {arm.name: arm.loss.label for arm in arms}
+    panels = {arm.name: arm.model.label for arm in arms}
+    return Axis(title, places, series, panels, _wide(places.values()))
+
+
+def _by_parameter(arms: Sequence[Arm], name: str) -> Axis | None:
+    values = {arm.name: _as_number(arm.k if name == "K" else arm.loss.fixed.get(name)) for arm in arms}
+    places = {arm_name: value for arm_name, value in values.items() if value is not None}
+    shown = [arm for arm in arms if arm.name in places]
+    seen: dict[tuple[str, str, str], set[float]] = {}
+    for arm in shown:
+        seen.setdefault((arm.regime.name, arm.model.label, arm.loss.name), set()).add(places[arm.name])
+    if not any(len(numbers) > 1 for numbers in seen.values()):
+        return None
+    series = {arm.name: arm.loss.name.rpartition(":")[2] for arm in shown}
+    panels = {arm.name: f"{arm.regime.name}, {arm.model.label}" for arm in shown}
+    return Axis(name, places, series, panels, _wide(places.values()))
+
+
+def _as_number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _wide(values: object) -> bool:
+    numbers = sorted(set(values))  # type: ignore[call-overload]
+    return bool(numbers) and numbers[0] > 0 and numbers[-1] / numbers[0] >= 20

@@ -1,0 +1,182 @@
+"""Plots of curves: accuracy over all k, over epochs, and over search trials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from topk_platform.records import Ranks
+from topk_platform.reports.formats.words import title_of
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, legend, panels
+from topk_platform.reports.plots.style import Look
+from topk_platform.reports.statistics import estimate
+from topk_platform.reports.tuning import ArmTuning
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["topk", "topk_curve", "training", "tuned"]
+
+_MOST = 100
+_Band = tuple[list[float], list[float], list[float]]
+
+
+def topk_curve(ranks: Ranks, most: int) -> npt.NDArray[np.float64]:
+    """Return a run's top-k accuracies for k from 1 to ``most``, as fractions of 1.
+
+    Example:
+        >>> one = np.array([0, 2])
+        >>> topk_curve(Ranks(one, one * 0, one, one, "images"), 3)
+        array([0.5, 0.5, 1. ])
+    """
+    k = np.arange(1, most + 1)[:, None]
+    return np.asarray(np.clip((k - ranks.greater) / (ranks.tied + 1), 0, 1).mean(1), float)
+
+
+def topk(data: Plotted) -> Figure:
+    """Draw the test top-k accuracy over all k up to the classes, 100 at most; bands are t-intervals over seeds."""
+    kept = {place: found for place in data.arms if (found := _ranks(data, place))}
+    if not kept:
+        raise NothingToPlotError("no confirmed run has kept the ranks of its test images")
+    most = min(_MOST, max(int(r.label.max(initial=0)) for runs in kept.values() for r in runs.values()))
+    ks = list(range(1, max(most, 1) + 1))
+    bands = {
+        place: _band([topk_curve(r, len(ks)) for r in runs.values()], (0.0, 1.0))
+        for place, runs in kept.items()
+    }
+    made, axes = _panels(data, bands, ks, 1)
+    for ax in axes:
+        ax.set_xscale("log" if len(ks) > 20 else "linear")
+        ax.set_xlabel("k, candidates")
+    _ylabel(axes, "test top-k accuracy, %")
+    legend(made, axes)
+    return made
+
+
+def _ranks(data: Plotted, place: tuple[str, str]) -> Mapping[str, Ranks]:
+    rows = data.table.confirmations.get(place, {}).values()
+    return data.held.ranks([row["key"] for row in rows if row["status"] == "completed"])
+
+
+def _band(curves: Sequence[Sequence[float] | npt.NDArray[np.float64]], within: tuple[float, float]) -> _Band:
+    """Return the mean of curves with the ends of its interval at each place, in percent."""
+    found = [estimate([float(v) for v in values]) for values in zip(*curves, strict=True)]
+    means = [e.mean for e in found if e is not None]
+    halves = [0.0 if e is None or math.isnan(e.half_width) else e.half_width for e in found]
+    low = [max(m - h, within[0]) for m, h in zip(means, halves, strict=True)]
+    high = [min(m + h, within[1]) for m, h in zip(means, halves, strict=True)]
+    return [100 * m for m in means], [100 * v for v in low], [100 * v for v in high]
+
+
+def _panels(
+    data: Plotted, bands: Mapping[tuple[str, str], _Band], xs: Sequence[float], start: int
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a panel per column, and in it a line with its band per loss; ``xs`` may be longer."""
+    columns = [c for c in data.table.columns if any(column == c for _, column in bands)]
+    made, axes = panels(columns, 2.2, sharey=True)
+    places = dict(zip(columns, axes, strict=True))
+    for (row, column), band in bands.items():
+        _curve(places[column], data.look(row, column), row, xs[: len(band[0])], band)
+    for ax in axes:
+        ax.set_xlim(left=start)
+    return made, axes
+
+
+def _curve(ax: Axes, look: Look, row: str, xs: Sequence[float], band: _Band) -> None:
+    means, low, high = band
+    every = max(1, len(xs) // 8)
+    ax.plot(xs, means, color=look.colour, linestyle=look.line, marker=look.marker, markevery=every, label=row)
+    ax.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
+
+
+def _ylabel(axes: Sequence[Axes], text: str) -> None:
+    for ax in axes[:: min(len(axes), 3)]:
+        ax.set_ylabel(text)
+
+
+def training(data: Plotted) -> Figure:
+    """Draw the validation accuracy that selects, over the epochs of the confirmed runs; bands are over seeds."""
+    curves = {place: found for place in data.arms if (found := _epochs(data, place))}
+    if not curves:
+        raise NothingToPlotError("no epoch of a confirmed run is recorded")
+    bands = {place: _band(found[1], (0.0, 1.0)) for place, found in curves.items()}
+    longest = max((found[0] for found in curves.values()), key=len)
+    made, axes = _panels(data, bands, longest, min(longest))
+    for ax in axes:
+        ax.set_xlabel("epoch")
+        _whole(ax)
+    _ylabel(axes, f"validation {_selected(data)}, %")
+    legend(made, axes)
+    return made
+
+
+def _epochs(data: Plotted, place: tuple[str, str]) -> tuple[list[int], list[list[float]]] | None:
+    """Return the epochs that all of an arm's confirmed runs validated, and each run's accuracies there."""
+    arm = data.arms[place]
+    known = data.history(arm).curves
+    rows = data.table.confirmations.get(place, {}).values()
+    curves = [known[row["key"]] for row in rows if row["status"] == "completed" and known.get(row["key"])]
+    epochs = sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []
+    return (epochs, [[curve[e] for e in epochs] for curve in curves]) if epochs else None
+
+
+def _selected(data: Plotted) -> str:
+    metrics = {arm.metric for arm in data.arms.values()}
+    return title_of(metrics.pop()) if len(metrics) == 1 else "accuracy that selects"
+
+
+def tuned(data: Plotted) -> Figure:
+    """Draw the best validation accuracy among the first n search trials, and what n random draws would have reached.
+
+    The steps are what was found; the faint line is the expected best of random draws, where there are five or more,
+    with its 95 % band where a panel has one loss.
+    """
+    known = {arm.arm: arm for arm in data.tuning.arms if arm.trace}
+    shown = {place: known[arm.name] for place, arm in data.arms.items() if arm.name in known}
+    if not shown:
+        raise NothingToPlotError("no search trial has ended")
+    columns = [c for c in data.table.columns if any(column == c for _, column in shown)]
+    made, axes = panels(columns, 2.2)
+    for column, ax in zip(columns, axes, strict=True):
+        inside = {row: found for (row, other), found in shown.items() if other == column}
+        for row, found in inside.items():
+            _steps(ax, data.look(row, column), row, found, banded=len(inside) == 1)
+        _near(ax, [100 * value for found in inside.values() for value in found.trace])
+        ax.set_xlabel("search trials")
+        _whole(ax)
+    _ylabel(axes, f"best validation {_selected(data)}, %")
+    legend(made, axes)
+    return made
+
+
+def _whole(ax: Axes) -> None:
+    """Mark whole numbers alone on the horizontal axis."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - for those who plot
+
+    ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+def _near(ax: Axes, values: Sequence[float]) -> None:
+    """Show where these values lie, and of bands that are far wider as much as fits beside them."""
+    room = max(0.25 * (max(values) - min(values)), 1.0)
+    ax.set_ylim(max(min(values) - 2 * room, 0), min(max(values) + room, 100.5))
+
+
+def _steps(ax: Axes, look: Look, row: str, found: ArmTuning, *, banded: bool) -> None:
+    ns = list(range(1, len(found.trace) + 1))
+    trace = [100 * value for value in found.trace]
+    every = max(1, len(ns) // 8)
+    ax.step(ns, trace, where="post", color=look.colour, marker=look.marker, markevery=every, label=row)
+    if found.curve is None:
+        return
+    expected, low, high = (
+        [100 * v for v in c] for c in (found.curve.expected, found.curve.low, found.curve.high)
+    )
+    ax.plot(range(1, len(expected) + 1), expected, color=look.colour, linewidth=0.7, linestyle="--")
+    if banded:
+        ax.fill_between(range(1, len(low) + 1), low, high, color=look.colour, alpha=0.12, linewidth=0)

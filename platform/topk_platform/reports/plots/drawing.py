@@ -1,0 +1,127 @@
+"""What several kinds of plot share: panels of equal size, names of losses, and what there is to draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from topk_platform.errors import UserError
+from topk_platform.records import ArmHistory
+from topk_platform.reports.plots.style import COLUMN, PAGE, Look, looks, wrapped
+from topk_platform.reports.reading import Held
+from topk_platform.reports.table import Table, row_and_column
+from topk_platform.reports.tuning import Tuning
+from topk_platform.specs import Arm, Study
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["NothingToPlotError", "Plotted", "figure", "legend", "panels"]
+
+_ACROSS = 3
+
+
+class NothingToPlotError(UserError):
+    """Of this kind there is nothing to draw, for the reason that it tells."""
+
+
+@dataclass(frozen=True)
+class Plotted:
+    """What plots are drawn from.
+
+    Args:
+        held: What the store holds, with the epochs of its trials.
+        table: Its table, of the arms to draw.
+        tuned: Reads how the arms were tuned.
+        metric: The metric to draw; of the test set, and of the validation set where that is drawn.
+        by: What stands on the horizontal axis, where it may be chosen; empty for the default.
+    """
+
+    held: Held
+    table: Table
+    tuned: Callable[[], Tuning]
+    metric: str
+    by: str = ""
+
+    @property
+    def study(self) -> Study:
+        """The study."""
+        return self.held.study
+
+    @cached_property
+    def tuning(self) -> Tuning:
+        """How its arms were tuned; read once."""
+        return self.tuned()
+
+    @cached_property
+    def looks(self) -> Mapping[str, Look]:
+        """How each loss is drawn, by label; the same whichever arms are shown."""
+        return looks([arm.loss for arm in self.study.arms])
+
+    @cached_property
+    def arms(self) -> dict[tuple[str, str], Arm]:
+        """The arms by row and column of the table."""
+        found = {row_and_column(self.study, self.table.across, arm): arm for arm in self.study.arms}
+        return {place: found[place] for place in found if place in self._shown}
+
+    @cached_property
+    def _shown(self) -> set[tuple[str, str]]:
+        return set(self.table.confirmations)
+
+    def history(self, arm: Arm) -> ArmHistory:
+        """Return an arm's history."""
+        return self.held.histories[self.study.arm_id(arm)]
+
+    def look(self, row: str, column: str) -> Look:
+        """Return how the loss of a cell is drawn."""
+        return self.looks[self.arms[row, column].loss.label]
+
+
+def figure(width: float, height: float) -> Figure:
+    """Return an empty figure of so many inches."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - for those who plot
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def panels(
+    names: Sequence[str], height: float, *, sharey: bool = False, sharex: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a panel for each name: one is a column wide, several are a page wide, three in a row.
+
+    Args:
+        names: The panels' titles.
+        height: Of a panel, in inches.
+        sharey: Whether they have one vertical axis.
+        sharex: Whether they have one horizontal axis.
+    """
+    across = min(len(names), _ACROSS)
+    down = math.ceil(len(names) / across)
+    made = figure(COLUMN if across == 1 else PAGE, height * down)
+    grid = made.subplots(down, across, squeeze=False, sharey=sharey, sharex=sharex)
+    axes: list[Axes] = list(grid.flat)
+    for name, ax in zip(names, axes, strict=False):
+        ax.set_title(wrapped(name, 34) if len(names) > 1 else "")
+    for ax in axes[len(names) :]:
+        ax.remove()
+    return made, axes[: len(names)]
+
+
+def legend(made: Figure, axes: Iterable[Axes], width: int = 30) -> None:
+    """Put one legend under the figure, of all that has a name in one of the axes."""
+    handles: dict[str, Artist] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(str(label), handle)
+    inches = made.get_size_inches()
+    columns = max(1, min(len(handles), int(inches[0] / 1.7)))
+    lines = math.ceil(len(handles) / columns)
+    made.set_size_inches(inches[0], inches[1] + 0.16 * lines)
+    if handles:
+        names = [wrapped(label, width) for label in handles]
+        made.legend(list(handles.values()), names, loc="outside lower center", ncols=columns)

@@ -1,0 +1,54 @@
+"""The critical-difference diagram: losses by their mean rank over regimes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topk_platform.reports.formats.words import title_of
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, figure
+from topk_platform.reports.plots.style import COLUMN, INK, wrapped
+from topk_platform.reports.statistics import Ranking
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["ranks"]
+
+
+def ranks(data: Plotted) -> Figure:
+    """Draw the losses' mean ranks over the columns; those that a bar joins do not differ (Nemenyi, 0.05).
+
+    Source:
+        Demšar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 2006.
+    """
+    found = data.table.ranking(data.metric)
+    if found is None:
+        raise NothingToPlotError(
+            f"ranks want three losses with results in five {data.table.across}s, got {len(data.table.rows)} losses "
+            f"and {len(data.table.columns)} {data.table.across}s"
+        )
+    names = list(found.mean_ranks)
+    made = figure(COLUMN, 1.0 + 0.21 * len(names) + 0.07 * len(found.alike))
+    ax = made.subplots()
+    for place, (row, rank) in enumerate(found.mean_ranks.items()):
+        column = next(c for r, c in data.arms if r == row)
+        look = data.look(row, column)
+        ax.plot([rank], [place], look.marker, color=look.colour, markersize=4.5, zorder=3)
+        ax.annotate(f"{rank:.1f}", (rank, place), (5, 0), textcoords="offset points", va="center", fontsize=6)
+    _bars(ax, found, names)
+    ax.set_yticks(range(len(names)), [wrapped(name, 24) for name in names])
+    ax.set_xlim(0.7, len(names) + 0.6)
+    ax.set_ylim(len(names) - 0.4 + 0.3 * len(found.alike), -0.6)
+    ax.set_xlabel(
+        f"mean rank by {title_of(data.metric)}\nover {found.regimes} {data.table.across}s, 1 is best\n"
+        f"Friedman p {'< 0.001' if found.p < 0.001 else f'= {found.p:.2g}'}; critical difference {found.critical:.2f}"
+    )
+    ax.grid(axis="x", linewidth=0.3, color=INK, alpha=0.2)
+    return made
+
+
+def _bars(ax: Axes, found: Ranking, names: list[str]) -> None:
+    for level, group in enumerate(found.alike):
+        ends = [found.mean_ranks[group[0]] - 0.05, found.mean_ranks[group[-1]] + 0.05]
+        ax.plot(ends, [len(names) - 0.3 + 0.3 * level] * 2, color=INK, linewidth=2.2, solid_capstyle="butt")

@@ -1,0 +1,275 @@
+"""Plots of test results: by the regime's number or a parameter, and differences to the baseline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from topk_platform.reports.cells import Cell
+from topk_platform.reports.formats.words import title_of
+from topk_platform.reports.plots.axis import Axis, axis_of
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, figure, legend, panels
+from topk_platform.reports.plots.style import COLUMN, INK, PAGE, wrapped
+from topk_platform.reports.statistics import Estimate
+from topk_platform.specs import Arm
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["accuracy", "differences", "front", "regimes"]
+
+_WIDE = 9
+_MARKS = {"": "", "better": "▲", "worse": "▼"}
+
+
+class _Point(NamedTuple):
+    x: float
+    found: Estimate
+    row: str
+    column: str
+
+
+def accuracy(data: Plotted) -> Figure:
+    """Draw a test accuracy against the number in which regimes, or arms of one loss, differ; bands are intervals.
+
+    Where there is no such number the regimes stand side by side, with bars for bands.
+    """
+    axis = axis_of(list(data.arms.values()), data.by) or _categories(data)
+    lines = _lines(data, axis)
+    if not lines:
+        raise NothingToPlotError(f"no confirmation has ended, so there is no {data.metric} to draw")
+    shown = list(dict.fromkeys(panel for panel, _ in lines))
+    made, axes = panels(shown, 2.3, sharey=True)
+    places = dict(zip(shown, axes, strict=True))
+    ordinal = bool(axis.names)
+    count = len({series for _, series in lines})
+    for number, ((panel, series), points) in enumerate(lines.items()):
+        shift = (number % count - (count - 1) / 2) * 0.7 / count if ordinal else 0.0
+        _line(places[panel], data, series, points, shift=shift, bars=ordinal)
+    for ax in axes:
+        ax.set_xlabel(axis.title)
+        ax.set_xscale("log" if axis.log else "linear")
+        if ordinal:
+            ax.set_xticks(range(len(axis.names)), [wrapped(n, 14) for n in axis.names])
+            _turned(ax, axis.names)
+    _labelled(axes, shown, f"test {title_of(data.metric)}, %")
+    legend(made, axes)
+    return made
+
+
+def _turned(ax: Axes, names: Sequence[str]) -> None:
+    if len(names) > 4:
+        for label in ax.get_xticklabels():
+            label.set(rotation=40, ha="right", rotation_mode="anchor")
+
+
+def _labelled(axes: Sequence[Axes], shown: Sequence[str], text: str) -> None:
+    """Name the vertical axis of each row of panels."""
+    for ax in axes[:: min(len(shown), 3)]:
+        ax.set_ylabel(text)
+
+
+def _categories(data: Plotted) -> Axis:
+    columns = {column: place for place, column in enumerate(data.table.columns)}
+    places = {arm.name: float(columns[column]) for (_, column), arm in data.arms.items()}
+    series = {arm.name: row for (row, _), arm in data.arms.items()}
+    return Axis(data.table.across, places, series, dict.fromkeys(places, ""), names=tuple(columns))
+
+
+def _lines(data: Plotted, axis: Axis) -> dict[tuple[str, str], list[_Point]]:
+    lines: dict[tuple[str, str], list[_Point]] = {}
+    for (row, column), arm in data.arms.items():
+        cell = data.table.cells.get((row, column, data.metric))
+        if arm.name in axis.places and cell is not None and cell.value is not None:
+            point = _Point(axis.places[arm.name], cell.value, row, column)
+            lines.setdefault((axis.panels[arm.name], axis.series[arm.name]), []).append(point)
+    return {key: sorted(points, key=lambda point: point.x) for key, points in lines.items()}
+
+
+def _line(
+    ax: Axes, data: Plotted, series: str, points: Sequence[_Point], *, shift: float, bars: bool
+) -> None:
+    look = data.look(points[0].row, points[0].column)
+    xs = [point.x + shift for point in points]
+    means, low, high = ([100 * v for v in values] for values in zip(*map(_ends, points), strict=True))
+    style = "none" if bars else look.line
+    ax.plot(xs, means, color=look.colour, marker=look.marker, linestyle=style, label=series)
+    if bars:
+        ax.vlines(xs, low, high, color=look.colour, linewidth=1)
+    else:
+        ax.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
+
+
+def _ends(point: _Point) -> tuple[float, float, float]:
+    mean = point.found.mean
+    known = not math.isnan(point.found.half_width)
+    return (mean, point.found.low, point.found.high) if known else (mean, mean, mean)
+
+
+def differences(data: Plotted) -> Figure:
+    """Draw every difference to the baseline with its interval, a panel per regime; full markers are marked ones."""
+    columns = [c for c in data.table.columns if any(_difference(data, row, c) for row in data.table.rows)]
+    rows = [row for row in data.table.rows if any(_difference(data, row, c) for c in columns)]
+    if not columns:
+        why = "the study has no baseline" if data.study.baseline is None else "no pair of seeds has ended"
+        raise NothingToPlotError(f"there are no differences of {data.metric} to draw: {why}")
+    made, axes = panels(columns, 0.55 + 0.2 * len(rows), sharey=True)
+    for column, ax in zip(columns, axes, strict=True):
+        ax.axvline(0, color=INK, linewidth=0.6)
+        for place, row in enumerate(rows):
+            if cell := _difference(data, row, column):
+                _bar(ax, data, row, column, place, cell)
+        ax.set_ylim(len(rows) - 0.5, -0.5)
+        ax.set_yticks(range(len(rows)), [wrapped(row, 24) for row in rows])
+    for ax in axes[-min(len(axes), 3) :]:
+        ax.set_xlabel(f"{title_of(data.metric)},\npoints above {data.study.baseline}")
+    return made
+
+
+def _difference(data: Plotted, row: str, column: str) -> Cell | None:
+    cell = data.table.cells.get((row, column, data.metric))
+    return cell if cell is not None and cell.difference is not None else None
+
+
+def _bar(ax: Axes, data: Plotted, row: str, column: str, place: int, cell: Cell) -> None:
+    look, found = data.look(row, column), cell.difference
+    assert found is not None  # noqa: S101 - for the type checker
+    if not math.isnan(found.half_width):
+        ax.plot([100 * found.low, 100 * found.high], [place, place], color=look.colour, linewidth=1.2)
+    fill = look.colour if cell.mark else "none"
+    ax.plot([100 * found.mean], [place], marker=look.marker, color=look.colour, markerfacecolor=fill)
+
+
+def regimes(data: Plotted) -> Figure:
+    """Draw a map of losses by regimes: the difference to the baseline, or the mean where there is none, in colours.
+
+    ▲ and ▼ are the table's marks, and a frame is around the best mean of each column.
+    """
+    baseline = data.study.baseline
+    found = {place: v for place in data.arms if not math.isnan(v := _mapped(data, *place))}
+    if not found or (baseline and not any(_difference(data, *place) for place in found)):
+        raise NothingToPlotError(f"there are no differences or means of {data.metric} to draw")
+    rows, columns, turned = data.table.rows, data.table.columns, len(data.table.columns) > _WIDE
+    down, across = (columns, rows) if turned else (rows, columns)
+    values = [[found.get((x, y) if turned else (y, x), math.nan) for x in across] for y in down]
+    most = max(*map(abs, found.values()), 1e-9)
+    span = (-most, most) if baseline else (min(found.values()), max(found.values()))
+    made = figure(max(COLUMN, min(1.6 + 0.62 * len(across), PAGE)), 1.1 + 0.24 * len(down))
+    ax = made.subplots()
+    cmap = "PuOr_r" if baseline else "cividis"
+    image = ax.imshow(values, cmap=cmap, vmin=span[0], vmax=span[1], aspect="auto")
+    for (row, column), value in found.items():
+        y, x = (
+            (columns.index(column), rows.index(row)) if turned else (rows.index(row), columns.index(column))
+        )
+        place = (value - span[0]) / max(span[1] - span[0], 1e-9)
+        _entry(ax, data.table.cells[row, column, data.metric], x, y, value, place)
+    _named(ax, down, across)
+    shown = f"points above\n{baseline}" if baseline else "%"
+    made.colorbar(image, ax=ax, label=f"test {title_of(data.metric)},\n{shown}", pad=0.02)
+    return made
+
+
+def _named(ax: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
+    ax.set_yticks(range(len(rows)), [wrapped(row, 26) for row in rows])
+    ax.set_xticks(range(len(columns)), [wrapped(column, 13) for column in columns])
+    _turned(ax, columns)
+    ax.tick_params(length=0)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+
+
+def _mapped(data: Plotted, row: str, column: str) -> float:
+    cell = data.table.cells.get((row, column, data.metric))
+    if cell is None or cell.value is None:
+        return math.nan
+    if data.study.baseline is None:
+        return 100 * cell.value.mean
+    if data.arms[row, column].loss.label == data.study.baseline:
+        return 0.0
+    return math.nan if cell.difference is None else 100 * cell.difference.mean
+
+
+def _entry(ax: Axes, cell: Cell, x: int, y: int, value: float, place: float) -> None:
+    signed = cell.difference is not None
+    text = f"{value:{'+' if signed else ''}.1f} {_MARKS[cell.mark]}".rstrip()
+    dark = (place < 0.18 or place > 0.85) if signed else place < 0.5
+    ax.text(x, y, text, ha="center", va="center", fontsize=6, color="#ffffff" if dark else "#000000")
+    if cell.best:
+        from matplotlib.patches import Rectangle  # noqa: PLC0415 - for those who plot
+
+        ax.add_patch(
+            Rectangle((x - 0.47, y - 0.45), 0.94, 0.9, fill=False, edgecolor="#000000", linewidth=1.1)
+        )
+
+
+def front(data: Plotted) -> Figure:
+    """Draw the mean test accuracies of two metrics against each other; the line joins those that nobody beats in both.
+
+    The metrics are ``top1`` and the one to draw, or the last of the study's where that is ``top1``. Of arms that are
+    searched by several metrics, all confirmed configurations are drawn.
+    """
+    metrics = _two(data)
+    found = {column: _spots(data, column, metrics) for column in data.table.columns}
+    shown = [column for column, spots in found.items() if spots]
+    if not shown:
+        raise NothingToPlotError(f"no confirmation has ended with both {metrics[0]} and {metrics[1]}")
+    made, axes = panels(shown, 2.3)
+    for column, ax in zip(shown, axes, strict=True):
+        for row, x, y in found[column]:
+            _spot(ax, data, row, column, (x, y))
+        _edge(ax, [(x.mean, y.mean) for _, x, y in found[column]])
+        ax.set_xlabel(f"test {title_of(metrics[0])}, %")
+    _labelled(axes, shown, f"test {title_of(metrics[1])}, %")
+    legend(made, axes)
+    return made
+
+
+_Spot = tuple[str, Estimate, Estimate]
+
+
+def _two(data: Plotted) -> tuple[str, str]:
+    kept = data.study.accuracies
+    first = kept[0]
+    plain = [m for m in kept if m.startswith("top")]
+    other = data.metric if data.metric != first else plain[-1]
+    if other == first:
+        raise NothingToPlotError(f"the study keeps {first} alone: a front wants two metrics")
+    return first, other
+
+
+def _spots(data: Plotted, column: str, metrics: tuple[str, str]) -> list[_Spot]:
+    spots: list[_Spot] = []
+    for row in data.table.rows:
+        pair = [data.table.cells.get((row, column, metric)) for metric in metrics]
+        x, y = (None if cell is None else cell.value for cell in pair)
+        if x is not None and y is not None:
+            spots.append((row, x, y))
+        if (known := data.table.fronts.get((row, column))) and set(metrics) <= set(known.metrics):
+            order = [known.metrics.index(metric) for metric in metrics]
+            tests = [[point.test[i] for i in order] for point in known.points[1:]]
+            spots += [(row, a, b) for a, b in tests if a is not None and b is not None]
+    return spots
+
+
+def _spot(ax: Axes, data: Plotted, row: str, column: str, at: tuple[Estimate, Estimate]) -> None:
+    look, (x, y) = data.look(row, column), at
+    ax.plot(100 * x.mean, 100 * y.mean, look.marker, color=look.colour, label=row)
+    if not math.isnan(x.half_width) and not math.isnan(y.half_width):
+        across, up = ([100 * end for end in (found.low, found.high)] for found in (x, y))
+        ax.plot(across, [100 * y.mean] * 2, color=look.colour, linewidth=0.7, alpha=0.6)
+        ax.plot([100 * x.mean] * 2, up, color=look.colour, linewidth=0.7, alpha=0.6)
+
+
+def _edge(ax: Axes, points: Sequence[tuple[float, float]]) -> None:
+    best = [p for p in points if not any(q != p and q[0] >= p[0] and q[1] >= p[1] for q in points)]
+    best = sorted(set(best))
+    xs, ys = ([100 * p[i] for p in best] for i in (0, 1))
+    ax.step(xs, ys, where="pre", color=INK, linewidth=0.6, linestyle=":", zorder=0)
+
+
+def arms_in(data: Plotted, column: str) -> list[tuple[str, Arm]]:
+    """Return the rows of a column with their arms."""
+    return [(row, arm) for (row, other), arm in data.arms.items() if other == column]

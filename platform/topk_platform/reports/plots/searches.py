@@ -1,0 +1,114 @@
+"""Plots of what was searched: each parameter's values with what came of them, and which parameters mattered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, figure, panels
+from topk_platform.reports.plots.results import arms_in
+from topk_platform.reports.plots.style import COLUMN, PAGE, Look, wrapped
+from topk_platform.specs import Choice, Dimension, Scalar
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["importance", "search"]
+
+_Dot = tuple[Scalar, float]
+
+
+def search(data: Plotted) -> Figure:
+    """Draw, for every searched parameter of a loss, its values and how far each trial lies below its arm's best.
+
+    Of all regimes together: each arm's best is 0. Trials without a result are left out.
+    """
+    found = _dots(data)
+    if not found:
+        raise NothingToPlotError("no search trial was completed")
+    made, axes = panels([f"{row}: {name}" for row, name in found], 1.7)
+    for ((row, name), (dimension, dots)), ax in zip(found.items(), axes, strict=True):
+        column = next(c for r, c in data.arms if r == row)
+        _scatter(ax, dimension, dots, data.look(row, column))
+        ax.set_xlabel(name)
+        ax.set_yscale("symlog", linthresh=1.0)
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.set_ylim(top=0.3)
+    for ax in axes[:: min(len(axes), 3)]:
+        ax.set_ylabel("validation,\npoints below the best")
+    return made
+
+
+def _dots(data: Plotted) -> dict[tuple[str, str], tuple[Dimension, list[_Dot]]]:
+    found: dict[tuple[str, str], tuple[Dimension, list[_Dot]]] = {}
+    for column in data.table.columns:
+        for row, arm in arms_in(data, column):
+            ended = data.history(arm).ended()
+            completed = [t for n, t in ended.items() if n < data.study.trials and t.status == "completed"]
+            best = max((trial.objective for trial in completed), default=0.0)
+            for name, dimension in arm.loss.space.items():
+                dots = [(t.values[name], 100 * (t.objective - best)) for t in completed if name in t.values]
+                if dots:
+                    found.setdefault((row, name), (dimension, []))[1].extend(dots)
+    return found
+
+
+def _scatter(ax: Axes, dimension: Dimension, dots: Sequence[_Dot], look: Look) -> None:
+    ys = [y for _, y in dots]
+    if isinstance(dimension, Choice):
+        options = [str(option) for option in dimension.options]
+        xs = [float(options.index(str(value))) for value, _ in dots]
+        ax.set_xticks(range(len(options)), options)
+    else:
+        xs = [float(value) for value, _ in dots if isinstance(value, int | float)]
+        ax.set_xscale("log" if dimension.log else "linear")
+        ax.set_xlim(*_room(float(dimension.low), float(dimension.high), log=dimension.log))
+    ax.plot(xs, ys, look.marker, color=look.colour, alpha=0.55, markeredgewidth=0)
+
+
+def _room(low: float, high: float, *, log: bool) -> tuple[float, float]:
+    """Return the ends of an axis with a little room beyond a range's."""
+    if not log:
+        return low - 0.03 * (high - low), high + 0.03 * (high - low)
+    more = math.exp(0.03 * math.log(high / low))
+    return low / more, high * more
+
+
+def importance(data: Plotted) -> Figure:
+    """Draw each searched parameter's share in being among the best tenth of trials (PED-ANOVA), by regime."""
+    shares = _shares(data)
+    if not shares:
+        raise NothingToPlotError("no arm has ten completed search trials with different results")
+    names = list(dict.fromkeys(name for name, _ in shares))
+    columns = [c for c in data.table.columns if any(column == c for _, column in shares)]
+    values = [[shares.get((name, column), math.nan) for column in columns] for name in names]
+    width = max(COLUMN, 2.3 + 0.5 * len(columns))
+    made = figure(min(width, PAGE) if len(columns) <= 9 else width, 0.9 + 0.2 * len(names))
+    ax = made.subplots()
+    image = ax.imshow(values, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    for y, line in enumerate(values):
+        for x, value in enumerate(line):
+            if not math.isnan(value):
+                colour = "#ffffff" if value < 0.5 else "#000000"
+                ax.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=6, color=colour)
+    ax.set_yticks(range(len(names)), names)
+    ax.set_xticks(range(len(columns)), [wrapped(column, 13) for column in columns])
+    if len(columns) > 4:
+        for label in ax.get_xticklabels():
+            label.set(rotation=40, ha="right", rotation_mode="anchor")
+    ax.tick_params(length=0)
+    made.colorbar(image, ax=ax, label="importance, share", pad=0.02)
+    return made
+
+
+def _shares(data: Plotted) -> dict[tuple[str, str], float]:
+    known = {arm.arm: arm for arm in data.tuning.arms}
+    return {
+        (f"{row.replace('_', ' ')}: {s.name.replace('_', ' ')}", column): s.importance
+        for (row, column), arm in data.arms.items()
+        if arm.name in known
+        for s in known[arm.name].sensitivities
+        if s.importance is not None
+    }

@@ -1,0 +1,148 @@
+"""How plots look: a loss has the same colour and marker everywhere, in colours that the colour-blind tell apart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from topk_platform.specs import Loss
+
+__all__ = ["COLUMN", "INK", "PAGE", "Look", "looks", "styled", "wrapped"]
+
+COLUMN = 3.5
+"""The width of a journal's column, in inches."""
+PAGE = 7.2
+"""The width of a page, in inches."""
+INK = "#1b1b1b"
+"""The colour of text and of the baseline; a page in the dark replaces it."""
+
+# Okabe and Ito's palette without its yellow, which is too pale for lines on white, and a grey.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A7A7A")
+_MARKERS = "osD^vPX"
+
+_KNOWN: Mapping[str, tuple[str, str]] = {
+    "cross_entropy": (INK, "o"),
+    "smooth_topk_svm": (_COLOURS[0], "s"),
+    "noised_topk_hinge": (_COLOURS[1], "D"),
+    "noised_imbalanced_topk_hinge": (_COLOURS[1], "^"),
+    "calibrated_topk_hinge": (_COLOURS[2], "o"),
+    "topk_hinge": (_COLOURS[2], "s"),
+    "convex_topk_hinge": (_COLOURS[2], "v"),
+    "topk_grouping": (_COLOURS[3], "P"),
+    "topk_transition": (_COLOURS[3], "X"),
+    "ldam": (_COLOURS[4], "D"),
+    "focal": (_COLOURS[4], "o"),
+    "balanced_softmax": (_COLOURS[4], "^"),
+    "logit_adjusted": (_COLOURS[4], "v"),
+    "smooth_topk_hinge": (_COLOURS[5], "s"),
+    "lapsum_topk_loss": (_COLOURS[5], "o"),
+    "sorting_topk_cross_entropy": (_COLOURS[5], "P"),
+    "topk_entropy": (_COLOURS[6], "o"),
+    "truncated_topk_entropy": (_COLOURS[6], "X"),
+}
+
+_SETTINGS: Mapping[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 7,
+    "axes.titlesize": 7.5,
+    "axes.labelsize": 7,
+    "legend.fontsize": 6.5,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "lines.linewidth": 1.1,
+    "lines.markersize": 3.5,
+    "legend.frameon": False,
+    "axes.formatter.useoffset": False,
+    "axes.titlelocation": "left",
+    "figure.dpi": 200,
+    "svg.fonttype": "path",  # text has the width that it was laid out with, on any machine
+    "pdf.fonttype": 42,
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a loss is drawn.
+
+    Args:
+        colour: As ``#rrggbb``.
+        marker: One of matplotlib's.
+        line: The line's style.
+    """
+
+    colour: str
+    marker: str
+    line: str = "-"
+
+
+def looks(losses: Sequence[Loss]) -> dict[str, Look]:
+    """Return how losses are drawn, by label: by their name, so that it is the same in every plot and study.
+
+    A loss that stands several times in a study keeps its colour and gets other markers and lines; one that is not in
+    the table of known losses gets a colour and a marker by a hash of its name.
+
+    Example:
+        >>> looks([Loss("cross_entropy"), Loss("topk_hinge")])["topk_hinge"]
+        Look(colour='#009E73', marker='s', line='-')
+    """
+    named: dict[str, list[str]] = {}
+    for loss in losses:
+        if loss.label not in named.setdefault(loss.name, []):
+            named[loss.name].append(loss.label)
+    return {
+        label: look
+        for name, labels in named.items()
+        for label, look in zip(labels, _variants(name), strict=False)
+    }
+
+
+def _variants(name: str) -> Iterator[Look]:
+    colour, marker = _KNOWN.get(name) or _hashed(name)
+    start = _MARKERS.index(marker)
+    for turn in range(10_000):
+        line = ("-", "--", ":", "-.")[turn // len(_MARKERS) % 4]
+        yield Look(colour, _MARKERS[(start + turn) % len(_MARKERS)], line)
+
+
+def _hashed(name: str) -> tuple[str, str]:
+    drawn = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+    return _COLOURS[drawn % len(_COLOURS)], _MARKERS[drawn // len(_COLOURS) % len(_MARKERS)]
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw and write inside it with the settings above, which are no one else's afterwards."""
+    import matplotlib as mpl  # noqa: PLC0415 - for those who plot
+
+    with mpl.rc_context(dict(_SETTINGS)):  # type: ignore[arg-type]  # its keys are literals there
+        yield
+
+
+def wrapped(name: str, width: int = 18) -> str:
+    """Return a name broken into lines at its words, never cut.
+
+    Args:
+        name: With ``_``, ``-`` or ``/`` between its words.
+        width: Letters in a line; one word may be longer.
+
+    Example:
+        >>> wrapped("noised_imbalanced_topk_hinge").splitlines()
+        ['noised imbalanced', 'topk hinge']
+    """
+    lines = [""]
+    for word in name.replace("/", "/ ").replace("_", " ").split():
+        joined = f"{lines[-1]} {word}".strip()
+        if len(joined) > width and lines[-1]:
+            lines.append(word)
+        else:
+            lines[-1] = joined
+    return "\n".join(lines).replace("/ ", "/")

@@ -1,0 +1,151 @@
+"""What the choice of the test images adds to the variance of a mean accuracy over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from topk_platform.records import Ranks
+from topk_platform.specs import GROUPS
+
+__all__ = ["ImagePart", "accuracies", "credit", "image_part", "strata_of"]
+
+Numbers = npt.NDArray[np.float64]
+Classes = npt.NDArray[np.int64]
+
+_ADDED = 0.25
+
+
+@dataclass(frozen=True)
+class ImagePart:
+    """The part of a mean's variance that test images have, other images of the same kind being as likely.
+
+    Over the classes c (one for plain accuracy) with weights W and n_c images let B be ``Σ_c W_c² s²_c / n_c`` with the
+    spread s_c of the images' means over seeds, and C what of it are single runs' errors, other ones in every seed.
+
+    Args:
+        variance: The images' own part, ``max(B - C, 0)``.
+        single: The same as B for one run alone: what the images' part is if all seeds have the same images wrong.
+        size: How many images would have the same weight all, ``1 / Σ_c (W_c² / n_c)``.
+    """
+
+    variance: float
+    single: float
+    size: float
+
+    @property
+    def persistence(self) -> float:
+        """How far being right belongs to the image: 1 if all seeds have the same images wrong, 0 if any may.
+
+        Of few wrong images that is hardly known, and of none not at all: as much as a quarter of an image is added
+        that all seeds have wrong, with which made-up studies are covered best.
+        """
+        added = _ADDED / self.size**2
+        return (self.variance + added) / (self.single + added)
+
+
+def image_part(
+    runs: Numbers,
+    strata: Classes | None = None,
+    weights: Numbers | None = None,
+    searches: Sequence[int] | None = None,
+) -> ImagePart:
+    """Return the images' part of the variance of a weighted mean over seeds and images.
+
+    The seeds' and images' effects are random and crossed, ``x_si = μ + a_s + b_i + e_si``; images are drawn within
+    their classes where these have weights of their own. A class with one image has the spread of the others.
+
+    Args:
+        runs: Of two or more seeds each image's credit, ``(S, n)``.
+        strata: Each image's class, ``(n,)``; by default one for all.
+        weights: Each class's weight; they sum to 1. Images of classes with weight 0 do not count.
+        searches: Each seed's search, where two or more were made, whose means are then crossed with the images.
+
+    Source:
+        Searle, Casella and McCulloch, Variance Components, 1992, section 4.3.
+
+    Example:
+        >>> part = image_part(np.array([[1.0, 1, 0, 0], [1, 1, 0, 0]]))
+        >>> round(part.variance, 4), part.size, part.persistence
+        (0.0833, 4.0, 1.0)
+    """
+    weights = np.ones(1) if weights is None else weights
+    strata = np.zeros(runs.shape[1], np.int64) if strata is None else strata
+    counts = np.bincount(strata, minlength=len(weights))
+    single = np.mean([_spread(run, strata, counts) for run in runs], axis=0)
+    rows = runs if searches is None else _means_of_searches(runs, searches)
+    within = single if rows is runs else np.mean([_spread(row, strata, counts) for row in rows], axis=0)
+    between = _spread(rows.mean(0), strata, counts)
+    counting = (weights > 0) & (counts > 0)
+    shares = weights[counting] ** 2 / counts[counting]
+
+    def summed(spread: Numbers) -> float:
+        return float((shares * _filled(spread, counts)[counting]).sum())
+
+    errors = (within - between) / (len(rows) - 1)
+    return ImagePart(max(summed(between) - summed(errors), 0.0), summed(single), float(1 / shares.sum()))
+
+
+def _filled(spread: Numbers, counts: npt.NDArray[np.int64]) -> Numbers:
+    """Give classes with a single image the mean spread of the others."""
+    known = counts > 1
+    return (
+        np.where(known, spread, np.average(spread[known], weights=counts[known])) if known.any() else spread
+    )
+
+
+def _spread(values: Numbers, strata: Classes, counts: npt.NDArray[np.int64]) -> Numbers:
+    """Return the variance inside each class, 0 where it has fewer than two images."""
+    if len(counts) == 1:  # five times as fast
+        return np.array([values.var(ddof=1) if len(values) > 1 else 0.0])
+    sums = np.bincount(strata, values, len(counts))
+    squares = np.bincount(strata, values * values, len(counts))
+    return np.maximum(squares - sums**2 / np.maximum(counts, 1), 0) / np.maximum(counts - 1, 1)
+
+
+def credit(ranks: Ranks, k: int) -> Numbers:
+    """Return each image's top-k accuracy under random tie-breaking, ``clip((k - g) / (t + 1), 0, 1)``."""
+    found: Numbers = np.clip((k - ranks.greater) / (ranks.tied + 1), 0, 1)
+    return found
+
+
+def strata_of(ranks: Ranks, kind: str) -> tuple[Classes, Numbers]:
+    """Return each image's class and the classes' weights in an accuracy.
+
+    Args:
+        ranks: Of one run.
+        kind: ``""`` for the mean over images, ``"macro"`` for that over classes, or a group of classes.
+    """
+    if not kind:
+        return np.zeros(len(ranks.label), np.int64), np.ones(1)
+    counts = kind == "macro" or ranks.group == 1 + GROUPS.index(kind)
+    there = np.bincount(ranks.label, np.broadcast_to(counts, ranks.label.shape)) > 0
+    return ranks.label, there / max(there.sum(), 1)
+
+
+def accuracies(runs: Mapping[int, Ranks], metric: str) -> tuple[Numbers, Classes, Numbers] | None:
+    """Return each run's credits, ``(S, n)``, with the images' classes and their weights in a metric.
+
+    None where the runs were not tested on the same images, or a group of classes has not the same ones in all.
+
+    Args:
+        runs: Ranks by seed.
+        metric: Such as ``"top5"`` or ``"macro_top3"``.
+    """
+    kind, _, k = metric.rpartition("top")
+    kind = kind.rstrip("_")
+    found = [runs[seed] for seed in sorted(runs)]
+    first = found[0]
+    alike = all(run.images == first.images for run in found)
+    if kind in GROUPS:
+        alike = alike and all(np.array_equal(run.group, first.group) for run in found)
+    if not alike:
+        return None
+    return np.stack([credit(run, int(k)) for run in found]), *strata_of(first, kind)
+
+
+def _means_of_searches(runs: Numbers, searches: Sequence[int]) -> Numbers:
+    return np.stack([runs[np.equal(searches, search)].mean(0) for search in sorted(set(searches))])

@@ -1,0 +1,121 @@
+"""How a study was tuned, as Markdown, CSV and on the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from rich.console import Group
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from topk_platform.reports.tuning import ArmTuning, Fixed, Tuning
+
+__all__ = ["tuning_to_csv", "tuning_to_markdown", "tuning_to_rich"]
+
+_NOTES = (
+    "Validation results, in percent; the test set is not looked at.",
+    "Enough: after how many trials the best was within {within:g} points of the best of all. Of random draws it is "
+    "expected, with a 95 % band for the expected best of all draws: it holds for independent draws, which trials "
+    "that a sampler chose by what it had seen are not. Of the search itself it is what happened, once.",
+    "Importance is PED-ANOVA's share; ρ Spearman's correlation of value and result; best by thirds of the range.",
+)
+
+_Rows = list[tuple[str, ...]]
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def _arm_row(arm: ArmTuning, within: float) -> tuple[str, ...]:
+    search, random = arm.enough(within), arm.curve
+    drawn = "–" if random is None else f"{random.enough(within)} of {arm.drawn}"
+    band = (
+        "–"
+        if random is None
+        else f"{_percent(random.expected[-1])} [{_percent(random.low[-1])}, {_percent(random.high[-1])}]"
+    )
+    best = _percent(arm.trace[-1] if arm.trace else None)
+    return arm.arm, arm.metric, best, "–" if search is None else f"{search} of {len(arm.trace)}", drawn, band
+
+
+_ARMS = ("arm", "metric", "best", "enough, this search", "enough, random draws", "expected best of the draws")
+_PARAMETERS = ("arm", "parameter", "importance", "ρ", "best by value")
+_FIXED = ("regime/model", "loss", "parameter", "value", "metric", "mean ± sd", "n")
+
+
+def _parameters(arm: ArmTuning) -> _Rows:
+    return [
+        (
+            arm.arm,
+            found.name,
+            "–" if found.importance is None else f"{found.importance:.2f}",
+            "–" if found.correlation is None else f"{found.correlation:+.2f}",
+            ", ".join(f"{place} {_percent(best)}" for place, best in found.best.items()),
+        )
+        for found in arm.sensitivities
+    ]
+
+
+def _fixed_row(found: Fixed) -> tuple[str, ...]:
+    spread = "" if found.n == 1 else f" ± {100 * found.spread:.1f}"
+    result = f"{_percent(found.mean)}{spread}"
+    return found.place, found.loss, found.parameter, str(found.value), found.metric, result, str(found.n)
+
+
+def _tables(found: Tuning, within: float) -> list[tuple[str, Sequence[str], _Rows]]:
+    tables: list[tuple[str, Sequence[str], _Rows]] = [
+        ("Trials", _ARMS, [_arm_row(arm, within) for arm in found.arms]),
+        ("Searched parameters", _PARAMETERS, [row for arm in found.arms for row in _parameters(arm)]),
+        ("Parameters that arms have otherwise", _FIXED, [_fixed_row(row) for row in found.fixed]),
+    ]
+    return [table for table in tables if table[2]]
+
+
+def _notes(found: Tuning, within: float) -> tuple[str, ...]:
+    return tuple(note.format(within=100 * within) for note in (_NOTES if found.arms else _NOTES[:1]))
+
+
+def tuning_to_markdown(found: Tuning, within: float = 0.005) -> str:
+    """Return how a study was tuned as Markdown.
+
+    Args:
+        found: What :func:`tuning` returned.
+        within: How close to the best is enough, as a fraction of 1.
+    """
+    parts = [f"# Tuning of {found.study}", *_notes(found, within)]
+    for title, header, rows in _tables(found, within):
+        lines = [header, ["---"] * len(header), *rows]
+        parts += [f"## {title}", "\n".join("| " + " | ".join(line) + " |" for line in lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def tuning_to_rich(found: Tuning, within: float = 0.005) -> Group:
+    """Return how a study was tuned for a terminal; arguments as of :func:`tuning_to_markdown`."""
+    blocks: list[RichTable | Text] = []
+    for title, header, rows in _tables(found, within):
+        table = RichTable(*header, title=title, title_justify="left")
+        for row in rows:
+            table.add_row(*row)
+        blocks.append(table)
+    return Group(*blocks, *(Text(note, style="dim") for note in _notes(found, within)))
+
+
+def tuning_to_csv(found: Tuning) -> str:
+    """Return the tuning curves as CSV, a row for every arm and number of trials, as fractions of 1."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("arm", "metric", "trials", "best", "expected_of_random", "low", "high"))
+    for arm in found.arms:
+        for n in range(max(len(arm.trace), arm.drawn)):
+            best = arm.trace[n] if n < len(arm.trace) else None
+            known = arm.curve is not None and n < arm.drawn
+            bands = (
+                [arm.curve.expected[n], arm.curve.low[n], arm.curve.high[n]]
+                if arm.curve and known
+                else [None] * 3
+            )
+            writer.writerow((arm.arm, arm.metric, n + 1, best, *bands))
+    return text.getvalue()

@@ -1,0 +1,178 @@
+"""What a run may spend: nothing starts that would end beyond it, by what is known of how long trials take."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from topk_platform.errors import UserError
+from topk_platform.specs import Study, TrialRecord
+
+__all__ = ["Budget", "Limits"]
+
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one run of a study may spend; None is no limit.
+
+    Args:
+        hours: From its start to its end.
+        gpu_hours: Of all GPUs together: a trial on a quarter of a GPU takes a quarter of its time.
+        trials: That start.
+    """
+
+    hours: float | None = None
+    gpu_hours: float | None = None
+    trials: int | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether it matters how long trials take."""
+        return self.hours is not None or self.gpu_hours is not None
+
+    def check(self, study: Study) -> None:
+        """Raise ``UserError`` for limits within which no trial of a study could ever start."""
+        for name, hours in (("max_hours", self.hours), ("max_gpu_hours", self.gpu_hours)):
+            if hours is not None and not (math.isfinite(hours) and hours > 0):
+                raise UserError(f"{name} must be above 0, got {hours}")
+        if self.gpu_hours is not None and study.device != "cuda":
+            raise UserError(
+                f"max_gpu_hours must be left out: study {study.name} trains on the CPU; use max_hours"
+            )
+        for arm in study.arms:
+            if self.trials is not None and self.trials < (size := arm.protocol.ensemble):
+                together = f"{size}, for arm {arm.name} trains as many together" if size > 1 else "1"
+                raise UserError(f"max_trials must be at least {together}, got {self.trials}")
+
+
+@dataclass
+class _Running:
+    arm_id: str
+    trials: int
+    since: float
+
+
+@dataclass
+class _Mean:
+    count: int = 0
+    total: float = 0.0
+
+
+class Budget:
+    """What is left of a run's limits.
+
+    How long a trial takes is the mean of its arm's that have ended, before the first of them a guess, else the mean of
+    what is known of the other arms. Where nothing is known at all it starts.
+
+    Args:
+        limits: What may be spent, from now on; by default anything.
+        gpus: The part of a GPU that a trial takes.
+        clock: In seconds; one that is never set back.
+
+    Attributes:
+        held: The limits that have kept a trial from starting, or have cut one off, in words.
+
+    Example:
+        >>> now = [0.0]
+        >>> budget = Budget(Limits(hours=1), clock=lambda: now[0])
+        >>> budget.expect({"arm": 1800.0}, {})
+        >>> budget.allows("arm", 1)
+        True
+        >>> now[0] = 2000.0
+        >>> budget.allows("arm", 1), budget.held
+        (False, {'max_hours 1'})
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        gpus: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.limits, self._gpus, self._clock = limits or Limits(), gpus, clock
+        self._guessed: dict[str, float] = {}
+        self._ended: dict[str, _Mean] = {}
+        self._began, self._trials, self._gpu_seconds = clock(), 0, 0.0
+        self._running: dict[str, _Running] = {}
+        self.held: set[str] = set()
+
+    def expect(self, guessed: Mapping[str, float], ended: Mapping[str, Sequence[float]]) -> None:
+        """Take note of how long trials take.
+
+        Args:
+            guessed: Seconds of a trial, or of an ensemble, by arm identity.
+            ended: Seconds of those that have ended in earlier runs, likewise.
+        """
+        self._guessed = dict(guessed)
+        self._ended = {arm_id: _Mean(len(seconds), sum(seconds)) for arm_id, seconds in ended.items()}
+
+    def allows(self, arm_id: str, trials: int) -> bool:
+        """Return whether so many trials of an arm, which train together, may start now."""
+        if self.limits == Limits():
+            return True
+        held = self._held(arm_id, trials)
+        self.held |= held
+        return not held
+
+    def _held(self, arm_id: str, trials: int) -> set[str]:
+        seconds = self.seconds(arm_id)
+        under_way = sum(run.trials for run in self._running.values())
+        reserved = sum(max(self._lasted(run), self.seconds(run.arm_id)) for run in self._running.values())
+        return self._exceeded(
+            hours=(self._clock() - self._began + seconds) / _HOUR,
+            gpu_hours=(self._gpu_seconds + self._gpus * (reserved + seconds)) / _HOUR,
+            trials=self._trials + under_way + trials,
+        )
+
+    def _exceeded(self, **spent: float) -> set[str]:
+        limits = {name: getattr(self.limits, name) for name in spent}
+        return {
+            f"max_{name} {limit:g}"
+            for name, limit in limits.items()
+            if limit is not None and spent[name] > limit
+        }
+
+    def _lasted(self, run: _Running) -> float:
+        return self._clock() - run.since
+
+    def seconds(self, arm_id: str) -> float:
+        """Return about how long a trial of an arm takes, or an ensemble of its."""
+        if self._has_ended(arm_id):
+            return self._ended[arm_id].total / self._ended[arm_id].count
+        if arm_id in self._guessed:
+            return self._guessed[arm_id]
+        means = [mean.total / mean.count for mean in self._ended.values() if mean.count]
+        known = means + [guess for other, guess in self._guessed.items() if not self._has_ended(other)]
+        return sum(known) / len(known) if known else 0.0
+
+    def _has_ended(self, arm_id: str) -> bool:
+        return arm_id in self._ended and self._ended[arm_id].count > 0
+
+    def begin(self, key: str, arm_id: str, trials: int) -> None:
+        """Take note that trials of an arm start, under the name ``key``."""
+        self._running[key] = _Running(arm_id, trials, self._clock())
+
+    def learn(self, record: TrialRecord) -> None:
+        """Take note of how long a trial took that has ended, unless it broke off."""
+        if record.status in ("completed", "pruned"):
+            mean = self._ended.setdefault(record.trial.arm_id, _Mean())
+            mean.count, mean.total = mean.count + 1, mean.total + record.train_seconds
+
+    def end(self, key: str, ended: bool) -> None:
+        """Take note that what began is over, and whether with a result: what is tried again counts once."""
+        run = self._running.pop(key, None)
+        if run is not None:
+            self._gpu_seconds += self._gpus * self._lasted(run)
+            self._trials += run.trials * ended
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is used up: what runs then is cut off, and goes on later from its checkpoint."""
+        spent = self._gpu_seconds + self._gpus * sum(map(self._lasted, self._running.values()))
+        used_up = self._exceeded(hours=(self._clock() - self._began) / _HOUR, gpu_hours=spent / _HOUR)
+        self.held |= used_up
+        return bool(used_up)

@@ -1,0 +1,39 @@
+"""About how long an arm's trials take, by those that have ended, or by a guess before the first has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from topk_platform.records import ArmHistory
+from topk_platform.running.budget import Budget
+from topk_platform.search import Board
+
+__all__ = ["ended_seconds", "expect"]
+
+
+def ended_seconds(history: ArmHistory) -> list[float]:
+    """Return how long an arm's trials took that have ended and did not break off; of an ensemble, all took its time."""
+    return [row["train_seconds"] for row in history.rows() if row["status"] in ("completed", "pruned")]
+
+
+def expect(budget: Budget, board: Board, histories: Mapping[str, ArmHistory], *, here: bool) -> None:
+    """Tell a budget of hours about how long trials take.
+
+    Args:
+        budget: Is told.
+        board: The study's state.
+        histories: What has ended, by arm identity.
+        here: Whether trials run on this machine: then arms without an ended trial are timed, as by ``plan``.
+    """
+    if not budget.limits.timed:
+        return
+    ended = {arm_id: ended_seconds(history) for arm_id, history in histories.items()}
+    unknown = [arm for arm_id, arm in board.arms.items() if arm.left and not ended[arm_id]]
+    guessed: dict[str, float] = {}
+    if here and unknown:
+        from topk_platform.running.timing import trial_seconds  # noqa: PLC0415 - torch
+
+        guessed = trial_seconds(unknown)
+    # A guess is of a network alone; an ensemble takes at most as long as its members one after another.
+    size = {arm_id: arm.arm.protocol.ensemble for arm_id, arm in board.arms.items()}
+    budget.expect({arm_id: size[arm_id] * seconds for arm_id, seconds in guessed.items()}, ended)

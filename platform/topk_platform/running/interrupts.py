@@ -1,0 +1,36 @@
+"""Ctrl-C and SIGTERM, held back while something must not be cut off."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["interrupts_wait"]
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Let a Ctrl-C or SIGTERM wait until the block has ended.
+
+    A Ray that is cut off while it starts crashes or stays behind. An import that is cut off may leave Python's import
+    lock taken, so that another thread's next import waits for ever, or may swallow the interrupt.
+
+    What SIGTERM does is the caller's again at the end; Ray would have it exit, wherever the caller is.
+    """
+    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+        yield
+        return
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _frame: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])

@@ -1,0 +1,73 @@
+"""Where and how a study runs, and the connection to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from topk_platform.errors import UserError
+from topk_platform.records import Store, check_tracking
+from topk_platform.running.address import host_and_port
+from topk_platform.running.budget import Budget
+from topk_platform.running.interrupts import interrupts_wait
+from topk_platform.specs import Study
+
+__all__ = ["Cluster", "Launch", "on_cluster"]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Where and how a study runs."""
+
+    store: Store
+    address: str | None
+    workers: int | None
+    mlflow_uri: str | None
+    checkpoint_seconds: float
+    budget: Budget
+    retry_failed: bool = False
+    mixed: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether what counts is this machine's alone, and what has ended stays."""
+        return self.address is None and not self.retry_failed and not self.mixed
+
+    def check(self) -> None:
+        """Raise ``UserError`` for what cannot be."""
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"workers must be at least 1, got {self.workers}")
+        if not self.checkpoint_seconds >= 0:
+            raise UserError(f"checkpoint_seconds must be at least 0, got {self.checkpoint_seconds}")
+        if self.address not in (None, "auto"):
+            host_and_port(self.address)
+        if self.mlflow_uri is not None:
+            check_tracking(self.mlflow_uri)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The connected cluster: how many trials may run at once, and its environment where it had to be asked for it."""
+
+    slots: int = 0
+    environment: Mapping[str, str] | None = None
+
+
+@contextmanager
+def on_cluster(study: Study, launch: Launch) -> Iterator[Cluster]:
+    """Connect to Ray for as long as the block lasts."""
+    # Ray and Tune take seconds to import, which a study that is done need not wait for. All of it comes before other
+    # threads start, which import things as well.
+    with interrupts_wait():
+        import ray  # noqa: PLC0415
+
+        import topk_platform.running.tuning  # noqa: F401, PLC0415
+        from topk_platform.running.cluster import connected  # noqa: PLC0415
+        from topk_platform.running.machines import check_shared, common_environment  # noqa: PLC0415
+
+    here = launch.address is None and not ray.is_initialized()
+    with connected(study, launch.address, launch.workers) as slots:
+        if not here:
+            check_shared(launch.store, study)
+        yield Cluster(slots, None if here or launch.mixed else common_environment(study))

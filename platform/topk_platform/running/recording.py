@@ -1,0 +1,80 @@
+"""What becomes of a trial's record: the ledger, MLflow, and the tables at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from topk_platform.errors import StoreError
+from topk_platform.records import (
+    ArmHistory,
+    Ledger,
+    TrackingSink,
+    Writer,
+    forget,
+    is_current,
+    last_seeds,
+    read_all_ranks,
+    write_snapshot,
+)
+from topk_platform.reports import build_table, to_files
+from topk_platform.reports.arms import arms_to_json
+from topk_platform.specs import Study, TrialRecord
+
+__all__ = ["Recorder"]
+
+
+@dataclass
+class Recorder:
+    """Keeps what trials bring: first the ledger, then, off the hot path, the sink."""
+
+    ledger: Ledger
+    writer: Writer
+    sink: TrackingSink | None
+    ran: int = 0
+    tracking_error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.writer.committed = self._committed
+
+    def __call__(self, record: TrialRecord) -> None:
+        """Keep a record; what has kept earlier ones from being written is raised."""
+        if self.writer.error is not None:
+            raise self.writer.error
+        self.writer.put(record)
+        self.ran += 1
+
+    def _committed(self, records: Sequence[TrialRecord]) -> None:
+        """Bring to MLflow what the ledger has; the checkpoints of such trials are no longer needed."""
+        with suppress(StoreError):  # the next start sweeps what is left of them
+            forget(self.ledger.store, (record.trial.key for record in records))
+        if self.sink is not None:
+            for record in records:
+                self.sink.put(record)
+
+    def close(self, whole: Study, known: Callable[[Study], dict[str, ArmHistory]]) -> None:
+        """Wait for the ledger, write the tables, wait for the sink, and keep what stopped it, if anything did."""
+        try:
+            self.writer.flush()
+            if self.writer.error is not None:
+                raise self.writer.error
+            self._write_tables(whole, known(whole))
+        finally:
+            self.tracking_error = None if self.sink is None else self.sink.close()
+
+    def _write_tables(self, whole: Study, histories: Mapping[str, ArmHistory]) -> None:
+        store = self.ledger.store
+        table = build_table(whole, histories, ranks=partial(read_all_ranks, store))
+        files = to_files(table) | {"arms.json": arms_to_json(table, histories).encode()}
+        for name, content in files.items():
+            store.write(f"tables/{name}", content)
+        last = last_seeds(whole, histories)
+        rows = (row for i, h in histories.items() for row in h.counting(whole.trials, last[i]))
+        counting = {row["key"] for row in rows}
+        if self.ran or not is_current(store, counting):
+            write_snapshot(self.ledger, counting)
+        if self.sink is not None:
+            texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
+            self.sink.put_files(texts)

@@ -1,0 +1,173 @@
+"""One of an arm's searches, with the confirmations of what it chose: what has ended of it, and what may start now."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
+from topk_platform.outcomes import Ended, chosen
+from topk_platform.search.free import Free
+from topk_platform.specs import Arm, Phase
+
+__all__ = ["Lane", "Slot"]
+
+Slot = tuple[Phase, int, int]
+"""Phase, number and seed: a place in an arm's plan."""
+
+
+@dataclass
+class Lane:
+    """One of an arm's searches, and the confirmations of what it chose.
+
+    What may start next is known at any time and kept up to date as trials start and end, so that asking for it costs
+    the same whatever the number of trials.
+
+    Args:
+        arm: The arm.
+        index: Which of its searches.
+        trials: How many search trials the arm asks for, those of its other searches among them.
+        seeds: How many seeds, likewise.
+        points: How many configurations are confirmed at most.
+        searched: The arm's ended search trials by number, kept up to date by the arm.
+        confirmed: The slots of the arm's ended confirmations, likewise.
+
+    Attributes:
+        chosen: The configurations to confirm, the main one first; none until the search has ended.
+    """
+
+    arm: Arm
+    index: int
+    trials: int
+    seeds: int
+    points: int
+    searched: Mapping[int, Ended]
+    confirmed: Container[Slot]
+
+    def __post_init__(self) -> None:
+        self._repeats, self._size = self.arm.repeats, self.arm.protocol.ensemble
+        self._width = self.arm.protocol.width
+        self.chosen: tuple[Ended, ...] = ()
+        self._whole = 0  # the trials at positions below it have all ended
+        own = range(self.index, self.trials, self._repeats.count)
+        self._free = Free((0, number) for number in own if number not in self.searched)
+        self._unsearched, self._unconfirmed, self._confirming = len(self._free), 0, False
+        self._until = self._last = self.seeds
+        self.note()
+
+    @property
+    def searching(self) -> bool:
+        """Whether trials that the search has to know are still to end."""
+        return self._unsearched > 0 or (self.trials > 0 and 0 not in self.searched)
+
+    @property
+    def left(self) -> int:
+        """How many of its own trials are still to end, running and open ones among them."""
+        if self._confirming:
+            return self._unconfirmed
+        return self._unsearched + len(self._seeds) * self.points
+
+    @property
+    def _seeds(self) -> range:
+        return range(self.index + 1, self._last + 1, self._repeats.count)
+
+    @property
+    def confirming(self) -> bool:
+        """Whether the search has ended."""
+        return self._confirming
+
+    def limit(self, until: int, last: int) -> None:
+        """Let no seed start now that comes after ``until``, and none ever after ``last``."""
+        self._until = until
+        if last == self._last:
+            return
+        self._last = last
+        if self._confirming:
+            self._free.keep(lambda place: place[0] <= last)
+            self._unconfirmed = len(self.wanted())
+
+    def known(self, number: int) -> range:
+        """Return the positions of the trials that a trial of the search has to know."""
+        return range(max(0, self._repeats.block_position(number, self._size) - self._width + 1))
+
+    def next_slot(self) -> Slot | None:
+        """Return the first slot that may start now, what it has to know being there, or None."""
+        place = self._free.first
+        if place is None:
+            return None
+        seed, number = place
+        if seed:
+            return ("confirm", number, seed) if seed <= self._until else None
+        # What a later number has to know is never less.
+        return ("search", number, 0) if len(self.known(number)) <= self._whole else None
+
+    def wants(self, slot: Slot) -> bool:
+        """Return whether a slot is one of those asked for, and has not ended."""
+        phase, number, seed = slot
+        if phase == "search":
+            return number < self.trials and number not in self.searched
+        return seed <= self._last and slot not in self.confirmed
+
+    def take(self, slot: Slot) -> None:
+        """Take note that a trial starts."""
+        self._free.discard((slot[2], slot[1]))
+
+    def free(self, slot: Slot) -> None:
+        """Let a trial that was under way start again."""
+        self._free.add((slot[2], slot[1]))
+
+    def end(self, slot: Slot) -> None:
+        """Take note that a trial that was wanted has ended; the arm has already."""
+        if slot[0] == "confirm":
+            self._unconfirmed -= 1
+            return
+        self._unsearched -= 1
+
+    def note(self) -> None:
+        """Take note of what has ended of the search: at its end, of what is to be confirmed."""
+        number_at = self._repeats.number_at
+        while number_at(self.index, self._whole) in self.searched:
+            self._whole += 1
+        if not self.searching and not self._confirming:
+            self._confirm()
+
+    def _confirm(self) -> None:
+        numbers = self._repeats.numbers(self.index, self.trials)
+        self._confirming, self.chosen = (
+            True,
+            chosen(self.arm, (self.searched[n] for n in numbers), self.points),
+        )
+        self._free = Free((slot[2], slot[1]) for slot in self.wanted())
+        self._unconfirmed = len(self._free)
+
+    @property
+    def ended(self) -> int:
+        """How many of the confirmations asked for have ended."""
+        return len(self.chosen) * len(self._seeds) - self._unconfirmed
+
+    @property
+    def search_workers(self) -> int:
+        """The most workers that what is left of the search can keep busy at once.
+
+        Trials that train together take one; the next of such blocks may start while as many before it are under way as
+        the width leaves out.
+        """
+        size, width = self.arm.protocol.ensemble, self.arm.protocol.width
+        return 0 if self._confirming else min(math.ceil(self._unsearched / size), (width - 1) // size + 1)
+
+    @property
+    def confirm_workers(self) -> int:
+        """The most workers that what is left of the confirmations can keep busy at once."""
+        if not self._confirming:
+            seeds = [seed for seed in self._seeds if seed <= self._until]
+            return math.ceil(len(seeds) / self.arm.protocol.ensemble) * self.points
+        left = [slot for slot in self.wanted() if slot[2] <= self._until]
+        return math.ceil(len(left) / self.arm.protocol.ensemble)
+
+    def wanted(self) -> list[Slot]:
+        """Return the slots still to be filled, as far as they are known; confirmations follow the search."""
+        if not self._confirming:
+            own = range(self.index, self.trials, self._repeats.count)
+            return [("search", number, 0) for number in own if number not in self.searched]
+        slots: list[Slot] = [("confirm", e.number, seed) for seed in self._seeds for e in self.chosen]
+        return [slot for slot in slots if slot not in self.confirmed]

@@ -1,0 +1,89 @@
+"""The card of a network: what it is, how well it does, where, and how it is used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from topk_platform.records import Row, SavedModel
+from topk_platform.reports.statistics import Estimate
+from topk_platform.specs import Inputs, Study, canonical_json
+
+__all__ = ["model_card"]
+
+
+def model_card(study: Study, saved: SavedModel, row: Row, estimates: Mapping[str, Estimate]) -> str:
+    """Return a Markdown card.
+
+    Args:
+        study: The study that the network is of.
+        saved: The network.
+        row: The ledger's row of its confirmation.
+        estimates: The arm's test metrics over all its seeds.
+    """
+    arm, trial = saved.trial.arm, saved.trial
+    conditions = [canonical_json(condition) for condition in arm.regime.conditions]
+    values = {name: str(value) for name, value in trial.parameters.items()}
+    facts = {
+        "study": f"{study.name}: {study.description}" if study.description else study.name,
+        "regime": f"{arm.regime.name}: {arm.regime.dataset} {canonical_json(arm.regime.options)}",
+        "conditions of the training data": ", ".join(conditions) or "none",
+        "model": f"{arm.model.name} {canonical_json(arm.model.options)}, {arm.loss.head} head",
+        "loss": f"{arm.loss.name} {json.dumps(values)}",
+        "trained for": f"{arm.k} candidates of {saved.inputs.classes} classes, {arm.recipe.epochs} epochs at most",
+        "trial": f"{trial.key}, seed {trial.seed}",
+        "data's fingerprint": trial.dataset_fingerprint,
+        "code version": trial.code_version,
+    }
+    return (
+        f"# {arm.name}\n\n"
+        + "".join(f"- {name}: {text}\n" for name, text in facts.items())
+        + f"\n## Test results\n\n{_numbers(row, estimates)}\n"
+        + f"## Use\n\n{_usage(saved.inputs, arm.k)}"
+        + _limits(saved)
+    )
+
+
+def _numbers(row: Row, estimates: Mapping[str, Estimate]) -> str:
+    lines = ["| metric | this network | its arm | n |", "|---|---|---|---|"]
+    for metric, found in estimates.items():
+        own = row.get(f"test.{metric}")
+        mean = f"{found.mean:.2%}" + (f" ± {found.half_width:.2%}" if found.n > 1 else "")
+        lines.append(f"| {metric} | {'' if own is None else f'{own:.2%}'} | {mean} | {found.n} |")
+    covers = sorted({found.covers for found in estimates.values()})
+    return "\n".join(lines) + (
+        f"\n\n± is half a 95 % interval over {' or '.join(covers)}; n is the number of seeds. This network is the "
+        "arm's seed that validated best unless another was asked for; the arm's numbers are what to expect of its "
+        "recipe.\n"
+    )
+
+
+def _usage(inputs: Inputs, k: int) -> str:
+    file, what = (
+        ("image.png", "images") if inputs.kind == "image" else ("input.npy", f"float32 {inputs.shape}")
+    )
+    return (
+        f"    topk predict . {file}\n\n"
+        "```python\nfrom topk_platform import load_model\n"
+        f'model = load_model(".")\nmodel.predict(["{file}"])\n```\n\n'
+        f"It takes {what} and gives {k} candidates, each with the probability of being among the {k} best, where a "
+        f"set of {k} classes has weight exp(sum of its scores). Preprocessing is in `config.json`.\n"
+    )
+
+
+def _limits(saved: SavedModel) -> str:
+    recipe = saved.trial.arm.recipe
+    notes = []
+    if recipe.test_crops:
+        notes.append(
+            "its test results average ten crops of an image; `topk predict` looks at the middle alone"
+        )
+    if recipe.numerics.bfloat16:
+        notes.append("it was tested in bfloat16; `topk predict` computes in float32")
+    if saved.inputs.kind == "image":
+        notes.append(
+            "images must look as those of its regime do: same subject, same background, same polarity"
+        )
+    if not saved.inputs.names:
+        notes.append("its data name no classes, so candidates are numbers")
+    return "\n## Limits\n\n" + "".join(f"- {note}\n" for note in notes) if notes else ""

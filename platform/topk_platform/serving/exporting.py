@@ -1,0 +1,117 @@
+"""An arm's best confirmed network, written with all that its use takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from topk_platform.errors import StoreError, UserError, unknown_name
+from topk_platform.records import ArmHistory, Row, SavedModel, last_seeds, read_model
+from topk_platform.reports.cells import Runs, combined, runs_of
+from topk_platform.reports.reading import Held, read
+from topk_platform.reports.statistics import Estimate
+from topk_platform.serving.card import model_card
+from topk_platform.serving.package import CARD, CONFIG, ONNX, WEIGHTS, Config
+from topk_platform.specs import Study
+
+__all__ = ["Exported", "export_model"]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was exported.
+
+    Args:
+        folder: Where to.
+        config: What the network is.
+        seed: The seed of the confirmation that it is of.
+        files: The names of the files.
+    """
+
+    folder: Path
+    config: Config
+    seed: int
+    files: tuple[str, ...]
+
+
+def export_model(
+    study: Study,
+    arm: str,
+    to: str | Path,
+    *,
+    store: str | Path = "runs",
+    seed: int | None = None,
+    onnx: bool = False,
+) -> Exported:
+    """Write an arm's confirmed network to a folder: tensors, configuration, model card and, where asked for, ONNX.
+
+    Of the arm's seeds it is the one whose validation was best, for the test set chooses nothing. The test metrics on
+    the card are the arm's, over all its seeds.
+
+    Args:
+        study: The study.
+        arm: The arm's name, ``regime/model/loss``.
+        to: The folder; files of an earlier export in it are replaced.
+        store: Folder or URI of the results.
+        seed: Another seed than that.
+        onnx: Whether ``model.onnx`` is written too, which needs the extra ``onnx``.
+
+    Raises:
+        UserError: if there is no such arm, no network of it, or the folder holds something else.
+    """
+    held = read(study, store, needed=True)
+    history = _history(held, arm)
+    runs = runs_of(study, history, last_seeds(study, held.histories)[study.arm_id(history.arm)])
+    chosen = _chosen(history, runs.confirmations, seed)
+    saved = read_model(held.ledger.store, chosen["key"])
+    if saved is None:
+        raise StoreError(f"store {str(store)!r} holds no network of arm {arm!r}, seed {chosen['seed']}")
+    estimates = _estimates(study, runs.with_ranks(held.ranks if study.interval == "crossed" else None))
+    return _write(Path(to), saved, chosen, model_card(study, saved, chosen, estimates), onnx)
+
+
+def _history(held: Held, arm: str) -> ArmHistory:
+    named = {history.arm.name: history for history in held.histories.values()}
+    if arm not in named:
+        raise unknown_name(f"arm of study {held.study.name}", arm, named)
+    return named[arm]
+
+
+def _chosen(history: ArmHistory, confirmations: Mapping[int, Row], seed: int | None) -> Row:
+    completed = {s: row for s, row in confirmations.items() if row["status"] == "completed"}
+    if not completed:
+        raise UserError(f"arm {history.arm.name} has no completed confirmation yet: run the study first")
+    if seed is not None and seed not in completed:
+        raise UserError(f"seed must be one of {sorted(completed)}, which are confirmed, got {seed}")
+    return completed[seed if seed is not None else max(completed, key=lambda s: history.score(completed[s]))]
+
+
+def _estimates(study: Study, runs: Runs) -> dict[str, Estimate]:
+    found = {metric: combined([(1, runs)], metric, difference=False) for metric in study.accuracies}
+    return {metric: estimate for metric, estimate in found.items() if estimate is not None}
+
+
+def _write(to: Path, saved: SavedModel, row: Row, card: str, onnx: bool) -> Exported:
+    config = Config.of(saved)
+    if to.exists() and (not to.is_dir() or any(to.iterdir())) and not (to / CONFIG).is_file():
+        raise UserError(f"--to must be a new or empty folder, or one of an earlier export, got {str(to)!r}")
+    files = {
+        WEIGHTS: saved.content,
+        CONFIG: config.to_json().encode(),
+        CARD: card.encode(),
+        "trial.json": (json.dumps(json.loads(saved.trial.to_json()), indent=1) + "\n").encode(),
+    }
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (to / name).write_bytes(content)
+        (to / ONNX).unlink(missing_ok=True)  # that of an earlier export would be another network's
+    except OSError as error:
+        raise UserError(f"--to {str(to)!r} cannot be written: {error}") from error
+    if onnx:
+        from topk_platform.serving.onnx import write_onnx  # noqa: PLC0415 - torch
+
+        write_onnx(to)
+    return Exported(to, config, row["seed"], (*files, *([ONNX] if onnx else [])))

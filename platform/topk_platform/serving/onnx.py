@@ -1,0 +1,48 @@
+"""An exported network as ONNX, preprocessing and all."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from pathlib import Path
+
+import torch
+
+from topk_platform.errors import UserError, reason
+from topk_platform.serving.classifier import load_model
+from topk_platform.serving.package import ONNX
+
+__all__ = ["write_onnx"]
+
+
+def write_onnx(folder: Path) -> None:
+    """Write ``model.onnx`` beside an exported network: from inputs ``(n, *shape)``, any n, to scores ``(n, L)``.
+
+    Args:
+        folder: The folder of the export.
+
+    Raises:
+        UserError: if the extra ``onnx`` is not installed, or the network has an operation that ONNX has not.
+    """
+    if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
+        raise UserError(f"--onnx needs {' and '.join(missing)}: pip install 'topk-studies[onnx]'")
+    classifier = load_model(folder)
+    takes = classifier.config.inputs
+    kind = torch.uint8 if takes.kind == "image" else torch.float32
+    example = torch.zeros((2, *takes.shape), dtype=kind)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch's own workings
+            torch.onnx.export(
+                classifier.module,
+                (example,),
+                folder / ONNX,
+                input_names=["inputs"],
+                output_names=["scores"],
+                dynamic_shapes=({0: torch.export.Dim("n")},),
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+    except torch.onnx.errors.OnnxExporterError as error:
+        raise UserError(f"model {classifier.config.model.name} has no ONNX: {reason(error)}") from error

@@ -1,0 +1,80 @@
+"""From files to what a network takes, as its own data were read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from topk_platform.data.decoding import crop, scaled
+from topk_platform.errors import UserError
+from topk_platform.specs import Inputs
+
+__all__ = ["read_inputs"]
+
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # of Pillow, by the number of channels
+
+
+def read_inputs(paths: Sequence[str | Path], inputs: Inputs) -> Tensor:
+    """Return the inputs that files hold, ``(n, *shape)``: uint8 images, or float32 numbers.
+
+    An image is made grey or coloured as the data were, scaled so that it covers what the network sees, and cut to its
+    middle. Numbers are ``.npy`` files, each of one input.
+
+    Args:
+        paths: The files.
+        inputs: What the network takes.
+
+    Raises:
+        UserError: if a file cannot be read, or holds something else.
+    """
+    read = _image if inputs.kind == "image" else _numbers
+    return torch.stack([read(Path(path), inputs) for path in paths])
+
+
+def _numbers(path: Path, inputs: Inputs) -> Tensor:
+    if path.suffix != ".npy":
+        raise UserError(
+            f"this network takes numbers of shape {inputs.shape}, not images: give them as .npy files, got {path}"
+        )
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path} cannot be read as .npy: {error}") from error
+    if found.shape != inputs.shape or found.dtype.kind not in "fiu":
+        raise UserError(
+            f"{path} must hold numbers of shape {inputs.shape}, got {found.dtype} of shape {found.shape}"
+        )
+    return torch.from_numpy(found.astype(np.float32))
+
+
+def _image(path: Path, inputs: Inputs) -> Tensor:
+    own = inputs.resize > 0  # the very way of images in files
+    pixels = crop(scaled(path, inputs.resize), inputs.shape[1]) if own else _covering(path, *inputs.shape)
+    return torch.from_numpy(np.array(pixels)).permute(2, 0, 1)
+
+
+def _covering(path: Path, channels: int, height: int, width: int) -> npt.NDArray[np.uint8]:
+    """Return the middle ``(height, width, channels)`` of an image scaled to cover just that."""
+    from PIL import Image  # noqa: PLC0415 - comes with torchvision
+
+    if channels not in _MODES:
+        raise UserError(
+            f"an image file has {', '.join(map(str, _MODES))} channels, the network takes {channels}"
+        )
+    try:
+        with Image.open(path) as image:
+            found = image.convert(_MODES[channels])
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise UserError(f"image {path} cannot be read: {error}") from error
+    if width * found.height <= height * found.width:
+        size = max(height * found.width // found.height, width), height
+    else:
+        size = width, max(width * found.height // found.width, height)
+    pixels = np.asarray(found.resize(size, Image.Resampling.BILINEAR)).reshape(size[1], size[0], channels)
+    top, left = round((size[1] - height) / 2), round((size[0] - width) / 2)
+    return pixels[top : top + height, left : left + width]

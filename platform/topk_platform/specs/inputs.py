@@ -1,0 +1,75 @@
+"""What a trained network takes: what is needed to use it where its training data are not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from topk_platform.specs.checks import check
+from topk_platform.specs.codec import decode
+from topk_platform.specs.fields import Count, Whole, check_fields, one_of
+
+__all__ = ["Inputs"]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs and classes of a trained network.
+
+    Args:
+        shape: Of one input; of images (channels, height, width).
+        classes: L.
+        kind: ``"image"``: bytes, of which the network is given ``(x / 255 - mean) / std``; ``"tensor"``: float32
+            numbers, which it is given as they are.
+        names: The classes' names; empty where the dataset has none.
+        mean: Of each channel, of values in [0, 1].
+        std: Likewise, the standard deviation.
+        resize: The shorter side of images in files before the middle is taken; 0 where an image is scaled to the
+            network's own height or width.
+
+    Raises:
+        UserError: if there are names, but not one of each class, or an image has not a mean and a deviation of each
+            channel.
+
+    Example:
+        >>> Inputs((1, 2, 2), 2, "image", ("a", "b"), (0.5,), (0.25,)).name(1)
+        'b'
+        >>> Inputs((4,), 2, "tensor").name(1)
+        '1'
+    """
+
+    shape: tuple[Count, ...]
+    classes: Count
+    kind: Annotated[str, one_of("image", "tensor")]
+    names: tuple[str, ...] = ()
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    resize: Whole = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check(
+            not self.names or len(self.names) == self.classes,
+            f"Inputs.names must be one of each of the {self.classes} classes, got {len(self.names)}",
+        )
+        channels = self.shape[0] if self.kind == "image" else 0
+        check(
+            len(self.mean) == len(self.std) == channels,
+            f"Inputs.mean and std must be one of each of the {channels} channels, got {self.mean} and {self.std}",
+        )
+
+    def name(self, label: int) -> str:
+        """Return a class's name, its number where it has none."""
+        return self.names[label] if self.names else str(label)
+
+    @classmethod
+    def from_data(cls, data: Any) -> Inputs:
+        """Return what :func:`~topk_platform.specs.codec.encode` made ``data`` of.
+
+        Raises:
+            ValueError: if it was something else.
+        """
+        found = decode(data, (cls,))
+        if not isinstance(found, cls):
+            raise ValueError(f"not the {', '.join(field.name for field in fields(cls))} of inputs: {data!r}")
+        return found

@@ -1,0 +1,46 @@
+"""Confirming no further what cannot win any more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from topk_platform.specs.checks import check
+from topk_platform.specs.fields import Count, Rule, check_fields
+
+__all__ = ["Racing"]
+
+
+@dataclass(frozen=True)
+class Racing:
+    """Stop confirming an arm that cannot win any more, as irace does (López-Ibáñez et al. 2016).
+
+    The arms of a regime and a model that select by the same metric race. Whenever all of them that still race have
+    ended a further seed, each is compared with the leader, the one with the highest mean: it drops out if Wilcoxon's
+    signed-rank test of the differences, paired by seed and one-sided, has a p-value of at most ``level``. Seeds wait
+    for that, so that neither workers nor interruptions change who drops out; where trials train together, or searches
+    are repeated, seeds come by as many as make whole ensembles and as many of every search.
+
+    What is compared is the validation metric of the confirmed runs, which leaves the test results as they fall. What
+    diverged or failed counts as 0. As in irace the tests are repeated without correction: of two arms that are equally
+    good one drops out in 18 % of races over ten seeds (2,000 made-up ones). It decides how many seeds an arm gets, and
+    changes no result.
+
+    Args:
+        first: The seeds before anything drops out.
+        level: Of each test, in (0, 1).
+
+    Raises:
+        UserError: if ``first`` seeds are too few for the test ever to reach ``level``.
+    """
+
+    first: Count = 5
+    level: Annotated[float, Rule("in (0, 1)", lambda value: 0 < value < 1)] = 0.05
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check(
+            0.5**self.first <= self.level,
+            f"Racing.first must be larger: the least p-value of {self.first} pairs is {0.5**self.first:g}, "
+            f"and level is {self.level:g}",
+        )

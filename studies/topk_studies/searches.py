@@ -1,0 +1,253 @@
+"""The papers' regimes with everything searched that the papers fix: beside each of their studies, one of these.
+
+Learning rate and weight decay are searched for every loss, in the same ranges; besides them τ, ε and B, margins and
+scales. The first trial of a search has the paper's values, so that the best of it is never worse on validation. Of B,
+the exact expectation is one of the choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from topk_platform import (
+    Arm,
+    Float,
+    LongTail,
+    Loss,
+    Model,
+    PerClass,
+    Recipe,
+    Regime,
+    Study,
+    TrainFraction,
+    grid,
+)
+from topk_platform.recipes import (
+    BERRADA2018_IMAGENET,
+    GARCIN2022_CIFAR100,
+    GARCIN2022_IMAGENET_LT,
+    GARCIN2022_PLANTNET,
+    SAWADA2020_CIFAR100_CUTOUT,
+    SAWADA2020_CIFAR100_MIXUP,
+)
+from topk_studies.berrada2018 import noisy_cifar100
+from topk_studies.searched_losses import Firsts, balanced, begun_at, uneven
+
+__all__ = [
+    "SEARCHES",
+    "search_cifar100_augmented",
+    "search_cifar100_fraction",
+    "search_cifar100_noise",
+    "search_cifar100_tail",
+    "search_imagenet",
+    "search_imagenet_lt",
+    "search_plantnet",
+]
+
+_K = 5
+_TRIALS = 20
+_DENSENET = Model("densenet", {"depth": 40, "growth": 40}, label="densenet40-40")
+_RESNET18 = Model("torchvision", {"architecture": "resnet18"}, label="resnet18")
+_RESNET34 = Model("torchvision", {"architecture": "resnet34"}, label="resnet34")
+_PRETRAINED = Model(
+    "torchvision", {"architecture": "resnet50", "weights": "IMAGENET1K_V1"}, label="resnet50-pretrained"
+)
+
+
+def _arms(
+    regimes: Iterable[Regime], model: Model, losses: Iterable[Loss], recipe: Recipe, metric: str = ""
+) -> tuple[Arm, ...]:
+    return grid(regimes, [model], losses, k=_K, recipe=recipe, metric=metric)
+
+
+def _study(name: str, arms: Iterable[Arm], description: str, seeds: int, show: tuple[str, ...]) -> Study:
+    return Study(
+        name=name,
+        arms=tuple(arms),
+        trials=_TRIALS,
+        seeds=seeds,
+        show=show,
+        device="cuda",
+        description=description,
+    )
+
+
+def search_cifar100_noise() -> Study:
+    """Return the search beside berrada2018's and garcin2022's studies of noise: CIFAR-100, labels wrong from 0 to 1.
+
+    The regime without noise stands beside their studies of τ, ε and B as well.
+
+    Example:
+        >>> [arm.regime.name for arm in search_cifar100_noise().arms[::6]]
+        ['noise-0.0', 'noise-0.2', 'noise-0.4', 'noise-0.6', 'noise-0.8', 'noise-1.0']
+    """
+    regimes = [noisy_cifar100(level) for level in ("0.0", "0.2", "0.4", "0.6", "0.8", "1.0")]
+    return _study(
+        "search_cifar100_noise",
+        _arms(regimes, _DENSENET, balanced(Firsts()), GARCIN2022_CIFAR100),
+        "CIFAR-100, label noise 0 to 1, all searched; DenseNet 40-40; six losses, K = 5",
+        seeds=4,
+        show=("top1", "top5"),
+    )
+
+
+def search_cifar100_fraction() -> Study:
+    """Return the search on 10 to 100 % of CIFAR-100's images.
+
+    Example:
+        >>> [arm.regime.name for arm in search_cifar100_fraction().arms[::6]]
+        ['images-10', 'images-25', 'images-50', 'images-100']
+    """
+    regimes = [
+        Regime(f"images-{percent}", "cifar100", (TrainFraction(percent / 100),) if percent < 100 else ())
+        for percent in (10, 25, 50, 100)
+    ]
+    return _study(
+        "search_cifar100_fraction",
+        _arms(regimes, _DENSENET, balanced(Firsts()), GARCIN2022_CIFAR100),
+        "CIFAR-100, 10 to 100 % of the images, all searched; DenseNet 40-40; six losses, K = 5",
+        seeds=4,
+        show=("top1", "top5"),
+    )
+
+
+def search_cifar100_tail() -> Study:
+    """Return the search on long tails of CIFAR-100: the largest class has 10 or 100 times the smallest one's images.
+
+    Example:
+        >>> sorted({arm.metric for arm in search_cifar100_tail().arms}), len(search_cifar100_tail().arms)
+        (['macro_top5'], 18)
+    """
+    regimes = [Regime(f"tail-{ratio}", "cifar100", (LongTail(ratio),)) for ratio in (10, 100)]
+    recipe = replace(GARCIN2022_CIFAR100, keep=("macro_top5",))
+    return _study(
+        "search_cifar100_tail",
+        _arms(regimes, _DENSENET, [*balanced(Firsts()), *uneven(Firsts())], recipe, "macro_top5"),
+        "CIFAR-100, long tails of 10 and 100, all searched; DenseNet 40-40; nine losses, K = 5",
+        seeds=4,
+        show=("macro_top1", "macro_top5", "few_top5"),
+    )
+
+
+def search_cifar100_augmented() -> Study:
+    """Return the search beside sawada2020's study: CIFAR-100 with Cutout or Mixup; ResNet-18.
+
+    The smooth top-K SVM takes no soft labels, hence no Mixup.
+
+    Example:
+        >>> len(search_cifar100_augmented().only("cutout/*").arms), len(search_cifar100_augmented().arms)
+        (6, 11)
+    """
+    at, model = Firsts(decay=5e-4), Model("resnet18_small", label="resnet18")
+    recipes = {"cutout": SAWADA2020_CIFAR100_CUTOUT, "mixup": SAWADA2020_CIFAR100_MIXUP}
+    arms = [
+        arm
+        for name, recipe in recipes.items()
+        for arm in _arms([Regime(name, "cifar100")], model, balanced(at), recipe)
+        if name == "cutout" or arm.loss.name != "smooth_topk_svm"
+    ]
+    return _study(
+        "search_cifar100_augmented",
+        arms,
+        "CIFAR-100, Cutout or Mixup, all searched; ResNet-18; six losses, K = 5",
+        seeds=5,
+        show=("top1", "top5"),
+    )
+
+
+def search_imagenet() -> Study:
+    """Return the search beside both papers' studies of ImageNet, and of 5 to 50 % of its images.
+
+    First values are theirs: of the smooth top-K SVM the rate 1 with decay 2.5e-5 and τ = 0.1, of the noised hinge the
+    decay 1.5e-4, ε = 0.5 and B = 10.
+
+    Example:
+        >>> [arm.regime.name for arm in search_imagenet().arms[::6]]
+        ['100-percent', '50-percent', '25-percent', '10-percent', '5-percent']
+    """
+    at = Firsts(tau=0.1, epsilon=0.5, rates=Float(0.01, 10.0, log=True), decays=Float(1e-6, 1e-3, log=True))
+    own = {
+        "smooth_topk_svm": {"learning_rate": 1.0, "weight_decay": 2.5e-5},
+        "noised_topk_hinge": {"weight_decay": 1.5e-4},
+    }
+    losses = [begun_at(loss, **own.get(loss.name, {})) for loss in balanced(at)]
+    parts = {
+        "100": (),
+        "50": (PerClass(640),),
+        "25": (PerClass(320),),
+        "10": (PerClass(128),),
+        "5": (PerClass(64),),
+    }
+    regimes = [Regime(f"{percent}-percent", "imagenet", part) for percent, part in parts.items()]
+    return _study(
+        "search_imagenet",
+        _arms(regimes, _RESNET18, losses, BERRADA2018_IMAGENET),
+        "ImageNet and 5 to 50 % of it, all searched; ResNet-18; six losses, K = 5",
+        seeds=3,
+        show=("top1", "top5"),
+    )
+
+
+def search_imagenet_lt() -> Study:
+    """Return the search on ImageNet-LT, a long tail, which garcin2022's final version compares losses on.
+
+    Example:
+        >>> [arm.loss.label for arm in search_imagenet_lt().arms][-2:]
+        ['ldam', 'noised_imbalanced_topk_hinge']
+    """
+    at = Firsts(decay=5e-4, tau=0.1)
+    return _study(
+        "search_imagenet_lt",
+        _arms(
+            [Regime("imagenet-lt", "imagenet_lt")],
+            _RESNET34,
+            [*balanced(at), *uneven(at)],
+            GARCIN2022_IMAGENET_LT,
+            "macro_top5",
+        ),
+        "ImageNet-LT, all searched; ResNet-34; nine losses, K = 5",
+        seeds=4,
+        show=("macro_top1", "macro_top5", "few_top5"),
+    )
+
+
+def search_plantnet() -> Study:
+    """Return the search beside garcin2022's study of Pl@ntNet-300K: pretrained ResNet-50, K = 5.
+
+    Example:
+        >>> search_plantnet().arms[-1].loss.first["scale"], search_plantnet().arms[0].loss.first["learning_rate"]
+        (60.0, 0.002)
+    """
+    at = Firsts(
+        rate=2e-3,
+        rates=Float(1e-4, 0.1, log=True),
+        tau=0.1,
+        margin=0.2,
+        scale=40.0,
+        noised_scale=60.0,
+    )
+    return _study(
+        "search_plantnet",
+        _arms(
+            [Regime("plantnet300k", "plantnet300k")],
+            _PRETRAINED,
+            [*balanced(at), *uneven(at)],
+            GARCIN2022_PLANTNET,
+            "macro_top5",
+        ),
+        "Pl@ntNet-300K, a long tail, all searched; pretrained ResNet-50; nine losses, K = 5",
+        seeds=4,
+        show=("macro_top1", "macro_top5", "top5"),
+    )
+
+
+SEARCHES: dict[str, Callable[[], Study]] = {
+    "search_cifar100_noise": search_cifar100_noise,
+    "search_cifar100_fraction": search_cifar100_fraction,
+    "search_cifar100_tail": search_cifar100_tail,
+    "search_cifar100_augmented": search_cifar100_augmented,
+    "search_imagenet": search_imagenet,
+    "search_imagenet_lt": search_imagenet_lt,
+    "search_plantnet": search_plantnet,
+}

@@ -1,0 +1,167 @@
+"""A study killed at twenty moments, its store damaged and taken to another machine, ends as if undisturbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from topk_platform.records import Store, delta, driven
+
+Rows = Callable[..., list[dict[str, Any]]]
+Until = Callable[..., None]
+
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
+    pytest.mark.timeout(3600),
+    pytest.mark.slow,
+]
+
+KILLS = 20
+# What befalls the store after some of the kills, by how many there were.
+DAMAGE = {8: "truncated", 11: "empty", 14: "missing"}
+TORN_CHECKPOINT, MOVED = 16, 18
+
+
+@dataclass(frozen=True)
+class Storm:
+    """What was seen of the study.
+
+    Args:
+        store: Where its store was in the end.
+        ended: How many trials had ended at each kill.
+        damaged: What `topk status` and `topk repair` said of each damaged part, by the kind of damage.
+        driven: Who drove the study, as it is told after each kill.
+        steps: How many training steps there were.
+        repeated: How many steps trials took that were forgotten with a damaged part.
+    """
+
+    store: Path
+    ended: list[int]
+    damaged: dict[str, tuple[str, str]]
+    driven: list[str]
+    steps: int
+    repeated: int
+
+
+@pytest.fixture(scope="module")
+def storm(
+    make_lab: Callable[..., Any],
+    reference: Any,
+    rows: Rows,
+    until: Until,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Storm:
+    lab, store = make_lab(), tmp_path_factory.mktemp("storm") / "store"
+    command = ("run", "my_lab:study", "--workers", "2", "--checkpoints", "0", "--store")
+    ended, damaged, drivers, repeated = [], {}, [], 0
+
+    def cut_off(moment: int) -> None:
+        moment = max(moment, len(lab.noted("steps")) + 1)
+        process = lab.start(*command, store)
+        until(lambda: len(lab.noted("steps")) >= moment, f"step {moment}", process)
+        process.kill()
+        process.communicate()
+        for pid in lab.running():  # its workers go on for some seconds else, and the moments were others
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: not lab.running(), f"everything is gone after step {moment}")
+
+    for kill, moment in enumerate(moments(reference.steps)):
+        cut_off(moment)
+        drivers.append(driven(Store.open(store).at("small")))
+        if kind := DAMAGE.get(kill):
+            before = rows(store, "small")
+            damage(newest_part(store, "trials"), kind)
+            _, err = lab.topk("status", "--store", store, code=2)
+            damaged[kind] = err, lab.topk("repair", "small", "--store", store)[0]
+            left = {row["key"] for row in rows(store, "small")}
+            repeated += sum(9 * row["epochs"] for row in before if row["key"] not in left)
+        if kill == TORN_CHECKPOINT:
+            tear_checkpoint(store)
+        if kill == MOVED:
+            store = store.rename(store.with_name("moved"))
+            leave_lease_elsewhere(store)
+            drivers[-1] = driven(Store.open(store).at("small"))
+        ended.append(len(rows(store, "small")))
+    lab.topk(*command, store)
+    return Storm(store, ended, damaged, drivers, len(lab.noted("steps")), repeated)
+
+
+def moments(steps: int) -> Iterator[int]:
+    """Yield the numbers of the training steps, counted from the start of the study, after which it is killed."""
+    yield from sorted(random.Random(13).sample(range(steps), KILLS))
+
+
+def newest_part(store: Path, kind: str) -> Path:
+    folder = store / "small" / delta.FOLDER
+    found = [folder / name for name in delta.parts(Store.open(store).at("small")) if f"kind={kind}" in name]
+    return max(found, key=lambda path: path.stat().st_mtime_ns)
+
+
+def damage(part: Path, kind: str) -> None:
+    content = part.read_bytes()
+    part.write_bytes(content[: len(content) // 2] if kind == "truncated" else b"")
+    if kind == "missing":
+        part.unlink()
+
+
+def tear_checkpoint(store: Path) -> None:
+    """Leave half of the newest checkpoint of each trial that has one."""
+    folders = (store / "small" / "checkpoints").iterdir()
+    newest = [max(found) for folder in folders if (found := list(folder.glob("*.ckpt")))]
+    assert newest
+    for path in newest:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def leave_lease_elsewhere(store: Path) -> None:
+    """Make the lease that the killed driver left one of a machine that is gone."""
+    (lease,) = (store / "small" / "lease").glob("[0-9]*.json")
+    holder = json.loads(lease.read_text())
+    lease.write_text(json.dumps({**holder, "host": "far", "machine": "another boot"}))
+
+
+def test_in_the_end_it_is_as_if_nothing_had_happened(
+    storm: Storm, reference: Any, check_undisturbed: Callable[..., None]
+) -> None:
+    check_undisturbed(storm.store, reference)
+    client = MlflowClient(f"sqlite:///{storm.store / 'mlflow.db'}")
+    runs = client.search_runs([client.get_experiment_by_name("small").experiment_id], max_results=1000)
+    found = Counter(run.data.tags["topk.key"] for run in runs if "topk.key" in run.data.tags)
+    assert len(found) == 16 and set(found.values()) == {1}
+
+
+def test_the_moments_lie_all_over_the_study(storm: Storm) -> None:
+    assert len(storm.ended) == KILLS and storm.ended[0] < 4 and storm.ended[-1] > 8
+
+
+def test_of_a_trial_no_more_is_repeated_than_the_step_in_which_it_was_cut_off(
+    storm: Storm, reference: Any
+) -> None:
+    """Of two trials at each kill; two steps where the last checkpoint was torn; and all of what was forgotten."""
+    assert storm.steps <= reference.steps + 2 * KILLS + 2 * 2 + storm.repeated
+
+
+@pytest.mark.parametrize("kind", DAMAGE.values())
+def test_a_damaged_part_is_one_line_and_set_aside(kind: str, storm: Storm) -> None:
+    told, repaired = storm.damaged[kind]
+    (line,) = told.splitlines()
+    assert "is damaged or missing; `topk repair` sets it aside, so that its trials run again" in line
+    assert repaired.startswith("missing: " if kind == "missing" else "set aside: ")
+
+
+def test_it_is_told_that_nobody_drives_it(storm: Storm) -> None:
+    for kill, told in enumerate(storm.driven):
+        assert told.endswith(" ended without a word") == (kill != MOVED)
+    assert storm.driven[MOVED].startswith("driven by process ") and " on far, " in storm.driven[MOVED]

@@ -1,0 +1,223 @@
+"""Soft top-K by a threshold: against bisection, by hand, in float32, and what holds for every shape."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topk_losses import functional
+from topk_losses.functional import lapsum_topk, soft_topk, soft_topk_loss
+from topk_losses.testing import oracles
+
+SHAPES = ("logistic", "laplace", "gaussian", "clip", "power", "midpoint")
+SUMMING = SHAPES[:-1]  # the midpoint's memberships sum to nearly k
+FORMS = [
+    (shape, form)
+    for shape, form in itertools.product(SHAPES, ("log", "error"))
+    if form == "error" or shape not in ("clip", "power")
+]
+
+
+@pytest.mark.parametrize(("shape", "form"), FORMS)
+@pytest.mark.parametrize(("k", "tau"), [(1, 0.6), (3, 2.0), (7, 1.0)])
+def test_loss_and_gradient_are_those_of_the_definition(shape, form, k, tau, assert_matches_oracle):
+    parameters = {"k": k, "tau": tau, "shape": shape, "form": form}
+    assert_matches_oracle("soft_topk_loss", classes=8, parameters=parameters, rows=3, soft=k == 3)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("classes", "k"), [(2, 1), (9, 4), (40, 1), (40, 39)])
+def test_memberships_are_those_of_bisection(shape, classes, k, sample):
+    """To 1e-9, and for the cube to 1e-7: where it touches 0, its sum is known to rounding but its threshold is not."""
+    for tau, spread in ((0.05, 3.0), (1.0, 1.0), (30.0, 3.0)):
+        scores = sample(3, classes, spread)[0]
+        expected = torch.stack([oracles.soft_topk(row, k, tau, shape) for row in scores])
+        bound = 1e-7 if shape == "power" else 1e-9
+        torch.testing.assert_close(soft_topk(scores, k, tau, shape), expected, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_derivatives(shape, sample):
+    scores, target = sample(1, 5)
+    scores.requires_grad_()
+    form = "error" if shape in ("clip", "power") else "log"
+    for function in (
+        lambda s: soft_topk(s, 2, 1.7, shape),
+        lambda s: soft_topk_loss(s, target, 2, 1.7, shape, form, reduction="none"),
+    ):
+        assert torch.autograd.gradcheck(function, scores)
+        assert torch.autograd.gradgradcheck(function, scores)
+
+
+def test_laplace_is_lapsum(sample):
+    """The same threshold, by iteration and in closed form."""
+    scores, target = sample(5, 12)
+    lapsum = lapsum_topk(scores, 3, 0.4)
+    error = soft_topk_loss(scores, target, 3, 0.4, "laplace", "error", reduction="none")
+    torch.testing.assert_close(1 - error, lapsum.gather(1, target[:, None]).squeeze(1))
+    assert torch.equal(soft_topk(scores, 3, 0.4, "laplace"), lapsum)
+    assert torch.equal(
+        soft_topk_loss(scores, target, 3, 0.4, "laplace"), functional.lapsum_topk_loss(scores, target, 3, 0.4)
+    )
+
+
+def test_two_classes_by_hand():
+    """The threshold is their middle: 1 and -1 off it in units of τ = 2; the cube's is where ``x³ + (x - 1)³ = 1``."""
+    scores = torch.tensor([3.0, -1.0], dtype=torch.float64)
+    first = {
+        "logistic": 1 / (1 + math.exp(-1)),
+        "laplace": 1 - math.exp(-1) / 2,
+        "gaussian": (1 + math.erf(1 / math.sqrt(2))) / 2,
+        "midpoint": 1 / (1 + math.exp(-1)),
+    }
+    for shape, p in first.items():
+        assert soft_topk(scores, 1, 2.0, shape).tolist() == pytest.approx([p, 1 - p])
+    assert soft_topk(scores, 1, 2.0, "clip").tolist() == [1, 0]
+    assert soft_topk(scores, 1, 8.0, "clip").tolist() == pytest.approx([0.75, 0.25])
+
+
+def test_clip_is_the_projection(sample):
+    """No other point of ``{0 <= u <= 1, Σ u = K}`` is nearer to ``s / τ``: the angle to each corner is obtuse."""
+    scores = sample(4, 6)[0]
+    p = soft_topk(scores, 2, 1.5, "clip")
+    for corner in itertools.combinations(range(6), 2):
+        point = torch.zeros(6, dtype=torch.float64)
+        point[list(corner)] = 1
+        assert (((scores / 1.5 - p) * (point - p)).sum(1) <= 1e-12).all()
+
+
+@given(
+    shape=st.sampled_from(SHAPES),
+    classes=st.integers(2, 40),
+    share=st.floats(0, 1),
+    spread=st.sampled_from([0.0, 0.1, 3.0, 30.0, 1000.0]),
+    tau=st.sampled_from([1e-3, 0.1, 1.0, 50.0]),
+    offset=st.floats(-1000, 1000),
+    seed=st.integers(0, 10_000),
+)
+def test_memberships_sum_to_k_and_keep_the_order(shape, classes, share, spread, tau, offset, seed):
+    generator = torch.Generator().manual_seed(seed)
+    k = 1 + int(share * (classes - 1))
+    scores = (spread * torch.randn(3, classes, generator=generator) + offset).requires_grad_()
+    p = soft_topk(scores, k, tau, shape)
+    assert ((p >= 0) & (p <= 1)).all()
+    if shape in SUMMING or k == classes:
+        torch.testing.assert_close(p.sum(1), torch.full((3,), float(k)), rtol=3e-6, atol=0)
+    order = scores.detach().argsort(descending=True)
+    assert (p.detach().gather(1, order).diff(dim=1) <= 0).all()
+    (slope,) = torch.autograd.grad(p, scores, torch.randn(3, classes, generator=generator))
+    assert slope.isfinite().all()
+    assert (slope.sum(1).abs() <= 2e-6 * classes / tau).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_limits_of_tau(shape):
+    scores = torch.tensor([[5.0, 4.0, 3.0, 1.0, 0.0]])
+    for k in range(1, 6):
+        best = torch.tensor([[1.0] * k + [0.0] * (5 - k)])
+        torch.testing.assert_close(soft_topk(scores, k, 1e-2, shape), best)
+        even = soft_topk(scores, k, 1e7, shape)
+        expected = 0.5 if shape == "midpoint" and k < 5 else k / 5
+        torch.testing.assert_close(even, torch.full((1, 5), expected), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("shape", "form"), [pair for pair in FORMS if pair != ("laplace", "log")])
+@pytest.mark.parametrize("k", [1, 5, 99])
+@pytest.mark.parametrize("tau", [1e-3, 1.0, 30.0])
+def test_float32_whatever_the_range(shape, form, k, tau, way, sample):
+    """Within 1e-6 of float64's, the gradient within 2e-6 over τ: both are rounded sums of terms of up to 1."""
+    for spread in (0.1, 3.0, 1000.0):
+        scores, target = sample(20, 200, spread)
+        scores = scores.float()
+        leaf = scores.double().requires_grad_()
+        exact = soft_topk_loss(leaf, target, k, tau, shape, form, reduction="none")
+        (slope,) = torch.autograd.grad(exact.sum(), leaf)
+        leaf = scores.clone().requires_grad_()
+        losses = soft_topk_loss(leaf, target, k, tau, shape, form, reduction="none")
+        (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+        torch.testing.assert_close(losses.double(), exact, rtol=1e-6, atol=1e-6)
+        # A Gaussian's hazard grows with the distance: relative to the row's largest slope.
+        size = slope.abs().amax(1, keepdim=True).clamp(min=1 / tau)
+        assert ((gradient.double() - slope).abs() <= 2e-6 * size).all()
+
+
+def test_a_target_far_below_costs_its_distance(way):
+    """-log of a p that underflows: the threshold is half-way between 1000 and 0, as in float64 so in float32."""
+    scores = torch.tensor([[1000.0, 0.0, -1000.0]], requires_grad=True)
+    loss = soft_topk_loss(scores, torch.tensor([2]), 1)
+    loss.backward()
+    assert loss.item() == pytest.approx(1500)
+    torch.testing.assert_close(scores.grad, torch.tensor([[0.5, 0.5, -1.0]]))
+
+
+def test_the_error_is_bounded_and_wrong_labels_pull_less(sample):
+    scores, _ = sample(1, 9, 20.0)
+    labels = torch.arange(9)
+    leaf = scores.expand(9, 9).clone().requires_grad_()
+    error = soft_topk_loss(leaf, labels, 3, form="error", reduction="none")
+    (slope,) = torch.autograd.grad(error.sum(), leaf)
+    assert ((error >= 0) & (error <= 1)).all()
+    last = scores.argmin()
+    assert error[last] > 0.999
+    assert slope[last].abs().max() < 1e-3
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_masked_classes_are_absent(shape, sample):
+    scores = sample(4, 7)[0].requires_grad_()
+    masked = torch.cat([scores, torch.full((4, 3), -torch.inf)], 1)
+    for k in (1, 6):
+        p = soft_topk(masked, k, 1.5, shape)
+        torch.testing.assert_close(p[:, :7], soft_topk(scores, k, 1.5, shape))
+        assert (p[:, 7:] == 0).all()
+    for k in (7, 10):
+        p = soft_topk(masked, k, 1.5, shape)
+        assert (p == torch.tensor([1.0] * 7 + [0.0] * 3)).all()
+        (slope,) = torch.autograd.grad(p.sum(), scores)
+        assert (slope == 0).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("special", [torch.nan, torch.inf])
+def test_invalid_rows_are_nan_and_touch_no_other(shape, special, sample):
+    scores = sample(3, 9)[0]
+    expected = soft_topk(scores, 4, 1.0, shape)
+    scores[1, 2] = special
+    leaf = scores.requires_grad_()
+    p = soft_topk(leaf, 4, 1.0, shape)
+    assert p[1].isnan().all()
+    torch.testing.assert_close(p[::2], expected[::2])
+    (slope,) = torch.autograd.grad(p[::2].square().sum(), leaf)
+    assert slope[::2].isfinite().all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes_precisions_and_vmap(shape, sample):
+    scores = sample(6, 10)[0].reshape(2, 3, 10)
+    expected = soft_topk(scores, 3, 1.3, shape)
+    assert expected.shape == (2, 3, 10)
+    torch.testing.assert_close(torch.func.vmap(lambda s: soft_topk(s, 3, 1.3, shape))(scores), expected)
+    for dtype in (torch.float32, torch.bfloat16):
+        rounded = scores.to(dtype)
+        found = soft_topk(rounded, 3, 1.3, shape)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(
+            found.double(), soft_topk(rounded.double(), 3, 1.3, shape), rtol=0, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((torch.zeros(4), 5), r"k must be in \[1, 4\].* got 5"),
+        ((torch.zeros(4), 2, 0.0), "tau must be above 0, got 0.0"),
+        ((torch.zeros(4), 2, 1.0, "normal"), "shape must be one of logistic, .*midpoint, got 'normal'"),
+        ((torch.zeros(4, dtype=torch.int64), 2), "scores must be a floating-point tensor"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        soft_topk(*arguments)

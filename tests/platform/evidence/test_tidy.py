@@ -1,0 +1,163 @@
+"""Trials for other tools: what Optuna and a reader of CSV find is what the ledger holds."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError
+from topk_platform.cli import main
+from topk_platform.code_version import code_versions
+from topk_platform.evidence.tidy import export_csv, export_optuna
+from topk_platform.identity import Identity
+from topk_platform.records import Ledger, Store
+from topk_platform.specs import EpochRecord, Trial, TrialRecord
+
+RATE = {"learning_rate": Float(0.01, 1, log=True)}
+ENDS = ("completed", "pruned", "diverged", "completed")
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    losses = [
+        Loss("cross_entropy", RATE, {"learning_rate": 0.1}),
+        Loss("smooth_topk_svm", {"tau": Float(0.1, 10)} | RATE, {"learning_rate": 0.1, "tau": 1.0}),
+        Loss("topk_hinge"),
+    ]
+    arms = [Arm(Regime("r", "digits"), Model("linear"), loss, 3, Recipe(2)) for loss in losses]
+    return Study("s", arms, topk=(1, 3), trials=4, seeds=2)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, study: Study) -> Path:
+    folder = tmp_path_factory.mktemp("tidy")
+    ledger, codes = Ledger.open(Store.open(folder), "s"), code_versions(study)
+    with ledger.writing(study) as writer:
+        ledger.identify({i: Identity(code, "f") for i, code in codes.items()})
+        for arm in study.arms:
+            made = Maker(study, arm, codes[study.arm_id(arm)])
+            for number, status in enumerate(ENDS if arm.searches else ()):
+                writer.put(made(number, 0, status))
+            for seed in (1, 2):
+                writer.put(made(3 if arm.searches else 0, seed, "completed"))
+    return folder
+
+
+class Maker:
+    """Makes records of an arm, better with every number and seed."""
+
+    def __init__(self, study: Study, arm: Arm, code: str) -> None:
+        self.study, self.arm, self.code = study, arm, code
+
+    def __call__(self, number: int, seed: int, status: str) -> TrialRecord:
+        values = dict.fromkeys(self.arm.loss.space, 0.1 * (number + 1))
+        trial = Trial(
+            self.study.name,
+            self.study.arm_id(self.arm),
+            self.arm,
+            self.study.topk,
+            "confirm" if seed else "search",
+            number,
+            seed,
+            0,
+            values,
+            "f",
+            self.code,
+        )
+        metrics = dict.fromkeys(self.study.metrics, 0.25 + number / 16 + seed / 64)
+        epochs = tuple(EpochRecord(e, 1.0, metrics, 0.1, 0.1) for e in (1, 2))
+        return TrialRecord(trial, status, "", metrics, metrics if seed else None, epochs)  # type: ignore[arg-type]
+
+
+def test_optuna_opens_every_arm_as_a_study(study: Study, store: Path, tmp_path: Path) -> None:
+    written = export_optuna(study, tmp_path / "j", store=store)
+    storage = JournalStorage(JournalFileBackend(str(tmp_path / "j")))
+    names = optuna.get_all_study_names(storage)
+    assert sorted(names) == sorted(arm.name for arm in study.arms if arm.searches)
+    rows = {row["key"]: row for row in Ledger.open(Store.open(store), "s").rows("phase = 'search'")}
+    seen = 0
+    for name in names:
+        found = optuna.load_study(study_name=name, storage=storage)
+        assert found.metric_names == ["validation.top3"]
+        for trial in found.trials:
+            row = rows[trial.user_attrs["topk.key"]]
+            seen += 1
+            assert row["arm"] == name and trial.number == row["number"] == trial.user_attrs["topk.number"]
+            chosen = json.loads(row["values"])
+            assert (
+                trial.params == {key: chosen[key] for key in trial.params} and "learning_rate" in trial.params
+            )
+            assert trial.intermediate_values == dict.fromkeys((1, 2), row["validation.top3"])
+            if row["status"] == "completed":
+                assert trial.value == row["validation.top3"]
+        states = Counter(trial.state for trial in found.trials)
+        assert states == {TrialState.COMPLETE: 2, TrialState.PRUNED: 1, TrialState.FAIL: 1}
+        assert found.best_trial.number == 3
+    assert seen == len(rows) == written.trials
+    with pytest.raises(UserError, match="--to must be a new file"):
+        export_optuna(study, tmp_path / "j", store=store)
+
+
+def test_the_csv_has_every_number_of_the_ledger_once(study: Study, store: Path, tmp_path: Path) -> None:
+    written = export_csv(study, tmp_path / "t.csv", store=store)
+    with (tmp_path / "t.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    with (tmp_path / "t.codebook.csv").open() as file:
+        codebook = list(csv.DictReader(file))
+    assert [line["column"] for line in codebook] == list(lines[0])
+    assert all(line["meaning"] for line in codebook)
+    rows = Ledger.open(Store.open(store), "s").rows()
+    expected = {
+        (row["key"], split, metric): row[f"{split}.{metric}"]
+        for row in rows
+        for split in (("validation", "test") if row["seed"] else ("validation",))
+        for metric in study.metrics
+    }
+    assert {(line["key"], line["split"], line["metric"]): float(line["value"]) for line in lines} == expected
+    assert len(lines) == len(expected) and written.trials == len(rows)
+    by_key = {row["key"]: json.loads(row["values"]) for row in rows}
+    for line in lines:
+        tau = by_key[line["key"]].get("tau")
+        assert line["param.tau"] == ("" if tau is None else str(tau))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("--format xml", "--format must be model, optuna or csv"),
+        ("", "--format model needs --arm"),
+        ("--format csv --arm a/b/c", "leave --arm out"),
+        ("--format csv --onnx", "are of a network"),
+        ("--format csv", "holds nothing of study 'digits'"),
+    ],
+)
+def test_options_that_do_not_go_together_are_one_line(
+    options: str,
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["topk", "export", "digits", "--to", "x", *options.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    err = capsys.readouterr().err
+    assert ended.value.code == 2 and why in err and len(err.splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_written_is_told(study: Study, store: Path, tmp_path: Path) -> None:
+    calls: list[Callable[..., object]] = [export_csv, export_optuna]
+    for call in calls:
+        with pytest.raises(UserError, match="--to"):
+            call(study, tmp_path / "none" / "x.csv", store=store)

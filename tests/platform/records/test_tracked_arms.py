@@ -1,0 +1,113 @@
+"""What MLflow's runs of arms say, and networks that MLflow itself loads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pytest
+import torch
+from mlflow import MlflowClient
+
+from topk_platform import Study
+from topk_platform.identity import Identity
+from topk_platform.models import build_model
+from topk_platform.records import Ledger, Store, TrackingSink, read_history, save_model, tracking_uri
+from topk_platform.reports.arms import arms_to_json
+from topk_platform.reports.statistics import estimate
+from topk_platform.reports.table import build_table
+from topk_platform.specs import Inputs, TrialRecord
+
+Make = Callable[..., TrialRecord]
+
+
+def written(place: Path, ledger: Ledger, arms: str) -> None:
+    sink = TrackingSink(tracking_uri(place), place / "artifacts", ledger)
+    sink.start()
+    sink.put_files({"arms.json": arms, "table.md": "# s"})
+    assert sink.close() is None
+
+
+def runs(place: Path) -> list[Any]:
+    client = MlflowClient(tracking_uri(place))
+    return list(client.search_runs([client.get_experiment_by_name("s").experiment_id]))
+
+
+def parent(place: Path) -> Any:
+    (found,) = (run for run in runs(place) if run.data.tags.get("topk.parent", "study") != "study")
+    return found
+
+
+def arms_of(study: Study, ledger: Ledger) -> str:
+    histories = read_history(ledger, study, dict.fromkeys(map(study.arm_id, study.arms), Identity()))
+    return arms_to_json(build_table(study, histories), histories)
+
+
+def test_an_arms_run_says_what_it_came_to(tmp_path: Path, study: Study, record: Make) -> None:
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    values = {1: 0.5, 2: 0.75}
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 0))
+        for seed, value in values.items():
+            writer.put(record(study, 0, seed=seed, top3=value))
+    written(tmp_path, ledger, arms_of(study, ledger))
+    found, expected = parent(tmp_path), estimate(list(values.values()))
+    assert expected is not None
+    assert found.data.params == {"learning_rate": "0.1"}
+    assert found.data.metrics["test.top3.mean"] == expected.mean
+    assert found.data.metrics["test.top3.half_width"] == pytest.approx(expected.half_width)
+    assert found.data.metrics["test.top3.n"] == 2
+    note = found.data.tags["mlflow.note.content"]
+    assert f"{expected.mean:.2%}" in note and "r/mlp/cross_entropy" in note
+    for run in runs(tmp_path):
+        if run.data.tags.get("topk.parent") != "study":
+            (data,) = run.inputs.dataset_inputs
+            assert (data.dataset.name, data.dataset.digest) == ("digits", "f")
+
+
+def test_an_arm_that_chose_otherwise_has_a_new_run_with_its_trials(
+    tmp_path: Path, study: Study, record: Make
+) -> None:
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study) as writer:
+        for seed in range(3):
+            writer.put(record(study, 0, seed=seed))
+    told = json.loads(arms_of(study, ledger))
+    written(tmp_path, ledger, json.dumps(told))
+    before = parent(tmp_path)
+    (arm_id,) = told
+    told[arm_id]["parameters"] = {"learning_rate": "0.5"}
+    for _ in range(2):
+        written(tmp_path, ledger, json.dumps(told))
+    after = parent(tmp_path)
+    assert after.info.run_id != before.info.run_id
+    assert after.data.params == {"learning_rate": "0.5"}
+    children = [run for run in runs(tmp_path) if "topk.key" in run.data.tags]
+    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {after.info.run_id}
+    assert len(children) == 3
+
+
+def test_mlflow_loads_a_confirmed_network(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where a database's client puts artifacts
+    ledger, confirmed = Ledger.open(Store.open(tmp_path / "runs"), "s"), record(study, 0, seed=1)
+    network = build_model(study.arms[0].model, (1, 8, 8), 10, "linear").eval()
+    takes = Inputs((1, 8, 8), 10, "tensor")
+    with ledger.writing(study) as writer:
+        save_model(ledger.store, confirmed.trial, network, takes)
+        writer.put(confirmed)
+    sink = TrackingSink(tracking_uri(tmp_path), None, ledger)
+    sink.start()
+    assert sink.close() is None
+    (run,) = (run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    (output,) = run.outputs.model_outputs
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri(tmp_path))
+    loaded = mlflow.pyfunc.load_model(f"models:/{output.model_id}")
+    inputs = torch.rand(3, 1, 8, 8)
+    with torch.no_grad():
+        np.testing.assert_array_equal(loaded.predict(inputs.numpy()), network(inputs).numpy())

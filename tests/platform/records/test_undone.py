@@ -1,0 +1,44 @@
+"""What runs leave undone, as it is noted in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from topk_platform.errors import StoreError
+from topk_platform.records import OpenTrial, Store, Undone
+
+
+def left(key: str, arm: str) -> OpenTrial:
+    return OpenTrial(key, arm, "process lost: the node died", "buy another")
+
+
+def test_it_comes_back_with_the_moment_when_it_was_noted_first(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    assert Undone.read(store) == Undone()
+    Undone((left("k", "a"),), "refused").note(store)
+    found = Undone.read(store)
+    assert (found.open[0].key, found.tracking) == ("k", "refused") and found.open[0].when.startswith("20")
+    found.note(store)
+    assert Undone.read(store) == found
+
+
+def test_nothing_undone_leaves_no_file(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    Undone().note(store)
+    assert store.names() == []
+
+
+def test_a_run_settles_what_it_tried_and_nothing_else() -> None:
+    before = Undone((left("k", "a"), left("l", "b"), left("m", "c")), "refused")
+    again = left("m", "c")
+    found = before.after([again], settled=["a", "c"], tracking="")
+    assert found == Undone((left("l", "b"), again))
+    assert before.after([], settled=[], tracking="refused") == before  # a run that was cut off
+
+
+def test_a_damaged_note_is_named(tmp_path: Path) -> None:
+    (tmp_path / "undone.json").write_text("[1")
+    with pytest.raises(StoreError, match=r"undone.json is damaged: delete it"):
+        Undone.read(Store.open(tmp_path))

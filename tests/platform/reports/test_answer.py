@@ -1,0 +1,133 @@
+"""The answer in words says what the marks of the table support, and no more."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topk_platform import Loss, Model, Recipe, Regime, Study, grid
+from topk_platform.records import Tally
+from topk_platform.reports import Cell, Table, estimate
+from topk_platform.reports.cells import marked
+from topk_platform.reports.page.answer import answer
+
+REGIMES = ("r0", "r1", "r2")
+LOSSES = ("cross_entropy", "ldam", "focal")
+JITTER = (0.0, 0.011, -0.007, 0.004, -0.008)
+
+
+def a_study() -> Study:
+    losses = [Loss(name) for name in LOSSES]
+    arms = grid([Regime(r, "digits") for r in REGIMES], [Model("linear")], losses, k=3, recipe=Recipe(1))
+    return Study("s", arms, topk=(3,), seeds=5)
+
+
+def a_table(gains: dict[tuple[str, str], float], seeds: int = 5, lost: int = 0, left: int = 0) -> Table:
+    """A table of losses by regimes, each so far above the baseline; of the first loss's cells, seeds were lost."""
+    study = a_study()
+    cells: dict[tuple[str, str, str], tuple[Cell, Tally]] = {}
+    for regime in REGIMES:
+        for loss in LOSSES:
+            gain = gains.get((loss, regime), 0.0)
+            tally = Tally(completed=seeds, diverged=lost if loss == LOSSES[1] else 0)
+            apart = [gain + j for j in JITTER[:seeds]]
+            difference = None if loss == LOSSES[0] else estimate(apart)
+            cells[loss, regime, "top3"] = (
+                Cell(estimate([0.7 + g for g in apart]), difference, confirmed=tally),
+                Tally(completed=seeds),
+            )
+    rows = {
+        (loss, regime): {s: {"status": "completed"} for s in range(seeds)}
+        | {10 + s: {"status": "diverged"} for s in range(lost if loss == LOSSES[1] else 0)}
+        for loss in LOSSES
+        for regime in REGIMES
+    }
+    return Table(study, LOSSES, REGIMES, marked(cells), {}, confirmations=rows, left=left)
+
+
+def test_one_winner_in_one_regime() -> None:
+    said = answer(a_table({("ldam", "r2"): 0.1}), "top3")
+    assert re.fullmatch(
+        r"In top-3 accuracy, clearly better than cross_entropy: in r2, ldam by 10\.0 ± \d\.\d points "
+        r"\(n = 5, p (= 0\.00\d+|< 0\.001) after Holm's correction\)\. "
+        r"In the other 2 regimes, no loss is clearly better\.",
+        said,
+    ), said
+
+
+def test_several_better_ones_are_not_ranked_among_themselves() -> None:
+    said = answer(a_table({("ldam", "r2"): 0.1, ("focal", "r2"): 0.2}), "top3")
+    assert "in r2, focal by 20.0" in said and "and 1 other loss by less" in said
+    assert "ldam" not in said
+
+
+def test_nobody_better_is_not_called_equal() -> None:
+    said = answer(a_table({}), "top3")
+    assert said.startswith(
+        "No loss is clearly better than cross_entropy in top-3 accuracy in any of 3 regimes"
+    )
+    assert re.search(r"does not show that they are equal: 95 % intervals reach up to \+1\.0 points", said)
+
+
+def test_worse_ones_are_told() -> None:
+    said = answer(a_table({("ldam", "r1"): -0.1}), "top3")
+    assert "No loss is clearly better" in said and "Clearly worse: ldam in r1 by 10.0" in said
+
+
+def test_too_few_seeds_test_nothing() -> None:
+    said = answer(a_table({("ldam", "r2"): 0.1}, seeds=2), "top3")
+    assert (
+        "No difference in top-3 accuracy to cross_entropy was tested: that wants three seeds of both." in said
+    )
+    assert "The highest means, which may be chance" in said and "better than" not in said
+
+
+def test_lost_seeds_take_the_claim_away_and_are_said_first() -> None:
+    said = answer(a_table({("ldam", "r2"): 0.1}, lost=2), "top3")
+    assert said.startswith("Of 51 confirmations, 6 have no result") and "ldam by" not in said
+
+
+def test_what_has_not_ended_is_said_first_and_nothing_is_said_of_nothing() -> None:
+    assert answer(a_table({}, left=4), "top3").startswith("4 trials have not ended yet; so far:")
+    empty = dataclasses.replace(a_table({}), cells={}, confirmations={})
+    assert answer(empty, "top3") == "No confirmation has a result yet, so there is nothing to say."
+
+
+def test_without_a_baseline_nothing_is_tested() -> None:
+    table = a_table({("ldam", "r2"): 0.1})
+    bare = dataclasses.replace(table, study=dataclasses.replace(table.study))
+    object.__setattr__(bare.study, "baseline", None)
+    assert "has no baseline, so no difference in top-3 accuracy was tested" in answer(bare, "top3")
+
+
+def test_one_loss_is_compared_with_nobody() -> None:
+    table = a_table({})
+    alone = dataclasses.replace(
+        table,
+        rows=LOSSES[:1],
+        cells={place: cell for place, cell in table.cells.items() if place[0] == LOSSES[0]},
+    )
+    said = answer(alone, "top3")
+    assert said.startswith(
+        "There is one loss, and nothing to compare it with. cross_entropy reaches a top-3 accuracy"
+    )
+    assert said.count("70.0 ± 1.0 % in r") == 3 and "better" not in said
+
+
+GAIN = st.sampled_from([-0.2, -0.02, -0.005, 0.0, 0.005, 0.02, 0.2])
+
+
+@given(
+    st.dictionaries(st.tuples(st.sampled_from(LOSSES[1:]), st.sampled_from(REGIMES)), GAIN), st.integers(1, 5)
+)
+def test_whoever_is_called_better_is_marked_so(gains: dict[tuple[str, str], float], seeds: int) -> None:
+    table = a_table(gains, seeds)
+    said = answer(table, "top3")
+    named = set(re.findall(r"in (r\d), (\w+) by", said))
+    better = {(c, row) for (row, c, _), cell in table.cells.items() if cell.mark == "better"}
+    assert named <= better
+    assert {column for column, _ in named} == {column for column, _ in better}
+    assert ("clearly better than" in said and "No loss" not in said) == bool(better)

@@ -1,0 +1,91 @@
+"""The checklist tells what the ledger holds, and what it cannot tell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError, grid
+from topk_platform.records import ArmHistory, Ledger, Store
+from topk_platform.reports import checklist as module
+from topk_platform.reports.checklist import Checklist, checklist
+from topk_platform.reports.reading import Held
+
+RATE = {"learning_rate": Float(0.01, 1)}
+LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
+
+
+def history_of(study: Study, arm: Arm) -> ArmHistory:
+    """Two search trials and three confirmations of the first, all of a second each."""
+
+    def row(phase: str, number: int, seed: int) -> dict[str, Any]:
+        metrics = {
+            f"{split}.{m}": 0.5 + seed / 100 for split in ("validation", "test") for m in study.metrics
+        }
+        return {
+            "key": f"{arm.name}-{number}-{seed}",
+            "phase": phase,
+            "number": number,
+            "seed": seed,
+            "status": "completed",
+            "reason": "",
+            "values": json.dumps({"learning_rate": 0.1 + number}),
+            "train_seconds": 1.0,
+            "code_version": "abc",
+            "dataset_fingerprint": "f00",
+            "versions": '{"torch": "2.15.0", "machine": "a processor"}',
+            **metrics,
+        }
+
+    search = {number: row("search", number, 0) for number in range(2)}
+    return ArmHistory(arm, search, {(0, seed): row("confirm", 0, seed) for seed in (1, 2, 3)})
+
+
+@pytest.fixture
+def filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checklist:
+    arms = grid([Regime("r", "digits")], [Model("linear")], LOSSES, k=3, recipe=Recipe(1))
+    study = Study("light", arms, topk=(1, 3), trials=2, seeds=3)
+    histories = {study.arm_id(arm): history_of(study, arm) for arm in arms}
+    held = Held(study, Ledger(Store.open(tmp_path), "light"), histories)
+    monkeypatch.setattr(module, "read", lambda *_, **__: held)
+    return checklist(study, store=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "- linear: linear",
+        "Recipe(epochs=1, batch_size=64,",
+        "| smooth_topk_svm | learning_rate | 0.01 to 1 | 0.1 |",
+        "the same budget of 2 trials; each was searched once",
+        "4 search trials have ended: 4 completed, 0 stopped early, 0 diverged, 0 failed",
+        "By the validation split's top3 alone",
+        "| cross_entropy | r | learning_rate 0.1 | 50.00 |",
+        "3 fresh seeds per arm, the same in all arms; root of all random streams: 0. 6 confirmations have ended",
+        "Intervals cover fresh seeds alone",
+        "Holm-corrected over the 1 differences of a metric",
+        "| search | 4 | 0.00 | 1.0 |",
+        "| r | digits | none | f00 |",
+        "- torch: 2.15.0 (10 trials)",
+        "- code version: abc",
+        "No trial that counts diverged or failed.",
+        "**To be answered by the authors.**",
+    ],
+)
+def test_it_tells_what_is_known(filled_in: Checklist, told: str) -> None:
+    assert told in filled_in.to_markdown()
+
+
+def test_what_no_ledger_knows_is_left_to_the_authors(filled_in: Checklist) -> None:
+    assert [question.partition(" ")[0] for question in filled_in.open] == ["Licences", "Limitations,"]
+
+
+def test_without_results_there_is_none(tmp_path: Path) -> None:
+    from topk_studies import ring_modes
+
+    with pytest.raises(UserError, match="holds nothing of study 'ring_modes'"):
+        checklist(ring_modes(), store=tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,193 @@
+"""Claims: what is checked when a study is made, how they are decided, and how often wrongly."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from scipy import special
+
+from topk_platform import Claim, Contrast, Loss, Model, Recipe, Regime, Study, UserError, grid
+from topk_platform.reports import deciding
+from topk_platform.reports.cells import Runs
+from topk_platform.reports.claimed import claims_to_csv, claims_to_markdown, contrast_text
+from topk_platform.reports.deciding import Decision, Evidence
+from topk_platform.reports.statistics import Precision
+
+ARMS = grid(
+    [Regime("r", "digits")],
+    [Model("mlp")],
+    [Loss("cross_entropy"), Loss("smooth_topk_svm")],
+    k=3,
+    recipe=Recipe(1),
+)
+OURS, THEIRS = "r/mlp/smooth_topk_svm", "r/mlp/cross_entropy"
+GAP = Contrast.between(OURS, THEIRS, "top3")
+
+
+def claim(direction: str = "above", **changes: object) -> Claim:
+    fields = {"name": "c", "text": "It is so.", "source": "me", "contrasts": [GAP], "direction": direction}
+    return Claim(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def study(*claims: Claim) -> Study:
+    return Study("s", ARMS, topk=(1, 3), claims=claims)
+
+
+def runs_of(values: Sequence[float], status: Mapping[int, str] | None = None) -> Runs:
+    rows = {
+        seed: {"status": (status or {}).get(seed, "completed"), "test.top3": value, "key": str(seed)}
+        for seed, value in enumerate(values, 1)
+    }
+    return Runs(rows)
+
+
+def decided(
+    wanted: Claim, ours: Sequence[float], theirs: Sequence[float], status: Mapping[int, str] | None = None
+) -> Evidence:
+    return deciding._evidence(wanted, GAP, {OURS: runs_of(ours, status), THEIRS: runs_of(theirs)}, None)
+
+
+NOISE = [0.001, -0.001, 0.002, -0.002, 0.0]
+
+
+def shifted(points: float) -> list[float]:
+    return [0.5 + points / 100 + e for e in NOISE]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "points", "verdict"),
+    [
+        (claim(), 2.0, "confirmed"),
+        (claim(), 0.1, "undecided"),
+        (claim(), -2.0, "refuted"),
+        (claim(tolerance=1.0), 0.1, "refuted"),  # what is left matters to nobody
+        (claim(bound=5.0), 2.0, "refuted"),
+        (claim("below"), -2.0, "confirmed"),
+        (claim("below"), 2.0, "refuted"),
+        (claim("within", tolerance=0.5), 0.1, "confirmed"),
+        (claim("within", tolerance=0.5), 0.45, "undecided"),
+        (claim("within", tolerance=0.5), 2.0, "refuted"),
+        (claim("within", tolerance=0.5), -2.0, "refuted"),
+    ],
+)
+def test_directions_and_tolerances(wanted: Claim, points: float, verdict: str) -> None:
+    assert decided(wanted, shifted(points), [0.5] * 5).verdict == verdict
+
+
+def test_what_lacks_data_waits_and_what_lost_seeds_is_not_decided() -> None:
+    assert decided(claim(), [], [0.5] * 5).verdict == "waits for data"
+    assert decided(claim(), [0.6, 0.7], [0.5] * 5).verdict == "waits for data"
+    lost = decided(claim(), shifted(2.0), [0.5] * 5, {2: "diverged"})
+    assert (lost.verdict, lost.why) == ("undecided", f"seeds were lost of {OURS}")
+    assert decided(claim(), [0.6] * 5, [0.5] * 5).verdict == "undecided"  # no spread
+
+
+def test_a_claim_needs_all_of_its_contrasts_and_falls_with_one() -> None:
+    def of(*verdicts: str) -> str:
+        return Decision(claim(), tuple(Evidence(GAP, None, v) for v in verdicts)).verdict  # type: ignore[arg-type]
+
+    assert of("confirmed", "confirmed") == "confirmed"
+    assert of("confirmed", "undecided") == "undecided"
+    assert of("confirmed", "waits for data", "undecided") == "waits for data"
+    assert of("waits for data", "refuted", "confirmed") == "refuted"
+
+
+def test_seeds_that_would_settle_it_do() -> None:
+    """With as many seeds as it names, and the same mean and spread, the power is 80 %; with one fewer it is not."""
+    found = decided(claim(), shifted(0.1), [0.5] * 5)
+    assert found.estimate is not None and found.seeds is not None and found.estimate.precision is not None
+    precision = found.estimate.precision
+    assert precision.power(found.estimate.mean, found.seeds) >= 0.8
+    assert precision.power(found.estimate.mean, found.seeds - 1) < 0.8
+
+
+def test_power_is_that_of_simulated_tests() -> None:
+    """10,000 samples of eight: rejections of a one-sided t-test, give or take the shifted t's 2 points and noise."""
+    rng = np.random.default_rng(3)
+    samples = rng.normal(1.2, 1.0, (10_000, 8))
+    t = samples.mean(1) / samples.std(1, ddof=1) * math.sqrt(8)
+    simulated = np.mean(t > special.stdtrit(7, 0.975))
+    assert Precision(1 / 8, 0.0, 8, math.inf).power(1.2) == pytest.approx(simulated, abs=0.04)
+
+
+def test_more_seeds_do_not_help_where_images_are_too_few() -> None:
+    few = Precision(0.01, 1.0, 5, 360)
+    assert few.rows_for(1.0) is None
+    assert Precision(0.01, 0.001, 5, 360).rows_for(1.0) is not None
+
+
+def test_wrong_decisions_are_as_rare_as_said() -> None:
+    """2,000 studies without any difference: 2.5 % confirmed, 2.5 % refuted, give or take four standard errors."""
+    rng, counts = np.random.default_rng(5), {"confirmed": 0, "refuted": 0, "undecided": 0}
+    for values in rng.normal(0.5, 0.02, (2000, 5)):
+        counts[decided(claim(), list(values), [0.5] * 5).verdict] += 1
+    for verdict in ("confirmed", "refuted"):
+        assert abs(counts[verdict] / 2000 - 0.025) < 4 * math.sqrt(0.025 * 0.975 / 2000)
+
+
+def test_a_difference_of_differences_is_one_contrast() -> None:
+    other = Contrast({"a/m/x": 1.0, "a/m/y": -1.0}, "top3")
+    both = GAP.minus(other)
+    assert both.weights == {OURS: 1.0, THEIRS: -1.0, "a/m/x": -1.0, "a/m/y": 1.0}
+    assert GAP.minus(Contrast({THEIRS: -1.0}, "top3")).weights == {OURS: 1.0}
+    with pytest.raises(UserError, match="of one metric"):
+        GAP.minus(Contrast.between("a", "b", "top1"))
+    assert contrast_text(Contrast({OURS: 2.0}, "top1")) == "top1: 2·r/mlp/smooth_topk_svm"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Contrast({}, "top3"), "an arm or more"),
+        (lambda: Contrast({OURS: 0.0}, "top3"), "none with weight 0"),
+        (lambda: claim(contrasts=[]), "at least one contrast"),
+        (lambda: claim(direction="beside"), "one of"),
+        (lambda: claim("within"), "needs a tolerance above 0"),
+        (lambda: claim("within", tolerance=1.0, bound=1.0), "and no bound"),
+        (lambda: claim(text=""), "must not be empty"),
+        (lambda: claim(name="a b"), "claim name must match"),
+        (lambda: study(claim(), claim()), "two claims are called c"),
+        (
+            lambda: study(claim(contrasts=[Contrast.between("x/y/z", THEIRS, "top3")])),
+            "'x/y/z', which is no arm",
+        ),
+        (
+            lambda: study(claim(contrasts=[Contrast.between(OURS, THEIRS, "top7")])),
+            "'top7', which is not among",
+        ),
+    ],
+)
+def test_a_wrong_claim_is_told_when_the_study_is_made(make: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_claims_change_no_result_and_go_with_their_arms() -> None:
+    with_one, without = study(claim()), study()
+    assert [with_one.arm_id(arm) for arm in ARMS] == [without.arm_id(arm) for arm in ARMS]
+    assert with_one.only("*/cross_entropy").claims == () and len(with_one.only("*").claims) == 1
+    assert with_one.smoke().claims == ()
+
+
+def test_decided_claims_as_text() -> None:
+    done = Decision(claim(), (decided(claim(), shifted(2.0), [0.5] * 5),))
+    open_ = Decision(
+        dataclasses.replace(claim(), name="open", stand_in=True),
+        (decided(claim(tolerance=3.0), shifted(0.1), [0.5] * 5),),
+    )
+    text = claims_to_markdown("s", [done, open_])
+    assert "## c: confirmed" in text and "(me, stand-in)" in text
+    assert (
+        "| top3: smooth_topk_svm - cross_entropy, r/mlp | above 0 | +2.00 ± 0.20 (n = 5) | confirmed |"
+        in text
+    )
+    assert "decides nothing of the paper's" in text
+    rows = list(csv.DictReader(io.StringIO(claims_to_csv([done, open_]))))
+    assert [row["claim"] for row in rows] == ["c", "open"]
+    assert float(rows[0]["low"]) == pytest.approx(2.0 - 0.196, abs=1e-2)

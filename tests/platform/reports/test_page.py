@@ -1,0 +1,313 @@
+"""Plots, tables in files and the page of a study, from a ledger that was written as a run writes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import torch
+
+from topk_platform import (
+    Arm,
+    Claim,
+    Contrast,
+    Float,
+    LabelNoise,
+    Loss,
+    Model,
+    Published,
+    Recipe,
+    Regime,
+    Study,
+    grid,
+)
+from topk_platform import plot as plot_of
+from topk_platform import report as report_of
+from topk_platform import table as table_of
+from topk_platform.errors import UserError
+from topk_platform.outcomes import Ended
+from topk_platform.records import Ledger, Store, read_history
+from topk_platform.records.ranks import save_ranks
+from topk_platform.reports import plots
+from topk_platform.reports.formats import FORMATS, as_format
+from topk_platform.reports.page.drawn import inline
+from topk_platform.reports.plots.axis import axis_of
+from topk_platform.reports.plots.style import INK, looks, wrapped
+from topk_platform.running.boards import in_environment, make_board
+from topk_platform.running.checks import check_study
+from topk_platform.specs import EpochRecord, Trial, TrialRecord
+from topk_platform.training import environment
+
+RATE = {"learning_rate": Float(0.01, 1, log=True)}
+FIRST = {"learning_rate": 0.1}
+NAMES = ("cross_entropy", "smooth_topk_svm", "noised_imbalanced_topk_hinge")
+GAINS = {"cross_entropy": 0.0, "smooth_topk_svm": 0.05, "noised_imbalanced_topk_hinge": -0.04}
+IMAGES = 1000
+
+
+def a_study() -> Study:
+    noises = (0.0, 0.2, 0.4, 0.6, 0.8)
+    regimes = [Regime(f"noise-{p}", "digits", (LabelNoise(p),)) for p in noises]
+    arms = grid(regimes, [Model("linear")], [Loss(n, RATE, FIRST) for n in NAMES], k=3, recipe=Recipe(2))
+    gap = Contrast.between(arms[1].name, arms[0].name, "top3")
+    claim = Claim(name="ahead", text="The SVM <b>leads</b>.", source="me", contrasts=[gap])
+    printed = Published(regime="noise-0.2", loss=NAMES[1], metric="top3", value=77.7, source="A, Table 1")
+    return Study("page", arms, topk=(1, 3), trials=10, seeds=5, claims=[claim], published=[printed])
+
+
+def ranks(trial: Trial) -> torch.Tensor:
+    """Images of which a share, by loss and seed, has rank 1, a part of the rest rank 3, and all others rank 6."""
+    share = 0.5 + GAINS[trial.arm.loss.name] + (trial.seed % 3) / 200
+    first, third = int(share * IMAGES), int((share + (1 - share) / 2) * IMAGES)
+    greater = torch.full((IMAGES,), 5)
+    greater[:third], greater[:first] = 2, 0
+    label = torch.arange(IMAGES) % 10
+    return torch.stack([greater, greater * 0, label, greater * 0])
+
+
+def metrics(trial: Trial) -> Mapping[str, float]:
+    if not trial.seed:
+        return dict.fromkeys(("top1", "top3"), 0.5 + 0.001 * (trial.number * 7 % 10))
+    greater = ranks(trial)[0]
+    return {f"top{k}": float((greater < k).double().mean()) for k in (1, 3)}
+
+
+def write(study: Study, store: Path, stop: int | None = None) -> None:
+    """Write a record of every trial of a study, or of so many, as if they had run."""
+    ledger = Ledger.open(Store.open(store), study.name)
+    counted = in_environment(study, check_study(study), environment("cpu"))
+    written = 0
+    with ledger.writing(study) as writer:
+        ledger.identify(counted)
+        board = make_board(study, counted, read_history(ledger, study, counted))
+        while (trials := board.next_trials()) and (stop is None or written < stop):
+            for trial in trials:
+                found = metrics(trial)
+                epochs = tuple(EpochRecord(e, 1.0, found, 0.1, 0.1) for e in (1, 2))
+                test = found if trial.seed else None
+                record = TrialRecord(trial, "completed", "", found, test, epochs, 1.0, 1000.0, 1001.0)
+                writer.put(record.replace_versions(**trial.environment))
+                if trial.seed:
+                    save_ranks(ledger.store, trial, ranks(trial), "images")
+                board.end(trial, Ended.from_record(record))
+                written += 1
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    write(a_study(), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(store: Path) -> str:
+    return report_of(a_study(), store=store)
+
+
+class Reader(HTMLParser):
+    """What a page's elements would fetch, which names they have and use, and which elements are left open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.ids: list[str] = []
+        self.used: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        for name in ("src", "href", "xlink:href", "action", "data", "srcset"):
+            target = values.get(name, "")
+            self.used += [target[1:]] if target.startswith("#") else []
+            self.fetched += [target] if target and not target.startswith(("#", "data:")) else []
+        self.ids += [values["id"]] if "id" in values else []
+        if tag not in ("meta", "br", "wbr", "hr", "img", "link", "input"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+
+
+def test_the_page_is_whole_and_fetches_nothing(page: str) -> None:
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == [] and reader.fetched == []
+    assert set(reader.used) <= set(reader.ids)
+    assert not re.search(r"@import|url\((?!#)|<script", page)
+    assert len(page.encode()) < 3_000_000
+
+
+def test_the_numbers_of_the_page_are_the_tables(page: str, store: Path) -> None:
+    table = table_of(a_study(), store=store)
+    for (_, _, metric), cell in table.cells.items():
+        if cell.value is not None and metric in table.study.show:
+            assert f"{100 * cell.value.mean:.1f} ± {100 * cell.value.half_width:.1f}" in page
+    for rows in table.confirmations.values():
+        for row in rows.values():
+            line = page[page.index(row["key"]) :].split("</tr>", maxsplit=1)[0]
+            assert all(f"<td>{100 * row[f'test.{metric}']:.2f}</td>" in line for metric in table.study.show)
+    assert "published 77.7" in page
+
+
+def test_the_page_says_what_came_out(page: str) -> None:
+    assert "clearly better than cross_entropy: in noise-" in page
+    assert "ahead: confirmed" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
+    assert "Which hyperparameters, with which bounds?" in page
+    assert page.count("<svg") == len(plots.KINDS)
+
+
+def test_of_a_study_that_still_runs_there_is_what_there_is(tmp_path: Path) -> None:
+    write(a_study(), tmp_path, stop=30)
+    page = report_of(a_study(), store=tmp_path)
+    assert "No confirmation has a result yet, so there is nothing to say." in page
+    assert "No plot of differences" in page and page.count("<svg") >= 1
+
+
+def test_without_a_ledger_there_is_no_page(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds nothing of study 'page'"):
+        report_of(a_study(), store=tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(plots.KINDS))
+def test_all_of_a_plot_lies_inside_it(kind: str, store: Path) -> None:
+    """No name, number or line is cut off at the edge: what is drawn takes up less than the figure."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    made = plot_of(a_study(), kind, store=store)
+    with plots.styled():
+        canvas = FigureCanvasAgg(made)
+        canvas.draw()
+        drawn = made.get_tightbbox(canvas.get_renderer())
+    width, height = made.get_size_inches()
+    assert drawn.x0 >= 0 and drawn.y0 >= 0 and drawn.x1 <= width and drawn.y1 <= height
+    assert drawn.width > 0.8 * width and drawn.height > 0.8 * height
+
+
+def test_a_plot_is_the_same_file_again(store: Path) -> None:
+    made = plot_of(a_study(), "map", store=store)
+    again = plot_of(a_study(), "map", store=store)
+    assert plots.written(made, "svg") == plots.written(again, "svg")
+    assert plots.written(made, "pdf").startswith(b"%PDF")
+    with pytest.raises(UserError, match="one of svg, png, pdf, got 'gif'"):
+        plots.written(made, "gif")
+
+
+def test_accuracy_is_drawn_at_the_regimes_numbers_with_the_tables_means(store: Path) -> None:
+    made = plot_of(a_study(), "accuracy", store=store, metric="top1")
+    table = table_of(a_study(), store=store)
+    (ax,) = made.axes
+    assert ax.get_xlabel() == "label noise, probability"
+    for line in ax.lines:
+        row = str(line.get_label())
+        cells = [table.cells[row, column, "top1"].value for column in table.columns]
+        assert list(line.get_xdata()) == [0.0, 0.2, 0.4, 0.6, 0.8]  # type: ignore[arg-type]
+        assert list(line.get_ydata()) == [100 * cell.mean for cell in cells if cell]  # type: ignore[arg-type]
+
+
+def test_curves_over_k_pass_through_the_tables_numbers(store: Path) -> None:
+    made = plot_of(a_study(), "topk", store=store, only="noise-0.2/*")
+    table = table_of(a_study(), store=store)
+    for line in made.axes[0].lines:
+        ys = dict(zip(line.get_xdata(), line.get_ydata(), strict=True))  # type: ignore[arg-type]
+        for k in (1, 3):
+            cell = table.cells[str(line.get_label()), "noise-0.2", f"top{k}"].value
+            assert cell is not None and ys[k] == pytest.approx(100 * cell.mean)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metric": "top7"}, "--metric must be one of"),
+        ({"by": "tau"}, "--by must be a fixed parameter"),
+        ({"only": "nothing*"}, "matches no arm"),
+    ],
+)
+def test_what_cannot_be_plotted_is_told(store: Path, changes: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        plot_of(a_study(), "accuracy", store=store, **changes)  # type: ignore[arg-type]
+
+
+def arms_with(*taus: float) -> list[Arm]:
+    losses = [Loss("smooth_topk_svm", fixed={"tau": tau}, label=f"svm-{tau}") for tau in taus]
+    return list(grid([Regime("r", "digits")], [Model("linear")], losses, k=3, recipe=Recipe(1)))
+
+
+def test_the_axis_is_the_number_in_which_arms_differ() -> None:
+    axis = axis_of(arms_with(0.1, 1.0, 10.0))
+    assert axis is not None and axis.title == "tau" and axis.log
+    assert sorted(axis.places.values()) == [0.1, 1.0, 10.0]
+    assert set(axis.series.values()) == {"smooth_topk_svm"}
+    assert axis_of(arms_with(1.0)) is None
+
+
+def test_a_loss_looks_the_same_in_every_study() -> None:
+    alone = looks([Loss("ldam")])["ldam"]
+    assert looks([Loss("focal"), Loss("my.module:mine"), Loss("ldam")])["ldam"] == alone
+    assert looks([Loss("cross_entropy")])["cross_entropy"].colour == INK
+    many = looks([Loss("my.module:mine", label=f"mine-{i}") for i in range(20)])
+    assert len(set(many.values())) == 20 and len({look.colour for look in many.values()}) == 1
+
+
+@pytest.mark.parametrize("name", ["noised_imbalanced_topk_hinge", "a", "convnet/smooth_topk_svm", "x" * 40])
+def test_names_are_broken_and_never_cut(name: str) -> None:
+    assert re.sub(r"[\s_]", "", wrapped(name)) == name.replace("_", "")
+
+
+def test_a_drawing_in_a_page_keeps_its_scales_and_takes_the_pages_ink() -> None:
+    inside = f'<g id="a" transform="scale(0.015625)"/><use xlink:href="#a"/>{INK}'
+    svg = f'<?xml?><svg width="72pt" height="9pt">{inside}</svg>'
+    found = inline(svg, "map", "a map")
+    assert 'id="map-a"' in found and 'href="#map-a"' in found
+    assert "scale(0.015625)" in found and "currentColor" in found and INK not in found
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("output", list(FORMATS))
+def test_formats_have_every_number_and_name(store: Path, output: str, transpose: bool) -> None:
+    table = table_of(a_study(), store=store)
+    made = as_format(output, table, ["top3"], transpose=transpose)
+    text = str(table) if output == "rich" else str(made)
+    value = table.cells[NAMES[1], "noise-0.2", "top3"].value
+    assert value is not None
+    flat = re.sub(r"<wbr>|\\|[$~{}]", "", text).replace("pm", "±").replace("\N{NO-BREAK SPACE}", " ")
+    number = repr(value.mean) if output == "csv" else f"{100 * value.mean:.1f}"
+    assert number in flat
+    for word in (*NAMES[2].split("_"), "noise"):
+        assert word in flat
+    assert output in ("csv", "rich") or "77.7" in flat
+
+
+def test_latex_tables_are_well_formed(store: Path) -> None:
+    """Environments close in order, rows have as many cells as columns, and nothing special is left unescaped."""
+    text = table_of(a_study(), store=store).to_latex(["top1", "top3"])
+    opened: list[str] = []
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
+        assert kind == "begin" or opened.pop() == name
+        opened += [name] if kind == "begin" else []
+    assert opened == [] and text.count("\\begin{table}") == 2
+    assert all(text.count(rule) == 2 for rule in ("\\toprule", "\\midrule", "\\bottomrule"))
+    flat = re.sub(r"\\begin\{tabular\}\[t\].*?\\end\{tabular\}", "stack", text)
+    rows = [line for line in flat.splitlines() if line.endswith("\\\\")]
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {5}
+    assert not re.search(r"(?<!\\)[#%_]", flat.split("\n", 1)[1].replace("tab:", ""))
+    assert text.isascii()
+
+
+def test_a_table_prints_as_a_table_and_shows_itself(store: Path) -> None:
+    table = table_of(a_study(), store=store)
+    assert "top-3 accuracy, % (n = 5)" in str(table) and "Table(" not in repr(table)
+    assert table._repr_html_() == table.to_html() and table.to_html().count("<table") == 2
+    frame = table.to_pandas()
+    assert len(frame) == len(table.cells) and "half_width" in frame.columns
+    with pytest.raises(UserError, match="--metric must be one of"):
+        table.to_latex(["top9"])

@@ -1,0 +1,256 @@
+"""A confirmed network taken out of its store: it says of files what was scored when it was tested."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
+from topk_platform.cli import main
+from topk_platform.data import Dataset, data_at, load
+from topk_platform.data.decoding import crop, scaled
+from topk_platform.records import Ledger, Store
+from topk_platform.serving.pictures import read_inputs
+from topk_platform.specs import Inputs
+
+SEEDS = 2
+Train = Callable[[Study, Path], None]
+
+
+def one(regime: Regime, model: str, **more: object) -> Study:
+    arm = Arm(regime, Model(model), Loss("cross_entropy"), 2, Recipe(2, batch_size=8))
+    return Study("s", [arm], topk=(1, 2), seeds=SEEDS, **more)  # type: ignore[arg-type]
+
+
+def write_images(folder: Path, size: tuple[int, int]) -> None:
+    """Three classes of noisy colours, eight images each, in every split."""
+    random = np.random.default_rng(0)
+    for split in ("train", "val", "test"):
+        for label, name in enumerate(("ash", "birch", "cedar")):
+            place = folder / "trees" / split / name
+            place.mkdir(parents=True)
+            for number in range(8):
+                pixels = random.integers(0, 120, (size[1], size[0], 3))
+                pixels[..., label] += 60
+                Image.fromarray(pixels.astype(np.uint8)).save(place / f"{number}.png")
+
+
+@pytest.fixture(scope="module", params=["image_folder", "image_files"])
+def trees(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, train_study: Train
+) -> tuple[Path, Study]:
+    """A folder with data and a store, and the study that was run on them."""
+    folder = tmp_path_factory.mktemp("trees")
+    write_images(folder / "data", (13, 9))
+    options = {"size": 8} | ({"resize": 9} if request.param == "image_files" else {})
+    study = one(Regime("trees", request.param, options={"folder": "trees", **options}), "convnet")
+    with data_at(folder / "data"):
+        train_study(study, folder / "runs")
+    return folder, study
+
+
+def test_a_network_says_of_files_what_it_was_tested_with(
+    trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the training data: the top-1 and top-2 accuracies over the test files are those of the ledger."""
+    folder, study = trees
+    monkeypatch.setenv("TOPK_DATA", str(tmp_path / "nothing"))
+    name = study.arms[0].name
+    rows = Ledger.open(Store.open(folder / "runs"), "s").rows("phase = 'confirm'")
+    for seed in range(1, SEEDS + 1):
+        found = export_model(study, name, tmp_path / "out", store=folder / "runs", seed=seed)
+        row = next(row for row in rows if row["seed"] == seed)
+        assert (found.seed, found.config.key) == (seed, row["key"])
+        paths = sorted((folder / "data" / "trees" / "test").glob("*/*.png"))
+        candidates = load_model(tmp_path / "out").predict(paths)
+        for k in (1, 2):
+            hits = [
+                path.parent.name in {c.name for c in guesses[:k]}
+                for path, guesses in zip(paths, candidates, strict=True)
+            ]
+            assert np.mean(hits) == pytest.approx(row[f"test.top{k}"], abs=1e-12)
+        for guesses in candidates:
+            assert [c.probability for c in guesses] == sorted((c.probability for c in guesses), reverse=True)
+
+
+def test_the_seed_that_validated_best_is_taken(trees: tuple[Path, Study], tmp_path: Path) -> None:
+    folder, study = trees
+    rows = Ledger.open(Store.open(folder / "runs"), "s").rows("phase = 'confirm'")
+    found = export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
+    best = max(row["validation.top2"] for row in rows)
+    assert next(row for row in rows if row["seed"] == found.seed)["validation.top2"] == best
+
+
+def test_the_folder_tells_what_it_holds(trees: tuple[Path, Study], tmp_path: Path) -> None:
+    folder, study = trees
+    export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
+    told = json.loads((tmp_path / "config.json").read_text())
+    assert told["inputs"]["names"] == ["ash", "birch", "cedar"]
+    assert told["inputs"]["shape"] == [3, 8, 8]
+    rows = Ledger.open(Store.open(folder / "runs"), "s").rows("phase = 'confirm'")
+    mean = np.mean([row["test.top2"] for row in rows])
+    card = (tmp_path / "README.md").read_text()
+    assert f"| {mean:.2%} ±" in card and "n is the number of seeds" in card
+    assert "topk predict" in card
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> tuple[Path, Study]:
+    folder = tmp_path_factory.mktemp("digits")
+    study = one(Regime("r", "digits"), "linear")
+    train_study(study, folder / "runs")
+    return folder, study
+
+
+def test_a_network_of_numbers_takes_files_of_numbers(
+    digits: tuple[Path, Study],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder, study = digits
+    export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
+    data = load(study.arms[0].regime)
+    assert isinstance(data, Dataset)
+    inputs = data.test.tensor[:3]
+    for row, part in enumerate(inputs):
+        np.save(tmp_path / f"{row}.npy", part.numpy())
+    paths = [str(tmp_path / f"{row}.npy") for row in range(3)]
+    model = load_model(tmp_path / "out")
+    assert model.predict(paths, 4) == model.candidates(inputs, 4)
+    scores = model.scores(inputs)
+    for guesses, row in zip(model.candidates(inputs, 2), scores, strict=True):
+        assert [c.label for c in guesses] == row.topk(2).indices.tolist()
+        assert [c.probability for c in guesses] == pytest.approx(
+            by_subsets(row)[row.topk(2).indices].tolist()
+        )
+    monkeypatch.setattr(sys, "argv", ["topk", "predict", str(tmp_path / "out"), *paths, "--format", "json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    told = json.loads(capsys.readouterr().out)
+    assert [[c["label"] for c in image["candidates"]] for image in told] == scores.topk(2).indices.tolist()
+
+
+def by_subsets(scores: Tensor) -> Tensor:
+    """The probability of each class being in a pair, by listing all pairs."""
+    classes = len(scores)
+    chances, total = torch.zeros(classes, dtype=torch.float64), 0.0
+    for one_class in range(classes):
+        for other in range(one_class):
+            weight = (scores[one_class] + scores[other]).double().exp()
+            chances[[one_class, other]] += weight
+            total += float(weight)
+    return chances / total
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "cannot be read as .npy"),
+        (np.zeros((1, 8, 9)), r"must hold numbers of shape \(1, 8, 8\), got float64 of shape \(1, 8, 9\)"),
+        (np.zeros((1, 8, 8), dtype=bool), "got bool"),
+    ],
+)
+def test_what_is_no_input_is_told(
+    content: np.ndarray | None, why: str, digits: tuple[Path, Study], tmp_path: Path
+) -> None:
+    folder, study = digits
+    export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"no") if content is None else np.save(path, content)
+    with pytest.raises(UserError, match=why):
+        load_model(tmp_path / "out").predict([path])
+
+
+def wrong_arm(folder: Path, study: Study, to: Path) -> None:
+    export_model(study, "r/linear/cross_entrop", to, store=folder / "runs")
+
+
+def wrong_seed(folder: Path, study: Study, to: Path) -> None:
+    export_model(study, study.arms[0].name, to, store=folder / "runs", seed=7)
+
+
+def wrong_folder(folder: Path, study: Study, to: Path) -> None:
+    export_model(study, study.arms[0].name, folder, store=folder / "runs")
+
+
+def wrong_store(folder: Path, study: Study, to: Path) -> None:
+    export_model(study, study.arms[0].name, to, store=to)
+
+
+def wrong_package(folder: Path, study: Study, to: Path) -> None:
+    load_model(to)
+
+
+def wrong_k(folder: Path, study: Study, to: Path) -> None:
+    export_model(study, study.arms[0].name, to, store=folder / "runs")
+    load_model(to).candidates(torch.zeros(1, 1, 8, 8), 11)
+
+
+def wrong_weights(folder: Path, study: Study, to: Path) -> None:
+    export_model(study, study.arms[0].name, to, store=folder / "runs")
+    config = to / "config.json"
+    config.write_text(config.read_text().replace('"linear"', '"mlp"', 1))
+    load_model(to)
+
+
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [
+        (wrong_arm, "unknown arm of study s 'r/linear/cross_entrop': did you mean 'r/linear/cross_entropy'"),
+        (wrong_seed, r"seed must be one of \[1, 2\]"),
+        (wrong_folder, "--to must be a new or empty folder"),
+        (wrong_store, "holds nothing of study 's'"),
+        (wrong_package, "must be a folder of `topk export --arm`"),
+        (wrong_k, r"k must be in \[1, 10\]"),
+        (wrong_weights, "model mlp builds another network than was exported"),
+    ],
+)
+def test_bad_input_is_one_line(
+    act: Callable[[Path, Study, Path], None], why: str, digits: tuple[Path, Study], tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=why) as caught:
+        act(*digits, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_an_image_is_scaled_to_cover_and_cut_to_its_middle(channels: int, tmp_path: Path) -> None:
+    """Of one that needs no scaling the middle's own pixels are seen."""
+    random = np.random.default_rng(1)
+    pixels = random.integers(0, 256, (6, 10, channels)).astype(np.uint8)
+    Image.fromarray(pixels[..., 0] if channels == 1 else pixels).save(tmp_path / "x.png")
+    takes = Inputs((channels, 6, 4), 2, "image", mean=(0.5,) * channels, std=(0.5,) * channels)
+    (found,) = read_inputs([tmp_path / "x.png"], takes)
+    assert torch.equal(found, torch.from_numpy(pixels[:, 3:7]).permute(2, 0, 1))
+
+
+def test_images_in_files_are_read_as_in_training(tmp_path: Path) -> None:
+    random = np.random.default_rng(2)
+    Image.fromarray(random.integers(0, 256, (40, 60, 3)).astype(np.uint8)).save(tmp_path / "x.jpg")
+    takes = Inputs((3, 8, 8), 2, "image", mean=(0.5,) * 3, std=(0.5,) * 3, resize=10)
+    (found,) = read_inputs([tmp_path / "x.jpg"], takes)
+    expected = crop(scaled(tmp_path / "x.jpg", 10), 8)
+    assert torch.equal(found, torch.from_numpy(expected.copy()).permute(2, 0, 1))
+
+
+@pytest.mark.slow
+def test_onnx_computes_the_same_scores(trees: tuple[Path, Study], tmp_path: Path) -> None:
+    """To float32's rounding in sums of some hundred terms, in another order."""
+    import onnxruntime
+
+    folder, study = trees
+    export_model(study, study.arms[0].name, tmp_path, store=folder / "runs", onnx=True)
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    inputs = torch.randint(0, 256, (5, 3, 8, 8), dtype=torch.uint8)
+    (found,) = session.run(None, {"inputs": inputs.numpy()})
+    np.testing.assert_allclose(found, load_model(tmp_path).scores(inputs).numpy(), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,180 @@
+"""Losses whose parameters change from epoch to epoch."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import topk_losses as tl
+from topk_platform import Arm, Choice, Float, LongTail, Loss, Model, Recipe, Regime, Schedule, UserError
+from topk_platform.records.schema import trial_row
+from topk_platform.running.checks import check_study
+from topk_platform.specs import Study, Trial, TrialRecord
+from topk_platform.training import Session, finish, run_trials
+from topk_platform.training.ensemble import Ensemble
+
+MakeTrial = Callable[..., Trial]
+
+TAIL = Regime("tail", "digits", (LongTail(5),))
+
+
+def scheduled(trial: Trial, fixed: Mapping[str, Any], **space: Any) -> Trial:
+    """The trial with such fixed parameters, and the dimensions that they name."""
+    first = {name: dimension.ends[0] for name, dimension in space.items()}
+    loss = Loss(trial.arm.loss.name, space, first, fixed)
+    return dataclasses.replace(trial, arm=dataclasses.replace(trial.arm, loss=loss))
+
+
+@given(
+    start=st.floats(-10, 10),
+    end=st.floats(-10, 10),
+    epochs=st.integers(2, 50),
+    shape=st.sampled_from(("linear", "cosine")),
+)
+def test_a_schedule_goes_from_one_value_to_the_other_and_no_further(
+    start: float, end: float, epochs: int, shape: str
+) -> None:
+    found = [Schedule(shape, start, end).at(epoch, epochs) for epoch in range(epochs)]
+    assert (found[0], found[-1]) == (start, end)
+    rounding = 1e-14 * (abs(start) + abs(end))  # a few units in the last place of what is added
+    rising = [(b - a) * math.copysign(1, end - start) for a, b in itertools.pairwise(found)]
+    assert min(rising) >= -rounding
+    middle = Schedule(shape, start, end).at(2, 5)
+    assert middle == pytest.approx((start + end) / 2, abs=1e-12)
+    assert Schedule("constant", start).at(epochs - 1, epochs) == start
+
+
+def test_between_whole_numbers_a_schedule_stays_whole() -> None:
+    found = [Schedule("linear", 10, 1).at(epoch, 6) for epoch in range(6)]
+    assert found == [10, 8, 6, 5, 3, 1]
+    assert all(isinstance(value, int) for value in found)
+    assert Schedule("linear", 10, 1).at(0, 1) == 10
+
+
+def test_every_epoch_trains_with_its_own_value(make_trial: MakeTrial) -> None:
+    trial = scheduled(
+        make_trial("smooth_topk_svm", recipe=Recipe(5)), {"tau": Schedule("linear", 2.0, 0.0001)}
+    )
+    session, seen = Session.prepare(trial), []
+    for _ in range(5):
+        session.train_epoch()
+        seen.append(session.loss.module.tau)
+    assert seen == pytest.approx([2.0, 1.500025, 1.00005, 0.500075, 0.0001])
+
+
+def test_a_value_that_is_worked_into_a_buffer_changes_too(make_trial: MakeTrial) -> None:
+    trial = scheduled(
+        make_trial("logit_adjusted", recipe=Recipe(3), regime=TAIL), {"tau": Schedule("linear", 0.5, 2.5)}
+    )
+    session = Session.prepare(trial)
+    scores, labels = torch.randn(4, 10, generator=torch.Generator().manual_seed(0)), torch.arange(4)
+    for tau in (0.5, 1.5, 2.5):
+        session.train_epoch()
+        expected = tl.LogitAdjusted(session.dataset.class_counts, tau=tau)(scores, labels)
+        assert torch.equal(session.loss(scores, labels), expected)
+
+
+def weights_of(record: TrialRecord) -> list[float | None]:
+    return [epoch.train_loss for epoch in record.epochs]
+
+
+@pytest.mark.parametrize("name", ["smooth_topk_svm", "noised_topk_hinge", "ldam"])
+def test_a_constant_schedule_trains_as_the_value_does(name: str, make_trial: MakeTrial) -> None:
+    parameter = {"smooth_topk_svm": "tau", "noised_topk_hinge": "epsilon", "ldam": "scale"}[name]
+    trial = make_trial(name)
+    (plain,) = finish(run_trials([scheduled(trial, {parameter: 0.7})]))
+    for schedule in (Schedule("constant", 0.7), Schedule("cosine", 0.7, 0.7)):
+        (record,) = finish(run_trials([scheduled(trial, {parameter: schedule})]))
+        assert record.status == "completed", record.reason
+        assert (weights_of(record), record.test) == (weights_of(plain), plain.test)
+
+
+@pytest.mark.parametrize("cut", [1, 17, 30, 45, 51])
+@pytest.mark.parametrize("reweighting", [None, 1])
+def test_one_that_is_cut_off_goes_on_bit_for_bit(
+    cut: int, reweighting: int | None, make_trial: MakeTrial, memory: Any
+) -> None:
+    trial = scheduled(
+        make_trial("noised_imbalanced_topk_hinge", recipe=Recipe(4, reweighting=None)),
+        {"epsilon": Schedule("cosine", 1.0, 0.01), "samples": Schedule("linear", 2, 5)},
+    )
+    if reweighting is not None:
+        recipe = Recipe(4, reweighting=reweighting)
+        trial = scheduled(make_trial("ldam", recipe=recipe), {"scale": Schedule("linear", 5.0, 20.0)})
+    (whole,) = finish(run_trials([trial]))
+    assert whole.status == "completed", whole.reason
+    keeper = memory(cut)
+    with pytest.raises(KeyboardInterrupt):
+        finish(run_trials([trial], keeper))
+    (resumed,) = finish(run_trials([trial], keeper))
+    assert (weights_of(resumed), resumed.test) == (weights_of(whole), whole.test)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_members_of_an_ensemble_follow_their_own(same: bool, make_trial: MakeTrial) -> None:
+    schedule = {"tau": Schedule("cosine", 1.0, "end")}
+    trials = [
+        scheduled(
+            make_trial("smooth_topk_svm", seed=seed, values={"end": 0.1 if same else 0.1 * seed}),
+            schedule,
+            end=Float(0.01, 1.0),
+        )
+        for seed in (1, 2, 3)
+    ]
+    assert Ensemble.prepare(trials).at_once == same
+    for member, trial in zip(finish(run_trials(trials)), trials, strict=True):
+        (alone,) = finish(run_trials([trial]))
+        assert weights_of(member) == pytest.approx(weights_of(alone), rel=1e-5)
+
+
+def test_a_schedule_is_part_of_what_is_recorded(make_trial: MakeTrial) -> None:
+    base = make_trial("smooth_topk_svm", values={"shape": "linear", "end": 0.25})
+    space = {"shape": Choice(("linear", "constant")), "end": Float(0.01, 1.0, when={"shape": ("linear",)})}
+    trial = scheduled(base, {"tau": Schedule("shape", 1.0, "end")}, **space)
+    assert trial.setting.own == {"tau": Schedule("linear", 1.0, 0.25)}
+    row = trial_row(TrialRecord(trial, "completed"))
+    assert row["values"] == '{"tau": "linear 1.0 to 0.25", "shape": "linear", "end": 0.25}'
+    assert Trial.from_json(trial.to_json()) == trial
+    constant = dataclasses.replace(trial, values={"shape": "constant"})
+    assert constant.setting.own == {"tau": Schedule("constant", 1.0)}
+    assert (
+        len({trial.key, constant.key, dataclasses.replace(trial, values={"shape": "linear", "end": 0.2}).key})
+        == 3
+    )
+
+
+class Learnt(nn.Module):
+    def __init__(self, tau: float) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(tau))
+
+    def forward(self, scores: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(scores * self.scale, target)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (Loss("smooth_topk_svm", fixed={"tau": Schedule("linear", 1.0, -1.0)}), "tau"),
+        (Loss("smooth_topk_svm", fixed={"tau": Schedule("linear", 1.0, -1.0)}), "arm r/mlp/smooth_topk_svm"),
+        (Loss("smooth_topk_svm", fixed={"temprature": Schedule("linear", 1.0, 0.1)}), "unknown parameter of loss"),
+        (Loss(f"{__name__}:Learnt", fixed={"tau": Schedule("linear", 1.0, 0.1)}),
+         r"\['tau'\] cannot follow a schedule, for the loss is then built anew for every epoch"),
+        (Loss("smooth_topk_svm", {"s": Choice(("constant", "linear"))}, {"s": "constant"},
+              {"tau": Schedule("s", 1.0)}), "Schedule.end must be a number or a name"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_scheduled_is_told_before_anything_starts(loss: Loss, message: str) -> None:
+    study = Study("s", [Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(1))], topk=(1, 3))
+    with pytest.raises(UserError, match=message) as caught:
+        check_study(study)
+    assert "\n" not in str(caught.value)

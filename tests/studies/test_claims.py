@@ -1,0 +1,50 @@
+"""The papers' claims hold of the numbers that the papers printed."""
+
+from __future__ import annotations
+
+import pytest
+
+from topk_platform import Claim, Contrast, Study
+from topk_studies import STUDIES
+
+STUDIES_WITH_CLAIMS = [study for make in STUDIES.values() if (study := make()).claims]
+
+
+def printed(study: Study, contrast: Contrast) -> float | None:
+    arms = {arm.name: arm for arm in study.arms}
+    found = [(w, study.published_of(arms[name], contrast.metric)) for name, w in contrast.weights.items()]
+    values = [weight * number.value for weight, number in found if number is not None]
+    return sum(values) if len(values) == len(found) else None
+
+
+def holds(claim: Claim, value: float) -> bool:
+    if claim.direction == "within":
+        return abs(value) < claim.tolerance
+    return value > claim.bound if claim.direction == "above" else value < claim.bound
+
+
+@pytest.mark.parametrize("study", STUDIES_WITH_CLAIMS, ids=lambda study: study.name)
+def test_what_a_paper_printed_is_as_it_is_claimed(study: Study) -> None:
+    wrong = [
+        (claim.name, contrast, value)
+        for claim in study.claims
+        for contrast in claim.contrasts
+        if (value := printed(study, contrast)) is not None and not holds(claim, value)
+    ]
+    assert not wrong
+
+
+def test_most_claims_of_tables_stand_on_printed_numbers() -> None:
+    counts = {
+        study.name: [printed(study, c) is not None for claim in study.claims for c in claim.contrasts]
+        for study in STUDIES_WITH_CLAIMS
+        if study.published
+    }
+    assert {name: (sum(found), len(found)) for name, found in counts.items() if not all(found)} == {
+        "sawada2020_cifar100": (39, 55)  # Figure 6 and the candidates are not in its tables
+    }
+
+
+def test_stand_ins_say_that_they_are() -> None:
+    for study in STUDIES_WITH_CLAIMS:
+        assert {claim.stand_in for claim in study.claims} == {study.name.startswith("letters")}
