@@ -39,7 +39,7 @@ from topk_platform import (
 )
 from topk_platform.data import load
 from topk_platform.records import Store, StoreKeeper
-from topk_platform.specs import Phase, Trial, TrialRecord
+from topk_platform.specs import Inputs, Phase, Trial, TrialRecord
 from topk_platform.training import finish, run_trials
 from topk_platform.training.setup import dataset_of
 
@@ -129,7 +129,7 @@ class Keeper(StoreKeeper):
 
     networks: dict[str, dict[str, Tensor]] = field(default_factory=dict)
 
-    def save_model(self, trial: Trial, model: nn.Module) -> None:
+    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> None:  # noqa: ARG002 - the interface's
         """Keep a network's tensors."""
         self.networks[trial.key] = {name: value.cpu().clone() for name, value in model.state_dict().items()}
 

@@ -125,14 +125,18 @@ def test_parts_are_as_few_as_fit(size: int, part: int, needed: int) -> None:
 
 @pytest.mark.slow
 def test_the_named_batch_fits_and_twice_as_much_does_not(rings: Callable[..., Trial]) -> None:
-    """A sample takes 8 MiB forward and up to 16 more backward, so 256 MiB more hold 10 to 32 more samples."""
+    """A sample takes 8 MiB forward and up to 16 more backward, so 256 MiB more hold 10 to 32 more samples.
+
+    A fresh process sets threads and libraries up in its first step, which takes some MiB more than a later one: there
+    the answer holds to the one part in 16 that it is exact to.
+    """
     trial, found = rings("Wide"), []
     for memory in (640 * 2**20, 896 * 2**20):
         with CpuAttempts(trial, memory) as attempts:
             found.append(largest(attempts.fits, 1800, 16))
     assert 10 <= found[1] - found[0] <= 32
     with CpuAttempts(trial, memory) as fresh:
-        assert fresh.fits(found[1])
+        assert fresh.fits(found[1] * 15 // 16)
         assert not fresh.fits(2 * found[1])
         assert fresh.fits(2 * found[1], parts=4)
 
