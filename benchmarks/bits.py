@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -73,12 +73,15 @@ OPERATORS: dict[str, tuple[dict[str, Any], ...]] = {
 }
 
 
-def using(backend: str) -> AbstractContextManager[None]:
+Name = Literal["torch", "numba", "triton"]
+
+
+def using(backend: Name) -> AbstractContextManager[None]:
     """The losses in one backend alone; Numba's kernels where they are chosen by themselves."""
     return topk_losses.use_backend("auto" if backend == "numba" else backend)
 
 
-def backends() -> list[str]:
+def backends() -> list[Name]:
     """Those that can run here: Triton's kernels need a GPU, or its interpreter in a process of its own."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         return ["triton"]
@@ -133,7 +136,7 @@ def _of_loss(
     weight = torch.linspace(0.5, 2, classes)
     ignored = labels.clone()
     ignored[3:5] = -100
-    shared = {
+    shared: dict[str, tuple[Tensor, dict[str, Any]]] = {
         "each": (labels, {"reduction": "none"}),
         "mean": (labels, {}),
         "weighted": (ignored, {"weight": weight}),

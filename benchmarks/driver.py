@@ -12,6 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,11 @@ def milliseconds(work: Callable[[], object], times: int) -> float:
     return 1e3 * (time.perf_counter() - began) / times
 
 
+def next_slots(board: Board) -> list[object]:
+    """Each arm's next trial to start."""
+    return [arm.next_slot() for arm in board.arms.values()]
+
+
 def time_next() -> None:
     """Print a row for each number of trials an arm."""
     print("arms × trials | next trial | the choice alone | by looking through all")
@@ -75,8 +81,8 @@ def time_next() -> None:
         board = a_board(a_study(100, trials), trials // 2)
         board.next_trials()  # which imports Optuna
         whole = milliseconds(board.next_trials, STARTED)
-        choice = milliseconds(lambda board=board: [arm.next_slot() for arm in board.arms.values()], STARTED)
-        slow = milliseconds(lambda board=board: looked_for(board), 2)
+        choice = milliseconds(partial(next_slots, board), STARTED)
+        slow = milliseconds(partial(looked_for, board), 2)
         print(f"100 × {trials} | {whole:.2f} ms | {choice:.3f} ms | {slow:.0f} ms")
 
 
@@ -114,7 +120,7 @@ def resident() -> float:
 
 def time_trials(count: int) -> None:
     """Print a row for every 500 trials: of a driver that stands for any number of them, all are alike."""
-    tuning.TrialActor = Nothing  # type: ignore[misc, assignment]
+    setattr(tuning, "TrialActor", Nothing)  # noqa: B010 - what Tune is given in its place
     study = a_study(50, count // 50)
     board, ended = a_board(study, 0), 0
     wall, own = time.perf_counter(), time.process_time()

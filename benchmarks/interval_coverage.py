@@ -49,7 +49,9 @@ def drawn(
     found = rng.standard_normal((setting.seeds, setting.images), dtype=np.float32) + image
     search = rng.standard_normal(setting.searches) * setting.searches_sd
     luck = rng.standard_normal(setting.seeds) * setting.seeds_sd + np.resize(search, setting.seeds)
-    return (found > (-ndtri(level) * math.sqrt(spread) - luck[:, None]).astype(np.float32)).astype(np.float32)
+    least = (-float(ndtri(level)) * math.sqrt(spread) - luck[:, None]).astype(np.float32)
+    right: np.ndarray = (found > least).astype(np.float32)
+    return right
 
 
 def studies(setting: Setting, count: int) -> Iterator[tuple[np.ndarray, float, bool]]:

@@ -68,7 +68,7 @@ def sample(case: Case) -> tuple[Tensor, Tensor]:
 
 def microseconds(step: Step, steps: int) -> float:
     """The time of a step, of some in a row."""
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     start.record()
     for _ in range(steps):
         step()
@@ -93,7 +93,7 @@ def step_of(loss: Loss, scores: Tensor, target: Tensor) -> Step:
 
 def replayed(step: Step) -> Step:
     """The same as a CUDA graph, after steps on a stream of their own that compile and allocate."""
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):

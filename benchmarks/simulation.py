@@ -18,7 +18,7 @@ import itertools
 import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,9 +31,10 @@ from ray.air.execution._internal.tracked_actor import TrackedActor
 from ray.exceptions import RayActorError
 from ray.tune.execution import tune_controller
 
-from topk_platform.records import Ledger, Store, open_sink
+from topk_platform.records import Ledger, Store, TrackingSink, open_sink
 from topk_platform.running import tuning
 from topk_platform.running.cluster import connected
+from topk_platform.running.conductor import Conductor
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 
 STARTING = 5.0  # simulated seconds until a worker is there
@@ -260,7 +261,7 @@ class Asleep:
 
 def seconds_of_waiting(many: int = 1000, times: int = 30) -> float:
     """Return what ``ray.wait`` takes for each of so many answers that are under way, one of which has come."""
-    asleep, awake = Asleep.remote(), Asleep.remote()
+    asleep, awake = Asleep.remote(), Asleep.remote()  # type: ignore[attr-defined]
     pending = [asleep.sleep.remote() for _ in range(many)]
     ready = awake.answer.remote()
     ray.get(ready)
@@ -274,11 +275,17 @@ def seconds_of_waiting(many: int = 1000, times: int = 30) -> float:
     return spent / times / many
 
 
+def put_all(sink: TrackingSink, records: Sequence[TrialRecord]) -> None:
+    """Hand over what was committed."""
+    for record in records:
+        sink.put(record)
+
+
 def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
     """Run a study to its end, and print a row."""
     board, began = a_board(study, 0), time.process_time()
     tune_controller.RayActorManager = partial(Workers, world)
-    tuning.Conductor = partial(tuning.Conductor, clock=world.clock)  # type: ignore[misc, assignment]
+    setattr(tuning, "Conductor", partial(Conductor, clock=world.clock))  # noqa: B010 - with the simulated clock
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory())
         store = Store.open(f"{scratch}/runs")
@@ -286,7 +293,7 @@ def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
         writer = stack.enter_context(ledger.writing(study))
         sink = open_sink(store, ledger, None, ()) if mlflow else None
         if sink is not None:
-            writer.committed = lambda records: [sink.put(record) for record in records] and None
+            writer.committed = partial(put_all, sink)
         faults = tuning.tune_trials(
             study, board, writer.put, lambda _record: None, store.uri, workers, scratch, 30.0
         )

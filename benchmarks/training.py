@@ -18,6 +18,8 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from PIL import Image
@@ -27,7 +29,7 @@ from torch.utils.data import Dataset as TorchDataset
 from torchvision.transforms import v2
 
 from topk_platform import Arm, Augmentation, Loss, Model, Numerics, Recipe, Regime
-from topk_platform.data import Split, load
+from topk_platform.data import Dataset, Split, load
 from topk_platform.recipes import SAWADA2020_RING
 from topk_platform.records import Store, StoreKeeper
 from topk_platform.specs import Trial
@@ -121,11 +123,17 @@ def print_ensembles(options: argparse.Namespace) -> None:
             print(f"| {what} | {loss} | {times} | {ratios(theirs, ours)} |", flush=True)
 
 
+def in_memory(split: Split) -> Tensor:
+    """The inputs of a split whose images are not in files."""
+    assert isinstance(split.inputs, Tensor), "images in files"
+    return split.inputs
+
+
 class Pictures(TorchDataset[tuple[Tensor, int]]):
     """Images as torchvision's own datasets hold and give them: arrays in memory, PIL images to the transform."""
 
     def __init__(self, split: Split, transform: v2.Compose) -> None:
-        self.arrays = split.inputs.permute(0, 2, 3, 1).contiguous().numpy()
+        self.arrays = in_memory(split).permute(0, 2, 3, 1).contiguous().numpy()
         self.labels = split.labels.tolist()
         self.transform = transform
 
@@ -138,7 +146,7 @@ class Pictures(TorchDataset[tuple[Tensor, int]]):
 
 def loader(split: Split, options: argparse.Namespace) -> DataLoader[tuple[Tensor, int]]:
     """The loop of torchvision's tutorials: PIL images, a transform of each, worker processes."""
-    moments = split.inputs.double() / 255
+    moments = in_memory(split).double() / 255
     transform = v2.Compose(
         [
             v2.RandomCrop(32, padding=4),
@@ -190,10 +198,11 @@ def print_throughput(options: argparse.Namespace) -> None:
         *("batches", "images/s", "share of ready tensors' (medians)", "(minima)"),
     )
     ready = list(session.batches)
-    host = load(session.trial.arm.regime).train
+    host = load(session.trial.arm.regime)
+    assert isinstance(host, Dataset), "a population"
     names = ("ready tensors", "ours: uint8 on the device", f"DataLoader, {options.workers} workers")
-    sources = (ready, session.batches, loader(host, options))
-    found = turns([lambda s=source: steps(session, s) for source in sources], options)
+    sources: tuple[Iterable[Any], ...] = (ready, session.batches, loader(host.train, options))
+    found = turns([partial(steps, session, source) for source in sources], options)
     for what, times in zip(names, found, strict=True):
         rate = len(session.batches.split) / statistics.median(times)
         print(f"| {what} | {rate:.0f} | {ratios(found[0], times)} |", flush=True)
