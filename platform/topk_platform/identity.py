@@ -90,7 +90,12 @@ def environment_of(row: Mapping[str, Any]) -> str:
         >>> environment_of({"versions": '{"machine": "NVIDIA H200", "python": "3.12.1", "torch": "2.14.0"}'})
         'machine NVIDIA H200, torch 2.14.0'
     """
-    versions = _versions(row["versions"] or "{}")
+    return _environment(row["versions"] or "{}")
+
+
+@lru_cache(maxsize=256)
+def _environment(text: str) -> str:
+    versions = _versions(text)
     return ", ".join(f"{name} {versions[name]}" for name in _ENVIRONMENT if name in versions)
 
 

@@ -102,11 +102,13 @@ class ArmHistory:
         return [self._chosen(search, trials) for search in range(self.arm.repeats.count)]
 
     def _chosen(self, search: int, trials: int) -> tuple[Ended, ...]:
-        known = (self.search.get(number) for number in self.arm.repeats.numbers(search, trials))
-        completed = [row for row in known if row is not None and row["status"] == "completed"]
+        numbers = self.arm.repeats.numbers(search, trials)
+        known = self.search
+        completed = [r for n in numbers if (r := known.get(n)) is not None and r["status"] == "completed"]
         if len(self.arm.objectives) > 1:
             return chosen(self.arm, map(self._ended, completed), self.points)
-        values = [self._objective(row) for row in completed]
+        metric = f"validation.{self.arm.metric}"
+        values = [self._objective(r) if (v := r.get(metric)) is None else v for r in completed]
         top = max(values, default=None)  # what most of many trials chose is never looked at
         return chosen(
             self.arm, (self._ended(r) for r, value in zip(completed, values, strict=True) if value == top)
