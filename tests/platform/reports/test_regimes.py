@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from topk_platform.reports.formats.words import ranked
 from topk_platform.reports.statistics import improvement, ranking
 
 
@@ -45,6 +47,14 @@ def test_bars_join_what_does_not_differ_and_none_lies_in_another() -> None:
         assert max(ranks) - min(ranks) <= found.critical
     assert not any(set(a) < set(b) for a in found.alike for b in found.alike)
     assert found.p == 0
+
+
+@pytest.mark.parametrize(("last", "told"), [(0.0, "Friedman's p < 0.001;"), (4.0, "Friedman's p = 0.013;")])
+def test_no_probability_is_said_to_be_zero(last: float, told: str) -> None:
+    """Where all regimes agree the statistic is infinite; where one does not, it is told."""
+    values = {"a": [2.0] * 6, "b": [1.0] * 6, "c": [0.0] * 5 + [last]}
+    table = SimpleNamespace(ranking=lambda _metric: ranking(values), across="regime")
+    assert told in ranked(table, "top1")  # type: ignore[arg-type]
 
 
 def test_too_few_regimes_or_losses_are_not_ranked() -> None:

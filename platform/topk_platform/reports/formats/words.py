@@ -251,8 +251,9 @@ def ranked(table: Table, metric: str) -> str:
     if found is None:
         return ""
     ranks = ", ".join(f"{name} {rank:.1f}" for name, rank in found.mean_ranks.items())
+    p = f"p = {found.p:.2g}" if found.p >= 0.001 else "p < 0.001"
     return (
-        f"Mean ranks in {found.regimes} {table.across}s: {ranks}. Friedman's p = {found.p:.2g}; ranks further apart "
+        f"Mean ranks in {found.regimes} {table.across}s: {ranks}. Friedman's {p}; ranks further apart "
         f"than {found.critical:.1f} differ (Nemenyi, 0.05 over all pairs)."
     )
 
