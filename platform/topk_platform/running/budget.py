@@ -94,6 +94,7 @@ class Budget:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits, self._gpus, self._clock = limits or Limits(), gpus, clock
+        self._unlimited = self.limits == Limits()
         self._guessed: dict[str, float] = {}
         self._ended: dict[str, _Mean] = {}
         self._began, self._trials, self._gpu_seconds = clock(), 0, 0.0
@@ -112,7 +113,7 @@ class Budget:
 
     def allows(self, arm_id: str, trials: int) -> bool:
         """Return whether so many trials of an arm, which train together, may start now."""
-        if self.limits == Limits():
+        if self._unlimited:
             return True
         held = self._held(arm_id, trials)
         self.held |= held
@@ -172,6 +173,8 @@ class Budget:
     @property
     def over(self) -> bool:
         """Whether the time is used up: what runs then is cut off, and goes on later from its checkpoint."""
+        if self._unlimited:
+            return False
         spent = self._gpu_seconds + self._gpus * sum(map(self._lasted, self._running.values()))
         used_up = self._exceeded(hours=(self._clock() - self._began) / _HOUR, gpu_hours=spent / _HOUR)
         self.held |= used_up

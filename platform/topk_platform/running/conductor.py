@@ -99,7 +99,7 @@ class Conductor:
     def done(self) -> bool:
         """Whether nothing more is to start: all has ended or is left open, or what was met stops the study."""
         stopped = bool(self.refusal) or self.broken is not None
-        if stopped or self.board.left == 0 or self.budget.over:
+        if stopped or self.board.ended or self.budget.over:
             return True
         return not self._waiting and (self.board.stuck or self.board.held(self.budget.allows))
 

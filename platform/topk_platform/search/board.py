@@ -226,6 +226,8 @@ class ArmBoard:
     @property
     def left(self) -> int:
         """How many are still to end, running and open ones among them; confirmations that cannot be are not."""
+        if len(self.lanes) == 1:  # asked as often as for the next slot
+            return self.lanes[0].left
         return sum(lane.left for lane in self.lanes)
 
 
@@ -321,8 +323,7 @@ class Board:
     @property
     def stuck(self) -> bool:
         """Whether nothing is under way and nothing can start, though trials are left: open ones, and what waits."""
-        arms = self.arms.values()
-        return any(arm.left for arm in arms) and not any(arm.running or arm.next_slot() for arm in arms)
+        return not self.ended and not any(arm.running or arm.next_slot() for arm in self.arms.values())
 
     def held(self, may_start: MayStart) -> bool:
         """Whether nothing is under way, and what could start may not."""
@@ -336,6 +337,11 @@ class Board:
     def outdated(self) -> Counter[str]:
         """How many recorded trials do not count, by the reason."""
         return sum((Counter(arm.outdated) for arm in self.arms.values()), Counter())
+
+    @property
+    def ended(self) -> bool:
+        """Whether no trial is left; of many arms the first with one answers."""
+        return not any(arm.left for arm in self.arms.values())
 
     @property
     def left(self) -> int:

@@ -53,6 +53,8 @@ class Lane:
         self._free = Free((0, number) for number in own if number not in self.searched)
         self._unsearched, self._unconfirmed, self._confirming = len(self._free), 0, False
         self._until = self._last = self.seeds
+        self._asked, self._needed = -1, 0  # the last number looked at, and how many trials it has to know
+        self._to_confirm = len(self._seeds) * self.points  # as far as is known while the search is going on
         self.note()
 
     @property
@@ -65,7 +67,7 @@ class Lane:
         """How many of its own trials are still to end, running and open ones among them."""
         if self._confirming:
             return self._unconfirmed
-        return self._unsearched + len(self._seeds) * self.points
+        return self._unsearched + self._to_confirm
 
     @property
     def _seeds(self) -> range:
@@ -82,6 +84,7 @@ class Lane:
         if last == self._last:
             return
         self._last = last
+        self._to_confirm = len(self._seeds) * self.points
         if self._confirming:
             self._free.keep(lambda place: place[0] <= last)
             self._unconfirmed = len(self.wanted())
@@ -98,8 +101,10 @@ class Lane:
         seed, number = place
         if seed:
             return ("confirm", number, seed) if seed <= self._until else None
+        if number != self._asked:
+            self._asked, self._needed = number, len(self.known(number))
         # What a later number has to know is never less.
-        return ("search", number, 0) if len(self.known(number)) <= self._whole else None
+        return ("search", number, 0) if self._needed <= self._whole else None
 
     def wants(self, slot: Slot) -> bool:
         """Return whether a slot is one of those asked for, and has not ended."""
