@@ -28,11 +28,21 @@ __all__ = ["Recorder"]
 
 @dataclass
 class Recorder:
-    """Keeps what trials bring: first the ledger, then, off the hot path, the sink."""
+    """Keeps what trials bring: first the ledger, then, off the hot path, the sink.
+
+    Args:
+        ledger: The study's ledger.
+        writer: What writes it.
+        sink: MLflow's, if there is one.
+        pictures: Makes the files that are drawn of a study, for the sink.
+        ran: How many trials have ended.
+        tracking_error: What kept MLflow from being written, if anything did.
+    """
 
     ledger: Ledger
     writer: Writer
     sink: TrackingSink | None
+    pictures: Callable[[Study], Mapping[str, bytes]] | None = None
     ran: int = 0
     tracking_error: Exception | None = None
 
@@ -77,4 +87,4 @@ class Recorder:
             write_snapshot(self.ledger, counting)
         if self.sink is not None:
             texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
-            self.sink.put_files(texts)
+            self.sink.put_files(texts, None if self.pictures is None else partial(self.pictures, whole))

@@ -192,7 +192,8 @@ def _run(
         ledger.identify({**last_counted(ledger, whole), **counted})
         writer.remove(again)
         board = _board(study, counted, ledger)
-        recorder = Recorder(ledger, writer, open_sink(launch.store, ledger, launch.mlflow_uri, tuple(again)))
+        sink = open_sink(launch.store, ledger, launch.mlflow_uri, tuple(again))
+        recorder = Recorder(ledger, writer, sink, partial(_pictures, launch.store.address))
         forget(ledger.store, ledger.keys())
         with _closing(lambda: recorder.close(whole, known)):
             tell(board, None)
@@ -248,6 +249,12 @@ def _closing(close: Callable[[], None]) -> Iterator[None]:
             error.add_note(f"The tables could not be written: {another!r}")
         raise
     close()
+
+
+def _pictures(store: str, study: Study) -> Mapping[str, bytes]:
+    from topk_platform.reports.page import report_files  # noqa: PLC0415 - of the study's end alone
+
+    return report_files(study, store=store)
 
 
 def _failed(study: Study, counted: Mapping[str, Identity], ledger: Ledger) -> list[str]:
