@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from topk_platform.errors import StoreError
+from topk_platform.errors import StoreError, UserError
 from topk_platform.records import (
     ArmHistory,
     Ledger,
@@ -23,7 +24,19 @@ from topk_platform.reports import build_table, to_files
 from topk_platform.reports.arms import arms_to_json
 from topk_platform.specs import Study, TrialRecord
 
-__all__ = ["Recorder"]
+__all__ = ["Recorder", "report_wanted"]
+
+
+def report_wanted() -> bool:
+    """Return whether MLflow is given a study's report and plots: not where the environment has ``TOPK_REPORT=off``.
+
+    Raises:
+        UserError: if it is neither ``on`` nor ``off``.
+    """
+    told = os.environ.get("TOPK_REPORT", "on")
+    if told not in ("on", "off"):
+        raise UserError(f"TOPK_REPORT must be on or off, got {told!r}")
+    return told == "on"
 
 
 @dataclass

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["topk", "topk_curve", "training", "tuned"]
 
 _MOST = 100
+_LONG = 20
+_MARKED_KS = (1, 2, 3, 5, 10, 20, 50, 100)
 _Band = tuple[list[float], list[float], list[float]]
 
 
@@ -49,9 +51,13 @@ def topk(data: Plotted) -> Figure:
         place: _band([topk_curve(r, len(ks)) for r in runs.values()], (0.0, 1.0))
         for place, runs in kept.items()
     }
-    made, axes = _panels(data, bands, ks, 1)
+    made, axes = _panels(data, bands, ks, 1, _MARKED_KS if len(ks) > _LONG else ())
     for ax in axes:
-        ax.set_xscale("log" if len(ks) > 20 else "linear")
+        if len(ks) > _LONG:
+            ax.set_xscale("log")
+            ax.set_xticks([k for k in _MARKED_KS if k <= len(ks)])
+            ax.xaxis.set_major_formatter("{x:g}")
+            ax.tick_params(axis="x", which="minor", bottom=False)
         ax.set_xlabel("k, candidates")
     _ylabel(axes, "test top-k accuracy, %")
     legend(made, axes)
@@ -74,22 +80,26 @@ def _band(curves: Sequence[Sequence[float] | npt.NDArray[np.float64]], within: t
 
 
 def _panels(
-    data: Plotted, bands: Mapping[tuple[str, str], _Band], xs: Sequence[float], start: int
+    data: Plotted,
+    bands: Mapping[tuple[str, str], _Band],
+    xs: Sequence[float],
+    start: int,
+    marked: Sequence[float] = (),
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with a panel per column, and in it a line with its band per loss; ``xs`` may be longer."""
     columns = [c for c in data.table.columns if any(column == c for _, column in bands)]
     made, axes = panels(columns, 2.2, sharey=True)
     places = dict(zip(columns, axes, strict=True))
     for (row, column), band in bands.items():
-        _curve(places[column], data.look(row, column), row, xs[: len(band[0])], band)
+        _curve(places[column], data.look(row, column), row, xs[: len(band[0])], band, marked)
     for ax in axes:
         ax.set_xlim(left=start)
     return made, axes
 
 
-def _curve(ax: Axes, look: Look, row: str, xs: Sequence[float], band: _Band) -> None:
+def _curve(ax: Axes, look: Look, row: str, xs: Sequence[float], band: _Band, marked: Sequence[float]) -> None:
     means, low, high = band
-    every = max(1, len(xs) // 8)
+    every = [i for i, x in enumerate(xs) if x in marked] if marked else max(1, len(xs) // 8)
     ax.plot(xs, means, color=look.colour, linestyle=look.line, marker=look.marker, markevery=every, label=row)
     ax.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
 

@@ -18,8 +18,8 @@ from topk_platform.specs.setting import Setting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.tri import TriContourSet
     from matplotlib.figure import Figure
+    from matplotlib.tri import TriContourSet
 
 __all__ = ["level_sets", "levels", "simplex", "topk_error", "values_on"]
 

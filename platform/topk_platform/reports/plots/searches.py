@@ -32,7 +32,7 @@ def search(data: Plotted) -> Figure:
     for ((row, name), (dimension, dots)), ax in zip(found.items(), axes, strict=True):
         column = next(c for r, c in data.arms if r == row)
         _scatter(ax, dimension, dots, data.look(row, column))
-        ax.set_xlabel(name)
+        ax.set_xlabel(name.replace("_", " "))
         ax.set_yscale("symlog", linthresh=1.0)
         ax.yaxis.set_major_formatter("{x:g}")
         ax.set_ylim(top=0.3)
