@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from topk_platform import Study
 from topk_platform.identity import Identity
 from topk_platform.models import build_model
-from topk_platform.records import Ledger, Store, TrackingSink, read_history, save_model, tracking_uri
+from topk_platform.records import Ledger, Store, TrackingSink, read_history, save_model, sync, tracking_uri
 from topk_platform.reports.arms import arms_to_json
 from topk_platform.reports.statistics import estimate
 from topk_platform.reports.table import build_table
@@ -160,6 +160,19 @@ def test_a_report_that_cannot_be_drawn_is_told_and_the_next_run_draws_it(
     drawn(tmp_path, ledger, drawing, "# one", tmp_path / "artifacts")
     assert sorted(path.name for path in kept.iterdir()) == ["plots", "report.html", "table.md"]
     assert len(runs(tmp_path)) == 3  # an arm, its trial, and the study
+
+
+def test_what_was_missed_is_drawn_later(tmp_path: Path, study: Study, record: Make) -> None:
+    """By `topk sync`, where it knows the study: of tables that MLflow has got without pictures as well."""
+    ledger, drawing = Ledger.open(Store.open(tmp_path), "s"), Drawing()
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 0))
+    ledger.store.write("tables/table.md", b"# one")
+    for pictures, asked in ((None, 0), (drawing, 1), (drawing, 1), (None, 1)):
+        sync("s", store=tmp_path, pictures=pictures)
+        assert drawing.asked == asked
+    (report,) = (tmp_path / "mlflow-artifacts" / ledger.identity).glob("*/artifacts/report.html")
+    assert report.read_text() == "<p>all</p>"
 
 
 def test_mlflow_loads_a_confirmed_network(

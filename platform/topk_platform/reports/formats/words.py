@@ -250,9 +250,10 @@ def ranked(table: Table, metric: str) -> str:
     found = table.ranking(metric)
     if found is None:
         return ""
+    p = "< 0.001" if found.p < 0.001 else f"= {found.p:.2g}"
     ranks = ", ".join(f"{name} {rank:.1f}" for name, rank in found.mean_ranks.items())
     return (
-        f"Mean ranks in {found.regimes} {table.across}s: {ranks}. Friedman's p = {found.p:.2g}; ranks further apart "
+        f"Mean ranks in {found.regimes} {table.across}s: {ranks}. Friedman's p {p}; ranks further apart "
         f"than {found.critical:.1f} differ (Nemenyi, 0.05 over all pairs)."
     )
 

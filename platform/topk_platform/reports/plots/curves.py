@@ -100,7 +100,8 @@ def _panels(
 def _curve(ax: Axes, look: Look, row: str, xs: Sequence[float], band: _Band, marked: Sequence[float]) -> None:
     means, low, high = band
     every = [i for i, x in enumerate(xs) if x in marked] if marked else max(1, len(xs) // 8)
-    ax.plot(xs, means, color=look.colour, linestyle=look.line, marker=look.marker, markevery=every, label=row)
+    (line,) = ax.plot(xs, means, color=look.colour, linestyle=look.line, label=row)
+    line.set(marker=look.marker, markevery=every, clip_on=False)  # those at the left edge are whole
     ax.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
 
 
@@ -157,6 +158,7 @@ def tuned(data: Plotted) -> Figure:
         for row, found in inside.items():
             _steps(ax, data.look(row, column), row, found, banded=len(inside) == 1)
         _near(ax, [100 * value for found in inside.values() for value in found.trace])
+        ax.set_xlim(0.5, max(len(found.trace) for found in inside.values()) + 0.5)
         ax.set_xlabel("search trials")
         _whole(ax)
     _ylabel(axes, f"best validation {_selected(data)}, %")

@@ -100,13 +100,14 @@ def _error(cell: Cell | None) -> float | None:
 
 
 def _curve(ax: Axes, data: Plotted, row: str, values: Sequence[float], end: float) -> None:
-    """Draw one step function, a marker where it begins and at every step."""
+    """Draw one step function, a marker wherever it rises."""
     column = next(c for r, c in data.arms if r == row)
     look = data.look(row, column)
     steps = sorted({1.0, *filter(math.isfinite, values)})
     shares = [100 * sum(value <= step for value in values) / len(values) for step in steps]
     (line,) = ax.step([*steps, end], [*shares, shares[-1]], where="post", label=row)
-    line.set(color=look.colour, linestyle=look.line, marker=look.marker, markevery=list(range(len(steps))))
+    rising = [i for i, share in enumerate(shares) if share > (shares[i - 1] if i else 0)]
+    line.set(color=look.colour, linestyle=look.line, marker=look.marker, markevery=rising)
 
 
 def _ticks(ax: Axes) -> None:
