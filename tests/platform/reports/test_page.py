@@ -327,6 +327,21 @@ def test_formats_have_every_number_and_name(store: Path, output: str, transpose:
     assert output in ("csv", "rich") or "77.7" in flat
 
 
+def test_how_seeds_ended_stands_below_a_mean_and_may_be_broken(store: Path) -> None:
+    """Beside it a few regimes with failures would be wider than a page."""
+    table = table_of(a_study(), store=store)
+    place = (NAMES[1], "noise-0.4", "top3")
+    ended = dataclasses.replace(
+        table.cells[place], confirmed=Tally(completed=3, diverged=1, failed=1), best=False
+    )
+    table = dataclasses.replace(table, cells={**table.cells, place: ended})
+    assert ended.value is not None
+    mean = f"{100 * ended.value.mean:.1f} ± {100 * ended.value.half_width:.1f}"
+    told = "(3 of 5 seeds, 1 diverged, 1 failed)"
+    assert f'{mean}<small class="seeds">{told}</small>' in table.to_html(["top3"])
+    assert rf"{{\scriptsize {told}}}" in table.to_latex(["top3"]).replace("{}", "")
+
+
 def test_latex_tables_are_well_formed(store: Path) -> None:
     """Environments close in order, rows have as many cells as columns, and nothing special is left unescaped."""
     text = table_of(a_study(), store=store).to_latex(["top1", "top3"])

@@ -90,17 +90,18 @@ def figure(width: float, height: float) -> Figure:
 
 
 def panels(
-    names: Sequence[str], height: float, *, sharey: bool = False, sharex: bool = False
+    names: Sequence[str], height: float, *, sharey: bool = False, sharex: bool = False, across: int = _ACROSS
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a panel for each name: one is a column wide, several are a page wide, three in a row.
+    """Return a figure with a panel for each name: one is a column wide, several are a page wide, some in a row.
 
     Args:
         names: The panels' titles.
         height: Of a panel, in inches.
         sharey: Whether they have one vertical axis.
         sharex: Whether they have one horizontal axis.
+        across: How many are in a row.
     """
-    across = min(len(names), _ACROSS)
+    across = min(len(names), across)
     down = math.ceil(len(names) / across)
     made = figure(COLUMN if across == 1 else PAGE, height * down)
     grid = made.subplots(down, across, squeeze=False, sharey=sharey, sharex=sharex)

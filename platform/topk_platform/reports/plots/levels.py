@@ -47,9 +47,9 @@ class _Panel(NamedTuple):
     @property
     def title(self) -> str:
         """The loss and its parameters, whatever it is called in a study."""
-        name = wrapped(self.loss.name.rpartition(":")[2], 32)
+        name = wrapped(self.loss.name.rpartition(":")[2], 22)
         told = {n: v for n, v in self.own.items() if n != "samples" or self.loss.name not in _DRAWING}
-        return f"{name}\n{wrapped(settings(told), 36)}" if told else name
+        return f"{name}\n{wrapped(settings(told), 24)}" if told else name
 
 
 def simplex(side: int = _SIDE) -> _Array:
@@ -150,14 +150,14 @@ def level_sets(losses: Sequence[Loss], k: int = 2) -> Figure:
     if all(isinstance(values, str) for values in found):
         raise NothingToPlotError("; ".join(f"{p.title}: {v}" for p, v in zip(shown, found, strict=True)))
     with styled():
-        made, axes = panels([str(number) for number in range(len(shown) + 1)], 2.1)
+        made, axes = panels([str(number) for number in range(len(shown) + 1)], 1.75, across=4)
         image = _triangle(axes[0], points, topk_error(points, k), f"top-{k} error")
         drawn = looks([panel.loss for panel in shown])
         for ax, panel, values in zip(axes[1:], shown, found, strict=True):
             _fill(ax, points, panel, values, drawn[panel.loss.label])
         ticks = [0, 0.25, 0.5, 0.75, 1]
         made.colorbar(
-            image, ax=axes, label="loss, scaled to [0, 1]", ticks=ticks, shrink=0.6, aspect=30, pad=0.02
+            image, ax=axes, label="loss, scaled to [0, 1]", ticks=ticks, shrink=0.7, aspect=25, pad=0.02
         )
     return made
 
