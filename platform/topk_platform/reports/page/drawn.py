@@ -20,7 +20,7 @@ _TITLES: Mapping[str, str] = {
     "front": "Two metrics against each other; the dotted line joins the means that none beats in both.",
     "ranks": "Mean ranks over regimes; a bar joins losses that do not differ (Nemenyi, 0.05).",
     "profile": "In which share of the regimes a loss's error is at most so many times the lowest (Dolan and Moré).",
-    "regions": "Where on the ring class 2 is guessed, by share of seeds: dark, the first guess; pale, one of the K.",
+    "regions": "Where on the ring class 2 is guessed, by share of seeds: full, the first guess; faint, one of the K.",
     "training": "Validation accuracy of the confirmed runs; bands are 95 % t-intervals over seeds.",
     "tuning": "The best validation accuracy found by so many trials; dashed: the expected best of random draws.",
     "search": "Search trials by parameter: how far below their arm's best.",

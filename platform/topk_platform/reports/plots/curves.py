@@ -58,6 +58,8 @@ def topk(data: Plotted) -> Figure:
             ax.set_xticks([k for k in _MARKED_KS if k <= len(ks)])
             ax.xaxis.set_major_formatter("{x:g}")
             ax.tick_params(axis="x", which="minor", bottom=False)
+        else:
+            _whole(ax)
         ax.set_xlabel("k, candidates")
     _ylabel(axes, "test top-k accuracy, %")
     legend(made, axes)
@@ -117,6 +119,8 @@ def training(data: Plotted) -> Figure:
         raise NothingToPlotError("no epoch of a confirmed run is recorded")
     bands = {place: _band(found[1], (0.0, 1.0)) for place, found in curves.items()}
     longest = max((found[0] for found in curves.values()), key=len)
+    if len(longest) < 2:
+        raise NothingToPlotError("the confirmed runs were validated at one epoch alone")
     made, axes = _panels(data, bands, longest, min(longest))
     for ax in axes:
         ax.set_xlabel("epoch")

@@ -149,8 +149,9 @@ def level_sets(losses: Sequence[Loss], k: int = 2) -> Figure:
     found = [_rescaled(panel, _SCALE * points, k) for panel in shown]
     if all(isinstance(values, str) for values in found):
         raise NothingToPlotError("; ".join(f"{p.title}: {v}" for p, v in zip(shown, found, strict=True)))
+    lines = max(panel.title.count("\n") + 1 for panel in shown)
     with styled():
-        made, axes = panels([str(number) for number in range(len(shown) + 1)], 1.75, across=4)
+        made, axes = panels([str(number) for number in range(len(shown) + 1)], 1.6 + 0.13 * lines, across=4)
         image = _triangle(axes[0], points, topk_error(points, k), f"top-{k} error")
         drawn = looks([panel.loss for panel in shown])
         for ax, panel, values in zip(axes[1:], shown, found, strict=True):
