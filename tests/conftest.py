@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("TOPK_REPORT", "off")  # seconds at the end of every run
 
 # How many examples a property test tries is the profile's affair alone, so that `make fuzz` tries more of every test.
 # Neither looks at a clock.

@@ -23,7 +23,8 @@ ALLOWED = {
     "training": {"data", "models"},
     "search": set(),
     "records": set(),
-    "reports": {"records", "search"},  # Optuna's distributions of a space, for importances
+    # Optuna's distributions of a space, for importances; losses and kept networks, for what is drawn of them
+    "reports": {"records", "search", "training", "models"},
     "running": {"data", "models", "training", "search", "records", "reports"},
     "serving": {"data", "models", "training", "records", "reports"},  # networks at work, with their numbers
     "evidence": {"records", "reports", "running", "search"},  # what a study's results rest on, computed again

@@ -70,7 +70,8 @@ def plot(
     kind: Annotated[
         str,
         typer.Argument(
-            help="accuracy, differences, map, topk, front, ranks, training, tuning, search or importance."
+            help="accuracy, differences, map, topk, front, ranks, profile, regions, training, tuning, search, "
+            "importance or levels."
         ),
     ],
     store: StoreOption = "runs",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from topk_platform.cli.inspecting import MlflowOption, StoreOption
+from topk_platform.cli.studies import known_studies, load_study
 
 __all__ = ["add_to"]
 
@@ -42,8 +45,21 @@ def sync(
     store: StoreOption = "runs",
     mlflow: MlflowOption = None,
 ) -> None:
-    """Bring MLflow up to date with a study's ledger, later or from elsewhere."""
+    """Bring MLflow up to date with a study's ledger, later or from elsewhere.
+
+    Of a study that `topk list` shows it gets the report and plots too; of another, from the study's next run.
+    """
     from topk_platform.records import sync as sync_study  # noqa: PLC0415
 
-    sync_study(study, store=store, mlflow_uri=mlflow)
+    sync_study(study, store=store, mlflow_uri=mlflow, pictures=_pictures(study, store))
     typer.echo(f"MLflow has all of {study}")
+
+
+def _pictures(name: str, store: str) -> Callable[[], dict[str, bytes]] | None:
+    """Return what draws a study whose definition its name tells, None where the ledger's name is all that is known."""
+    from topk_platform.reports.page import report_files  # noqa: PLC0415 - pyarrow and numpy
+    from topk_platform.running.recording import report_wanted  # noqa: PLC0415 - as above
+
+    if not report_wanted() or name not in known_studies():
+        return None
+    return partial(report_files, load_study(name), store=store)

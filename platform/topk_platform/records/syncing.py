@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,13 +38,20 @@ def open_sink(
     return sink
 
 
-def sync(study: str, *, store: str | Path = "runs", mlflow_uri: str | None = None) -> None:
+def sync(
+    study: str,
+    *,
+    store: str | Path = "runs",
+    mlflow_uri: str | None = None,
+    pictures: Callable[[], Mapping[str, bytes]] | None = None,
+) -> None:
     """Write to MLflow what it lacks of a study's ended trials and tables; nothing is trained.
 
     Args:
         study: The study's name.
         store: Folder or URI of the results.
         mlflow_uri: MLflow's tracking URI; by default a sqlite database in a local store.
+        pictures: Makes the report and plots of the tables, by file name; without it those that MLflow has stay.
 
     Raises:
         UserError: if the store holds nothing of the study, or MLflow cannot be written.
@@ -60,7 +68,7 @@ def sync(study: str, *, store: str | Path = "runs", mlflow_uri: str | None = Non
             "mlflow must be told for a store that is no folder, such as --mlflow http://HOST:PORT"
         )
     names = [name for name in ledger.store.names("tables") if not name.endswith(".parquet")]
-    sink.put_files({name: ledger.store.read(f"tables/{name}").decode() for name in names})
+    sink.put_files({name: ledger.store.read(f"tables/{name}").decode() for name in names}, pictures)
     if (error := sink.close()) is not None:
         raise UserError(f"mlflow cannot be written: {reason(error)}") from error
     replace(Undone.read(ledger.store), tracking="").note(ledger.store)

@@ -7,9 +7,12 @@ from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 
-__all__ = ["SQLITE", "is_tracked", "tracking_uri"]
+__all__ = ["DRAWN", "SQLITE", "is_tracked", "tracking_uri"]
 
 SQLITE = "sqlite:///"
+DRAWN = "topk.drawn"
+"""The tag of a study's run that has the digest of the tables that its report and plots are of."""
+
 _TAGS = """
 select tags.value from experiments
 join runs on runs.experiment_id = experiments.experiment_id
@@ -25,7 +28,7 @@ def tracking_uri(folder: Path) -> str:
     return f"{SQLITE}{folder / 'mlflow.db'}"
 
 
-def is_tracked(uri: str, ledger: str, keys: Collection[str], tables: str) -> bool:
+def is_tracked(uri: str, ledger: str, keys: Collection[str], tables: str, *, drawn: bool = False) -> bool:
     """Return whether MLflow holds a complete run of every trial, and these tables.
 
     False as well where only MLflow can tell: of a server, and of a database that does not look as it does today.
@@ -35,16 +38,17 @@ def is_tracked(uri: str, ledger: str, keys: Collection[str], tables: str) -> boo
         ledger: The ledger's identity, as in the experiment's tag ``topk.ledger``.
         keys: The trials' keys, as in the tag ``topk.key``.
         tables: The digest of the tables, as in the tag ``topk.tables``.
+        drawn: Whether it has to hold the report and plots of these tables, too.
     """
     path = Path(uri.removeprefix(SQLITE))
     if not uri.startswith(SQLITE) or not path.is_file():
         return False
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            found, written = (
+            found, written, pictures = (
                 {value for (value,) in database.execute(_TAGS, (ledger, tag))}
-                for tag in ("topk.key", "topk.tables")
+                for tag in ("topk.key", "topk.tables", DRAWN)
             )
     except sqlite3.Error:
         return False
-    return found.issuperset(keys) and written == {tables}
+    return found.issuperset(keys) and written == {tables} and (not drawn or pictures == {tables})

@@ -6,23 +6,21 @@ import json
 import logging
 import os
 import queue
-import re
-import sys
 import tempfile
 import threading
-import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import reason
 from topk_platform.records.ledger import Ledger, Row
 from topk_platform.records.models import model_name
 from topk_platform.records.schema import epoch_rows, trial_row
-from topk_platform.records.tracked import SQLITE, is_tracked
+from topk_platform.records.tracked import DRAWN, is_tracked
 from topk_platform.records.tracked_arms import ARMS, NOTE, log_data, tell_arm
+from topk_platform.records.tracked_database import disconnect, make_database
 from topk_platform.records.tracked_models import forget_models, log_model
+from topk_platform.records.tracked_values import milliseconds, points
 from topk_platform.specs import Trial, TrialRecord, canonical_json, digest
 
 if TYPE_CHECKING:
@@ -35,10 +33,6 @@ _METRICS_A_BATCH = 1000
 _PARAMS_A_BATCH = 100
 _PARENT = "mlflow.parentRunId"
 _PAUSES = (5.0, 15.0, 60.0, 300.0)
-# What a person plots by epoch, and how many values a trial has of it, of which a database makes 300 bytes each; the
-# ledger has the rest.
-_PLOTTED = re.compile(r"train\.loss|learning_rate|validation\.top\d+")
-_VALUES = 120
 _LOG = logging.getLogger("topk_platform")
 
 _Item = tuple[Row, list[Row]] | Mapping[str, str] | None
@@ -83,20 +77,30 @@ class TrackingSink(threading.Thread):
         self._closing = threading.Event()
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._files: Mapping[str, str] = {}
+        self._pictures: Callable[[], Mapping[str, bytes]] | None = None
         self._awaited: list[tuple[str, Row]] = []  # runs whose network is kept after their record
         self._forget()
 
     def _forget(self) -> None:
         self._written: set[str] = set()
         self._parents: dict[str, str] = {}
-        self._tables = ""
+        self._tables = self._drawn = ""
 
     def put(self, record: TrialRecord) -> None:
         """Hand over an ended trial that the ledger has; returns at once."""
         self._queue.put((trial_row(record), epoch_rows(record)))
 
-    def put_files(self, files: Mapping[str, str]) -> None:
-        """Hand over the study's tables, by file name, when all trials are; returns at once."""
+    def put_files(
+        self, files: Mapping[str, str], pictures: Callable[[], Mapping[str, bytes]] | None = None
+    ) -> None:
+        """Hand over the study's tables, by file name, when all trials are; returns at once.
+
+        Args:
+            files: The tables.
+            pictures: Makes what is drawn of them, the report and plots, by file name. It is called where MLflow has not
+                got those of these tables yet; an error of its is told and leaves them out.
+        """
+        self._pictures = pictures
         self._queue.put(files)
 
     def close(self) -> Exception | None:
@@ -123,7 +127,7 @@ class TrackingSink(threading.Thread):
                 if self.error is None:
                     _LOG.warning("MLflow is behind and is tried again: %s", reason(error))
                 self.error = error
-                _disconnect(self.uri)
+                disconnect(self.uri)
             else:
                 return
             if last:
@@ -144,7 +148,8 @@ class TrackingSink(threading.Thread):
     def _holds(self, item: _Item) -> bool:
         if self._stale or not isinstance(item, Mapping):
             return False
-        return is_tracked(self.uri, self.ledger.identity, self.ledger.keys(), digest(item))
+        drawn = self._pictures is not None
+        return is_tracked(self.uri, self.ledger.identity, self.ledger.keys(), digest(item), drawn=drawn)
 
     def _open(self) -> None:
         # By default MLflow tries a server that is down for minutes; a study that is done should not wait for that.
@@ -155,7 +160,7 @@ class TrackingSink(threading.Thread):
         for name in ("alembic", "mlflow"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._forget()
-        _make_database(self.uri)
+        make_database(self.uri)
         self._client: MlflowClient = MlflowClient(tracking_uri=self.uri)
         self._experiment: str = self._find_experiment()
         for run in self._runs():
@@ -189,6 +194,7 @@ class TrackingSink(threading.Thread):
         if "topk.parent" in tags:
             self._parents[tags["topk.parent"]] = run.info.run_id
             self._tables = tags.get("topk.tables", self._tables)
+            self._drawn = tags.get(DRAWN, self._drawn)
         elif "topk.key" in tags and (run.info.status == "RUNNING" or tags["topk.key"] in self._stale):
             forget_models(self._client, run)
             self._client.delete_run(run.info.run_id)
@@ -224,21 +230,21 @@ class TrackingSink(threading.Thread):
         }
         run = self._client.create_run(
             self._experiment,
-            start_time=_milliseconds(row["started"]),
+            start_time=milliseconds(row["started"]),
             run_name=f"{row['arm']} {row['phase']} {row['number']}.{row['seed']}",
             tags={**names, **tags, "topk.reason": row["reason"], _PARENT: parent},
         )
         self._write_values(run.info.run_id, row, epochs)
         self._write_data(run.info.run_id, row)
         self._write_artifacts(run.info.run_id, row)
-        self._client.set_terminated(run.info.run_id, _RUN_STATUS[row["status"]], _milliseconds(row["ended"]))
+        self._client.set_terminated(run.info.run_id, _RUN_STATUS[row["status"]], milliseconds(row["ended"]))
         self._written.add(row["key"])
 
     def _write_values(self, run_id: str, row: Row, epochs: list[Row]) -> None:
         from mlflow.entities import Metric, Param  # noqa: PLC0415 - as above
 
-        metrics = [Metric(*point) for point in _points(_milliseconds(row["started"]), epochs)]
-        ended = _milliseconds(row["ended"])
+        metrics = [Metric(*point) for point in points(milliseconds(row["started"]), epochs)]
+        ended = milliseconds(row["ended"])
         last = ("train_seconds", *(name for name in row if name.startswith("test.")))
         metrics += [Metric(name, row[name], ended, 0) for name in last if row[name] is not None]
         values = json.loads(row["values"])
@@ -273,15 +279,26 @@ class TrackingSink(threading.Thread):
             path.write_bytes(content)
             return
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / name
+            path = Path(folder) / PurePosixPath(name).name
             path.write_bytes(content)
-            self._client.log_artifact(run_id, str(path))
+            inside = str(PurePosixPath(name).parent)
+            self._client.log_artifact(run_id, str(path), None if inside == "." else inside)
 
     def _write_files(self, files: Mapping[str, str]) -> None:
         self._awaited = [run for run in self._awaited if not self._write_network(*run)]
-        if not files or self._tables == (tables := digest(files)):
+        if not files:
             return
-        run_id = self._parent("study", f"{self.ledger.study} tables", {"topk.study": self.ledger.study})
+        tables = digest(files)
+        if self._tables != tables:
+            self._write_tables(files, tables)
+        if self._pictures is not None and self._drawn != tables:
+            self._write_pictures(self._pictures, tables)
+
+    def _study_run(self) -> str:
+        return self._parent("study", f"{self.ledger.study} tables", {"topk.study": self.ledger.study})
+
+    def _write_tables(self, files: Mapping[str, str], tables: str) -> None:
+        run_id = self._study_run()
         for name, text in files.items():
             self._write_artifact(run_id, name, text.encode())
         for arm_id, told in json.loads(files.get(ARMS, "{}")).items():
@@ -290,41 +307,16 @@ class TrackingSink(threading.Thread):
         if table := files.get("table.md"):
             self._client.set_tag(run_id, NOTE, table)
         self._client.set_tag(run_id, "topk.tables", tables)
+        self._tables = tables
 
-
-def _disconnect(uri: str) -> None:
-    """End MLflow's connections to a database: one that was made while its disk was read-only stays so for good."""
-    stores = sys.modules.get("mlflow.store.tracking.sqlalchemy_store")
-    if stores is not None and (engine := stores.SqlAlchemyStore._engine_map.get(uri)) is not None:
-        engine.dispose()
-
-
-def _make_database(uri: str) -> None:
-    """Make a sqlite database whole or not at all: of one that a kill cuts off MLflow could never make anything."""
-    from mlflow import MlflowClient  # noqa: PLC0415 - as above
-
-    path = Path(uri.removeprefix(SQLITE))
-    if not uri.startswith(SQLITE) or path.exists():
-        return
-    hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    MlflowClient(tracking_uri=f"{SQLITE}{hidden}")
-    hidden.rename(path)
-
-
-def _points(clock: int, epochs: Sequence[Row]) -> Iterator[tuple[str, float, int, int]]:
-    """Yield what is plotted by epoch: name, value, time in ms and epoch, of epochs at equal distances to the last one.
-
-    Args:
-        clock: When the first began, in ms.
-        epochs: Their rows.
-    """
-    names = [name for name in (epochs[0] if epochs else ()) if _PLOTTED.fullmatch(name)]
-    points, count = min(_VALUES // max(len(names), 1), len(epochs)), len(epochs)
-    for place, epoch in enumerate(sorted(epochs, key=lambda item: int(item["epoch"])), start=1):
-        clock += round(1000 * (epoch["seconds"] or 0))
-        if place * points // count > (place - 1) * points // count:
-            yield from ((n, epoch[n], clock, epoch["epoch"]) for n in names if epoch[n] is not None)
-
-
-def _milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
+    def _write_pictures(self, pictures: Callable[[], Mapping[str, bytes]], tables: str) -> None:
+        try:
+            made = pictures()
+        except Exception as error:  # noqa: BLE001 - of drawing, which must not stop a study, and no fault of MLflow's
+            _LOG.warning("MLflow gets no report and no plots: %s", reason(error))
+            return
+        run_id = self._study_run()
+        for name, content in made.items():
+            self._write_artifact(run_id, name, content)
+        self._client.set_tag(run_id, DRAWN, tables)
+        self._drawn = tables

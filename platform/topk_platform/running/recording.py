@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from topk_platform.errors import StoreError
+from topk_platform.errors import StoreError, UserError
 from topk_platform.records import (
     ArmHistory,
     Ledger,
@@ -23,16 +24,38 @@ from topk_platform.reports import build_table, to_files
 from topk_platform.reports.arms import arms_to_json
 from topk_platform.specs import Study, TrialRecord
 
-__all__ = ["Recorder"]
+__all__ = ["Recorder", "report_wanted"]
+
+
+def report_wanted() -> bool:
+    """Return whether MLflow is given a study's report and plots: not where the environment has ``TOPK_REPORT=off``.
+
+    Raises:
+        UserError: if it is neither ``on`` nor ``off``.
+    """
+    told = os.environ.get("TOPK_REPORT", "on")
+    if told not in ("on", "off"):
+        raise UserError(f"TOPK_REPORT must be on or off, got {told!r}")
+    return told == "on"
 
 
 @dataclass
 class Recorder:
-    """Keeps what trials bring: first the ledger, then, off the hot path, the sink."""
+    """Keeps what trials bring: first the ledger, then, off the hot path, the sink.
+
+    Args:
+        ledger: The study's ledger.
+        writer: What writes it.
+        sink: MLflow's, if there is one.
+        pictures: Makes the files that are drawn of a study, for the sink.
+        ran: How many trials have ended.
+        tracking_error: What kept MLflow from being written, if anything did.
+    """
 
     ledger: Ledger
     writer: Writer
     sink: TrackingSink | None
+    pictures: Callable[[Study], Mapping[str, bytes]] | None = None
     ran: int = 0
     tracking_error: Exception | None = None
 
@@ -77,4 +100,4 @@ class Recorder:
             write_snapshot(self.ledger, counting)
         if self.sink is not None:
             texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
-            self.sink.put_files(texts)
+            self.sink.put_files(texts, None if self.pictures is None else partial(self.pictures, whole))

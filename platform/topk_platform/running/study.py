@@ -28,7 +28,7 @@ from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.expecting import expect
 from topk_platform.running.faults import Faults
 from topk_platform.running.launching import Cluster, Launch, on_cluster
-from topk_platform.running.recording import Recorder
+from topk_platform.running.recording import Recorder, report_wanted
 from topk_platform.running.remembered import known_done, note
 from topk_platform.running.scratch import scratch_folder
 from topk_platform.search import Board
@@ -179,6 +179,7 @@ def _run(
     again = _failed(study, counted, ledger) if launch.retry_failed else []
     needed = bool(_board(study, counted, ledger).left or again)
     budget = launch.budget
+    pictures = partial(_pictures, launch.store.address) if report_wanted() else None
 
     def known(wanted: Study) -> dict[str, ArmHistory]:
         return read_history(ledger, wanted, last_counted(ledger, wanted), curves=False)
@@ -192,7 +193,8 @@ def _run(
         ledger.identify({**last_counted(ledger, whole), **counted})
         writer.remove(again)
         board = _board(study, counted, ledger)
-        recorder = Recorder(ledger, writer, open_sink(launch.store, ledger, launch.mlflow_uri, tuple(again)))
+        sink = open_sink(launch.store, ledger, launch.mlflow_uri, tuple(again))
+        recorder = Recorder(ledger, writer, sink, pictures)
         forget(ledger.store, ledger.keys())
         with _closing(lambda: recorder.close(whole, known)):
             tell(board, None)
@@ -248,6 +250,12 @@ def _closing(close: Callable[[], None]) -> Iterator[None]:
             error.add_note(f"The tables could not be written: {another!r}")
         raise
     close()
+
+
+def _pictures(store: str, study: Study) -> Mapping[str, bytes]:
+    from topk_platform.reports.page import report_files  # noqa: PLC0415 - of the study's end alone
+
+    return report_files(study, store=store)
 
 
 def _failed(study: Study, counted: Mapping[str, Identity], ledger: Ledger) -> list[str]:

@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from topk_platform import Study
 from topk_platform.identity import Identity
 from topk_platform.models import build_model
-from topk_platform.records import Ledger, Store, TrackingSink, read_history, save_model, tracking_uri
+from topk_platform.records import Ledger, Store, TrackingSink, read_history, save_model, sync, tracking_uri
 from topk_platform.reports.arms import arms_to_json
 from topk_platform.reports.statistics import estimate
 from topk_platform.reports.table import build_table
@@ -89,6 +89,80 @@ def test_an_arm_that_chose_otherwise_has_a_new_run_with_its_trials(
     children = [run for run in runs(tmp_path) if "topk.key" in run.data.tags]
     assert {run.data.tags["mlflow.parentRunId"] for run in children} == {after.info.run_id}
     assert len(children) == 3
+
+
+def study_run(place: Path) -> Any:
+    (found,) = (run for run in runs(place) if run.data.tags.get("topk.parent") == "study")
+    return found
+
+
+class Drawing:
+    """What makes the pictures, and how often it was asked."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.asked = 0
+
+    def __call__(self) -> dict[str, bytes]:
+        self.asked += 1
+        if self.errors:
+            raise self.errors.pop()
+        return {"report.html": b"<p>all</p>", "plots/map.svg": b"<svg/>"}
+
+
+def drawn(place: Path, ledger: Ledger, drawing: Drawing, table: str, artifacts: Path | None) -> None:
+    sink = TrackingSink(tracking_uri(place), artifacts, ledger)
+    sink.start()
+    sink.put_files({"table.md": table}, drawing)
+    assert sink.close() is None
+
+
+@pytest.mark.parametrize("local", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_the_studys_run_has_the_report_and_plots_of_its_tables(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch, local: bool
+) -> None:
+    """Drawn once for the same tables, and anew for others; in this machine's own database and by MLflow's client."""
+    monkeypatch.chdir(tmp_path)  # where a database's client puts artifacts
+    ledger, drawing = Ledger.open(Store.open(tmp_path), "s"), Drawing()
+    place = tmp_path / "artifacts" if local else None
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 0, seed=1))
+    for table, asked in (("# one", 1), ("# one", 1), ("# two", 2)):
+        drawn(tmp_path, ledger, drawing, table, place)
+        assert drawing.asked == asked
+    run = study_run(tmp_path)
+    if place is not None:
+        kept = place / ledger.identity / run.info.run_id / "artifacts"
+        files = {str(path.relative_to(kept)): path.read_bytes() for path in kept.rglob("*") if path.is_file()}
+    else:
+        client = MlflowClient(tracking_uri(tmp_path))
+        names = [
+            entry.path for folder in ("", "plots") for entry in client.list_artifacts(run.info.run_id, folder)
+        ]
+        fetched = {name: Path(client.download_artifacts(run.info.run_id, name)) for name in names}
+        files = {name: path.read_bytes() for name, path in fetched.items() if path.is_file()}
+    assert files == {"report.html": b"<p>all</p>", "plots/map.svg": b"<svg/>", "table.md": b"# two"}
+
+
+def test_a_report_that_cannot_be_drawn_is_told_and_drawn_later(
+    tmp_path: Path, study: Study, record: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no failure, neither of the study nor of MLflow, which has the tables; `topk sync` makes up for it."""
+    ledger, drawing = Ledger.open(Store.open(tmp_path), "s"), Drawing(RuntimeError("no font"))
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 0))
+    ledger.store.write("tables/table.md", b"# one")
+    sync("s", store=tmp_path, pictures=drawing)
+    assert [entry.getMessage() for entry in caplog.records if entry.name == "topk_platform"] == [
+        "MLflow gets no report and no plots: no font"
+    ]
+    kept = tmp_path / "mlflow-artifacts" / ledger.identity / study_run(tmp_path).info.run_id / "artifacts"
+    assert [path.name for path in kept.iterdir()] == ["table.md"]
+    for pictures, asked in ((None, 1), (drawing, 2), (drawing, 2), (None, 2)):
+        sync("s", store=tmp_path, pictures=pictures)
+        assert drawing.asked == asked
+    assert sorted(path.name for path in kept.iterdir()) == ["plots", "report.html", "table.md"]
+    assert len(runs(tmp_path)) == 3  # an arm, its trial, and the study
 
 
 def test_mlflow_loads_a_confirmed_network(

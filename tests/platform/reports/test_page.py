@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import re
 from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -29,13 +33,14 @@ from topk_platform import report as report_of
 from topk_platform import table as table_of
 from topk_platform.errors import UserError
 from topk_platform.outcomes import Ended
-from topk_platform.records import Ledger, Store, read_history
+from topk_platform.records import Ledger, Store, Tally, read_history
 from topk_platform.records.ranks import save_ranks
 from topk_platform.reports import plots
 from topk_platform.reports.formats import FORMATS, as_format
 from topk_platform.reports.page.drawn import inline
 from topk_platform.reports.plots.axis import axis_of
 from topk_platform.reports.plots.style import INK, looks, wrapped
+from topk_platform.reports.reading import read
 from topk_platform.running.boards import in_environment, make_board
 from topk_platform.running.checks import check_study
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
@@ -162,7 +167,8 @@ def test_the_page_says_what_came_out(page: str) -> None:
     assert "clearly better than cross_entropy: in noise-" in page
     assert "ahead: confirmed" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
     assert "Which hyperparameters, with which bounds?" in page
-    assert page.count("<svg") == len(plots.KINDS)
+    assert page.count("<svg") == len(plots.KINDS) - 1
+    assert "No plot of regions: the study has no arm on the ring." in page
 
 
 def test_of_a_study_that_still_runs_there_is_what_there_is(tmp_path: Path) -> None:
@@ -178,7 +184,7 @@ def test_without_a_ledger_there_is_no_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", list(plots.KINDS))
+@pytest.mark.parametrize("kind", [kind for kind in plots.KINDS if kind != "regions"])
 def test_all_of_a_plot_lies_inside_it(kind: str, store: Path) -> None:
     """No name, number or line is cut off at the edge: what is drawn takes up less than the figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -222,6 +228,40 @@ def test_curves_over_k_pass_through_the_tables_numbers(store: Path) -> None:
         for k in (1, 3):
             cell = table.cells[str(line.get_label()), "noise-0.2", f"top{k}"].value
             assert cell is not None and ys[k] == pytest.approx(100 * cell.mean)
+
+
+def shares(line: Any, factor: float) -> float:
+    """What a step function says at a factor."""
+    return max(y for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True) if x <= factor)
+
+
+def test_a_profile_says_in_how_many_regimes_an_error_is_near_the_lowest(store: Path) -> None:
+    made = plot_of(a_study(), "profile", store=store, metric="top1")
+    table = table_of(a_study(), store=store)
+    means = {r: [table.cells[r, c, "top1"].value for c in table.columns] for r in table.rows}
+    errors = np.array([[1 - cell.mean for cell in cells if cell] for cells in means.values()])
+    assert errors.shape == (3, 5)
+    ratios = dict(zip(means, errors / errors.min(0), strict=True))
+    (ax,) = made.axes
+    assert {line.get_label() for line in ax.lines} == set(table.rows)
+    for line, factor in itertools.product(ax.lines, (1.0, 1.05, 1.1, 1.15, 1.2)):
+        expected = 100 * np.mean(ratios[str(line.get_label())] <= factor)
+        assert shares(line, factor) == pytest.approx(expected)
+    assert ax.get_ylabel() == "share of 5 regimes, %"
+
+
+def test_in_a_profile_a_loss_that_lost_a_seed_never_reaches_the_lowest_error_there(store: Path) -> None:
+    held = read(a_study(), store)
+    data = plots.plotted(held, store, metric="top1")
+    place = (NAMES[1], "noise-0.4", "top1")
+    lost = dataclasses.replace(data.table.cells[place], confirmed=Tally(completed=4, diverged=1))
+    gone = (NAMES[0], "noise-0.8", "top1")
+    cells = {p: cell for p, cell in {**data.table.cells, place: lost}.items() if p != gone}
+    made = plots.draw(
+        "profile", dataclasses.replace(data, table=dataclasses.replace(data.table, cells=cells))
+    )
+    ends = {line.get_label(): shares(line, 1e9) for line in made.axes[0].lines}
+    assert ends == {NAMES[0]: 100, NAMES[1]: 75, NAMES[2]: 100}  # of the four regimes that all have
 
 
 @pytest.mark.parametrize(
@@ -285,6 +325,21 @@ def test_formats_have_every_number_and_name(store: Path, output: str, transpose:
     for word in (*NAMES[2].split("_"), "noise"):
         assert word in flat
     assert output in ("csv", "rich") or "77.7" in flat
+
+
+def test_how_seeds_ended_stands_below_a_mean_and_may_be_broken(store: Path) -> None:
+    """Beside it a few regimes with failures would be wider than a page."""
+    table = table_of(a_study(), store=store)
+    place = (NAMES[1], "noise-0.4", "top3")
+    ended = dataclasses.replace(
+        table.cells[place], confirmed=Tally(completed=3, diverged=1, failed=1), best=False
+    )
+    table = dataclasses.replace(table, cells={**table.cells, place: ended})
+    assert ended.value is not None
+    mean = f"{100 * ended.value.mean:.1f} ± {100 * ended.value.half_width:.1f}"
+    told = "(3 of 5 seeds, 1 diverged, 1 failed)"
+    assert f'{mean}<small class="seeds">{told}</small>' in table.to_html(["top3"])
+    assert rf"{{\scriptsize {told}}}" in table.to_latex(["top3"]).replace("{}", "")
 
 
 def test_latex_tables_are_well_formed(store: Path) -> None:

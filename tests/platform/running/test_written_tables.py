@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 
 from topk_platform import Arm, Float, Loss, Model, Protocol, Recipe, Regime, Study, grid, plan, run
 from topk_platform.data import Source, digits
-from topk_platform.errors import StoreError
+from topk_platform.errors import StoreError, UserError
 from topk_platform.outcomes import Ended
 from topk_platform.records import Store
 from topk_platform.running import checks, recording, remembered
@@ -109,6 +109,38 @@ def test_a_larger_budget_for_once_does_not_change_what_the_files_are_of(tmp_path
     before = (tmp_path / "s" / "tables" / "table.csv").read_bytes()
     assert run(STUDY, store=tmp_path, seeds=5).table.study.seeds == 5
     assert (tmp_path / "s" / "tables" / "table.csv").read_bytes() == before
+
+
+def test_the_sink_gets_the_tables_and_what_draws_them_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it is handed draws the whole study, whatever part ran."""
+    handed: list[tuple[Mapping[str, str], Callable[[], Mapping[str, bytes]] | None]] = []
+
+    class Sink:
+        def put(self, record: TrialRecord) -> None: ...
+
+        def put_files(
+            self, files: Mapping[str, str], pictures: Callable[[], Mapping[str, bytes]] | None
+        ) -> None:
+            handed.append((files, pictures))
+
+        def close(self) -> None: ...
+
+    def drawn(store: str, study: Study) -> dict[str, bytes]:
+        return {arm.regime.name: store.encode() for arm in study.arms}
+
+    monkeypatch.setattr(running, "open_sink", lambda *_: Sink())
+    monkeypatch.setattr(running, "_pictures", drawn)
+    for told in ("on", "off"):
+        monkeypatch.setenv("TOPK_REPORT", told)
+        run(STUDY, store=tmp_path, only="a/*")
+    (files, pictures), (_, none) = handed
+    assert "table.md" in files and pictures is not None and none is None
+    assert pictures() == {name: str(tmp_path).encode() for name in ("a", "b")}
+    monkeypatch.setenv("TOPK_REPORT", "yes")
+    with pytest.raises(UserError, match="TOPK_REPORT must be on or off, got 'yes'"):
+        run(STUDY, store=tmp_path)
 
 
 def test_after_an_error_what_had_ended_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

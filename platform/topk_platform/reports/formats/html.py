@@ -21,8 +21,10 @@ _STYLE = """<style>
 .topk tbody tr:last-child > * { border-bottom: 2px solid currentColor; }
 .topk tbody th { text-align: left; font-weight: normal; }
 .topk small { display: block; opacity: 0.75; white-space: nowrap; font-weight: normal; }
+.topk small.seeds { white-space: normal; }
 </style>
 """
+_LONG = ' class="seeds"'  # how seeds ended, which may be broken where columns are many
 
 
 def to_html(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
@@ -60,7 +62,7 @@ def _cell(cell: Cell | None, common: int | None) -> str:
         return "–"
     first, *others = [html.escape(line) for line in cell_lines(cell, common)] or [""]
     first = f"<b>{first}</b>" if cell.best else first
-    return first + "".join(f"<small>{line}</small>" for line in others)
+    return first + "".join(f"<small{_LONG if line[0] == '(' else ''}>{line}</small>" for line in others)
 
 
 def _name(name: str) -> str:

@@ -16,7 +16,7 @@ __all__ = ["caption", "cell_lines", "to_pandas"]
 
 
 def cell_lines(cell: Cell | None, common: int | None) -> list[str]:
-    """Return the lines of a cell: the mean, the difference to the baseline, the published number.
+    """Return the lines of a cell: the mean, its seeds, the difference to the baseline, the published number.
 
     Args:
         cell: The cell.
@@ -28,9 +28,7 @@ def cell_lines(cell: Cell | None, common: int | None) -> list[str]:
     lines = []
     if cell.value is not None or missing:
         as_all = cell.value is not None and cell.value.n == common and not cell.stopped
-        lines.append(
-            " ".join(filter(None, (words.mean(cell), missing or ("" if as_all else words.count(cell)))))
-        )
+        lines += [words.mean(cell), missing or ("" if as_all else words.count(cell))]
     lines += [words.difference(cell), words.published(cell.published) if cell.published else ""]
     return [line for line in lines if line]
 

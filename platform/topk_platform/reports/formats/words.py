@@ -26,6 +26,7 @@ __all__ = [
     "notes",
     "number",
     "partial",
+    "probability",
     "published",
     "ranked",
     "settings",
@@ -245,16 +246,25 @@ def _sources(table: Table) -> str:
     return line
 
 
+def probability(value: float) -> str:
+    """Return a p-value, which is never 0.
+
+    Example:
+        >>> probability(0.0123), probability(0.0)
+        ('p = 0.012', 'p < 0.001')
+    """
+    return f"p = {value:.2g}" if value >= 0.001 else "p < 0.001"
+
+
 def ranked(table: Table, metric: str) -> str:
     """Return the line that says how the rows rank over the columns, or nothing where these are too few."""
     found = table.ranking(metric)
     if found is None:
         return ""
     ranks = ", ".join(f"{name} {rank:.1f}" for name, rank in found.mean_ranks.items())
-    p = f"p = {found.p:.2g}" if found.p >= 0.001 else "p < 0.001"
     return (
-        f"Mean ranks in {found.regimes} {table.across}s: {ranks}. Friedman's {p}; ranks further apart "
-        f"than {found.critical:.1f} differ (Nemenyi, 0.05 over all pairs)."
+        f"Mean ranks in {found.regimes} {table.across}s: {ranks}. Friedman's {probability(found.p)}; ranks further "
+        f"apart than {found.critical:.1f} differ (Nemenyi, 0.05 over all pairs)."
     )
 
 

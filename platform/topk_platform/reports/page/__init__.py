@@ -19,7 +19,7 @@ from topk_platform.reports.reading import Held, main_metric, read
 from topk_platform.reports.table import Table, build_table
 from topk_platform.specs import Study
 
-__all__ = ["answer", "report"]
+__all__ = ["answer", "report", "report_files"]
 
 _WIDE = 8
 
@@ -56,9 +56,29 @@ def report(
     Raises:
         UserError: if the store holds something else, or nothing of the study.
     """
+    held = read(study, store, trials, seeds, curves=True, needed=True)
+    return _page(held, store, _drawn(held, store))
+
+
+def report_files(study: Study, *, store: str | Path = "runs") -> dict[str, bytes]:
+    """Return the page of :func:`report`, and its plots as files of their own, by name: for a tracking server.
+
+    Args:
+        study: The study.
+        store: Folder or URI of the results.
+
+    Raises:
+        UserError: as :func:`report`.
+    """
+    held = read(study, store, curves=True, needed=True)
+    drawn = _drawn(held, store)
+    files = {f"plots/{plot.kind}.svg": plot.file for plot in drawn if plot.file}
+    return {"report.html": _page(held, store, drawn).encode(), **files}
+
+
+def _page(held: Held, store: str | Path, drawn: Sequence[Drawn]) -> str:
     from jinja2 import Environment, PackageLoader  # noqa: PLC0415 - for those who write pages
 
-    held = read(study, store, trials, seeds, curves=True, needed=True)
     table = build_table(held.study, held.histories, ranks=held.ranks)
     environment = Environment(loader=PackageLoader(__name__), autoescape=True)
     return environment.get_template("page.html").render(
@@ -71,7 +91,7 @@ def report(
             (block.title, block_to_html(block), _said(block), words.ranked(table, block.metric))
             for block in _blocks(table)
         ],
-        drawn=_drawn(held, store),
+        drawn=drawn,
         claims=_claims(held.study, store),
         tuning=_tuning(held, store),
         checklist=_checklist(held.study, store),

@@ -112,11 +112,7 @@ def _points(cell: Cell) -> str:
     assert found is not None  # noqa: S101 - for the type checker
     assert cell.p_holm is not None  # noqa: S101 - as above
     size = words.number(found, signed=True).removeprefix("+")
-    return f"{size} points (n = {found.n}, p {_p(cell.p_holm)} after Holm's correction)"
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"= {value:.2g}"
+    return f"{size} points (n = {found.n}, {words.probability(cell.p_holm)} after Holm's correction)"
 
 
 def _nobody(table: Table, metric: str, tested: Mapping[tuple[str, str], Cell], columns: Sequence[str]) -> str:

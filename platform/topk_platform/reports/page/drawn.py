@@ -19,12 +19,15 @@ _TITLES: Mapping[str, str] = {
     "topk": "Accuracy over all k, from the kept ranks; bands are 95 % t-intervals over seeds.",
     "front": "Two metrics against each other; the dotted line joins the means that none beats in both.",
     "ranks": "Mean ranks over regimes; a bar joins losses that do not differ (Nemenyi, 0.05).",
+    "profile": "In which share of the regimes a loss's error is at most so many times the lowest (Dolan and Moré).",
+    "regions": "Where on the ring class 2 is guessed, by share of seeds: full, the first guess; faint, one of the K.",
     "training": "Validation accuracy of the confirmed runs; bands are 95 % t-intervals over seeds.",
     "tuning": "The best validation accuracy found by so many trials; dashed: the expected best of random draws.",
     "search": "Search trials by parameter: how far below their arm's best.",
     "importance": "Which parameters make a trial one of the best tenth (PED-ANOVA).",
+    "levels": "The losses for three classes and K = 2, with their first trial's values; the scores' sum is 2.",
 }
-_LARGEST = 400_000  # bytes of one plot in a page: ten of them and the tables have to fit into 3 MB
+_LARGEST = 400_000  # bytes of one plot in a page: thirteen of them and the tables have to fit into 3 MB
 _ALL = 2_200_000
 
 
@@ -37,12 +40,14 @@ class Drawn:
         title: What it shows.
         svg: The plot, or nothing.
         why: Why there is none.
+        file: The plot as a file of its own, or nothing.
     """
 
     kind: str
     title: str
     svg: str = ""
     why: str = ""
+    file: bytes = b""
 
 
 def drawings(data: Plotted) -> list[Drawn]:
@@ -50,15 +55,15 @@ def drawings(data: Plotted) -> list[Drawn]:
     found: list[Drawn] = []
     for kind in plots.KINDS:
         try:
-            svg = inline(plots.written(plots.draw(kind, data), "svg").decode(), kind, _TITLES[kind])
+            file = plots.written(plots.draw(kind, data), "svg")
         except NothingToPlotError as error:
             found.append(Drawn(kind, _TITLES[kind], why=str(error)))
             continue
+        svg = inline(file.decode(), kind, _TITLES[kind])
         room = min(_LARGEST, _ALL - sum(len(other.svg) for other in found))
         large = f"it has {len(svg):,} bytes, too many for a page: topk plot {data.study.name} {kind}"
-        found.append(
-            Drawn(kind, _TITLES[kind], svg) if len(svg) <= room else Drawn(kind, _TITLES[kind], why=large)
-        )
+        fits = len(svg) <= room
+        found.append(Drawn(kind, _TITLES[kind], svg if fits else "", "" if fits else large, file))
     return found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError, unknown_name
-from topk_platform.reports.plots import curves, ranking, results, searches
+from topk_platform.reports.plots import curves, levels, profile, ranking, regions, results, searches
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted
 from topk_platform.reports.plots.style import styled
 from topk_platform.reports.reading import Held, main_metric, read
@@ -29,12 +29,17 @@ KINDS: Mapping[str, Callable[[Plotted], Figure]] = {
     "topk": curves.topk,
     "front": results.front,
     "ranks": ranking.ranks,
+    "profile": profile.profile,
+    "regions": regions.regions,
     "training": curves.training,
     "tuning": curves.tuned,
     "search": searches.search,
     "importance": searches.importance,
+    "levels": levels.levels,
 }
 """Every kind of plot, in the order of a report."""
+
+_OF_DEFINITIONS = ("levels",)  # which want no results
 
 SUFFIXES = ("svg", "png", "pdf")
 
@@ -56,8 +61,9 @@ def plot(
         study: The study.
         kind: One of ``KINDS``: ``"accuracy"`` against the regime's number, ``"differences"`` to the baseline, the
             ``"map"`` of losses and regimes, ``"topk"`` over all k, the ``"front"`` of two metrics, the losses'
-            ``"ranks"``, ``"training"`` and ``"tuning"`` curves, the ``"search"``'s trials and the ``"importance"`` of
-            its parameters.
+            ``"ranks"`` and their performance ``"profile"``, the decision ``"regions"`` of a ring, ``"training"`` and
+            ``"tuning"`` curves, the ``"search"``'s trials, the ``"importance"`` of its parameters, and the losses'
+            level sets, ``"levels"``, which want no results.
         store: Folder or URI of the results.
         metric: Of the test set; by default the one that most arms are selected by, where tables show it.
         by: What stands on the axis of ``"accuracy"``: a parameter that losses have fixed, or ``"K"``; by default the
@@ -72,7 +78,7 @@ def plot(
     """
     if kind not in KINDS:
         raise unknown_name("kind of plot", kind, KINDS)
-    held = read(study, store, trials, seeds, curves=True, needed=True)
+    held = read(study, store, trials, seeds, curves=True, needed=kind not in _OF_DEFINITIONS)
     return draw(kind, plotted(held, store, metric=metric, by=by, only=only))
 
 

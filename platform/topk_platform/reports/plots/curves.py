@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["topk", "topk_curve", "training", "tuned"]
 
 _MOST = 100
+_LONG = 20
+_MARKED_KS = (1, 2, 3, 5, 10, 20, 50, 100)
 _Band = tuple[list[float], list[float], list[float]]
 
 
@@ -49,9 +51,15 @@ def topk(data: Plotted) -> Figure:
         place: _band([topk_curve(r, len(ks)) for r in runs.values()], (0.0, 1.0))
         for place, runs in kept.items()
     }
-    made, axes = _panels(data, bands, ks, 1)
+    made, axes = _panels(data, bands, ks, 1, _MARKED_KS if len(ks) > _LONG else ())
     for ax in axes:
-        ax.set_xscale("log" if len(ks) > 20 else "linear")
+        if len(ks) > _LONG:
+            ax.set_xscale("log")
+            ax.set_xticks([k for k in _MARKED_KS if k <= len(ks)])
+            ax.xaxis.set_major_formatter("{x:g}")
+            ax.tick_params(axis="x", which="minor", bottom=False)
+        else:
+            _whole(ax)
         ax.set_xlabel("k, candidates")
     _ylabel(axes, "test top-k accuracy, %")
     legend(made, axes)
@@ -74,23 +82,28 @@ def _band(curves: Sequence[Sequence[float] | npt.NDArray[np.float64]], within: t
 
 
 def _panels(
-    data: Plotted, bands: Mapping[tuple[str, str], _Band], xs: Sequence[float], start: int
+    data: Plotted,
+    bands: Mapping[tuple[str, str], _Band],
+    xs: Sequence[float],
+    start: int,
+    marked: Sequence[float] = (),
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with a panel per column, and in it a line with its band per loss; ``xs`` may be longer."""
     columns = [c for c in data.table.columns if any(column == c for _, column in bands)]
     made, axes = panels(columns, 2.2, sharey=True)
     places = dict(zip(columns, axes, strict=True))
     for (row, column), band in bands.items():
-        _curve(places[column], data.look(row, column), row, xs[: len(band[0])], band)
+        _curve(places[column], data.look(row, column), row, xs[: len(band[0])], band, marked)
     for ax in axes:
         ax.set_xlim(left=start)
     return made, axes
 
 
-def _curve(ax: Axes, look: Look, row: str, xs: Sequence[float], band: _Band) -> None:
+def _curve(ax: Axes, look: Look, row: str, xs: Sequence[float], band: _Band, marked: Sequence[float]) -> None:
     means, low, high = band
-    every = max(1, len(xs) // 8)
-    ax.plot(xs, means, color=look.colour, linestyle=look.line, marker=look.marker, markevery=every, label=row)
+    every = [i for i, x in enumerate(xs) if x in marked] if marked else max(1, len(xs) // 8)
+    (line,) = ax.plot(xs, means, color=look.colour, linestyle=look.line, label=row)
+    line.set(marker=look.marker, markevery=every, clip_on=False)  # those at the left edge are whole
     ax.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
 
 
@@ -106,6 +119,8 @@ def training(data: Plotted) -> Figure:
         raise NothingToPlotError("no epoch of a confirmed run is recorded")
     bands = {place: _band(found[1], (0.0, 1.0)) for place, found in curves.items()}
     longest = max((found[0] for found in curves.values()), key=len)
+    if len(longest) < 2:
+        raise NothingToPlotError("the confirmed runs were validated at one epoch alone")
     made, axes = _panels(data, bands, longest, min(longest))
     for ax in axes:
         ax.set_xlabel("epoch")
@@ -147,6 +162,7 @@ def tuned(data: Plotted) -> Figure:
         for row, found in inside.items():
             _steps(ax, data.look(row, column), row, found, banded=len(inside) == 1)
         _near(ax, [100 * value for found in inside.values() for value in found.trace])
+        ax.set_xlim(0.5, max(len(found.trace) for found in inside.values()) + 0.5)
         ax.set_xlabel("search trials")
         _whole(ax)
     _ylabel(axes, f"best validation {_selected(data)}, %")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["NothingToPlotError", "Plotted", "figure", "legend", "panels"]
+__all__ = ["NothingToPlotError", "Plotted", "figure", "legend", "legend_of", "panels"]
 
 _ACROSS = 3
 
@@ -90,17 +90,18 @@ def figure(width: float, height: float) -> Figure:
 
 
 def panels(
-    names: Sequence[str], height: float, *, sharey: bool = False, sharex: bool = False
+    names: Sequence[str], height: float, *, sharey: bool = False, sharex: bool = False, across: int = _ACROSS
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a panel for each name: one is a column wide, several are a page wide, three in a row.
+    """Return a figure with a panel for each name: one is a column wide, several are a page wide, some in a row.
 
     Args:
         names: The panels' titles.
         height: Of a panel, in inches.
         sharey: Whether they have one vertical axis.
         sharex: Whether they have one horizontal axis.
+        across: How many are in a row.
     """
-    across = min(len(names), _ACROSS)
+    across = min(len(names), across)
     down = math.ceil(len(names) / across)
     made = figure(COLUMN if across == 1 else PAGE, height * down)
     grid = made.subplots(down, across, squeeze=False, sharey=sharey, sharex=sharex)
@@ -118,10 +119,14 @@ def legend(made: Figure, axes: Iterable[Axes], width: int = 30) -> None:
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(str(label), handle)
-    inches = made.get_size_inches()
-    columns = max(1, min(len(handles), int(inches[0] / 1.7)))
-    lines = math.ceil(len(handles) / columns)
-    made.set_size_inches(inches[0], inches[1] + 0.16 * lines)
     if handles:
-        names = [wrapped(label, width) for label in handles]
-        made.legend(list(handles.values()), names, loc="outside lower center", ncols=columns)
+        legend_of(made, list(handles.values()), [wrapped(label, width) for label in handles])
+
+
+def legend_of(made: Figure, handles: Sequence[Artist], names: Sequence[str], inches: float = 1.7) -> None:
+    """Put a legend under the figure, which grows by it; an entry takes so many inches."""
+    width, height = made.get_size_inches()
+    columns = max(1, min(len(handles), int(width / inches)))
+    lines = math.ceil(len(handles) / columns)
+    made.set_size_inches(width, height + 0.16 * lines)
+    made.legend(list(handles), list(names), loc="outside lower center", ncols=columns)

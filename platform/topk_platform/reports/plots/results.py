@@ -115,14 +115,16 @@ def differences(data: Plotted) -> Figure:
     if not columns:
         why = "the study has no baseline" if data.study.baseline is None else "no pair of seeds has ended"
         raise NothingToPlotError(f"there are no differences of {data.metric} to draw: {why}")
-    made, axes = panels(columns, 0.55 + 0.2 * len(rows), sharey=True)
+    names = [wrapped(row, 24) for row in rows]
+    lines = max(name.count("\n") + 1 for name in names)
+    made, axes = panels(columns, 0.75 + (0.09 + 0.11 * lines) * len(rows), sharey=True)
     for column, ax in zip(columns, axes, strict=True):
         ax.axvline(0, color=INK, linewidth=0.6)
         for place, row in enumerate(rows):
             if cell := _difference(data, row, column):
                 _bar(ax, data, row, column, place, cell)
         ax.set_ylim(len(rows) - 0.5, -0.5)
-        ax.set_yticks(range(len(rows)), [wrapped(row, 24) for row in rows])
+        ax.set_yticks(range(len(rows)), names)
     for ax in axes[-min(len(axes), 3) :]:
         ax.set_xlabel(f"{title_of(data.metric)},\npoints above {data.study.baseline}")
     return made

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["importance", "search"]
 
 _Dot = tuple[Scalar, float]
+_NEAR = 2.0
 
 
 def search(data: Plotted) -> Figure:
@@ -32,13 +33,23 @@ def search(data: Plotted) -> Figure:
     for ((row, name), (dimension, dots)), ax in zip(found.items(), axes, strict=True):
         column = next(c for r, c in data.arms if r == row)
         _scatter(ax, dimension, dots, data.look(row, column))
-        ax.set_xlabel(name)
-        ax.set_yscale("symlog", linthresh=1.0)
-        ax.yaxis.set_major_formatter("{x:g}")
-        ax.set_ylim(top=0.3)
+        ax.set_xlabel(name.replace("_", " "))
+        _heights(ax, min(y for _, y in dots))
     for ax in axes[:: min(len(axes), 3)]:
         ax.set_ylabel("validation,\npoints below the best")
     return made
+
+
+def _heights(ax: Axes, lowest: float) -> None:
+    """Scale the vertical axis by logarithms below a point, where trials lie further down than that."""
+    if lowest < -_NEAR:
+        ax.set_yscale("symlog", linthresh=1.0)
+        ax.set_yticks([0, *(-(10.0**power) for power in range(3) if 10**power < -2 * lowest)])
+        ax.set_yticks([], minor=True)
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.set_ylim(1.5 * lowest, 0.4)
+    else:
+        ax.set_ylim(min(1.1 * lowest, -0.5), 0.1 * max(-lowest, 0.5))
 
 
 def _dots(data: Plotted) -> dict[tuple[str, str], tuple[Dimension, list[_Dot]]]:

@@ -1,0 +1,204 @@
+"""Level sets of losses on the probability simplex of three classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topk_platform.errors import UserError, reason
+from topk_platform.reports.formats.words import settings
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, panels
+from topk_platform.reports.plots.style import INK, Look, looks, styled, wrapped
+from topk_platform.specs import Loss, Recipe, Scalar, numbers
+from topk_platform.specs.setting import Setting
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.tri import TriContourSet
+
+__all__ = ["level_sets", "levels", "simplex", "topk_error", "values_on"]
+
+_Array = npt.NDArray[np.float64]
+_SIDE = 80  # steps along an edge
+_SCALE = 2.0  # garcin2022 draws the scores of 2·Δ
+_TRUE = 2  # the true class; its corner is the upper one
+_COUNT = 1000  # training samples of each class, for losses that ask: classes are of one size
+_BANDS = 12
+_EDGE = 1e-6
+_DRAWING = ("noised_topk_hinge", "noised_imbalanced_topk_hinge")  # whose expectation has no number of samples
+
+
+class _Panel(NamedTuple):
+    """A loss with the parameters that it is drawn with.
+
+    Attributes:
+        loss: The loss.
+        own: Its own parameters.
+    """
+
+    loss: Loss
+    own: dict[str, Scalar]
+
+    @property
+    def title(self) -> str:
+        """The loss and its parameters, whatever it is called in a study."""
+        name = wrapped(self.loss.name.rpartition(":")[2], 22)
+        told = {n: v for n, v in self.own.items() if n != "samples" or self.loss.name not in _DRAWING}
+        return f"{name}\n{wrapped(settings(told), 24)}" if told else name
+
+
+def simplex(side: int = _SIDE) -> _Array:
+    """Return points ``(n, 3)`` of the probability simplex, n = (side + 1)(side + 2) / 2, its corners among them.
+
+    Example:
+        >>> simplex(1)
+        array([[1., 0., 0.],
+               [0., 1., 0.],
+               [0., 0., 1.]])
+    """
+    pairs = [(i, j) for i in range(side, -1, -1) for j in range(side - i, -1, -1)]
+    return np.array([(i, j, side - i - j) for i, j in pairs], float) / side
+
+
+def topk_error(scores: _Array, k: int) -> _Array:
+    """Return the top-k error of class 2, expected under random tie-breaking.
+
+    Example:
+        >>> topk_error(np.array([[0.5, 0.3, 0.2], [0.2, 0.4, 0.4], [1.0, 0.0, 0.0]]), 2)
+        array([1. , 0. , 0.5])
+    """
+    others, true = np.delete(scores, _TRUE, 1), scores[:, [_TRUE]]
+    greater, tied = (others > true).sum(1), (others == true).sum(1)
+    return np.asarray(1 - np.clip((k - greater) / (tied + 1), 0, 1), float)
+
+
+def values_on(loss: Loss, own: dict[str, Scalar], scores: _Array, k: int) -> _Array:
+    """Return a loss's values for class 2 at scores ``(n, 3)``, in float64; of a noised one the exact expectation.
+
+    Args:
+        loss: Which.
+        own: Its own parameters.
+        scores: The scores.
+        k: K, at most 2 where a loss wants another class beyond the K.
+
+    Example:
+        >>> scores = np.array([[0.0, 0.0, 0.0]])
+        >>> [round(float(v), 4) for v in values_on(Loss("cross_entropy"), {}, scores, 2)]
+        [1.0986]
+    """
+    import torch  # noqa: PLC0415 - seconds of import
+
+    from topk_losses import use_backend  # noqa: PLC0415 - as above
+    from topk_platform.training.losses import build_loss  # noqa: PLC0415 - as above
+
+    module = build_loss(loss, own, k, torch.full((3,), _COUNT)).eval()
+    for part in module.modules():
+        if hasattr(part, "reduction"):
+            part.reduction = "none"  # type: ignore[assignment]
+    rows, labels = torch.from_numpy(scores), torch.full((len(scores),), _TRUE)
+    with torch.no_grad(), use_backend("torch"):
+        found = module(rows, labels)
+        if found.shape != labels.shape:  # a loss of one's own, which knows the mean alone
+            found = torch.stack(
+                [module(row[None], label[None]) for row, label in zip(rows, labels, strict=True)]
+            )
+    return np.asarray(found.numpy(), float)
+
+
+def levels(data: Plotted) -> Figure:
+    """Draw the level sets of the study's losses, with their papers' values, as :func:`level_sets` does.
+
+    Nothing has to have run. A searched parameter stands at the first trial's value; a schedule at its end.
+    """
+    losses = {arm.loss.label: arm.loss for arm in data.arms.values()}
+    return level_sets(list(losses.values()))
+
+
+def level_sets(losses: Sequence[Loss], k: int = 2) -> Figure:
+    """Draw losses of three classes over the scores in 2·Δ, the true class above, and the top-K error beside them.
+
+    Each is scaled to [0, 1], as in garcin2022's Fig. 1 and 6; dark is low. Losses that want the classes' sizes are
+    given equal ones, and noised losses are drawn as their exact expectation.
+
+    Args:
+        losses: With their first and fixed values; those that have the same name and values are drawn once.
+        k: K, 1 or 2.
+
+    Raises:
+        UserError: if k is neither, or none of the losses can be computed for three classes.
+
+    Source:
+        Garcin et al., Stochastic smoothing of the top-K calibrated hinge loss for deep imbalanced classification,
+        ICML 2022, Fig. 1 and appendix C.
+
+    Example:
+        >>> made = level_sets([Loss("cross_entropy"), Loss("smooth_topk_svm", fixed={"tau": 0.1})])
+        >>> [ax.get_title(loc="left").splitlines()[0] for ax in made.axes[:3]]
+        ['top-2 error', 'cross entropy', 'smooth topk svm']
+    """
+    if k not in (1, 2):
+        raise UserError(f"k must be 1 or 2, for there are three classes, got {k!r}")
+    drawn_once = {(panel.loss.name, panel.title): panel for panel in map(_panel_of, losses)}
+    shown = list(drawn_once.values())
+    points = simplex()
+    found = [_rescaled(panel, _SCALE * points, k) for panel in shown]
+    if all(isinstance(values, str) for values in found):
+        raise NothingToPlotError("; ".join(f"{p.title}: {v}" for p, v in zip(shown, found, strict=True)))
+    lines = max(panel.title.count("\n") + 1 for panel in shown)
+    with styled():
+        made, axes = panels([str(number) for number in range(len(shown) + 1)], 1.6 + 0.13 * lines, across=4)
+        image = _triangle(axes[0], points, topk_error(points, k), f"top-{k} error")
+        drawn = looks([panel.loss for panel in shown])
+        for ax, panel, values in zip(axes[1:], shown, found, strict=True):
+            _fill(ax, points, panel, values, drawn[panel.loss.label])
+        ticks = [0, 0.25, 0.5, 0.75, 1]
+        made.colorbar(
+            image, ax=axes, label="loss, scaled to [0, 1]", ticks=ticks, shrink=0.7, aspect=25, pad=0.02
+        )
+    return made
+
+
+def _panel_of(loss: Loss) -> _Panel:
+    return _Panel(loss, numbers(Setting.of(Recipe(epochs=1), loss, loss.first).own, 1, 2))
+
+
+def _rescaled(panel: _Panel, scores: _Array, k: int) -> _Array | str:
+    """Return a loss's values scaled to [0, 1], or why it has none: of one's own losses not all know three classes."""
+    try:
+        values = values_on(panel.loss, panel.own, scores, k)
+    except Exception as error:  # noqa: BLE001 - a user's code; told in its panel
+        return reason(error)
+    low, high = values.min(), values.max()
+    if not math.isfinite(high - low):
+        return "it is not finite everywhere"
+    return np.asarray((values - low) / (high - low or 1.0), float)
+
+
+def _fill(ax: Axes, points: _Array, panel: _Panel, values: _Array | str, look: Look) -> None:
+    if isinstance(values, str):
+        ax.set_title(panel.title)
+        ax.set_axis_off()
+        ax.text(
+            0.5, 0.5, wrapped(f"not drawn: {values}", 30), ha="center", transform=ax.transAxes, fontsize=6
+        )
+        return
+    _triangle(ax, points, values, panel.title)
+    ax.plot([0.06], [0.9], look.marker, color=look.colour, markersize=5, transform=ax.transAxes)
+
+
+def _triangle(ax: Axes, points: _Array, values: _Array, title: str) -> TriContourSet:
+    xs, ys = points[:, 1] + points[:, 2] / 2, points[:, 2] * math.sqrt(0.75)
+    bands = np.linspace(-_EDGE, 1 + _EDGE, _BANDS + 1)  # what is 0 or 1 all over an area lies inside a band
+    image = ax.tricontourf(xs, ys, values, levels=bands, cmap="cividis")
+    image.set_rasterized(True)  # as lines a dozen of them are a megabyte
+    ax.plot([0, 1, 0.5, 0], [0, 0, math.sqrt(0.75), 0], color=INK, linewidth=0.6)
+    ax.annotate("true class", (0.5, math.sqrt(0.75)), (5, -3), textcoords="offset points", fontsize=6)
+    ax.set_title(title)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    return image

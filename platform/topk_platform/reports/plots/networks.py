@@ -1,0 +1,49 @@
+"""Kept networks at work for plots: what a confirmed run's network says of inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topk_platform.records import Store, read_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+__all__ = ["kept_network"]
+
+
+def kept_network(store: Store, key: str) -> Callable[[Tensor], Tensor] | None:
+    """Return what a confirmed run's network says: a function from its inputs ``(n, *shape)`` to scores ``(n, L)``.
+
+    Args:
+        store: The study's folder.
+        key: The run's.
+
+    Returns:
+        None where no network was kept.
+
+    Raises:
+        UserError: if the function that builds it is not there, or it cannot be read.
+    """
+    import torch  # noqa: PLC0415 - seconds of import
+    from safetensors.torch import load  # noqa: PLC0415 - as above
+
+    from topk_platform.models import architecture_of, build_model  # noqa: PLC0415 - as above
+
+    saved = read_model(store, key)
+    if saved is None:
+        return None
+    arm, takes = saved.trial.arm, saved.inputs
+    with torch.random.fork_rng(devices=[]):
+        network = build_model(architecture_of(arm.model), takes.shape, takes.classes, arm.loss.head)
+    network.load_state_dict(load(saved.content))
+    network.eval()
+
+    @torch.no_grad()
+    def scores(inputs: Tensor) -> Tensor:
+        found: Tensor = network(inputs).float()
+        return found
+
+    return scores

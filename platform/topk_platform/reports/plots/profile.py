@@ -1,0 +1,118 @@
+"""The performance profile: in which share of the regimes a loss's error is near the lowest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from topk_platform.reports.cells import Cell
+from topk_platform.reports.formats.words import title_of
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, figure, legend
+from topk_platform.reports.plots.style import COLUMN, INK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["profile", "ratios"]
+
+_ENOUGH = 3
+_WIDE = 4.0  # ratios beyond it are drawn by their logarithms
+
+
+def ratios(errors: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """Return by what factor each loss's error is above the lowest of its regime.
+
+    Args:
+        errors: By loss, one of each regime; infinite where it has none because runs were lost. Where the lowest is 0,
+            those that have it get 1 and all others infinity.
+
+    Example:
+        >>> ratios({"a": [0.1, 0.2], "b": [0.2, math.inf]})
+        {'a': [1.0, 1.0], 'b': [2.0, inf]}
+    """
+    lowest = [min(regime) for regime in zip(*errors.values(), strict=True)]
+    return {row: [_ratio(*pair) for pair in zip(own, lowest, strict=True)] for row, own in errors.items()}
+
+
+def _ratio(error: float, lowest: float) -> float:
+    if math.isinf(error):
+        return math.inf
+    if lowest == 0:
+        return 1.0 if error == 0 else math.inf
+    return error / lowest
+
+
+def profile(data: Plotted) -> Figure:
+    """Draw the share of regimes in which a loss's test error is at most so many times the lowest one there.
+
+    At 1 a curve shows how often its loss has the lowest error, further to the right how far behind it is elsewhere. A
+    loss that lost a seed in a regime never reaches it there. Regimes in which some loss has no result yet are left out.
+    Among several losses that trail the best one their order may depend on which others are drawn (Gould and Scott).
+
+    Source:
+        Dolan and Moré, Benchmarking optimization software with performance profiles, Mathematical Programming 91,
+        2002; Gould and Scott, A note on performance profiles for benchmarking software, ACM TOMS 43, 2016.
+    """
+    errors = _errors(data)
+    count = min(map(len, errors.values()), default=0)
+    if len(errors) < 2 or count < _ENOUGH:
+        raise NothingToPlotError(
+            f"a profile wants two losses with results in {_ENOUGH} {data.table.across}s, "
+            f"got {len(errors)} losses and {count} {data.table.across}s"
+        )
+    made = figure(COLUMN, 2.3)
+    ax = made.subplots()
+    found = ratios(errors)
+    finite = [r for values in found.values() for r in values if math.isfinite(r)]
+    end = max(1 + 1.08 * (max(finite, default=1.0) - 1), 1.05)
+    for row, values in found.items():
+        _curve(ax, data, row, values, end)
+    ax.set_xscale("log" if end > _WIDE else "linear")
+    ax.set_xlim(1 - 0.015 * (end - 1), end)
+    ax.set_ylim(-3, 104)
+    _ticks(ax)
+    ax.set_xlabel(
+        f"{title_of(data.metric).replace('accuracy', 'error')} over the {data.table.across}'s lowest"
+    )
+    ax.set_ylabel(f"share of {count} {data.table.across}s, %")
+    ax.grid(linewidth=0.3, color=INK, alpha=0.2)
+    legend(made, [ax])
+    return made
+
+
+def _errors(data: Plotted) -> dict[str, list[float]]:
+    """Return the test errors of all losses in the regimes in which each of them has one, or lost it."""
+    found = {
+        row: [_error(data.table.cells.get((row, c, data.metric))) for c in data.table.columns]
+        for row in data.table.rows
+    }
+    found = {row: errors for row, errors in found.items() if any(e is not None for e in errors)}
+    whole = [i for i, _ in enumerate(data.table.columns) if all(e[i] is not None for e in found.values())]
+    return {row: [e for i in whole if (e := errors[i]) is not None] for row, errors in found.items()}
+
+
+def _error(cell: Cell | None) -> float | None:
+    if cell is not None and cell.confirmed.lost:
+        return math.inf
+    return None if cell is None or cell.value is None else 1 - cell.value.mean
+
+
+def _curve(ax: Axes, data: Plotted, row: str, values: Sequence[float], end: float) -> None:
+    """Draw one step function, a marker wherever it rises."""
+    column = next(c for r, c in data.arms if r == row)
+    look = data.look(row, column)
+    steps = sorted({1.0, *filter(math.isfinite, values)})
+    shares = [100 * sum(value <= step for value in values) / len(values) for step in steps]
+    (line,) = ax.step([*steps, end], [*shares, shares[-1]], where="post", label=row)
+    rising = [i for i, share in enumerate(shares) if share > (shares[i - 1] if i else 0)]
+    line.set(color=look.colour, linestyle=look.line, marker=look.marker, markevery=rising)
+
+
+def _ticks(ax: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - for those who plot
+
+    ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    ax.xaxis.set_major_formatter("{x:g}×")
+    ax.xaxis.set_minor_locator(MaxNLocator(1))

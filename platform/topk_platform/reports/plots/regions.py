@@ -1,0 +1,176 @@
+"""Decision regions on the ring: at which angles a class is among a network's guesses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, legend_of, panels
+from topk_platform.reports.plots.networks import kept_network
+from topk_platform.reports.plots.style import INK, wrapped
+from topk_platform.specs import Arm, Regime, Scalar
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["densities", "regions"]
+
+_Array = npt.NDArray[np.float64]
+_ANGLES = np.arange(0.0, 360.5, 0.5)
+_CLASS = 2  # which sawada2020 draws; by symmetry any class will do
+_DEFAULTS: Mapping[str, Scalar] = {"sigma": 10.0, "distance": 0.0, "classes": 6}
+_MINOR = 1 / 3
+_TURNS = (-2, -1, 0, 1, 2)
+_BELOW = 1.6  # the height of the densities, in lanes
+
+
+class _Lane(NamedTuple):
+    """What an arm's networks say of the class at every angle.
+
+    Attributes:
+        first: In which share of the seeds it is the first guess.
+        among: In which share it is among the K.
+        seeds: How many networks there are.
+    """
+
+    first: _Array
+    among: _Array
+    seeds: int
+
+
+def densities(regime: Regime, angles: npt.ArrayLike) -> _Array:
+    """Return the classes' densities ``(L, n)`` per degree on the ring, of the dataset ``ring`` with its options.
+
+    Args:
+        regime: With a σ above 0.
+        angles: In degrees.
+
+    Source:
+        Sawada et al., Trade-offs in Top-k Classification Accuracies on Losses for Deep Learning, 2020, section IV.
+
+    Example:
+        >>> found = densities(Regime("r", "ring", options={"sigma": 20}), range(360))
+        >>> found.shape, found.sum(1).round(6).tolist(), found.argmax(0)[[0, 60, 120]].tolist()
+        ((6, 360), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0], [0, 1, 2])
+    """
+    sigma, distance, classes = _options(regime)
+    centres = np.arange(classes)[:, None] * 360.0 / classes
+    away = np.asarray(angles, float)[None] - centres
+    modes = ((1 - _MINOR, 0.0), (_MINOR, distance))
+    return np.asarray(sum(share * _wrapped_normal(away - moved, sigma) for share, moved in modes), float)
+
+
+def _options(regime: Regime) -> tuple[float, float, int]:
+    found = {**_DEFAULTS, **regime.options}
+    sigma, distance, classes = (found[name] for name in ("sigma", "distance", "classes"))
+    return float(sigma or 0), float(distance or 0), int(classes or 0)
+
+
+def _wrapped_normal(away: _Array, sigma: float) -> _Array:
+    turns = (np.exp(-(((away + 360 * turn) / sigma) ** 2) / 2) for turn in _TURNS)
+    return np.asarray(sum(turns), float) / (sigma * math.sqrt(2 * math.pi))
+
+
+def regions(data: Plotted) -> Figure:
+    """Draw where on the ring class 2 is the first guess of the confirmed networks, and where it is among the K.
+
+    Above, a lane for each loss, filled at every angle up to the share of the seeds whose network guesses the class
+    there; below, the classes' densities, and shaded where the class is the most frequent.
+
+    Source:
+        Sawada et al., Trade-offs in Top-k Classification Accuracies on Losses for Deep Learning, 2020, Fig. 5, which
+        draws a network for each loss.
+    """
+    on_ring = {place: arm for place, arm in data.arms.items() if arm.regime.dataset == "ring"}
+    if not on_ring:
+        raise NothingToPlotError("the study has no arm on the ring")
+    lanes = {place: lane for place, arm in on_ring.items() if (lane := _lane(data, place, arm))}
+    if not lanes:
+        raise NothingToPlotError("no confirmed run on the ring has kept its network")
+    rows = [row for row in data.table.rows if any(row == r for r, _ in lanes)]
+    columns = [column for column in data.table.columns if any(column == c for _, c in lanes)]
+    made, axes = panels(columns, 0.75 + 0.32 * (len(rows) + _BELOW), sharex=True, sharey=True)
+    for column, ax in zip(columns, axes, strict=True):
+        for place, row in enumerate(reversed(rows)):
+            if lane := lanes.get((row, column)):
+                _filled(ax, data.look(row, column).colour, place, lane)
+        _below(ax, next(arm for (_, c), arm in on_ring.items() if c == column))
+        ax.set_yticks(range(len(rows)), [wrapped(row, 24) for row in reversed(rows)])
+        ax.set_ylim(-_BELOW - 0.15, len(rows) - 0.1)
+        ax.set_xlim(0, 360)
+        ax.set_xticks(range(0, 361, 60))
+        ax.tick_params(axis="x", labelbottom=True)
+        ax.set_xlabel("angle, degrees")
+    legend_of(made, *_meaning({arm.k for arm in on_ring.values()}), inches=3.4)
+    return made
+
+
+def _lane(data: Plotted, place: tuple[str, str], arm: Arm) -> _Lane | None:
+    """Return what the networks of an arm say, of the seeds that were completed and whose network is kept."""
+    import torch  # noqa: PLC0415 - seconds of import
+
+    angles = torch.deg2rad(torch.from_numpy(_ANGLES))
+    points = torch.stack([angles.cos(), angles.sin()], 1).float()
+    rows = data.table.confirmations.get(place, {}).values()
+    keys = [row["key"] for row in rows if row["status"] == "completed"]
+    networks = filter(None, (kept_network(data.held.ledger.store, key) for key in keys))
+    found = [_among(network(points).numpy(), (1, arm.k)) for network in networks]
+    if not found:
+        return None
+    first, among = np.mean(found, 0)
+    return _Lane(first, among, len(found))
+
+
+def _among(scores: npt.NDArray[np.float32], ks: Sequence[int]) -> _Array:
+    """Return, for each k, where the class is among the k best: 0 or 1, between them where it ties."""
+    own = scores[:, [_CLASS]]
+    greater, tied = (scores > own).sum(1), (scores == own).sum(1) - 1
+    return np.stack([np.clip((k - greater) / (tied + 1), 0, 1) for k in ks])
+
+
+def _filled(ax: Axes, colour: str, place: int, lane: _Lane) -> None:
+    for share, alpha in ((lane.among, 0.35), (lane.first, 1.0)):
+        ax.fill_between(_ANGLES, place, place + 0.75 * share, color=colour, alpha=alpha, linewidth=0)
+    ax.axhline(place, color=INK, linewidth=0.3)
+
+
+def _below(ax: Axes, arm: Arm) -> None:
+    """Draw the classes' densities, of a class that has one."""
+    if not _options(arm.regime)[0] > 0:
+        return
+    found = densities(arm.regime, _ANGLES)
+    scale, floor = (_BELOW - 0.3) / found.max(), -_BELOW
+    for label, density in enumerate(found):
+        own = label == _CLASS
+        ax.plot(
+            _ANGLES,
+            floor + scale * density,
+            color=INK,
+            linewidth=1.2 if own else 0.4,
+            alpha=1 if own else 0.5,
+        )
+    most = found.argmax(0) == _CLASS
+    ax.fill_between(
+        _ANGLES, floor, floor + scale * found[_CLASS], where=most, color=INK, alpha=0.2, linewidth=0
+    )
+
+
+def _meaning(ks: set[int]) -> tuple[list[Artist], list[str]]:
+    from matplotlib.lines import Line2D  # noqa: PLC0415 - for those who plot
+    from matplotlib.patches import Patch  # noqa: PLC0415 - as above
+
+    k = str(ks.pop()) if len(ks) == 1 else "K"
+    grey = "#7A7A7A"
+    told: dict[str, Artist] = {
+        f"class {_CLASS} is the first guess, share of seeds": Patch(color=grey),
+        f"it is among the {k} guesses": Patch(color=grey, alpha=0.35, linewidth=0),
+        f"density of class {_CLASS}; shaded: the most frequent": Line2D([], [], color=INK, linewidth=1.2),
+        "densities of the others": Line2D([], [], color=INK, linewidth=0.4, alpha=0.5),
+    }
+    return list(told.values()), list(told)
