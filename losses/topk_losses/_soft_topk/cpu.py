@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import torch
@@ -23,10 +24,8 @@ class Kept(NamedTuple):
     """The threshold, and the loss's slope, ``(N, 2)`` in float64."""
 
 
-def refusal(scores: Tensor, shape: str) -> str | None:
+def refusal(scores: Tensor) -> str | None:
     """Why the kernels cannot have these scores."""
-    if shape == "gaussian":
-        return "the kernels do not compute the Gaussian shape"
     return numba.refusal(scores, (torch.float32,))
 
 
@@ -42,11 +41,11 @@ class NumbaSoftTopK(PlainSoftTopK):
         losses = scores.new_empty(rows)
         numbers = torch.empty(rows, kernels.KEPT, dtype=torch.float64)
         arrays = [numba.array(tensor) for tensor in (scores, labels.reshape(-1), places)]
-        how = float(self.tau), kernels.CODES[self.shape], self.by_log, *self._form.bracket(self.k, classes)
+        how = float(self.tau), kernels.CODES[self.shape], self.by_log, *self._search(classes)
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:
-            rooms = kernels.room_for(classes), kernels.doubles_for(self.k)
+            rooms = kernels.room_for(classes), kernels.doubles_for(self.k), kernels.scratch_for(self.k)
             kernels.soft_forward(*arrays, *how, *outputs, *rooms, first, last)
 
         numba.in_parts(part, rows, numba.rows_per_thread(classes))
@@ -59,12 +58,16 @@ class NumbaSoftTopK(PlainSoftTopK):
         tensors = (scores, labels.reshape(-1), kept.places, kept.numbers, gradient)
         arrays = [numba.array(tensor) for tensor in tensors]
         how = float(self.tau), kernels.CODES[self.shape]
-        numba.in_parts(
-            lambda first, last: kernels.soft_backward(*arrays, *how, out.numpy(), first, last),
-            len(scores),
-            numba.rows_per_thread(scores.shape[1]),
-        )
+
+        def part(first: int, last: int) -> None:
+            kernels.soft_backward(*arrays, *how, out.numpy(), kernels.scratch_for(self.k), first, last)
+
+        numba.in_parts(part, len(scores), numba.rows_per_thread(scores.shape[1]))
         return (out,)
+
+    def _search(self, classes: int) -> tuple[float, float, float]:
+        """Where the threshold is looked for: its bounds, and what the Gaussian's first guess takes."""
+        return *self._form.bracket(self.k, classes), NormalDist().inv_cdf(self.k / classes)
 
 
 def _kernels() -> Any:

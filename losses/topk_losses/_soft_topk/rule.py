@@ -18,7 +18,7 @@ def soft_topk_losses(k: int, tau: float, shape: str, by_log: bool) -> Callable[[
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
         hard = labels.shape[1] == 1
-        backend = choose("soft_topk", numba=lambda _: cpu.refusal(rows, shape)) if hard else "torch"
+        backend = choose("soft_topk", numba=lambda _: cpu.refusal(rows)) if hard else "torch"
         rule = cpu.NumbaSoftTopK if backend == "numba" else PlainSoftTopK
         return rule(k, tau, shape, by_log).losses(rows, labels)
 
