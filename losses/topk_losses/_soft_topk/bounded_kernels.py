@@ -79,7 +79,8 @@ def bounded_threshold(row: Floats, places: Places, tau: float, cubed: bool, valu
         else:
             low = b
         step = b - excess / slope
-        before, b = b, step if low <= step <= high else (low + high) / 2
+        # Not the bounds themselves: between two corners of a line of pieces, Newton's steps go to and fro for ever.
+        before, b = b, step if low < step < high else (low + high) / 2
         if abs(b - before) < SMALL:
             break
     return b

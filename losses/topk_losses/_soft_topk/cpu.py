@@ -11,6 +11,7 @@ from torch import Tensor
 from topk_losses._core import numba
 from topk_losses._rows.selection import largest
 from topk_losses._soft_topk.plain import PlainSoftTopK
+from topk_losses._soft_topk.shapes import CODES
 
 __all__ = ["NumbaSoftTopK", "refusal"]
 
@@ -41,7 +42,7 @@ class NumbaSoftTopK(PlainSoftTopK):
         losses = scores.new_empty(rows)
         numbers = torch.empty(rows, kernels.KEPT, dtype=torch.float64)
         arrays = [numba.array(tensor) for tensor in (scores, labels.reshape(-1), places)]
-        how = float(self.tau), kernels.CODES[self.shape], self.by_log, *self._search(classes)
+        how = float(self.tau), CODES[self.shape], self.by_log, *self._search(classes)
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:
@@ -57,7 +58,7 @@ class NumbaSoftTopK(PlainSoftTopK):
         out = torch.empty_like(scores, memory_format=torch.contiguous_format)
         tensors = (scores, labels.reshape(-1), kept.places, kept.numbers, gradient)
         arrays = [numba.array(tensor) for tensor in tensors]
-        how = float(self.tau), kernels.CODES[self.shape]
+        how = float(self.tau), CODES[self.shape]
 
         def part(first: int, last: int) -> None:
             kernels.soft_backward(*arrays, *how, out.numpy(), kernels.scratch_for(self.k), first, last)

@@ -32,22 +32,16 @@ from topk_losses._soft_topk.gaussian_kernels import (
     gaussian_threshold,
     scratch_for,
 )
+from topk_losses._soft_topk.shapes import CODES
 
-__all__ = ["CODES", "KEPT", "doubles_for", "room_for", "scratch_for", "soft_backward", "soft_forward"]
+__all__ = ["KEPT", "doubles_for", "room_for", "scratch_for", "soft_backward", "soft_forward"]
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-LOGISTIC, LAPLACE, CLIP, POWER, MIDPOINT, GAUSSIAN = 0, 1, 2, 3, 4, 5
-CODES = {
-    "logistic": LOGISTIC,
-    "laplace": LAPLACE,
-    "gaussian": GAUSSIAN,
-    "clip": CLIP,
-    "power": POWER,
-    "midpoint": MIDPOINT,
-}
+LOGISTIC, LAPLACE, GAUSSIAN = CODES["logistic"], CODES["laplace"], CODES["gaussian"]
+CLIP, POWER, MIDPOINT = CODES["clip"], CODES["power"], CODES["midpoint"]
 KEPT = 2  # numbers kept of a row: the threshold, and the loss's slope
 MOST_STEPS = 100  # four or so are taken
 SMALL = 5e-4  # of a step: what is left then is a quarter of its square
@@ -208,7 +202,7 @@ def soft_forward(
         labels: ``(N,)``.
         places: The K + 1 best classes, descending, ``(N, K + 1)``.
         tau: τ.
-        shape: One of ``CODES``.
+        shape: As the codes say.
         by_log: Whether the loss is the logarithm.
         below: How far the threshold may lie below the (K+1)-th score, in units of τ.
         beyond: How far above the K-th.
@@ -315,7 +309,7 @@ def soft_backward(
         kept: What the forward pass kept.
         gradients: ``(N,)``.
         tau: τ.
-        shape: One of ``CODES``.
+        shape: As the codes say.
         out: ``(N, L)``, written.
         scratch: Memory, as :func:`scratch_for` makes it.
         first: The first row.
