@@ -137,9 +137,9 @@ def _threshold(
         else:
             low = b
         step = b - value / (slope / lacking + other / held)
-        before, b = b, step if low <= step <= high else (low + high) / 2
-        if abs(b - before) < SMALL:
-            break
+        if abs(step - b) < SMALL:
+            return step
+        b = step if low <= step <= high else (low + high) / 2
     return b
 
 

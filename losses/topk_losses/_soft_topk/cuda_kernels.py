@@ -5,8 +5,8 @@ with all that equal it, until K are out. The threshold b is relative to the (K+1
 is how far below the K-th it is. Every class is at a distance ``y <= 0``: of the K best below their own least, of the
 others below their largest; what one of the K best lacks of 1 is then ``F(y - h)``, as a membership is ``F(y - b)``.
 Newton's method between two bounds finds where the logarithms of both sums are equal. Sums are in units in which they
-cannot underflow: of the density at ``c = max(level, 0)``, which is ``e^-c`` or the Gaussian's ``e^(-c²/2)``. Shapes that
-are 0 and 1 beyond bounds take the difference of the sums instead.
+cannot underflow: of the density at ``c = max(level, 0)``, which is ``e^-c`` or the Gaussian's ``e^(-c²/2)``. Shapes
+that are 0 and 1 beyond bounds take the difference of the sums instead.
 
 Equal scores on both sides of the threshold count as the K best, and the surplus once more as others, at distance 0.
 What is over the classes is float32, what is per row float64. Factors that need float64 come in two float32 halves.
@@ -66,7 +66,7 @@ def _below(y, level, SHAPE: tl.constexpr):
 def _within(y, level, best, SHAPE: tl.constexpr):
     """The same of the shapes with bounds, in no units; of the K best, what is missing of 1."""
     x = tl.where(best, level - y, y - level)
-    inside = tl.where((x > 0) & (x < 1), 1.0, 0.0)
+    inside = ((x > 0) & (x < 1)).to(x.dtype)
     x = tl.minimum(tl.maximum(x, 0.0), 1.0)
     if SHAPE == POWER:
         inside = 3 * x * x * inside
@@ -120,9 +120,8 @@ def _threshold(y, best, tied, gap, ours, theirs, below, beyond, SHAPE: tl.conste
     if bounded:
         high = gap * 0
     b = tl.minimum(tl.maximum(gap / 2, low), high)
-    step = gap * 0 + 1
     steps = 0
-    while (tl.abs(step) > small) & (steps < MOST_STEPS):
+    while steps < MOST_STEPS:
         lacking, held, slope, other_slope = _sums(y, best, tied, b, gap - b, ours, theirs, SHAPE)
         if bounded:
             value = lacking - held
@@ -132,12 +131,12 @@ def _threshold(y, best, tied, gap, ours, theirs, below, beyond, SHAPE: tl.conste
             slope = slope / lacking + other_slope / held
         high = tl.where(value > 0, b, high)
         low = tl.where(value > 0, low, b)
-        new = b - value / tl.where(slope > 0, slope, 1.0)
+        step = -value / tl.where(slope > 0, slope, 1.0)
         # Not the bounds themselves: between two corners of a line of pieces, the steps would go to and fro for ever.
-        new = tl.where((slope > 0) & (new > low) & (new < high), new, (low + high) / 2)
-        step = tl.where(value == 0, 0.0, new - b)
-        b = b + step
-        steps += 1
+        last = (value == 0) | ((slope > 0) & (tl.abs(step) < small))
+        goes = (slope > 0) & (b + step > low) & (b + step < high)
+        b = tl.where(last | goes, b + step, (low + high) / 2)
+        steps = tl.where(last, MOST_STEPS, steps + 1)
     return b
 
 
@@ -163,19 +162,24 @@ def _log1p(small):
 
 
 @triton.jit
+def _of_label_gaussian(x, LOG: tl.constexpr):
+    size = tl.abs(x)
+    ratio = _mills(size)
+    density = tl.exp(-size * size / 2) / ROOT
+    tail = density * ratio
+    if LOG:
+        far = size * size / 2 - tl.log(ratio / ROOT)
+        return tl.where(x < 0, far, -_log1p(-tail)), tl.where(x < 0, 1 / ratio, density / (1 - tail))
+    return tl.where(x > 0, tail, 1 - tail), density
+
+
+@triton.jit
 def _of_label(x, SHAPE: tl.constexpr, LOG: tl.constexpr):
     """The loss for a label at the distance x from the threshold, and what it falls by if x grows by 1, float64."""
     if (SHAPE == CLIP) | (SHAPE == POWER):
         return _within(x * 0, x, True, SHAPE)
     if SHAPE == GAUSSIAN:
-        size = tl.abs(x)
-        ratio = _mills(size)
-        density = tl.exp(-size * size / 2) / ROOT
-        tail = density * ratio
-        if LOG:
-            far = size * size / 2 - tl.log(ratio / ROOT)
-            return tl.where(x < 0, far, -_log1p(-tail)), tl.where(x < 0, 1 / ratio, density / (1 - tail))
-        return tl.where(x > 0, tail, 1 - tail), density
+        return _of_label_gaussian(x, LOG)
     small = tl.exp(-tl.abs(x))
     if SHAPE == LAPLACE:
         tail = small / 2
