@@ -102,3 +102,26 @@ def test_second_derivatives_are_those_of_the_plain_operations(device, rules, bat
         (second,) = torch.autograd.grad(slope.square().sum(), leaf)
         found.append(second.double())
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("shape", ["logistic", "laplace", "gaussian", "clip", "power", "midpoint"])
+def test_cuda_alone(shape):
+    """No waiting for the device; float64 and a compiled graph go another way to the same place."""
+    target = torch.arange(64, device="cuda") % 50
+    scores = torch.randn(64, 50, device="cuda", requires_grad=True)
+
+    def loss(s, y):
+        return soft_topk_loss(s, y, 5, 1.3, shape, "error")
+
+    loss(scores, target).backward()  # compiles
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        value = loss(scores, target)
+        value.backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.testing.assert_close(value.double(), loss(scores.double(), target), rtol=1e-6, atol=1e-6)
+    compiled = torch.compile(loss, fullgraph=True)(scores, target)
+    torch.testing.assert_close(value, compiled, rtol=1e-5, atol=1e-6)
