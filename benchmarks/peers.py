@@ -1,18 +1,23 @@
 """Our losses beside the code of their papers' authors: time, memory and float32 errors, in one process.
 
     python benchmarks/peers.py --smooth-topk DIR --noised-topk DIR     # checkouts of oval-group/smooth-topk and of
-                                                                       # garcinc/noised-topk, either or both
+                                                                       # garcinc/noised-topk, any of these
+    python benchmarks/peers.py --lml DIR --difftopk DIR                # of locuslab/lml, which wants semantic_version,
+                                                                       # and of Felix-Petersen/difftopk: diffsort
     python benchmarks/peers.py --smooth-topk DIR --classes 1000 --k 5 --threads 1 --clock cpu
 
 A step is one forward and backward pass; ours and theirs take turns, and a row has the medians, their ratio and what
 one step of each holds at most. Errors are those of the gradient against float64 on the same float32 scores, relative to
 each row's largest entry; of the noised hinge, whose draws differ, there is none. Theirs must be checkouts that this
-torch runs. Tables are Markdown, on standard output.
+torch runs. LML's layer has the loss ``-log p_y``, its solver its own accuracy of 1e-4; difftopk's network is bitonic
+with 16 candidates, as ours, and dense, since its sparse one wants a build of torch_sparse. Tables are Markdown, on
+standard output.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import statistics
 import sys
@@ -24,11 +29,12 @@ import torch
 from losses import CLOCKS, SPREADS, Loss, peak_bytes, seconds
 from torch import Tensor
 
-from topk_losses import functional
+from topk_losses import functional, use_backend
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
 
 Gradient = Callable[[Tensor, Tensor], Tensor]
 WARMING = 3
+CANDIDATES = 16  # of the sorting networks
 
 
 class Pair(NamedTuple):
@@ -42,6 +48,51 @@ class Pair(NamedTuple):
 
 def pairs(classes: int, k: int, options: argparse.Namespace) -> Iterator[Pair]:
     """The pairs whose peer's checkout was given."""
+    yield from hinges(classes, k, options)
+    if options.lml:
+        yield Pair("soft_topk_loss, logistic", _soft(k), _lml(k), _in_float64(_soft(k)))
+    if options.difftopk and k < CANDIDATES < classes:
+        ours = _sorting(k)
+        yield Pair(
+            f"sorting_topk_cross_entropy, m = {CANDIDATES}", ours, _difftopk(classes, k), _in_float64(ours)
+        )
+
+
+def _soft(k: int) -> Loss:
+    return lambda s, y: functional.soft_topk_loss(s, y, k)
+
+
+def _lml(k: int) -> Loss:
+    layer = importlib.import_module("lml").LML(N=k, verbose=-1)
+    return lambda s, y: -layer(s).gather(1, y[:, None]).log().mean()
+
+
+def _sorting(k: int) -> Loss:
+    return lambda s, y: functional.sorting_topk_cross_entropy(s, y, k, candidates=CANDIDATES)
+
+
+def _difftopk(classes: int, k: int) -> Loss:
+    with contextlib.redirect_stdout(sys.stderr):  # it says at once what it does without
+        module = importlib.import_module("difftopk")
+    loss: Loss = module.TopKCrossEntropyLoss(
+        "bitonic__non_sparse", 2.0, [0.0] * (k - 1) + [1.0], classes, CANDIDATES, distribution="cauchy"
+    )
+    return loss
+
+
+def _in_float64(loss: Loss) -> Gradient:
+    """The gradient of a loss in plain torch."""
+
+    def gradient(scores: Tensor, target: Tensor) -> Tensor:
+        leaf = scores.double().requires_grad_()
+        with use_backend("torch"):
+            return torch.autograd.grad(loss(leaf, target), leaf)[0]
+
+    return gradient
+
+
+def hinges(classes: int, k: int, options: argparse.Namespace) -> Iterator[Pair]:
+    """The two that have a paper's own code."""
     if options.smooth_topk:
         peer = importlib.import_module("topk.svm").SmoothTopkSVM(n_classes=classes, alpha=1.0, tau=1.0, k=k)
         yield Pair(
@@ -113,6 +164,8 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smooth-topk", type=Path, help="a checkout of oval-group/smooth-topk")
     parser.add_argument("--noised-topk", type=Path, help="a checkout of garcinc/noised-topk")
+    parser.add_argument("--lml", type=Path, help="a checkout of locuslab/lml")
+    parser.add_argument("--difftopk", type=Path, help="a checkout of Felix-Petersen/difftopk")
     parser.add_argument("--classes", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--k", type=int, nargs="+", default=[5, 20])
     parser.add_argument("--scores", nargs="+", choices=SPREADS, default=["trained"])
@@ -127,10 +180,11 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Print the table."""
     options = parse()
-    folders = [folder for folder in (options.smooth_topk, options.noised_topk) if folder]
+    given = (options.smooth_topk, options.noised_topk, options.lml, options.difftopk)
+    folders = [folder for folder in given if folder]
     if not folders:
         raise SystemExit(
-            "benchmarks/peers.py: name a peer's checkout, --smooth-topk DIR or --noised-topk DIR"
+            "benchmarks/peers.py: name a peer's checkout: --smooth-topk, --noised-topk, --lml or --difftopk DIR"
         )
     sys.path[:0] = [str(folder.resolve()) for folder in folders]
     torch.set_num_threads(options.threads)

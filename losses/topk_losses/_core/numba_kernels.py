@@ -20,6 +20,7 @@ __all__ = [
     "key_of",
     "powers_of_two",
     "room_for",
+    "scale_by",
     "sum_of",
     "summing",
 ]
@@ -88,3 +89,9 @@ def sum_of(values: Floats) -> np.float32:
     for j in range(len(values)):
         total += values[j]
     return total
+
+
+@contracting
+def scale_by(values: Floats, factor: np.float32) -> None:
+    for j in range(len(values)):
+        values[j] *= factor

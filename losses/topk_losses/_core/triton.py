@@ -27,6 +27,7 @@ __all__ = [
     "launch",
     "launch_options",
     "refusal",
+    "with_rows",
 ]
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -147,6 +148,11 @@ def launch(kernel: Any, rows: Tensor, *arguments: Any, block: int, **constants: 
         # Triton launches on the current device, which need not be the rows'.
         with torch.cuda.device(rows.device) if rows.is_cuda else nullcontext():
             kernel[rows.shape[:1]](*arguments, BLOCK=block, **constants, **launch_options(block))
+
+
+def with_rows(scores: Tensor) -> Tensor:
+    """The scores ``(N, L)`` with each row's entries next to each other."""
+    return scores if scores.stride(1) == 1 else scores.contiguous()
 
 
 def halves(value: float) -> tuple[float, float]:

@@ -63,7 +63,7 @@ class TritonNoisedHinge(DrawnHinge):
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, KeptDraws]:
         """The losses, and what the draws were; each seed serves an equal share of the rows."""
-        scores = scores if scores.stride(1) == 1 else scores.contiguous()
+        scores = triton.with_rows(scores)
         rows, labels = scores.shape[0], labels.contiguous()
         losses, active = (torch.empty(rows, dtype=torch.float32, device=scores.device) for _ in range(2))
         places = torch.empty(rows, self.samples, dtype=torch.int32, device=scores.device)

@@ -58,7 +58,7 @@ class TritonSmoothSVM(Rule[Any]):
         self, scores: Tensor, labels: Tensor, margin: float | Tensor, *, with_gradient: bool
     ) -> tuple[Tensor, Any]:
         """The losses, and what the gradient needs."""
-        scores = _with_rows(scores)
+        scores = triton.with_rows(scores)
         rows, classes = scores.shape
         losses = torch.empty(rows, dtype=torch.float32, device=scores.device)
         kept = torch.empty(rows, 3 + self.k + 2 * self._most, dtype=torch.float32, device=scores.device)
@@ -87,7 +87,7 @@ class TritonSmoothSVM(Rule[Any]):
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
         """The gradient from what the forward pass kept, and the scores once more."""
-        scores = _with_rows(scores)
+        scores = triton.with_rows(scores)
         rows, classes = scores.shape
         by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
         by_margin = torch.empty(rows, dtype=torch.float32, device=scores.device)
@@ -126,11 +126,6 @@ class TritonSmoothSVM(Rule[Any]):
     def _most(self) -> int:
         """M: room for the values taken out."""
         return 1 << (3 * self.k - 1).bit_length()
-
-
-def _with_rows(scores: Tensor) -> Tensor:
-    """The scores with each row's entries next to each other."""
-    return scores if scores.stride(1) == 1 else scores.contiguous()
 
 
 def _kernels() -> Any:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._core.numba import compiled
-from topk_losses._core.numba_kernels import ONE, SUMMED, borrowing
+from topk_losses._core.numba_kernels import ONE, SUMMED, borrowing, contracting, scale_by, summing
 
 __all__ = ["bounded_densities", "bounded_threshold"]
 
@@ -17,10 +16,8 @@ MOST_STEPS = 100
 SMALL, EXACT = 1e-9, 3e-8  # of a step, and of the sum of memberships
 ZERO, THREE = np.float32(0), np.float32(3)
 
-summing = compiled("reassoc", "contract", counting=False, inner=True)
 
-
-@compiled("contract", counting=False, inner=True)
+@contracting
 def _distances(row: Floats, reference: np.float32, scale: np.float32, out: Floats) -> None:
     for j in range(len(row)):
         out[j] = (row[j] - reference) * scale
@@ -82,7 +79,8 @@ def bounded_threshold(row: Floats, places: Places, tau: float, cubed: bool, valu
         else:
             low = b
         step = b - excess / slope
-        before, b = b, step if low <= step <= high else (low + high) / 2
+        # Not the bounds themselves: between two corners of a line of pieces, Newton's steps go to and fro for ever.
+        before, b = b, step if low < step < high else (low + high) / 2
         if abs(b - before) < SMALL:
             break
     return b
@@ -98,12 +96,6 @@ def _part_densities(out: Floats, b: np.float32, cubed: bool) -> float:
         out[j] = THREE * x * x * inside if cubed and inside > ZERO else inside
         total += out[j]
     return np.float64(total)
-
-
-@compiled("contract", counting=False, inner=True)
-def _scale(out: Floats, factor: np.float32) -> None:
-    for j in range(len(out)):
-        out[j] *= factor
 
 
 @borrowing
@@ -122,4 +114,4 @@ def bounded_densities(
         x = (np.float64(row[places[j]]) - reference) / tau - b
         out[places[j]] = _density(x, cubed)
         total += _density(x, cubed)
-    _scale(out, np.float32(factor / total if total > 0 else 0.0))
+    scale_by(out, np.float32(factor / total if total > 0 else 0.0))

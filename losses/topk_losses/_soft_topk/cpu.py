@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from topk_losses._core import numba
 from topk_losses._rows.selection import largest
 from topk_losses._soft_topk.plain import PlainSoftTopK
+from topk_losses._soft_topk.shapes import CODES
 
 __all__ = ["NumbaSoftTopK", "refusal"]
 
@@ -23,10 +25,8 @@ class Kept(NamedTuple):
     """The threshold, and the loss's slope, ``(N, 2)`` in float64."""
 
 
-def refusal(scores: Tensor, shape: str) -> str | None:
+def refusal(scores: Tensor) -> str | None:
     """Why the kernels cannot have these scores."""
-    if shape == "gaussian":
-        return "the kernels do not compute the Gaussian shape"
     return numba.refusal(scores, (torch.float32,))
 
 
@@ -42,11 +42,11 @@ class NumbaSoftTopK(PlainSoftTopK):
         losses = scores.new_empty(rows)
         numbers = torch.empty(rows, kernels.KEPT, dtype=torch.float64)
         arrays = [numba.array(tensor) for tensor in (scores, labels.reshape(-1), places)]
-        how = float(self.tau), kernels.CODES[self.shape], self.by_log, *self._form.bracket(self.k, classes)
+        how = float(self.tau), CODES[self.shape], self.by_log, *self._search(classes)
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:
-            rooms = kernels.room_for(classes), kernels.doubles_for(self.k)
+            rooms = kernels.room_for(classes), kernels.doubles_for(self.k), kernels.scratch_for(self.k)
             kernels.soft_forward(*arrays, *how, *outputs, *rooms, first, last)
 
         numba.in_parts(part, rows, numba.rows_per_thread(classes))
@@ -58,13 +58,17 @@ class NumbaSoftTopK(PlainSoftTopK):
         out = torch.empty_like(scores, memory_format=torch.contiguous_format)
         tensors = (scores, labels.reshape(-1), kept.places, kept.numbers, gradient)
         arrays = [numba.array(tensor) for tensor in tensors]
-        how = float(self.tau), kernels.CODES[self.shape]
-        numba.in_parts(
-            lambda first, last: kernels.soft_backward(*arrays, *how, out.numpy(), first, last),
-            len(scores),
-            numba.rows_per_thread(scores.shape[1]),
-        )
+        how = float(self.tau), CODES[self.shape]
+
+        def part(first: int, last: int) -> None:
+            kernels.soft_backward(*arrays, *how, out.numpy(), kernels.scratch_for(self.k), first, last)
+
+        numba.in_parts(part, len(scores), numba.rows_per_thread(scores.shape[1]))
         return (out,)
+
+    def _search(self, classes: int) -> tuple[float, float, float]:
+        """Where the threshold is looked for: its bounds, and what the Gaussian's first guess takes."""
+        return *self._form.bracket(self.k, classes), NormalDist().inv_cdf(self.k / classes)
 
 
 def _kernels() -> Any:

@@ -14,26 +14,40 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._core.numba import compiled
-from topk_losses._core.numba_kernels import LOG2E, ONE, SUMMED, borrowing, entry, powers_of_two, room_for
+from topk_losses._core.numba_kernels import (
+    LOG2E,
+    ONE,
+    SUMMED,
+    borrowing,
+    entry,
+    powers_of_two,
+    room_for,
+    scale_by,
+    summing,
+)
 from topk_losses._soft_topk.bounded_kernels import bounded_densities, bounded_threshold
+from topk_losses._soft_topk.gaussian_kernels import (
+    gaussian_densities,
+    gaussian_of_label,
+    gaussian_threshold,
+    scratch_for,
+)
+from topk_losses._soft_topk.shapes import CODES
 
-__all__ = ["CODES", "KEPT", "doubles_for", "room_for", "soft_backward", "soft_forward"]
+__all__ = ["KEPT", "doubles_for", "room_for", "scratch_for", "soft_backward", "soft_forward"]
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-LOGISTIC, LAPLACE, CLIP, POWER, MIDPOINT = 0, 1, 2, 3, 4
-CODES = {"logistic": LOGISTIC, "laplace": LAPLACE, "clip": CLIP, "power": POWER, "midpoint": MIDPOINT}
+LOGISTIC, LAPLACE, GAUSSIAN = CODES["logistic"], CODES["laplace"], CODES["gaussian"]
+CLIP, POWER, MIDPOINT = CODES["clip"], CODES["power"], CODES["midpoint"]
 KEPT = 2  # numbers kept of a row: the threshold, and the loss's slope
 MOST_STEPS = 100  # four or so are taken
 SMALL = 5e-4  # of a step: what is left then is a quarter of its square
 WIDE = 60.0  # a gap whose exponential would be lost beside anything else
 HALF = np.float32(0.5)
 ZERO = np.float32(0)
-
-summing = compiled("reassoc", "contract", counting=False, inner=True)
 
 
 def doubles_for(k: int) -> Doubles:
@@ -123,9 +137,9 @@ def _threshold(
         else:
             low = b
         step = b - value / (slope / lacking + other / held)
-        before, b = b, step if low <= step <= high else (low + high) / 2
-        if abs(b - before) < SMALL:
-            break
+        if abs(step - b) < SMALL:
+            return step
+        b = step if low <= step <= high else (low + high) / 2
     return b
 
 
@@ -148,6 +162,8 @@ def _of_label(x: float, shape: int, by_log: bool) -> tuple[float, float]:
         inside = min(max(x, 0.0), 1.0)
         density = 1.0 if 0 < x < 1 else 0.0
         return (1 - inside, density) if shape == CLIP else (1 - inside**3, 3 * inside**2 * density)
+    if shape == GAUSSIAN:
+        return gaussian_of_label(x, by_log)
     small = math.exp(-abs(x))
     if shape == LAPLACE:
         tail = small / 2
@@ -170,10 +186,12 @@ def soft_forward(
     by_log: bool,
     below: float,
     beyond: float,
+    quantile: float,
     losses: Floats,
     kept: Doubles,
     room: Floats,
     near: Doubles,
+    scratch: Floats,
     first: int,
     last: int,
 ) -> None:
@@ -184,14 +202,16 @@ def soft_forward(
         labels: ``(N,)``.
         places: The K + 1 best classes, descending, ``(N, K + 1)``.
         tau: τ.
-        shape: One of ``CODES``.
+        shape: As the codes say.
         by_log: Whether the loss is the logarithm.
         below: How far the threshold may lie below the (K+1)-th score, in units of τ.
         beyond: How far above the K-th.
+        quantile: Of the normal distribution at K / L.
         losses: ``(N,)``, written.
         kept: ``(N, KEPT)``, written.
         room: Memory, ``(L,)``.
         near: Memory, ``(K,)``.
+        scratch: Memory, as :func:`scratch_for` makes it.
         first: The first row.
         last: The row after the last.
     """
@@ -208,6 +228,8 @@ def soft_forward(
             continue
         if shape in (CLIP, POWER):
             kept[i, 0] = bounded_threshold(row, place, tau, shape == POWER, room)
+        elif shape == GAUSSIAN:
+            kept[i, 0] = gaussian_threshold(row, place, tau, below, beyond, quantile, room, scratch)
         elif shape == MIDPOINT:
             kept[i, 0] = (np.float64(row[place[k - 1]]) - reference) / tau / 2
         else:
@@ -219,7 +241,7 @@ def soft_forward(
         kept[i, 1] = slope / tau
 
 
-@compiled("contract", "reassoc", counting=False, inner=True)
+@summing
 def _part_densities(out: Floats, inverse: np.float32, logistic: bool) -> float:
     """Densities over ``exp(-b)`` in place of exponentials; their sum."""
     total = ZERO
@@ -229,12 +251,6 @@ def _part_densities(out: Floats, inverse: np.float32, logistic: bool) -> float:
         out[j] *= q * q
         total += out[j]
     return np.float64(total)
-
-
-@compiled("contract", counting=False, inner=True)
-def _scale(out: Floats, factor: np.float32) -> None:
-    for j in range(len(out)):
-        out[j] *= factor
 
 
 @borrowing
@@ -256,7 +272,7 @@ def _shares(
     for j in range(k):
         best += _density((kth - np.float64(row[places[j]])) / tau, power, shape) * ahead
     total += best
-    _scale(out, np.float32(factor * behind / total))
+    scale_by(out, np.float32(factor * behind / total))
     for j in range(k):
         density = _density((kth - np.float64(row[places[j]])) / tau, power, shape)
         out[places[j]] = factor * density * ahead / total
@@ -280,6 +296,7 @@ def soft_backward(
     tau: float,
     shape: int,
     out: Floats,
+    scratch: Floats,
     first: int,
     last: int,
 ) -> None:
@@ -292,8 +309,9 @@ def soft_backward(
         kept: What the forward pass kept.
         gradients: ``(N,)``.
         tau: τ.
-        shape: One of ``CODES``.
+        shape: As the codes say.
         out: ``(N, L)``, written.
+        scratch: Memory, as :func:`scratch_for` makes it.
         first: The first row.
         last: The row after the last.
     """
@@ -305,6 +323,8 @@ def soft_backward(
             continue
         if shape in (CLIP, POWER):
             bounded_densities(scores[i], places[i], tau, b, shape == POWER, factor, out[i])
+        elif shape == GAUSSIAN:
+            gaussian_densities(scores[i], places[i], tau, b, factor, out[i], scratch)
         elif shape == MIDPOINT:
             out[i] = 0
             out[i, places[i, k - 1]] = factor / 2

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-__all__ = ["SHAPES", "Shape"]
+__all__ = ["CODES", "SHAPES", "Shape"]
 
 LOWEST = (
     -1e10
@@ -208,3 +208,6 @@ SHAPES: dict[str, Shape] = {
     "midpoint": _Middle(),
 }
 """By the name that users give."""
+
+CODES = {name: code for code, name in enumerate(SHAPES)}
+"""What kernels call them."""

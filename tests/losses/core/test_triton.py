@@ -11,9 +11,10 @@ import torch
 from topk_losses import functional
 from topk_losses._core import triton
 from topk_losses._noised.cuda import CHUNK, GROUPS, LEAST_ROOM
+from topk_losses._soft_topk.shapes import CODES
 
 FOLDER = Path(__file__).parents[1] / "kernels"
-KERNELS = ("test_smooth_kernel.py", "test_fallback.py", "test_noised_kernel.py")
+KERNELS = ("test_smooth_kernel.py", "test_fallback.py", "test_noised_kernel.py", "test_soft_topk_kernel.py")
 INTERFACE = ("test_kernel_interface.py",)
 
 
@@ -83,6 +84,12 @@ NOISED = {
     "epsilon": "fp32",
     "margin": "fp32",
 }
+SOFT = {
+    **COMMON,
+    "kept": "*fp32",
+    "k": "i32",
+    **dict.fromkeys(("inverse", "inverse_high", "inverse_low", "below", "beyond"), "fp32"),
+}
 # Shared memory that a block may have: 99 KiB on devices of capability 8.6 and 8.9, more on the larger ones.
 LEAST_SHARED = 99 * 1024
 
@@ -108,6 +115,27 @@ def test_smooth_kernels_compile(k, classes, scores, capability, fresh_cache):
         cuda_kernels.smooth_forward, types, capability, PER_ROW=per_row, SLOPE=True, **sizes
     )
     backward = compile_kernel(cuda_kernels.smooth_backward, types, capability, **sizes)
+    assert max(forward.metadata.shared, backward.metadata.shared) <= LEAST_SHARED
+
+
+@pytest.mark.parametrize(
+    ("shape", "by_log", "classes", "capability"),
+    [
+        ("gaussian", True, 1000, 90),
+        *(
+            pytest.param(shape, by_log, 2**15, 80, marks=pytest.mark.slow)
+            for shape in CODES
+            for by_log in (True, False)
+        ),
+    ],
+)
+def test_soft_topk_kernels_compile(shape, by_log, classes, capability, fresh_cache):
+    from topk_losses._soft_topk import cuda_kernels
+
+    types = {**SOFT, "scores": "*fp32", "out": "*fp32"}
+    sizes = {"SHAPE": CODES[shape], "BLOCK": triton.block_of(classes)}
+    forward = compile_kernel(cuda_kernels.soft_forward, types, capability, LOG=by_log, **sizes)
+    backward = compile_kernel(cuda_kernels.soft_backward, types, capability, **sizes)
     assert max(forward.metadata.shared, backward.metadata.shared) <= LEAST_SHARED
 
 

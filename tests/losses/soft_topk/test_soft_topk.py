@@ -79,6 +79,18 @@ def test_two_classes_by_hand():
     assert soft_topk(scores, 1, 8.0, "clip").tolist() == pytest.approx([0.75, 0.25])
 
 
+@pytest.mark.parametrize("gap", [0.04, 0.3, 0.6, 0.9, 1.5])
+def test_two_classes_of_the_shapes_with_bounds(gap, way):
+    """The threshold is where ``clip(gap - b) + clip(-b) = 1``: both of Newton's lines there end in corners."""
+    scores, target = torch.tensor([[0.0, gap], [gap, 0.0]]), torch.tensor([0, 0])
+    worse = max(0.0, (1 - gap) / 2)
+    found = soft_topk_loss(scores, target, 1, 1.0, "clip", "error", reduction="none")
+    torch.testing.assert_close(found, torch.tensor([1 - worse, worse]), rtol=0, atol=1e-6)
+    expected = soft_topk_loss(scores.double(), target, 1, 1.0, "power", "error", reduction="none")
+    found = soft_topk_loss(scores, target, 1, 1.0, "power", "error", reduction="none")
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-6)
+
+
 def test_clip_is_the_projection(sample):
     """No other point of ``{0 <= u <= 1, Σ u = K}`` is nearer to ``s / τ``: the angle to each corner is obtuse."""
     scores = sample(4, 6)[0]

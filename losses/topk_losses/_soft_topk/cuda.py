@@ -1,0 +1,101 @@
+"""The soft top-K by a threshold on a GPU."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from topk_losses._core import triton
+from topk_losses._soft_topk.plain import PlainSoftTopK
+from topk_losses._soft_topk.shapes import CODES
+
+__all__ = ["TritonSoftTopK", "refusal"]
+
+KEPT = 7  # numbers kept of a row
+
+
+class Kept(NamedTuple):
+    """What the gradient needs, besides the scores."""
+
+    numbers: Tensor
+    """What the kernel keeps of each row, ``(N, KEPT)``."""
+
+
+def refusal(
+    scores: Tensor, labels: Tensor, k: int, shape: str, by_log: bool, asked: bool = False
+) -> str | None:
+    """Why the kernels cannot have these rows ``(N, L)`` and labels ``(N, 1)``."""
+    return triton.refusal(scores, labels, asked) or triton.failure(
+        TritonSoftTopK(k, 1.0, shape, by_log), scores, 0.0
+    )
+
+
+class TritonSoftTopK(PlainSoftTopK):
+    """The same in two kernels for all shapes."""
+
+    keeps = Kept
+
+    def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
+        """The losses, and what the gradient needs."""
+        scores = triton.with_rows(scores)
+        rows, classes = scores.shape
+        losses = torch.empty(rows, dtype=torch.float32, device=scores.device)
+        kept = torch.empty(rows, KEPT, dtype=torch.float32, device=scores.device)
+        triton.launch(
+            _kernels().soft_forward,
+            scores,
+            scores,
+            labels.contiguous(),
+            losses,
+            kept,
+            scores.stride(0),
+            classes,
+            self.k,
+            *triton.halves(1 / self.tau),
+            *self._form.bracket(self.k, classes),
+            SHAPE=CODES[self.shape],
+            LOG=self.by_log,
+            block=triton.block_of(classes),
+        )
+        return losses, Kept(kept)
+
+    def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:
+        """The gradient with respect to the scores, which are read once more."""
+        scores = triton.with_rows(scores)
+        out = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        triton.launch(
+            _kernels().soft_backward,
+            scores,
+            scores,
+            labels.contiguous(),
+            gradient,
+            kept.numbers,
+            out,
+            scores.stride(0),
+            gradient.stride(0),
+            scores.shape[1],
+            1 / self.tau,
+            SHAPE=CODES[self.shape],
+            block=triton.block_of(scores.shape[1]),
+        )
+        return (out,)
+
+    @property
+    def name(self) -> str:
+        """What the loss is called."""
+        return "soft_topk_loss"
+
+    def rehearse(self, scores: Tensor, margin: float | Tensor, with_gradient: bool) -> None:  # noqa: ARG002
+        """Launch what a call with such scores launches."""
+        labels = torch.zeros(len(scores), 1, dtype=torch.int64, device=scores.device)
+        losses, kept = self.forward(scores, labels, with_gradient=with_gradient)
+        if with_gradient:
+            self.backward(losses.mean().expand(len(scores)), scores, labels, kept)
+
+
+def _kernels() -> Any:
+    from topk_losses._soft_topk import cuda_kernels  # noqa: PLC0415  # imports Triton
+
+    return cuda_kernels

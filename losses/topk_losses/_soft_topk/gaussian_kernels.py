@@ -1,0 +1,228 @@
+"""The Gaussian shape of the soft top-K for the CPU.
+
+With ``z = b - x`` a membership is ``Φ(-z) = φ(z) M(z)``, M Mills' ratio. Densities and memberships are in units of φ at
+``max(b, 0)``, the largest density there is where b is above 0, so that they never underflow together, however far the
+threshold is from all scores. For z below 0, ``φ(z) M(z) = 1 - φ(z) M(|z|)``. What the K best lack of 1 is the same sum
+of their distances below the K-th and of ``gap - b``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_losses._core.numba_kernels import (
+    LOG2E,
+    ONE,
+    borrowing,
+    contracting,
+    powers_of_two,
+    scale_by,
+    sum_of,
+    summing,
+)
+
+__all__ = ["gaussian_densities", "gaussian_of_label", "gaussian_threshold", "scratch_for"]
+
+Floats = NDArray[np.float32]
+Places = NDArray[np.int64]
+
+MOST_STEPS = 100  # three or four are taken
+SMALL = 5e-4  # of a step: what is left then is a quarter of its square
+TILE = 512  # classes at a time, which stay in the nearest cache
+FURTHEST = 1e18  # of a distance, so that its square is finite
+FAR = np.float32(-30)  # where a class counts for nothing: it is not to spoil the first guess
+ROOT = math.sqrt(2 * math.pi)
+WHOLE, HALF, ZERO = np.float32(ROOT), np.float32(LOG2E / 2), np.float32(0)
+
+# (t + 4) M(t) for t >= 0 as a polynomial in (t - 4) / (t + 4), with a relative error of 4e-8 before rounding.
+FOUR, EIGHT = np.float32(4), np.float32(8)
+M0, M1, M2 = np.float32(1.89321905041), np.float32(-1.52377028095), np.float32(0.970410123558)
+M3, M4, M5 = np.float32(-0.467553658441), np.float32(0.151387705869), np.float32(-0.0188282244837)
+M6, M7 = np.float32(-0.00871205692597), np.float32(0.00391673720187)
+M8, M9 = np.float32(0.000323453865721), np.float32(-0.00039288920514)
+
+
+def scratch_for(k: int) -> Floats:
+    """Memory for one thread."""
+    return np.empty(k + 2 * TILE, np.float32)
+
+
+@contracting
+def _mills(t: np.float32) -> np.float32:
+    """M(t) for t from 0 on."""
+    r = ONE / (t + FOUR)
+    y = ONE - EIGHT * r
+    ratio = M5 + y * (M6 + y * (M7 + y * (M8 + y * M9)))
+    return (M0 + y * (M1 + y * (M2 + y * (M3 + y * (M4 + y * ratio))))) * r
+
+
+@contracting
+def _distances(row: Floats, reference: np.float32, scale: np.float32, out: Floats) -> None:
+    furthest = np.float32(-FURTHEST)
+    for j in range(len(row)):
+        x = (row[j] - reference) * scale
+        out[j] = x if x > furthest else furthest
+
+
+@contracting
+def _densities(x: Floats, b: np.float32, unit: np.float32, exponents: Floats, out: Floats) -> None:
+    """``φ(b - x) / φ(unit)``, the unit being ``max(b, 0)``."""
+    off, both = unit - b, unit + b
+    for j in range(len(x)):
+        exponents[j] = (x[j] + off) * (both - x[j]) * HALF
+    powers_of_two(exponents, ZERO, ONE, ONE, out)
+
+
+@summing
+def _part(x: Floats, densities: Floats, b: np.float32) -> tuple[float, float]:
+    total, slope = ZERO, ZERO
+    for j in range(len(x)):
+        z = b - x[j]
+        one = densities[j] * _mills(z if z > ZERO else -z)
+        total += one if z > ZERO else WHOLE - one
+        slope += densities[j]
+    return np.float64(total), np.float64(slope)
+
+
+@borrowing
+def _sums(x: Floats, level: float, scratch: Floats) -> tuple[float, float]:
+    """The sums of ``Φ(x_j - b)`` and of the densities, in units of φ at ``max(b, 0)``."""
+    b = np.float32(min(level, FURTHEST))
+    total, slope = 0.0, 0.0
+    for start in range(0, len(x), TILE):
+        part = x[start : start + TILE]
+        densities = scratch[: len(part)]
+        _densities(part, b, max(b, ZERO), scratch[TILE : TILE + len(part)], densities)
+        one, two = _part(part, densities, b)
+        total += one
+        slope += two
+    return total, slope
+
+
+@summing
+def _moments(x: Floats) -> tuple[float, float]:
+    total, squares = ZERO, ZERO
+    for j in range(len(x)):
+        one = x[j] if x[j] > FAR else FAR
+        total += one
+        squares += one * one
+    return np.float64(total), np.float64(squares)
+
+
+@borrowing
+def _start(x: Floats, quantile: float) -> float:
+    """Where the sum of memberships would be K if the others' distances were those of a normal distribution."""
+    total, squares = _moments(x)
+    mean = total / len(x)
+    return mean - quantile * math.sqrt(1 + max(squares / len(x) - mean * mean, 0.0))
+
+
+@borrowing
+def _prepared(row: Floats, places: Places, tau: float, x: Floats, near: Floats) -> float:
+    """The others' distances from the (K+1)-th score, the K best's below the K-th, and the gap behind the K-th."""
+    k = len(places) - 1
+    reference, kth = row[places[k]], np.float64(row[places[k - 1]])
+    _distances(row, reference, np.float32(1 / tau), x)
+    for j in range(k):
+        x[places[j]] = ZERO
+        near[j] = max((kth - np.float64(row[places[j]])) / tau, -FURTHEST)
+    return (kth - np.float64(reference)) / tau
+
+
+@borrowing
+def _leave_out(x: Floats, places: Places) -> None:
+    for j in range(len(places) - 1):
+        x[places[j]] = np.float32(-FURTHEST)
+
+
+@borrowing
+def gaussian_threshold(
+    row: Floats,
+    places: Places,
+    tau: float,
+    below: float,
+    beyond: float,
+    quantile: float,
+    x: Floats,
+    scratch: Floats,
+) -> float:
+    """The threshold relative to the (K+1)-th score, in units of τ."""
+    near = scratch[2 * TILE : 2 * TILE + len(places) - 1]
+    gap = _prepared(row, places, tau, x, near)
+    low, high = -below, gap + beyond
+    b = min(max(_start(x, quantile), low), high)
+    _leave_out(x, places)
+    for _ in range(MOST_STEPS):
+        lacking, slope = _sums(near, gap - b, scratch)
+        held, other = _sums(x, b, scratch)
+        ours, theirs = max(gap - b, 0.0), max(b, 0.0)
+        value = math.log(lacking / held) + (theirs - ours) * (theirs + ours) / 2
+        if value > 0:
+            high = b
+        else:
+            low = b
+        step = b - value / (slope / lacking + other / held)
+        if abs(step - b) < SMALL:
+            return step
+        b = step if low <= step <= high else (low + high) / 2
+    return b
+
+
+@borrowing
+def gaussian_of_label(x: float, by_log: bool) -> tuple[float, float]:
+    """The loss for a label at the distance x from the threshold, and what it falls by if x grows by 1."""
+    ratio = np.float64(_mills(np.float32(min(abs(x), FURTHEST))))
+    density = math.exp(-x * x / 2) / ROOT
+    if by_log and x < 0:
+        return x * x / 2 - math.log(ratio / ROOT), 1 / ratio
+    tail = density * ratio
+    if by_log:
+        return -math.log1p(-tail), density / (1 - tail)
+    return (tail if x > 0 else 1 - tail), density
+
+
+@borrowing
+def _of_the_best(row: Floats, places: Places, tau: float, level: float, j: int) -> float:
+    """The density of the j-th class in units of φ at ``max(level, 0)``, the level being ``gap - b``."""
+    kth = np.float64(row[places[len(places) - 2]])
+    x, unit = (kth - np.float64(row[places[j]])) / tau, max(level, 0.0)
+    return math.exp((x + unit - level) * (unit + level - x) / 2)
+
+
+@borrowing
+def _of_the_others(row: Floats, places: Places, tau: float, b: float, out: Floats, scratch: Floats) -> float:
+    """Write the densities of the others in units of φ at ``max(b, 0)``, and 0 for the K best; the sum."""
+    reference, level, scale, total = row[places[-1]], np.float32(min(b, FURTHEST)), np.float32(1 / tau), 0.0
+    for start in range(0, len(row), TILE):
+        part = out[start : start + TILE]
+        x, exponents = scratch[: len(part)], scratch[TILE : TILE + len(part)]
+        _distances(row[start : start + TILE], reference, scale, x)
+        _densities(x, level, max(level, ZERO), exponents, part)
+    for j in range(len(places) - 1):
+        out[places[j]] = ZERO
+    for start in range(0, len(row), TILE):
+        total += np.float64(sum_of(out[start : start + TILE]))
+    return total
+
+
+@borrowing
+def gaussian_densities(
+    row: Floats, places: Places, tau: float, b: float, factor: float, out: Floats, scratch: Floats
+) -> None:
+    """``factor · F'_j / Σ F'``."""
+    k, best = len(places) - 1, 0.0
+    level = (np.float64(row[places[k - 1]]) - np.float64(row[places[k]])) / tau - b
+    others = _of_the_others(row, places, tau, b, out, scratch)
+    for j in range(k):
+        best += _of_the_best(row, places, tau, level, j)
+    ours, theirs = max(level, 0.0), max(b, 0.0)
+    least = min(ours, theirs)
+    ahead = math.exp((least - ours) * (least + ours) / 2)
+    behind = math.exp((least - theirs) * (least + theirs) / 2)
+    each = factor / (best * ahead + others * behind)
+    scale_by(out, np.float32(each * behind))
+    for j in range(k):
+        out[places[j]] = each * ahead * _of_the_best(row, places, tau, level, j)
