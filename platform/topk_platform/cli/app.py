@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from topk_platform.cli import asking, exporting, inspecting, reporting, upkeep
+from topk_platform.cli import asking, exporting, inspecting, reporting, standing, upkeep
+from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.inspecting import DataOption, MlflowOption, StoreOption, check_price, named_place
 from topk_platform.cli.studies import find_modules_here, known_studies, load_study, smoke_notice, smoke_study
 from topk_platform.errors import UserError
@@ -27,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 inspecting.add_to(app)
+app.command()(standing.status)
 reporting.add_to(app)
 asking.add_to(app)
 exporting.add_to(app)
@@ -130,19 +132,24 @@ def run(
         int | None, typer.Option("--max-trials", help="Trials that may start in this run.")
     ] = None,
     smoke: SmokeOption = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what went wrong.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print every event as a line of JSON.")] = False,
 ) -> None:
     """Run what is missing of a study, then print its table. Running it again is how it is resumed.
 
     Exit code 1: a trial failed, or an arm ended without a result. 2: bad input. 3: faults of machines left trials
     without a result; the same command tries them again. 4: a --max option is used up; the same command goes on.
     """
-    console = Console()
-    wanted = _study(study, smoke, address, console)
+    if quiet and json:
+        raise UserError("--quiet and --json are two ways to be told of a run: leave one out")
+    console = make_console()
+    wanted = _study(study, smoke, address, None if quiet or json else console)
     # After the study, whose name may be misspelt, and never for `topk list`.
-    from topk_platform.cli.progress import ProgressDisplay  # noqa: PLC0415
+    from topk_platform.cli.progress import make_view  # noqa: PLC0415
+    from topk_platform.cli.summary import exit_code, print_problems, print_summary, summary_data  # noqa: PLC0415
     from topk_platform.running.study import run as run_study  # noqa: PLC0415
 
-    with _interrupts_told() as came, ProgressDisplay(console) as progress:
+    with _interrupts_told() as came, make_view(console, quiet=quiet, json=json) as progress:
         summary = run_study(
             wanted,
             store=store,
@@ -162,8 +169,14 @@ def run(
             max_gpu_hours=max_gpu_hours,
             max_trials=max_trials,
         )
-    code = inspecting.print_summary(console, summary, store)
-    raise typer.Exit(128 + came[0] if summary.interrupted and came else code)
+    code = 128 + came[0] if summary.interrupted and came else exit_code(summary)
+    if json:
+        print_json({**summary_data(summary), "exit_code": code}, lines=True)
+    elif quiet:
+        print_problems(make_console(stderr=True), summary)
+    else:
+        print_summary(console, summary, store)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -185,7 +198,7 @@ def plan(
 ) -> None:
     """Show a study's arms, what is done, about how long the rest takes, and how many workers it can feed."""
     check_price(price)
-    console = Console()
+    console = make_console()
     wanted = _study(study, smoke, tell=console)
     from topk_platform.running.planning import plan as plan_study  # noqa: PLC0415 - as above
 
@@ -209,7 +222,7 @@ def probe(
     smoke: SmokeOption = False,
 ) -> None:
     """Find the largest batch of each arm that fits into this machine's memory, by training steps."""
-    console = Console()
+    console = make_console()
     wanted = _study(study, smoke, tell=console)
     from topk_platform.running.probing import probe as probe_study  # noqa: PLC0415 - as above
 

@@ -5,30 +5,24 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
 import socket
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from topk_platform.cli.standing import standing
-from topk_platform.errors import StoreError, UserError, reason
-from topk_platform.identity import told
+from topk_platform.cli.consoles import make_console
+from topk_platform.cli.rows import duration
+from topk_platform.errors import UserError
 from topk_platform.specs.checks import check_place
 
 if TYPE_CHECKING:
-    from topk_platform.records import Found, Ledger, Row, Store
-    from topk_platform.running.faults import Faults
+    from topk_platform.records import Found
     from topk_platform.running.planning import Plan
     from topk_platform.running.probing import Probe
-    from topk_platform.running.study import Summary
     from topk_platform.specs import Study
 
 __all__ = [
@@ -39,11 +33,7 @@ __all__ = [
     "named_place",
     "print_plan",
     "print_probe",
-    "print_summary",
 ]
-
-_OPEN = 3  # the exit code where faults left trials without a result
-_PARTIAL = 4  # where the run has used up what it might spend
 
 
 def named_place(option: typer.CallbackParam, value: str | None) -> str | None:
@@ -77,85 +67,8 @@ KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first le
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    for command in (status, show, replay, ui):
+    for command in (show, replay, ui):
         app.command()(command)
-
-
-def status(store: StoreOption = "runs") -> None:
-    """Show what the store holds: trials by study, arm, phase and how they ended; what is open, and who drives it.
-
-    And how well early validation tells of the final one, which is what stopping trials early relies on.
-    """
-    from topk_platform.records import Ledger, Store  # noqa: PLC0415
-
-    console, place = Console(), Store.open(store)
-    shown, problems = 0, []
-    for study in place.folders():
-        try:
-            shown += _show_status(console, place, study)
-        except StoreError as error:
-            if Ledger(
-                place.at(study), study
-            ).exists:  # else a folder of something else, such as MLflow's artifacts
-                problems.append(error)
-    for problem in problems:
-        typer.echo(f"topk: {problem}", err=True)
-    if problems:
-        raise typer.Exit(2)
-    if not shown:
-        raise UserError(f"store {store!r} holds no study")
-
-
-def _show_status(console: Console, place: Store, study: str) -> bool:
-    """Show what a store holds of a study; return whether it is one."""
-    from topk_platform.cli.early import early_table  # noqa: PLC0415
-    from topk_platform.records import Ledger  # noqa: PLC0415
-
-    ledger = Ledger.open(place, study)
-    if not ledger.exists:
-        return False
-    rows = ledger.rows()
-    console.print(_status_table(ledger, rows))
-    if (early := early_table(ledger, _counting(ledger, rows))) is not None:
-        console.print(early)
-    for line in standing(ledger):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return True
-
-
-def _status_table(ledger: Ledger, rows: Sequence[Row]) -> Table:
-    outdated = _outdated(ledger, rows)
-    last = max((row["ended"] for row in rows), default=None)
-    when = f", the last at {last:%Y-%m-%d %H:%M:%S} UTC" if last else ""
-    title = f"{ledger.study}: {len(rows)} trials ended{when}" + (
-        f"; {sum(outdated.values())} do not count: {told(outdated)}" if outdated else ""
-    )
-    found = Table(
-        "arm", "phase", "completed", "pruned", "diverged", "failed", title=title, title_justify="left"
-    )
-    counts = Counter((row["arm"], row["phase"], row["status"]) for row in rows)
-    for arm, phase in dict.fromkeys((row["arm"], row["phase"]) for row in sorted(rows, key=_by_arm)):
-        numbers = [counts[arm, phase, name] for name in ("completed", "pruned", "diverged", "failed")]
-        found.add_row(arm, phase, *(str(number or "") for number in numbers))
-    return found
-
-
-def _outdated(ledger: Ledger, rows: Sequence[Row]) -> Counter[str]:
-    """Return how many rows did not count in the last run, by the reason."""
-    counted = ledger.identities()
-    gone = "arms that the study no longer has"
-    reasons = (counted[row["arm_id"]].excludes(row) if row["arm_id"] in counted else gone for row in rows)
-    return Counter(filter(None, reasons)) if counted else Counter()
-
-
-def _counting(ledger: Ledger, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that counted in the last run."""
-    counted = ledger.identities()
-    return [row for row in rows if row["arm_id"] in counted and not counted[row["arm_id"]].excludes(row)]
-
-
-def _by_arm(row: dict[str, str]) -> tuple[str, bool]:
-    return row["arm"], row["phase"] == "confirm"
 
 
 def show(key: KeyArgument, store: StoreOption = "runs") -> None:
@@ -163,7 +76,7 @@ def show(key: KeyArgument, store: StoreOption = "runs") -> None:
     from topk_platform.records import find  # noqa: PLC0415
 
     found = find(key, store)
-    row, console = found.row, Console()
+    row, console = found.row, make_console()
     console.print(f"[bold]{row['key']}[/]  {row['arm']}  {row['phase']} {row['number']}, seed {row['seed']}")
     console.print(f"{row['status']}{': ' + row['reason'] if row['reason'] else ''}", markup=False)
     parameters = {f"param.{name}": value for name, value in json.loads(row["values"]).items()}
@@ -255,7 +168,7 @@ def print_plan(console: Console, plan: Plan, price: float | None = None) -> None
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)
     console.print(
-        f"{plan.left} trials left, about {_duration(plan.seconds)} of training on one worker at most{cost}",
+        f"{plan.left} trials left, about {duration(plan.seconds)} of training on one worker at most{cost}",
         highlight=False,
     )
     if plan.left:
@@ -290,59 +203,3 @@ def print_probe(console: Console, found: Probe) -> int:
     for name, problem in problems.items():
         console.print(f"{name}: {problem}", markup=False, style="red")
     return 1 if problems else 0
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def print_summary(console: Console, summary: Summary, store: str) -> int:
-    """Print what a run did and return the command's exit code.
-
-    It is 130 after an interrupt; else 3 if faults left trials without a result; else 4 if a limit of this run is used
-    up; else 1 if a trial failed or an arm ended without a result.
-    """
-    from topk_platform.reports import to_rich  # noqa: PLC0415
-
-    console.print(to_rich(summary.table))
-    console.print(
-        f"{summary.ran} trials ran. Results: {summary.folder} (ledger, tables, models, ranks)",
-        highlight=False,
-    )
-    if summary.tracking_error is None and Path(store, "mlflow.db").is_file():
-        console.print(
-            f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {store}", highlight=False
-        )
-    elif summary.tracking_error is not None:
-        console.print(
-            f"MLflow was not written: {reason(summary.tracking_error)}; `topk sync` fills it in, or the next run",
-            markup=False,
-        )
-    for key, arm, why in summary.table.failures:
-        console.print(f"failed: {key} {arm}: {why}", markup=False, style="red")
-    _print_faults(console, summary.faults)
-    if summary.interrupted:
-        console.print(f"Interrupted with {summary.left} trials left; the same command goes on from here.")
-        return 128 + signal.SIGINT
-    if summary.partial and not summary.faults.open:
-        console.print(
-            f"Partial: {summary.partial} used up with {summary.left} trials left; the same command goes on from here.",
-            highlight=False,
-        )
-        return _PARTIAL
-    if summary.left:
-        console.print(
-            f"{summary.left} trials left, open ones and what waits for them; the same command tries again."
-        )
-        return _OPEN
-    return 1 if summary.table.failures or summary.table.fruitless else 0
-
-
-def _print_faults(console: Console, faults: Faults) -> None:
-    """Print a line for each network that could not be kept, and for each trial that is open."""
-    for key, why in faults.unsaved.items():
-        console.print(f"warning: the network of {key} could not be kept, its result is: {why}", markup=False)
-    for trial in faults.open:
-        console.print(str(trial), markup=False, style="red")
