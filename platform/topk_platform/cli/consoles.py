@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import date
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 
-__all__ = ["JsonOption", "make_console", "plain", "print_json"]
+__all__ = ["csv_data", "duration", "make_console", "plain", "print_json"]
 
 _PIPE_WIDTH = 100_000  # a line is cut or folded where a terminal ends, and a pipe or a file ends nowhere
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def make_console(*, stderr: bool = False) -> Console:
     """Return the console to print to: as wide as its terminal, or as what is printed needs where it is none."""
     console = Console(stderr=stderr)
     return console if console.is_terminal else Console(stderr=stderr, width=_PIPE_WIDTH)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words.
+
+    Example:
+        >>> duration(42.3), duration(750), duration(7500)
+        ('42 s', '12 min 30 s', '2 h 5 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def plain(value: Any) -> Any:
@@ -48,6 +61,23 @@ def _plain_scalar(value: Any) -> str | bool | int | float | None:
     if value is None or isinstance(value, str | bool | int):
         return value
     return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def csv_data(text: str) -> list[dict[str, Any]]:
+    r"""Return the rows of a CSV as objects, numbers as numbers, what is empty as null.
+
+    Example:
+        >>> csv_data("arm,n,mean\nclean,5,0.25\nnoisy,,\n")
+        [{'arm': 'clean', 'n': 5, 'mean': 0.25}, {'arm': 'noisy', 'n': None, 'mean': None}]
+    """
+    return [{name: _read(cell) for name, cell in row.items()} for row in csv.DictReader(io.StringIO(text))]
+
+
+def _read(cell: str) -> str | int | float | None:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(cell)
+    return cell or None
 
 
 def print_json(value: Any, *, lines: bool = False) -> None:

@@ -1,90 +1,51 @@
-"""Commands that look into what is recorded."""
+"""Commands that look into one trial, and MLflow's UI over all of them."""
 
 from __future__ import annotations
 
-import json
-import math
+import json as json_
 import os
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from topk_platform.cli.consoles import make_console
-from topk_platform.cli.rows import duration
+from topk_platform.cli.codes import Exit
+from topk_platform.cli.consoles import make_console, print_json
+from topk_platform.cli.options import DataOption, JsonOption, StoreOption, named_place
 from topk_platform.errors import UserError
-from topk_platform.specs.checks import check_place
 
 if TYPE_CHECKING:
     from topk_platform.records import Found
-    from topk_platform.running.planning import Plan
-    from topk_platform.running.probing import Probe
-    from topk_platform.specs import Study
+    from topk_platform.running.replaying import Replay
 
-__all__ = [
-    "DataOption",
-    "StoreOption",
-    "add_to",
-    "check_price",
-    "named_place",
-    "print_plan",
-    "print_probe",
-]
+__all__ = ["replay", "show", "ui"]
 
-
-def named_place(option: typer.CallbackParam, value: str | None) -> str | None:
-    """Return an option's value, a path or an address; raise ``UserError`` if it is blank."""
-    if value is not None:
-        check_place(option.opts[0], value)
-    return value
-
-
-def check_price(price: float | None) -> None:
-    """Raise ``UserError`` for a price that is not positive."""
-    if price is not None and not (math.isfinite(price) and price > 0):
-        raise UserError(f"--price must be above 0, got {price}")
-
-
-MlflowOption = Annotated[
-    str | None,
-    typer.Option(
-        "--mlflow", help="MLflow's tracking URI; sqlite in the store by default.", callback=named_place
-    ),
-]
-StoreOption = Annotated[
-    str, typer.Option("--store", help="Folder or URI of the results.", callback=named_place)
-]
-DataOption = Annotated[
-    str | None,
-    typer.Option("--data", help="Folder of datasets; TOPK_DATA or data/ by default.", callback=named_place),
-]
 KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first letters.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    for command in (show, replay, ui):
-        app.command()(command)
-
-
-def show(key: KeyArgument, store: StoreOption = "runs") -> None:
+def show(key: KeyArgument, store: StoreOption = "runs", json: JsonOption = False) -> None:
     """Show one trial: how it ended, its configuration, its epochs, and how to run it alone."""
     from topk_platform.records import find  # noqa: PLC0415
 
     found = find(key, store)
+    if json:
+        read = {
+            name: json_.loads(found.row[name]) for name in ("config", "values", "versions") if found.row[name]
+        }
+        print_json({**found.row, **read, "epochs": found.epochs})
+        return
     row, console = found.row, make_console()
     console.print(f"[bold]{row['key']}[/]  {row['arm']}  {row['phase']} {row['number']}, seed {row['seed']}")
     console.print(f"{row['status']}{': ' + row['reason'] if row['reason'] else ''}", markup=False)
-    parameters = {f"param.{name}": value for name, value in json.loads(row["values"]).items()}
+    parameters = {f"param.{name}": value for name, value in json_.loads(row["values"]).items()}
     for name, value in {**parameters, **row}.items():
         if value is not None and name.startswith(("param.", "validation.", "test.")):
             console.print(f"  {name:<28} {value}", highlight=False)
     console.print(_epochs(found))
-    console.print_json(json.dumps(json.loads(row["config"])))
+    console.print_json(json_.dumps(json_.loads(row["config"])))
     console.print(f"run it alone: {sys.argv[0]} replay {row['key']} --store {store}", highlight=False)
 
 
@@ -99,11 +60,39 @@ def _epochs(found: Found) -> Table:
     return table
 
 
-def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = None) -> None:
-    """Run one recorded trial again, alone in this process, and compare it with its record."""
+def replay(
+    key: KeyArgument, store: StoreOption = "runs", data: DataOption = None, json: JsonOption = False
+) -> None:
+    """Run one recorded trial again, alone in this process, and compare it with its record.
+
+    Exit code 1: something differs.
+    """
     from topk_platform.running.replaying import replay as replay_trial  # noqa: PLC0415
 
     found = replay_trial(key, store, data)
+    if json:
+        print_json(_replayed(found))
+    else:
+        _print_replay(found)
+    raise typer.Exit(Exit.FAILED if found.differing else Exit.DONE)
+
+
+def _replayed(found: Replay) -> dict[str, Any]:
+    record = found.record
+    named = {"status": record.status, "reason": record.reason, "seconds": record.train_seconds}
+    return {
+        "key": record.trial.key,
+        **named,
+        "validation": record.validation,
+        "test": record.test,
+        "differing": found.differing,
+        "code_version": found.code_version,
+        "recorded_code_version": found.found.trial.code_version,
+        "environment": found.environment,
+    }
+
+
+def _print_replay(found: Replay) -> None:
     record = found.record
     typer.echo(
         f"{record.status}{': ' + record.reason if record.reason else ''} in {record.train_seconds:.2f} s"
@@ -117,10 +106,11 @@ def replay(key: KeyArgument, store: StoreOption = "runs", data: DataOption = Non
         )
     if found.environment:
         typer.echo(f"the machine or its packages are others: {found.environment}")
-    if found.differing:
-        typer.echo(f"differs from its record in {', '.join(found.differing)}")
-        raise typer.Exit(1)
-    typer.echo("the same as its record, bit for bit")
+    typer.echo(
+        f"differs from its record in {', '.join(found.differing)}"
+        if found.differing
+        else "the same as its record, bit for bit"
+    )
 
 
 def ui(
@@ -148,58 +138,3 @@ def _check_free(host: str, port: int) -> None:
         socket.create_server((host, port)).close()
     except (OSError, OverflowError) as error:
         raise UserError(f"cannot listen on --host {host!r} and --port {port}: {error}") from error
-
-
-def print_plan(console: Console, plan: Plan, price: float | None = None) -> None:
-    """Print a plan.
-
-    Args:
-        console: Where.
-        plan: The plan.
-        price: Of an hour, see :meth:`~topk_platform.running.planning.Plan.cost`; None tells of no cost.
-    """
-    study = plan.study
-    cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
-    table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
-    for arm in plan.arms:
-        seconds = f"{arm.trial_seconds:.2f}" + ("" if arm.measured else " (guess)")
-        trials = study.trials if arm.arm.searches else 0
-        done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds * study.points(arm.arm)}"
-        table.add_row(arm.arm.name, *done, str(arm.left), seconds)
-    console.print(table)
-    console.print(
-        f"{plan.left} trials left, about {duration(plan.seconds)} of training on one worker at most{cost}",
-        highlight=False,
-    )
-    if plan.left:
-        console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
-
-
-def _feeds(plan: Plan) -> str:
-    parts = {"search": plan.search_workers, "confirmation": plan.confirm_workers}
-    return " and ".join(f"{_workers(plan.study, n)} in the {name}" for name, n in parts.items() if n)
-
-
-def _workers(study: Study, count: int) -> str:
-    told = f"{count} worker{'s' if count > 1 else ''}"
-    gpus = math.ceil(count * study.gpus)
-    return told if study.device == "cpu" else f"{told} ({gpus} GPU{'s' if gpus > 1 else ''})"
-
-
-def print_probe(console: Console, found: Probe) -> int:
-    """Print what a probe found and return the command's exit code."""
-    memory = "all free memory" if found.memory is None else f"{found.memory / 2**30:.2f} GiB"
-    title = f"{found.study.name} on {found.study.device}, {memory} a trial"
-    table = Table("arm", "largest batch", "recipe's batch", "accumulate", title=title, title_justify="left")
-    for arm in found.arms:
-        numbers = arm.largest or "–", arm.batch, arm.accumulate or "–"
-        table.add_row(arm.arm.name, *map(str, numbers))
-    console.print(table)
-    console.print(
-        "largest batch: in one part, to one in 16, never more than the training split; accumulate: the least with "
-        "which the recipe's batch fits"
-    )
-    problems = {arm.arm.name: arm.problem for arm in found.arms if arm.problem}
-    for name, problem in problems.items():
-        console.print(f"{name}: {problem}", markup=False, style="red")
-    return 1 if problems else 0

@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from topk_platform.cli.consoles import print_json
-from topk_platform.cli.rows import arm_line, arms_table, duration, headline
+from topk_platform.cli.consoles import duration, print_json
+from topk_platform.cli.rows import arm_line, arms_text, headline
 from topk_platform.identity import told
 from topk_platform.running.events import Event
 from topk_platform.running.watching import Watch
@@ -100,7 +100,7 @@ class LiveView(_ForPeople):
         done = state.tally.ended
         bar = ProgressBar(total=max(1, done + (state.left or 0)), completed=done, width=min(_BAR, width))
         head = Text(f"{state.study}  {headline(state)}, {passed} passed", no_wrap=True, overflow="ellipsis")
-        return Group(head, bar, Text(), arms_table(state, self.console, rows), Text(), *lines)
+        return Group(head, bar, Text(), arms_text(state, width, rows), Text(), *lines)
 
 
 class Lines(_ForPeople):

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rich import box
-from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
+from rich.cells import cell_len
 from rich.text import Text
 
+from topk_platform.cli.consoles import duration
 from topk_platform.records import ArmState, StudyState
 from topk_platform.running.watching import value_told, values_told
 
-__all__ = ["arm_line", "arms_table", "duration", "headline"]
+__all__ = ["arm_line", "arms_text", "headline"]
 
 _COUNTS = ("running", "pruned", "diverged", "failed", "lost")
 _STYLES = {"running": "cyan", "pruned": "yellow", "diverged": "red", "failed": "red", "lost": "red"}
 _SHORTEST = 12  # letters of a configuration that are worth a column
-_GAP = 2
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words.
-
-    Example:
-        >>> duration(42.3), duration(750), duration(7500)
-        ('42 s', '12 min 30 s', '2 h 5 min')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+_GAP = "  "
 
 
 def headline(state: StudyState) -> str:
@@ -58,25 +44,46 @@ def arm_line(arm: ArmState) -> str:
     return f"{arm.arm}: {', '.join(told)}"
 
 
-def arms_table(state: StudyState, console: Console, most: int | None = None) -> Table:
-    """Return a row an arm, one line each; names are never cut off.
+def arms_text(state: StudyState, width: int, most: int | None = None) -> Text:
+    """Return a row an arm, one line each under a line of heads; names are never cut off.
+
+    It is put together by hand: a table of rich's takes the driver ten times as long, and this is drawn while it works.
 
     Args:
         state: How the study stands.
-        console: Where it is shown: what does not fit into its width is left out, the configuration first.
+        width: Of where it is shown: what does not fit is left out, the configuration first.
         most: How many rows at most, the last of which sums up the arms that have none; those that run come first.
     """
     shown, rest = _shown(state.arms, most)
     counts = [name for name in _COUNTS if any(_count(arm, name) for arm in state.arms)]
     more = ["best validation", *(["left"] if any(arm.seconds and arm.left for arm in shown) else [])]
     for columns in (more, more[:1], []):
-        table = _table(shown, rest, [*counts, *columns])
-        room = console.width - Measurement.get(console, console.options, table).maximum - _GAP
+        rows = _rows(shown, rest, [*counts, *columns])
+        widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
+        room = width - sum(widths) - len(_GAP) * len(widths)
         if room >= 0:
             break
-    if not columns or room < _SHORTEST or not any(arm.values for arm in shown):
-        return table
-    return _table(shown, rest, [*counts, *columns], room)
+    if columns and room >= _SHORTEST and any(arm.values for arm in shown):
+        values = ["by", *(values_told(arm.values) for arm in shown), *([""] if rest else [])]
+        rows = [[*cells, _cut(value, room)] for cells, value in zip(rows, values, strict=True)]
+        widths.append(0)
+    return _laid_out(rows, widths, ["", "", *(_STYLES[name] for name in counts)])
+
+
+def _cut(text: str, room: int) -> str:
+    return text if cell_len(text) <= room else f"{text[: room - 1]}…"
+
+
+def _laid_out(rows: Sequence[Sequence[str]], widths: Sequence[int], styles: Sequence[str]) -> Text:
+    """Return rows of cells under one another: names and what has no width from the left, numbers from the right."""
+    parts: list[tuple[str, str]] = []
+    for place, cells in enumerate(rows):
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+            pad = " " * (width - cell_len(cell))
+            style = "bold" if not place else styles[column] if column < len(styles) else ""
+            parts.append((f"{_GAP}{pad}{cell}" if column else f"{cell}{pad}", style))
+        parts.append(("\n" if place < len(rows) - 1 else "", ""))
+    return Text.assemble(*parts, no_wrap=True, overflow="fold")
 
 
 def _shown(arms: Sequence[ArmState], most: int | None) -> tuple[list[ArmState], list[ArmState]]:
@@ -92,23 +99,14 @@ def _interest(arm: ArmState) -> int:
     return 8 * (arm.running > 0) + 4 * (arm.lost > 0) + 2 * (arm.left != 0 and arm.done > 0) + (arm.left != 0)
 
 
-def _table(
-    shown: Iterable[ArmState], rest: Sequence[ArmState], columns: Sequence[str], room: int = 0
-) -> Table:
-    """Return the table, with a column of the configurations where there is room for so many letters of them."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("arm", no_wrap=True, overflow="fold")
-    for name in ("done", *columns):
-        table.add_column(name, justify="right", no_wrap=True, style=_STYLES.get(name, ""))
-    if room:
-        table.add_column("by", no_wrap=True, overflow="ellipsis", max_width=room)
-    for arm in shown:
-        cells = [arm.arm, _done(arm), *(_cell(arm, name) for name in columns)]
-        table.add_row(*map(Text, [*cells, *([values_told(arm.values)] if room else [])]))
+def _rows(shown: Iterable[ArmState], rest: Sequence[ArmState], columns: Sequence[str]) -> list[list[str]]:
+    """Return the cells of all rows, the heads first."""
+    rows = [["arm", "done", *columns]]
+    rows += [[arm.arm, _done(arm), *(_cell(arm, name) for name in columns)] for arm in shown]
     if rest:
-        sums = [str(sum(_count(arm, name) for arm in rest) or "") for name in columns if name in _COUNTS]
-        table.add_row(f"and {len(rest)} more", _sum(rest), *sums)
-    return table
+        sums = (sum(_count(arm, name) for arm in rest) if name in _COUNTS else 0 for name in columns)
+        rows.append([f"and {len(rest)} more", _sum(rest), *(str(number or "") for number in sums)])
+    return rows
 
 
 def _cell(arm: ArmState, column: str) -> str:

@@ -13,8 +13,9 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from topk_platform.cli.consoles import JsonOption, make_console, print_json
-from topk_platform.cli.inspecting import StoreOption
+from topk_platform.cli.codes import Exit
+from topk_platform.cli.consoles import make_console, print_json
+from topk_platform.cli.options import JsonOption, StoreOption
 from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import told
 
@@ -51,7 +52,7 @@ def status(
     for problem in problems:
         typer.echo(f"topk: {problem}", err=True)
     if problems:
-        raise typer.Exit(2)
+        raise typer.Exit(Exit.BAD_INPUT)
     if not found:
         raise UserError(f"store {store!r} holds no study")
 
@@ -87,7 +88,7 @@ def _rendered(
     console: Console, ledger: Ledger, rows: Sequence[Row], most: int | None = None
 ) -> RenderableType:
     """Return a study's headline, a row an arm and, while it runs, what happened last."""
-    from topk_platform.cli.rows import arms_table, headline  # noqa: PLC0415
+    from topk_platform.cli.rows import arms_text, headline  # noqa: PLC0415
     from topk_platform.records import read_state  # noqa: PLC0415
 
     state = read_state(ledger, _counting(ledger, rows))
@@ -95,7 +96,7 @@ def _rendered(
     if state.left:
         lines.append(Text(headline(state)))
     events = [Text(event, no_wrap=True, overflow="ellipsis", style="dim") for event in state.events[-4:]]
-    return Group(*lines, *([arms_table(state, console, most)] if state.arms else []), *events)
+    return Group(*lines, *([arms_text(state, console.width, most)] if state.arms else []), *events)
 
 
 def _title(ledger: Ledger, rows: Sequence[Row]) -> str:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self, get_args
 
 from topk_platform.errors import StoreError
-from topk_platform.outcomes import Ended, best
+from topk_platform.outcomes import best
 from topk_platform.records import ArmState, Store, StudyState, Tally, note_state
 from topk_platform.running.events import Event
 from topk_platform.search import ArmBoard, Board
@@ -21,7 +21,7 @@ from topk_platform.specs import Scalar, Status, Trial, TrialRecord
 
 __all__ = ["Noting", "Watch", "value_told", "values_told"]
 
-_EVENTS = 20  # the last ones, that are remembered
+_EVENTS = 8  # the last ones, that are remembered
 _NOTE_SECONDS = 3.0
 
 
@@ -35,7 +35,8 @@ class _Arm:
         self.tally = Counter(dict.fromkeys(get_args(Status), 0))
         self.tally.update(trial.status for trial in ended)
         shown = board.searched if board.arm.searches else board.confirmed
-        self.best = best(trial for trial in shown.values() if not math.isnan(trial.objective))
+        found = best(trial for trial in shown.values() if not math.isnan(trial.objective))
+        self.best = None if found is None else (found.objective, found.values)
         self.count, self.total, self.guess = 0, 0.0, math.nan
 
     def end(self, record: TrialRecord) -> bool:
@@ -45,10 +46,10 @@ class _Arm:
             self.count, self.total = self.count + 1, self.total + record.train_seconds
         if record.status != "completed" or (record.trial.phase == "confirm" and self.board.arm.searches):
             return False
-        ended = Ended.from_record(record)
-        if self.best is not None and not ended.objective > self.best.objective:
+        value = record.validation.get(self.metric, -math.inf)
+        if self.best is not None and not value > self.best[0]:
             return False
-        self.best = ended
+        self.best = value, record.trial.values
         return True
 
     @property
@@ -74,8 +75,8 @@ class _Arm:
             running=len(self.board.running),
             lost=len(self.board.open),
             metric=self.metric,
-            best=None if self.best is None else self.best.objective,
-            values={} if self.best is None else self.best.values,
+            best=None if self.best is None else self.best[0],
+            values={} if self.best is None else self.best[1],
             seconds=None if math.isnan(seconds) else seconds,
         )
 
@@ -93,14 +94,13 @@ class Watch:
     Attributes:
         study: The same.
         board: The same.
-        news: The last event in words; empty where it is none for people.
     """
 
     def __init__(self, study: str, board: Board) -> None:
-        self.board, self.news, self.study = board, "", study
+        self.board, self.study = board, study
         self._arms = {arm_id: _Arm(arm) for arm_id, arm in board.arms.items()}
         self._workers = self._slots = 0
-        self._events: deque[str] = deque(maxlen=_EVENTS)
+        self._events: deque[tuple[datetime, Event, bool]] = deque(maxlen=_EVENTS)
 
     def __call__(self, event: Event) -> None:
         """Take note of an event."""
@@ -110,9 +110,13 @@ class Watch:
             for arm_id, seconds in event.seconds.items():
                 self._arms[arm_id].guess = seconds
         leads = event.record is not None and self._arms[event.record.trial.arm_id].end(event.record)
-        self.news = _news(event, leads)
-        if self.news:
-            self._events.append(f"{datetime.now(UTC):%H:%M:%S} {self.news}")
+        if event.kind not in ("begun", "started"):  # of starts there are as many as ends
+            self._events.append((datetime.now(UTC), event, leads))
+
+    @property
+    def news(self) -> str:
+        """The last event in words."""
+        return _news(*self._events[-1][1:])
 
     def arm(self, arm_id: str) -> ArmState:
         """Return how an arm stands, by its identity."""
@@ -135,7 +139,9 @@ class Watch:
             slots=self._slots,
             seconds=self._seconds(otherwise),
             again=self.board.again,
-            events=tuple(self._events.copy()),
+            events=tuple(
+                f"{when:%H:%M:%S} {_news(event, leads)}" for when, event, leads in self._events.copy()
+            ),
             when=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
@@ -152,15 +158,13 @@ def _width(board: ArmBoard) -> int:
 
 
 def _news(event: Event, leads: bool) -> str:
-    """Return an event in words; nothing of a start, of which there are as many as ends."""
+    """Return in words an event that has befallen trials."""
     if event.record is not None:
         return _told(event.record, leads)
-    if event.kind in ("again", "open"):
-        verb = "is tried again" if event.kind == "again" else "has no result for now"
-        return f"{_place(event.trials[0])} ({event.trials[0].key}) {verb}: {event.why}"
+    place = f"{_place(event.trials[0])} ({event.trials[0].key})"
     if event.kind == "cut":
-        return f"{_place(event.trials[0])} is cut off: the time is used up, it goes on from its checkpoint"
-    return ""
+        return f"{place} is cut off: the time is used up, it goes on from its checkpoint"
+    return f"{place} {'is tried again' if event.kind == 'again' else 'has no result for now'}: {event.why}"
 
 
 def _told(record: TrialRecord, leads: bool) -> str:
