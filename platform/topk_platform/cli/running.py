@@ -25,13 +25,13 @@ from topk_platform.cli.options import (
 from topk_platform.cli.studies import wanted_study
 from topk_platform.errors import UserError
 
-__all__ = ["run"]
+__all__ = ["interrupts_told", "run"]
 
 _LIMITS, _CARE, _OUTPUT = "How much at most", "Care", "Output"
 
 
 @contextmanager
-def _interrupts_told() -> Iterator[list[int]]:
+def interrupts_told() -> Iterator[list[int]]:
     """Tell of an interrupt in one line; SIGTERM, by which SLURM and Kubernetes end a job, is one like Ctrl-C.
 
     Yields the signals that came.
@@ -134,7 +134,7 @@ def run(
     from topk_platform.cli.summary import exit_code, print_problems, print_summary, summary_data  # noqa: PLC0415
     from topk_platform.running.study import run as run_study  # noqa: PLC0415
 
-    with _interrupts_told() as came, make_view(console, quiet=quiet, json=json) as progress:
+    with interrupts_told() as came, make_view(console, quiet=quiet, json=json) as progress:
         summary = run_study(
             wanted,
             store=store,
