@@ -20,6 +20,7 @@ from topk_platform.cli import (
     reporting,
     running,
     standing,
+    starting,
     upkeep,
 )
 from topk_platform.cli.codes import MEANINGS, Exit
@@ -32,6 +33,7 @@ _DEBUG = "--debug"
 
 _COMMANDS: dict[str, tuple[tuple[Callable[..., Any], str], ...]] = {
     "Studies": (
+        (starting.new, "topk new my_birds --from photos/birds --network resnet18 -k 5"),
         (listing.list_, "topk list"),
         (planning.plan, "topk plan letters_quick --price 0.5"),
         (planning.probe, "topk probe garcin2022_plantnet --memory 40"),

@@ -196,8 +196,8 @@ def values_told(values: Mapping[str, Scalar]) -> str:
     """Return what a trial had chosen in one line.
 
     Example:
-        >>> values_told({"learning_rate": 0.012345, "samples": 10})
-        'learning_rate=0.01234, samples=10'
+        >>> values_told({"learning_rate": 0.0125, "samples": 10})
+        'learning_rate=0.0125, samples=10'
     """
     return ", ".join(
         f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
