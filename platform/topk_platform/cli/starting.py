@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import keyword
 import shlex
 import sys
@@ -36,7 +37,7 @@ _FILE = '''"""{title}
 RATE = Float(0.001, 1, log=True)
 {function}
 study = Study(
-    name={name!r},
+    name="{name}",
     arms=grid(
         regimes=[{regime}],
         models=[{model}],
@@ -60,15 +61,15 @@ study = Study(
 _READ_NPZ = """
 
 def data() -> Dataset:
-    with np.load(data_folder() / {file!r}) as arrays:
-        return from_tensors((arrays[{inputs!r}], arrays[{labels!r}]))
+    with np.load(data_folder() / {file}) as arrays:
+        return from_tensors((arrays[{inputs}], arrays[{labels}]))
 
 """
 _READ_PT = """
 
 def data() -> Dataset:
-    arrays = torch.load(data_folder() / {file!r}, weights_only=True)
-    return from_tensors((arrays[{inputs!r}], arrays[{labels!r}]))
+    arrays = torch.load(data_folder() / {file}, weights_only=True)
+    return from_tensors((arrays[{inputs}], arrays[{labels}]))
 
 """
 
@@ -192,13 +193,13 @@ def _model(network: str) -> str:
 def _images(folder: Path, size: int) -> _Data:
     train = folder / "train" if (folder / "train").is_dir() else folder
     classes = [place for place in train.iterdir() if place.is_dir() and not place.name.startswith(".")]
-    options = f'{{"folder": {folder.name!r}, "size": {size}}}'
+    options = f'{{"folder": {_code(folder.name)}, "size": {size}}}'
     return _Data(
         title=f"on the images of {folder.name}",
         place=folder.parent,
         classes=len(classes),
         network="convnet",
-        regime=f'Regime("images", "image_folder", {options.replace("{", "{{").replace("}", "}}")})',
+        regime=f'Regime("images", "image_folder", options={options.replace("{", "{{").replace("}", "}}")})',
         imports=("Augmentation",),
         augmentation=f", augmentation=Augmentation(crop={size // 8}, flip=True)",
     )
@@ -221,7 +222,7 @@ def _arrays(file: Path) -> _Data:
         classes=len(np.unique(arrays[labels])),
         network="convnet" if image else "mlp",
         regime='Regime("arrays", "{name}:data")',
-        function=read.format(file=file.name, inputs=inputs, labels=labels),
+        function=read.format(file=_code(file.name), inputs=_code(inputs), labels=_code(labels)),
         imports=(library,),
     )
 
@@ -274,6 +275,11 @@ def _imports(data: _Data) -> str:
         return f"from topk_platform import {', '.join(sorted({*data.imports, *names[:-1]}))}, grid"
     lines = [*data.imports, "", f"from topk_platform import {', '.join(names)}"]
     return "\n".join([*lines, "from topk_platform.data import Dataset, data_folder, from_tensors"])
+
+
+def _code(value: Any) -> str:
+    """Return a text or a number as Python's code, in double quotes as the rest of the file."""
+    return json.dumps(value)
 
 
 def _quoted(place: Path) -> str:
