@@ -26,7 +26,11 @@ def headline(state: StudyState) -> str:
     parts = [f"{count} {name}" for name, count in {**counts, "running": state.running}.items() if count]
     parts += [f"tried again {state.again}"] if state.again else []
     parts += [f"{state.workers} of {state.slots} workers busy"] if state.slots else []
-    parts += [f"about {duration(state.seconds)} left"] if state.seconds and state.left else []
+    parts += (
+        [f"about {duration(state.seconds)} left"]
+        if state.left and state.seconds and state.seconds >= 1
+        else []
+    )
     done = str(tally.ended) if total is None else f"{tally.ended}/{total}"
     return f"{done} trials: {', '.join(parts) or 'nothing has ended yet'}"
 
