@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from topk_platform import Study
+from topk_platform.cli import app
 from topk_platform.outcomes import Ended
 from topk_platform.records import Ledger, Store, read_history
 from topk_platform.running.boards import in_environment, make_board
@@ -122,6 +124,7 @@ READING = (
     ("--help", "Usage"),
     ("run --help", "--retry-failed"),
     ("list", "30 arms"),
+    ("--version", "topk "),
     ("status", "10 trials ended"),
     ("status", "early and final validation of completed search trials"),
     ("show KEY", "run it alone"),
@@ -136,6 +139,25 @@ READING = (
     ("plan light_lab:study", "0 trials left"),
     ("export light_lab:study --format csv --to light.csv", "10 trials in"),
 )
+
+# Every command that reads, with what its JSON has at the top: an object's names, or those of a list's first object.
+AS_JSON = (
+    ("list", {"studies", "losses", "regimes"}),
+    ("status", {"study", "arms", "left", "recorded", "not_counted", "notes"}),
+    ("plan light_lab:study --price 2", {"study", "left", "seconds", "cost", "arms"}),
+    ("show KEY", {"key", "arm", "status", "config", "epochs", "validation.top3"}),
+    ("table light_lab:study", {"loss", "metric", "mean", "n"}),
+    ("claims light_lab:study", {"claim", "verdict", "measured"}),
+    ("tuning light_lab:study", {"arm", "trials"}),
+    ("checklist light_lab:study", {"study", "items"}),
+)
+BESIDE = {
+    "run": "its events: tests/platform/cli/test_progress.py",
+    "probe": "trains: tests/platform/cli/test_cli.py",
+    "replay": "trains: tests/platform/cli/test_replay.py",
+    "verify": "trains: tests/platform/evidence",
+    "predict": "needs a network: tests/platform/serving/test_serving.py",
+}
 
 WRONG = (
     ("run digit", "did you mean 'digits'"),
@@ -162,6 +184,9 @@ WRONG = (
     ("plot digits map", "holds nothing of study 'digits'"),
     ("report digits --to page.txt", "--to must end in .html"),
     ("report digits", "holds nothing of study 'digits'"),
+    ("table digits --json --format md", "--json is a format of its own"),
+    ("status --watch --json", "--watch shows it to people"),
+    ("run digits --quiet --json", "--quiet and --json are two ways"),
     ("claims digits", "has no claims"),
     ("claims ring_modes --format html", "--format must be rich, md or csv"),
     ("tuning digits", "holds nothing of study 'digits'"),
@@ -181,7 +206,9 @@ WRONG = (
 def outcomes(lab: tuple[Path, str]) -> dict[str, tuple[int, str, str, list[str]]]:
     """What each of these commands did, in one process: whatever one of them loads shows in those behind it as well."""
     folder, key = lab
-    commands = [command for command, _ in (*READING, *WRONG)]
+    commands = [command for command, _ in (*READING, *WRONG)] + [
+        f"{command} --json" for command, _ in AS_JSON
+    ]
     environment = {name: value for name, value in os.environ.items() if name != "TOPK_DATA"}
     done = subprocess.run(
         [sys.executable, "-c", SEVERAL],
@@ -201,6 +228,20 @@ def test_what_only_reads_is_light(outcomes: dict[str, Any], command: str, shown:
     assert (code, err) == (0, "")
     assert shown in out
     assert loaded == []
+
+
+@pytest.mark.parametrize(("command", "names"), AS_JSON)
+def test_what_reads_prints_json_for_programs(outcomes: dict[str, Any], command: str, names: set[str]) -> None:
+    code, out, err, loaded = outcomes[f"{command} --json"]
+    assert (code, err, loaded) == (0, "", [])
+    found = json.loads(out)
+    assert names <= set(found if isinstance(found, dict) else found[0])
+
+
+def test_every_command_that_takes_json_is_among_them() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    taking = {name for name, command in commands.items() if any("--json" in p.opts for p in command.params)}
+    assert taking == {command.split()[0] for command, _ in AS_JSON} | set(BESIDE)
 
 
 @pytest.mark.parametrize(("command", "message"), WRONG)

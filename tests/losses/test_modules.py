@@ -95,6 +95,15 @@ def test_constructor_has_the_functions_parameters_and_defaults(name):
         assert (constructor[key].default, constructor[key].kind) == (parameter.default, parameter.kind)
 
 
+def test_representation_names_what_a_constructor_hands_on():
+    class Scaled(topk_losses.Loss):
+        def __init__(self, scale=2.0, **shared):
+            super().__init__(**shared)
+            self.scale = scale
+
+    assert repr(Scaled(reduction="sum")) == "Scaled(scale=2.0, ignore_index=-100, reduction='sum')"
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_representation_names_every_parameter(name):
     text = repr(make(name, weight=WEIGHT))

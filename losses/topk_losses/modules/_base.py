@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
@@ -109,7 +109,7 @@ class Loss(nn.Module):
 
     def extra_repr(self) -> str:
         """The constructor's arguments, tensors by their shape."""
-        names = [name for name in inspect.signature(type(self).__init__).parameters if name != "self"]
+        names = [name for name in _parameters(type(self).__init__) if name != "self"]
         shown = [name for name in names if name != "weight" or self.weight is not None]
         return ", ".join(f"{name}={_brief(getattr(self, name))}" for name in shown)
 
@@ -144,6 +144,13 @@ class TopKHingeLoss(TopKLoss):
     ) -> None:
         super().__init__(k, weight=weight, ignore_index=ignore_index, reduction=reduction)
         self._set_margin(margin)
+
+
+def _parameters(constructor: Callable[..., None]) -> list[str]:
+    """Return what a constructor takes; where it hands other arguments on, what the base of all losses takes as well."""
+    found = inspect.signature(constructor).parameters.values()
+    named = [one.name for one in found if one.kind is not one.VAR_KEYWORD]
+    return named if len(named) == len(found) else list(dict.fromkeys(named + _parameters(Loss.__init__)))
 
 
 def _brief(value: object) -> str:

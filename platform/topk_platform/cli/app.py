@@ -1,230 +1,137 @@
-"""The command ``topk``."""
+"""The command ``topk``: its commands in groups, its exit codes, and what becomes of errors."""
 
 from __future__ import annotations
 
-import signal
+import importlib.metadata
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated
+import tempfile
+import traceback
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from topk_platform.cli import asking, exporting, inspecting, reporting, upkeep
-from topk_platform.cli.inspecting import DataOption, MlflowOption, StoreOption, check_price, named_place
-from topk_platform.cli.studies import find_modules_here, known_studies, load_study, smoke_notice, smoke_study
-from topk_platform.errors import UserError
-from topk_platform.specs import Study
+from topk_platform.cli import (
+    asking,
+    exporting,
+    inspecting,
+    listing,
+    planning,
+    reporting,
+    running,
+    standing,
+    starting,
+    upkeep,
+)
+from topk_platform.cli.codes import MEANINGS, Exit
+from topk_platform.cli.studies import find_modules_here
+from topk_platform.errors import UserError, place_of, reason
 
 __all__ = ["app", "main"]
 
+_DEBUG = "--debug"
+
+_COMMANDS: dict[str, tuple[tuple[Callable[..., Any], str], ...]] = {
+    "Studies": (
+        (starting.new, "topk new my_birds --from photos/birds --network resnet18 -k 5"),
+        (listing.list_, "topk list"),
+        (planning.plan, "topk plan letters_quick --price 0.5"),
+        (planning.probe, "topk probe garcin2022_plantnet --memory 40"),
+        (running.run, "topk run letters_quick --only 'noise-0.8/*' --max-hours 2"),
+        (standing.status, "topk status --store s3://bucket/runs --watch"),
+    ),
+    "Results": (
+        (reporting.table, "topk table letters_quick --format latex > table.tex"),
+        (reporting.plot, "topk plot letters_map map --to map.pdf"),
+        (reporting.report, "topk report letters_quick --to letters.html"),
+        (asking.claims, "topk claims ring_modes --json"),
+        (asking.tuning, "topk tuning letters_quick --within 1"),
+        (asking.checklist, "topk checklist letters_quick > checklist.md"),
+    ),
+    "Trials": (
+        (inspecting.show, "topk show 3f2a"),
+        (inspecting.replay, "topk replay 3f2a"),
+        (inspecting.ui, "topk ui --port 5001"),
+    ),
+    "Taking results elsewhere": (
+        (exporting.export, "topk export letters_quick --arm noise-0.8/mlp/smooth_topk_svm --to winner"),
+        (exporting.predict, "topk predict winner photo.png -k 3"),
+        (exporting.bundle, "topk bundle letters_quick --to letters.topk"),
+        (exporting.verify, "topk verify letters.topk --replay 3"),
+    ),
+    "Upkeep": (
+        (upkeep.sync, "topk sync letters_quick --mlflow http://127.0.0.1:5000"),
+        (upkeep.repair, "topk repair letters_quick"),
+    ),
+}
+
+_EPILOG = "\n\n".join(
+    [
+        "Exit codes:",
+        *(f"{int(code)}: {meaning}" for code, meaning in MEANINGS.items()),
+        "Start with: topk run letters_quick",
+    ]
+)
+
 app = typer.Typer(
     name="topk",
-    help="Studies of top-K classification losses: run them, look into them, print their tables.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    epilog=_EPILOG,
 )
-inspecting.add_to(app)
-reporting.add_to(app)
-asking.add_to(app)
-exporting.add_to(app)
-upkeep.add_to(app)
-
-StudyName = Annotated[str, typer.Argument(help="A name that `topk list` shows, or package.module:attribute.")]
-TrialsOption = Annotated[int | None, typer.Option("--trials", help="Search trials per arm.")]
-SeedsOption = Annotated[int | None, typer.Option("--seeds", help="Confirmation seeds per arm.")]
-OnlyOption = Annotated[
-    list[str] | None, typer.Option("--only", help="A glob over arms, regime/model/loss; may be given again.")
-]
-DownloadOption = Annotated[
-    bool, typer.Option("--download", help="Download into it the datasets that are not there.")
-]
-SmokeOption = Annotated[
-    bool,
-    typer.Option(
-        "--smoke", help="The study shrunk to seconds, without large data, GPU or weights, under its own name."
-    ),
-]
+for _panel, _commands in _COMMANDS.items():
+    for _command, _example in _commands:
+        _name = _command.__name__.rstrip("_")
+        app.command(_name, rich_help_panel=_panel, epilog=f"Example: {_example}")(_command)
 
 
-def _study(name: str, smoke: bool, address: str | None = None, tell: Console | None = None) -> Study:
-    study = load_study(name)
-    if not smoke:
-        return study
-    small = smoke_study(study, here=address is None)
-    if tell is not None and (notice := smoke_notice(study, small)):
-        tell.print(notice, markup=False, highlight=False)
-    return small
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"topk {importlib.metadata.version('topk-studies')}")
+        raise typer.Exit
 
 
-@app.command("list")
-def list_studies() -> None:
-    """List the studies."""
-    studies = {name: make() for name, make in known_studies().items()}
-    width = max(map(len, studies))
-    for name, study in studies.items():
-        typer.echo(f"{name:<{width}}  {len(study.arms):>3} arms  {study.size:>5} trials  {study.description}")
-
-
-@contextmanager
-def _interrupts_told() -> Iterator[list[int]]:
-    """Tell of an interrupt in one line; SIGTERM, by which SLURM and Kubernetes end a job, is one like Ctrl-C.
-
-    Yields the signals that came.
-    """
-    came: list[int] = []
-
-    def interrupt(number: int, _frame: object) -> None:
-        came.append(number)
-        signal.raise_signal(signal.SIGINT)
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    # Here and not in main, for Typer turns an interrupt into its own exit and says nothing.
-    try:
-        yield came
-    except KeyboardInterrupt as error:
-        typer.echo("Interrupted; what had ended is kept, and the same command goes on from here.", err=True)
-        for note in getattr(error, "__notes__", ()):
-            typer.echo(note, err=True)
-        raise typer.Exit(128 + (came or [signal.SIGINT])[0]) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@app.command()
-def run(
-    study: StudyName,
-    store: StoreOption = "runs",
-    address: Annotated[
-        str | None, typer.Option(help="A Ray cluster: host:port or auto.", callback=named_place)
-    ] = None,
-    trials: TrialsOption = None,
-    seeds: SeedsOption = None,
-    only: OnlyOption = None,
-    workers: Annotated[int | None, typer.Option(help="Trials at once; all cores by default.")] = None,
-    mlflow: MlflowOption = None,
-    checkpoints: Annotated[
-        float,
-        typer.Option(help="Seconds between two checkpoints of a trial, from which one cut off goes on."),
-    ] = 30.0,
-    data: DataOption = None,
-    download: DownloadOption = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run failed trials again, in place of their records.")
+@app.callback()
+def _topk(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version.")
     ] = False,
-    mixed: Annotated[
-        bool,
-        typer.Option(
-            "--mixed", help="Let machines and versions differ: all results count, the table says so."
-        ),
+    _debug: Annotated[
+        bool, typer.Option(_DEBUG, help="Show tracebacks of errors; anywhere on the line.")
     ] = False,
-    max_hours: Annotated[
-        float | None, typer.Option("--max-hours", help="Hours that this run may take; then it goes on later.")
-    ] = None,
-    max_gpu_hours: Annotated[
-        float | None, typer.Option("--max-gpu-hours", help="Likewise, hours of all GPUs together.")
-    ] = None,
-    max_trials: Annotated[
-        int | None, typer.Option("--max-trials", help="Trials that may start in this run.")
-    ] = None,
-    smoke: SmokeOption = False,
 ) -> None:
-    """Run what is missing of a study, then print its table. Running it again is how it is resumed.
-
-    Exit code 1: a trial failed, or an arm ended without a result. 2: bad input. 3: faults of machines left trials
-    without a result; the same command tries them again. 4: a --max option is used up; the same command goes on.
-    """
-    console = Console()
-    wanted = _study(study, smoke, address, console)
-    # After the study, whose name may be misspelt, and never for `topk list`.
-    from topk_platform.cli.progress import ProgressDisplay  # noqa: PLC0415
-    from topk_platform.running.study import run as run_study  # noqa: PLC0415
-
-    with _interrupts_told() as came, ProgressDisplay(console) as progress:
-        summary = run_study(
-            wanted,
-            store=store,
-            address=address,
-            trials=trials,
-            seeds=seeds,
-            only=only,
-            workers=workers,
-            mlflow_uri=mlflow,
-            checkpoint_seconds=checkpoints,
-            progress=progress,
-            data=data,
-            download=download,
-            retry_failed=retry_failed,
-            mixed=mixed,
-            max_hours=max_hours,
-            max_gpu_hours=max_gpu_hours,
-            max_trials=max_trials,
-        )
-    code = inspecting.print_summary(console, summary, store)
-    raise typer.Exit(128 + came[0] if summary.interrupted and came else code)
-
-
-@app.command()
-def plan(
-    study: StudyName,
-    store: StoreOption = "runs",
-    trials: TrialsOption = None,
-    seeds: SeedsOption = None,
-    only: OnlyOption = None,
-    data: DataOption = None,
-    download: DownloadOption = False,
-    price: Annotated[
-        float | None,
-        typer.Option(
-            "--price", help="Of an hour of a GPU, or of a worker on the CPU: tells what the rest costs."
-        ),
-    ] = None,
-    smoke: SmokeOption = False,
-) -> None:
-    """Show a study's arms, what is done, about how long the rest takes, and how many workers it can feed."""
-    check_price(price)
-    console = Console()
-    wanted = _study(study, smoke, tell=console)
-    from topk_platform.running.planning import plan as plan_study  # noqa: PLC0415 - as above
-
-    found = plan_study(
-        wanted, store=store, trials=trials, seeds=seeds, only=only, data=data, download=download
-    )
-    inspecting.print_plan(console, found, price)
-
-
-@app.command()
-def probe(
-    study: StudyName,
-    only: OnlyOption = None,
-    memory: Annotated[
-        float | None,
-        typer.Option(
-            metavar="GIB", help="Memory of a trial; by default what is free, shared by trials at once."
-        ),
-    ] = None,
-    data: DataOption = None,
-    smoke: SmokeOption = False,
-) -> None:
-    """Find the largest batch of each arm that fits into this machine's memory, by training steps."""
-    console = Console()
-    wanted = _study(study, smoke, tell=console)
-    from topk_platform.running.probing import probe as probe_study  # noqa: PLC0415 - as above
-
-    with console.status("reading data") as shown:
-        found = probe_study(
-            wanted, only=only, memory=memory, data=data, tell=lambda arm: shown.update(f"trying {arm.name}")
-        )
-    raise typer.Exit(inspecting.print_probe(console, found))
+    """Studies of top-K classification losses: run them, look into them, print their tables."""
 
 
 def main() -> None:
-    """Run the command: exit code 2 and one line for what the user can mend, 130 for an interrupt, 143 for SIGTERM."""
+    """Run the command: one line for what the user can mend, and for an error of the program itself.
+
+    ``--debug``, wherever it stands, shows the traceback of either. For the codes see
+    :class:`~topk_platform.cli.codes.Exit`.
+    """
     find_modules_here()
+    arguments = [argument for argument in sys.argv[1:] if argument != _DEBUG]
+    debug = len(arguments) < len(sys.argv) - 1
     try:
-        app()
+        app(args=arguments)
     except UserError as error:
-        typer.echo(f"topk: {error}", err=True)
-        sys.exit(2)
+        _end(error, f"topk: {error}", Exit.BAD_INPUT, debug)
+    except Exception as error:  # noqa: BLE001 - told in a line, its traceback is kept
+        kept = "" if debug else f"; its traceback is in {_kept(error)}"
+        line = f"topk: unexpected {type(error).__name__}: {reason(error)} ({place_of(error)}){kept}"
+        _end(error, line, Exit.UNEXPECTED, debug)
+
+
+def _end(error: Exception, line: str, code: Exit, debug: bool) -> None:
+    if debug:
+        typer.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    typer.echo(line, err=True)
+    sys.exit(code)
+
+
+def _kept(error: Exception) -> str:
+    """Write an error's traceback into a file and return its name: what ended a long run is not to be lost."""
+    with tempfile.NamedTemporaryFile("w", prefix="topk-error-", suffix=".txt", delete=False) as file:
+        file.writelines(traceback.format_exception(error))
+    return file.name

@@ -6,59 +6,47 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from topk_platform.cli.inspecting import StoreOption
-from topk_platform.cli.studies import load_study, smoke_study
+from topk_platform.cli.consoles import csv_data, make_console, print_json
+from topk_platform.cli.options import (
+    JsonOption,
+    OnlyOption,
+    SeedsOption,
+    SmokeOption,
+    StoreOption,
+    StudyArgument,
+    TableFormatOption,
+    TrialsOption,
+    check_format,
+)
+from topk_platform.cli.studies import load_study, wanted_study
 from topk_platform.errors import UserError
-from topk_platform.specs import Study
 
-__all__ = ["add_to"]
+__all__ = ["checklist", "claims", "tuning"]
 
-_Study = Annotated[str, typer.Argument(help="A name that `topk list` shows, or package.module:attribute.")]
-_Trials = Annotated[int | None, typer.Option("--trials", help="Search trials per arm.")]
-_Seeds = Annotated[int | None, typer.Option("--seeds", help="Confirmation seeds per arm.")]
-_Format = Annotated[str, typer.Option("--format", help="rich, md or csv.")]
-_Smoke = Annotated[bool, typer.Option("--smoke", help="The study's smoke run.")]
-_Only = Annotated[
-    list[str] | None, typer.Option("--only", help="A glob over arms, regime/model/loss; may be given again.")
-]
 _Within = Annotated[float, typer.Option("--within", help="Points below the best that are close enough.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    for command in (claims, tuning, checklist):
-        app.command()(command)
-
-
-def _named(name: str, smoke: bool) -> Study:
-    study = load_study(name)
-    return smoke_study(study, here=True) if smoke else study
-
-
-def _check_format(output: str, *known: str) -> None:
-    if output not in known:
-        raise UserError(f"--format must be {', '.join(known[:-1])} or {known[-1]}, got {output!r}")
-
-
-def _shown(output: str, **made: Callable[[], object]) -> None:
+def _shown(output: str, json: bool, **made: Callable[[], object]) -> None:
     """Print what was asked for: on the terminal as it is, else as text."""
-    if output == "rich":
-        Console().print(made["rich"]())
+    if json:
+        print_json(csv_data(str(made["csv"]())))
+    elif output == "rich":
+        make_console().print(made["rich"]())
     else:
         typer.echo(str(made[output]()), nl=False)
 
 
 def claims(
-    study: _Study,
+    study: StudyArgument,
     store: StoreOption = "runs",
-    output: _Format = "rich",
-    trials: _Trials = None,
-    seeds: _Seeds = None,
+    output: TableFormatOption = "rich",
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data."""
-    _check_format(output, "rich", "md", "csv")
+    check_format(output, "rich", "md", "csv", json=json)
     wanted = load_study(study)
     if not wanted.claims:
         raise UserError(f"study {wanted.name} has no claims: give it some as Study(claims=...)")
@@ -67,6 +55,7 @@ def claims(
     found = deciding.decide(wanted, store=store, trials=trials, seeds=seeds)
     _shown(
         output,
+        json,
         rich=lambda: claimed.claims_to_rich(found),
         md=lambda: claimed.claims_to_markdown(wanted.name, found),
         csv=lambda: claimed.claims_to_csv(found),
@@ -74,17 +63,18 @@ def claims(
 
 
 def tuning(
-    study: _Study,
+    study: StudyArgument,
     store: StoreOption = "runs",
-    output: _Format = "rich",
+    output: TableFormatOption = "rich",
     within: _Within = 0.5,
-    trials: _Trials = None,
-    only: _Only = None,
-    smoke: _Smoke = False,
+    trials: TrialsOption = None,
+    only: OnlyOption = None,
+    smoke: SmokeOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Show what search trials brought, how many were enough, and which parameters mattered, by validation alone."""
-    _check_format(output, "rich", "md", "csv")
-    wanted = _named(study, smoke)
+    check_format(output, "rich", "md", "csv", json=json)
+    wanted = wanted_study(study, smoke)
     from topk_platform.reports import tuned  # noqa: PLC0415 - as above
     from topk_platform.reports.tuning import check_within  # noqa: PLC0415 - as above
     from topk_platform.reports.tuning import tuning as tuning_of  # noqa: PLC0415 - as above
@@ -93,6 +83,7 @@ def tuning(
     found = tuning_of(wanted, store=store, trials=trials, only=only)
     _shown(
         output,
+        json,
         rich=lambda: tuned.tuning_to_rich(found, part),
         md=lambda: tuned.tuning_to_markdown(found, part),
         csv=lambda: tuned.tuning_to_csv(found),
@@ -100,14 +91,19 @@ def tuning(
 
 
 def checklist(
-    study: _Study,
+    study: StudyArgument,
     store: StoreOption = "runs",
-    trials: _Trials = None,
-    seeds: _Seeds = None,
-    smoke: _Smoke = False,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    smoke: SmokeOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Write what venues ask to be reported of a study, filled in from its ledger, as Markdown."""
-    wanted = _named(study, smoke)
+    wanted = wanted_study(study, smoke)
     from topk_platform.reports.checklist import checklist as filled_in  # noqa: PLC0415 - as above
 
-    typer.echo(filled_in(wanted, store=store, trials=trials, seeds=seeds).to_markdown(), nl=False)
+    found = filled_in(wanted, store=store, trials=trials, seeds=seeds)
+    if json:
+        print_json(found)
+    else:
+        typer.echo(found.to_markdown(), nl=False)

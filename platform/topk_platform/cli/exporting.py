@@ -5,35 +5,37 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from topk_platform.cli.inspecting import DataOption, StoreOption, named_place
-from topk_platform.cli.studies import load_study, smoke_study
+from topk_platform.cli.codes import Exit
+from topk_platform.cli.consoles import plain, print_json
+from topk_platform.cli.options import (
+    DataOption,
+    JsonOption,
+    SmokeOption,
+    StoreOption,
+    StudyArgument,
+    check_format,
+    named_place,
+)
+from topk_platform.cli.studies import wanted_study
 from topk_platform.errors import UserError, reason
 
 if TYPE_CHECKING:
+    from topk_platform.evidence.verifying import Verification
     from topk_platform.serving import Candidate
 
-__all__ = ["add_to"]
+__all__ = ["bundle", "export", "predict", "verify"]
 
-_Study = Annotated[str, typer.Argument(help="A name that `topk list` shows, or package.module:attribute.")]
-_Smoke = Annotated[bool, typer.Option("--smoke", help="The study's smoke run.")]
 _To = Annotated[str, typer.Option("--to", help="Where to write it.", callback=named_place)]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    for command in (export, predict, bundle, verify):
-        app.command()(command)
-
-
 def export(
-    study: _Study,
+    study: StudyArgument,
     to: _To,
     arm: Annotated[
         str | None, typer.Option("--arm", help="Whose confirmed network, regime/model/loss.")
@@ -47,12 +49,11 @@ def export(
         typer.Option("--format", help="model, of an arm; optuna, a journal file; or csv, with its codebook."),
     ] = "model",
     store: StoreOption = "runs",
-    smoke: _Smoke = False,
+    smoke: SmokeOption = False,
 ) -> None:
     """Write an arm's confirmed network for `topk predict`, or a study's trials for Optuna's tools, pandas and R."""
     _check_export(output, arm, seed, onnx)
-    wanted = load_study(study)
-    wanted = smoke_study(wanted, here=True) if smoke else wanted
+    wanted = wanted_study(study, smoke)
     if arm is not None:
         from topk_platform.serving import export_model  # noqa: PLC0415 - pyarrow and numpy
 
@@ -87,25 +88,29 @@ def predict(
     k: Annotated[
         int | None, typer.Option("-k", help="How many candidates; by default as many as it was trained for.")
     ] = None,
-    output: Annotated[str, typer.Option("--format", help="text, csv or json.")] = "text",
+    output: Annotated[str, typer.Option("--format", help="text or csv.")] = "text",
+    json: JsonOption = False,
 ) -> None:
     """Print the K candidates for each image, with the probability of being among the K best."""
-    if output not in _FORMATS:
-        raise UserError(f"--format must be {', '.join(_FORMATS)}, got {output!r}")
+    check_format(output, *_FORMATS, json=json)
     from topk_platform.serving.package import Config  # noqa: PLC0415 - pyarrow
 
     Config.read(Path(folder))  # before torch, which takes a second
     from topk_platform.serving import load_model  # noqa: PLC0415 - torch
 
-    typer.echo(_FORMATS[output](images, load_model(folder).predict(images, k)), nl=False)
+    found = load_model(folder).predict(images, k)
+    if json:
+        print_json(_data(images, found))
+    else:
+        typer.echo(_FORMATS[output](images, found), nl=False)
 
 
-def bundle(study: _Study, to: _To, store: StoreOption = "runs", smoke: _Smoke = False) -> None:
+def bundle(study: StudyArgument, to: _To, store: StoreOption = "runs", smoke: SmokeOption = False) -> None:
     """Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions."""
-    wanted = load_study(study)
+    wanted = wanted_study(study, smoke)
     from topk_platform.evidence import bundle as bundle_study  # noqa: PLC0415 - pyarrow and numpy
 
-    found = bundle_study(smoke_study(wanted, here=True) if smoke else wanted, store=store)
+    found = bundle_study(wanted, store=store)
     data = found.to_bytes()
     try:
         Path(to).write_bytes(data)
@@ -126,11 +131,20 @@ def verify(
         typer.Option("--tolerance", help="By how much a metric of theirs may differ, as a fraction of 1."),
     ] = 0.005,
     data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Compute a bundle's tables and claims again, train some of its trials again. Exit code 1: something differs."""
     from topk_platform.evidence import verify as verify_file  # noqa: PLC0415 - as above
 
     found = verify_file(file, again=again, seed=seed, tolerance=tolerance, data=data)
+    if json:
+        print_json({**plain(found), "holds": found.holds})
+    else:
+        _print_verification(found)
+    raise typer.Exit(Exit.DONE if found.holds else Exit.FAILED)
+
+
+def _print_verification(found: Verification) -> None:
     for kind, checked in (("result", found.results), ("trial", found.trials)):
         for one in checked:
             name = one.name.removeprefix("results/")
@@ -139,7 +153,6 @@ def verify(
         f"{found.study}: "
         + ("all of it came out the same" if found.holds else "not all of it came out the same")
     )
-    raise typer.Exit(0 if found.holds else 1)
 
 
 def _text(images: Sequence[str], found: Sequence[Sequence[Candidate]]) -> str:
@@ -161,15 +174,14 @@ def _csv(images: Sequence[str], found: Sequence[Sequence[Candidate]]) -> str:
     return text.getvalue()
 
 
-def _json(images: Sequence[str], found: Sequence[Sequence[Candidate]]) -> str:
-    told = [
+def _data(images: Sequence[str], found: Sequence[Sequence[Candidate]]) -> list[dict[str, Any]]:
+    return [
         {
             "image": image,
             "candidates": [{"label": c.label, "name": c.name, "probability": c.probability} for c in row],
         }
         for image, row in zip(images, found, strict=True)
     ]
-    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
 
 
-_FORMATS = {"text": _text, "csv": _csv, "json": _json}
+_FORMATS = {"text": _text, "csv": _csv}

@@ -6,67 +6,57 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from topk_platform.cli.inspecting import StoreOption
-from topk_platform.cli.studies import load_study, smoke_study
+from topk_platform.cli.consoles import csv_data, make_console, print_json
+from topk_platform.cli.options import (
+    JsonOption,
+    MetricsOption,
+    OnlyOption,
+    SeedsOption,
+    SmokeOption,
+    StoreOption,
+    StudyArgument,
+    TrialsOption,
+    check_format,
+)
+from topk_platform.cli.studies import wanted_study
 from topk_platform.errors import UserError
-from topk_platform.specs import Study
 
-__all__ = ["add_to"]
+__all__ = ["plot", "report", "table"]
 
-_Study = Annotated[str, typer.Argument(help="A name that `topk list` shows, or package.module:attribute.")]
-_Trials = Annotated[int | None, typer.Option("--trials", help="Search trials per arm.")]
-_Seeds = Annotated[int | None, typer.Option("--seeds", help="Confirmation seeds per arm.")]
-_Smoke = Annotated[bool, typer.Option("--smoke", help="The study's smoke run.")]
-_Only = Annotated[
-    list[str] | None, typer.Option("--only", help="A glob over arms, regime/model/loss; may be given again.")
-]
-_Metrics = Annotated[
-    list[str] | None, typer.Option("--metric", help="Such as top5 or macro_top3; may be given again.")
-]
 _FORMATS = ("rich", "md", "csv", "latex", "html")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    for command in (table, plot, report):
-        app.command()(command)
-
-
-def _named(name: str, smoke: bool) -> Study:
-    study = load_study(name)
-    return smoke_study(study, here=True) if smoke else study
-
-
 def table(
-    study: _Study,
+    study: StudyArgument,
     store: StoreOption = "runs",
     output: Annotated[str, typer.Option("--format", help="rich, md, csv, latex or html.")] = "rich",
-    trials: _Trials = None,
-    seeds: _Seeds = None,
-    only: _Only = None,
-    metric: _Metrics = None,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    only: OnlyOption = None,
+    metric: MetricsOption = None,
     transpose: Annotated[bool, typer.Option("--transpose", help="Losses as columns.")] = False,
-    smoke: _Smoke = False,
+    smoke: SmokeOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Print a study's table from what the store holds; run nothing."""
-    if output not in _FORMATS:
-        raise UserError(f"--format must be {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}, got {output!r}")
-    wanted = _named(study, smoke)
+    check_format(output, *_FORMATS, json=json)
+    wanted = wanted_study(study, smoke)
     from topk_platform.reports.formats import as_format  # noqa: PLC0415 - pyarrow and numpy
     from topk_platform.reports.reading import table as read_table  # noqa: PLC0415 - as above
 
     found = read_table(wanted, store=store, trials=trials, seeds=seeds, only=only)
-    made = as_format(output, found, metric or (), transpose=transpose)
-    if output == "rich":
-        Console().print(made)
+    made = as_format("csv" if json else output, found, metric or (), transpose=transpose)
+    if json:
+        print_json(csv_data(str(made)))
+    elif output == "rich":
+        make_console().print(made)
     else:
         typer.echo(str(made), nl=False)
 
 
 def plot(
-    study: _Study,
+    study: StudyArgument,
     kind: Annotated[
         str,
         typer.Argument(
@@ -86,13 +76,13 @@ def plot(
             "--by", help="Of accuracy: a fixed parameter, or K; by default the number that regimes differ in."
         ),
     ] = "",
-    trials: _Trials = None,
-    seeds: _Seeds = None,
-    only: _Only = None,
-    smoke: _Smoke = False,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    only: OnlyOption = None,
+    smoke: SmokeOption = False,
 ) -> None:
     """Plot what the store holds of a study, into a file."""
-    wanted = _named(study, smoke)
+    wanted = wanted_study(study, smoke)
     path = to or Path(f"{wanted.name}-{kind}.svg")
     _check_suffix(path)
     from topk_platform.reports import plots  # noqa: PLC0415 - pyarrow and numpy
@@ -115,15 +105,15 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def report(
-    study: _Study,
+    study: StudyArgument,
     store: StoreOption = "runs",
     to: Annotated[Path | None, typer.Option("--to", help="The file; by default STUDY.html here.")] = None,
-    trials: _Trials = None,
-    seeds: _Seeds = None,
-    smoke: _Smoke = False,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    smoke: SmokeOption = False,
 ) -> None:
     """Write one HTML page of all that a study says, for colleagues: it needs nothing else, not even a network."""
-    wanted = _named(study, smoke)
+    wanted = wanted_study(study, smoke)
     path = to or Path(f"{wanted.name}.html")
     if path.suffix != ".html":
         raise UserError(f"--to must end in .html, got {str(path)!r}")

@@ -1,14 +1,159 @@
-"""How a study stands, beside its trials: who drives it, and what is left undone and why."""
+"""``topk status``: how the studies of a store stand, who drives them, and what is left undone and why."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from topk_platform.cli.codes import Exit
+from topk_platform.cli.consoles import make_console, print_json
+from topk_platform.cli.options import JsonOption, StoreOption
+from topk_platform.errors import StoreError, UserError
+from topk_platform.identity import told
 
 if TYPE_CHECKING:
-    from topk_platform.records import Ledger
+    from topk_platform.records import Ledger, Row, StudyState
 
-__all__ = ["standing"]
+__all__ = ["standing", "status"]
+
+_WATCH_SECONDS = 3.0
+_AROUND = 6  # lines beside the rows of a study that is watched, and its events and notes
+
+
+def status(
+    store: StoreOption = "runs",
+    watch: Annotated[bool, typer.Option("--watch", help="Show it anew every few seconds.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show how the studies of a store stand, an arm a row; what is open, and who drives them.
+
+    And how well early validation tells of the final one, which is what stopping trials early relies on.
+    """
+    if watch and json:
+        raise UserError("--watch shows it to people: leave it out, or --json")
+    if watch:
+        _watch(make_console(), store)
+        return
+    found, problems = _read(store)
+    if json:
+        print_json([_data(*one) for one in found])
+    else:
+        console = make_console()
+        for one in found:
+            _show(console, *one)
+    for problem in problems:
+        typer.echo(f"topk: {problem}", err=True)
+    if problems:
+        raise typer.Exit(Exit.BAD_INPUT)
+    if not found:
+        raise UserError(f"store {store!r} holds no study")
+
+
+def _read(place: str) -> tuple[list[tuple[Ledger, list[Row]]], list[StoreError]]:
+    """Return the ledgers of a store with their rows, and what is wrong with those that cannot be read."""
+    from topk_platform.records import Ledger, Store  # noqa: PLC0415 - pyarrow
+
+    store, problems = Store.open(place), []
+    found: list[tuple[Ledger, list[Row]]] = []
+    for study in store.folders():
+        try:
+            ledger = Ledger.open(store, study)
+            found += [(ledger, ledger.rows())] if ledger.exists else []
+        except StoreError as error:
+            # else a folder of something else, such as MLflow's artifacts
+            problems += [error] if Ledger(store.at(study), study).exists else []
+    return found, problems
+
+
+def _show(console: Console, ledger: Ledger, rows: Sequence[Row]) -> None:
+    from topk_platform.cli.early import early_table  # noqa: PLC0415
+
+    counting = _counting(ledger, rows)
+    console.print(_rendered(console, ledger, rows))
+    if (early := early_table(ledger, counting)) is not None:
+        console.print(early)
+    for line in standing(ledger):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _rendered(
+    console: Console, ledger: Ledger, rows: Sequence[Row], most: int | None = None
+) -> RenderableType:
+    """Return a study's headline, a row an arm and, while it runs, what happened last."""
+    from topk_platform.cli.rows import arms_text, headline  # noqa: PLC0415
+    from topk_platform.records import read_state  # noqa: PLC0415
+
+    state = read_state(ledger, _counting(ledger, rows))
+    lines = [Text(_title(ledger, rows))]
+    if state.left:
+        lines.append(Text(headline(state)))
+    events = [Text(event, no_wrap=True, overflow="ellipsis", style="dim") for event in state.events[-4:]]
+    return Group(*lines, *([arms_text(state, console.width, most)] if state.arms else []), *events)
+
+
+def _title(ledger: Ledger, rows: Sequence[Row]) -> str:
+    outdated, last = _outdated(ledger, rows), max((row["ended"] for row in rows), default=None)
+    when = f", the last at {last:%Y-%m-%d %H:%M:%S} UTC" if last else ""
+    without = f"; {sum(outdated.values())} do not count: {told(outdated)}" if outdated else ""
+    return f"{ledger.study}: {len(rows)} trials ended{when}{without}"
+
+
+def _watch(console: Console, store: str) -> None:
+    """Show the studies of a store until interrupted; where there is no terminal, one after another."""
+    with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
+        for shown in _seen(console, store):
+            live.update(shown, refresh=True)
+            time.sleep(_WATCH_SECONDS)
+
+
+def _seen(console: Console, store: str) -> Iterator[RenderableType]:
+    while True:
+        found, problems = _read(store)
+        if not found and not problems:
+            raise UserError(f"store {store!r} holds no study")
+        most = max(2, console.height // max(1, len(found)) - _AROUND - 2)
+        parts: list[RenderableType] = []
+        for ledger, rows in found:
+            notes = [Text(line, no_wrap=True, overflow="ellipsis") for line in standing(ledger)]
+            parts += [_rendered(console, ledger, rows, most), *notes[:2], Text()]
+        yield Group(*parts, *(Text(f"topk: {problem}") for problem in problems))
+
+
+def _data(ledger: Ledger, rows: Sequence[Row]) -> dict[str, Any]:
+    from topk_platform.records import read_state  # noqa: PLC0415
+
+    state: StudyState = read_state(ledger, _counting(ledger, rows))
+    arms = [{**dataclasses.asdict(arm), "done": arm.done, "total": arm.total} for arm in state.arms]
+    return {
+        **dataclasses.asdict(state),
+        "arms": arms,
+        "left": state.left,
+        "recorded": len(rows),
+        "not_counted": dict(_outdated(ledger, rows)),
+        "notes": standing(ledger),
+    }
+
+
+def _outdated(ledger: Ledger, rows: Sequence[Row]) -> Counter[str]:
+    """Return how many rows did not count in the last run, by the reason."""
+    counted = ledger.identities()
+    gone = "arms that the study no longer has"
+    reasons = (counted[row["arm_id"]].excludes(row) if row["arm_id"] in counted else gone for row in rows)
+    return Counter(filter(None, reasons)) if counted else Counter()
+
+
+def _counting(ledger: Ledger, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that counted in the last run."""
+    counted = ledger.identities()
+    return [row for row in rows if row["arm_id"] in counted and not counted[row["arm_id"]].excludes(row)]
 
 
 def standing(ledger: Ledger) -> list[str]:

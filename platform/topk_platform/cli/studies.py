@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.metadata
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console
 
 from topk_platform.errors import UserError, blamed
 from topk_platform.references import check_arguments, import_reference, is_reference, look_up
 from topk_platform.specs import STANDINS, Arm, Study
 
-__all__ = ["find_modules_here", "known_studies", "load_study", "smoke_notice", "smoke_study"]
+__all__ = [
+    "find_modules_here",
+    "known_studies",
+    "load_study",
+    "others",
+    "smoke_notice",
+    "smoke_study",
+    "wanted_study",
+]
 
 
 def find_modules_here() -> None:
@@ -24,9 +36,22 @@ def find_modules_here() -> None:
 
 
 def known_studies() -> Mapping[str, Callable[[], Study]]:
-    """Return the table of ``topk_studies``."""
+    """Return the studies by name: those of ``topk_studies``, and those that other packages bring as entry points."""
     table: Mapping[str, Callable[[], Study]] = importlib.import_module("topk_studies").STUDIES
-    return table
+    brought = {name: partial(load_study, reference) for name, reference in others("studies").items()}
+    if twice := sorted(brought.keys() & table.keys()):
+        raise UserError(f"a package brings a study of the name {twice[0]!r}, which is taken: uninstall it")
+    return {**table, **brought}
+
+
+def others(kind: str) -> dict[str, str]:
+    """Return what installed packages bring, ``package.module:attribute`` by name; nothing of it is imported.
+
+    Args:
+        kind: ``"studies"``, ``"losses"`` or ``"regimes"``: a package's entry points of the group ``topk.KIND``.
+    """
+    found = importlib.metadata.entry_points(group=f"topk.{kind}")
+    return {point.name: point.value for point in sorted(found, key=lambda point: point.name)}
 
 
 def load_study(name: str) -> Study:
@@ -44,6 +69,24 @@ def load_study(name: str) -> Study:
             f"{name!r} must name a Study or a function that returns one, got {type(study).__name__}"
         )
     return study
+
+
+def wanted_study(name: str, smoke: bool, address: str | None = None, tell: Console | None = None) -> Study:
+    """Return the study of this name, or its smoke run.
+
+    Args:
+        name: As :func:`load_study` takes it.
+        smoke: Whether it is to be shrunk.
+        address: The cluster that it is to run on; None for this machine.
+        tell: Where to say what a smoke run does without.
+    """
+    study = load_study(name)
+    if not smoke:
+        return study
+    small = smoke_study(study, here=address is None)
+    if tell is not None and (notice := smoke_notice(study, small)):
+        tell.print(notice, markup=False, highlight=False)
+    return small
 
 
 def _known(name: str) -> Callable[[], Study]:

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated
 
 import typer
 
-from topk_platform.cli.inspecting import MlflowOption, StoreOption
+from topk_platform.cli.options import MlflowOption, RecordedArgument, StoreOption
 from topk_platform.cli.studies import known_studies, load_study
 
-__all__ = ["add_to"]
-
-StudyArgument = Annotated[str, typer.Argument(help="The study's name, as `topk status` tells it.")]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to an application."""
-    for command in (repair, sync):
-        app.command()(command)
+__all__ = ["repair", "sync"]
 
 
 def repair(
-    study: StudyArgument,
+    study: RecordedArgument,
     store: StoreOption = "runs",
 ) -> None:
     """Set damaged files of a study's ledger aside, so that the trials in them run again."""
@@ -41,7 +32,7 @@ def repair(
 
 
 def sync(
-    study: StudyArgument,
+    study: RecordedArgument,
     store: StoreOption = "runs",
     mlflow: MlflowOption = None,
 ) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from topk_platform.records.repairing import Repaired, repair
     from topk_platform.records.schema import SCHEMA_VERSION
     from topk_platform.records.snapshot import is_current, write_snapshot
+    from topk_platform.records.states import ArmState, StudyState, note_state, read_state
     from topk_platform.records.store import Store
     from topk_platform.records.syncing import open_sink, sync
     from topk_platform.records.tracked import tracking_uri
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMA_VERSION",
     "ArmHistory",
+    "ArmState",
     "Found",
     "Ledger",
     "OpenTrial",
@@ -47,6 +49,7 @@ __all__ = [
     "SavedModel",
     "Store",
     "StoreKeeper",
+    "StudyState",
     "Tally",
     "TrackingSink",
     "Undone",
@@ -60,11 +63,13 @@ __all__ = [
     "last_counted",
     "last_seeds",
     "model_name",
+    "note_state",
     "open_sink",
     "read_all_ranks",
     "read_history",
     "read_model",
     "read_ranks",
+    "read_state",
     "repair",
     "save_model",
     "sync",
@@ -74,6 +79,7 @@ __all__ = [
 
 _HOMES = {
     "ArmHistory": "history",
+    "ArmState": "states",
     "Found": "finding",
     "Ledger": "ledger",
     "OpenTrial": "undone",
@@ -84,6 +90,7 @@ _HOMES = {
     "SavedModel": "models",
     "Store": "store",
     "StoreKeeper": "checkpoints",
+    "StudyState": "states",
     "Tally": "history",
     "TrackingSink": "tracking",
     "Undone": "undone",
@@ -97,11 +104,13 @@ _HOMES = {
     "last_counted": "history",
     "last_seeds": "history",
     "model_name": "models",
+    "note_state": "states",
     "open_sink": "syncing",
     "read_history": "history",
     "read_all_ranks": "ranks",
     "read_model": "models",
     "read_ranks": "ranks",
+    "read_state": "states",
     "repair": "repairing",
     "save_model": "models",
     "sync": "syncing",

@@ -15,7 +15,7 @@ from pathlib import Path
 from topk_platform.errors import StoreError
 from topk_platform.records.store import Store
 
-__all__ = ["Holder", "Lease", "driven"]
+__all__ = ["Holder", "Lease", "driven", "is_driven"]
 
 _FOLDER = "lease"
 _SECONDS = 30.0
@@ -165,6 +165,16 @@ def driven(store: Store) -> str:
     if not holder.is_here:
         return f"driven by {holder}, unless that ended without a word after it last renewed its lease, {holder.seen}"
     return f"driven by {holder}" if holder.is_alive else f"nobody drives it: {holder}, ended without a word"
+
+
+def is_driven(store: Store) -> bool:
+    """Return whether a process drives the study of a folder, as far as that can be told at once.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    _, holder = _newest(store)
+    return holder is not None and (not holder.is_here or holder.is_alive)
 
 
 def _base(number: int) -> str:

@@ -13,6 +13,7 @@ from topk_platform.data import data_folder
 from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError
 from topk_platform.outcomes import Ended
 from topk_platform.running.budget import Budget
+from topk_platform.running.events import Event
 from topk_platform.running.faults import Faults, OpenTrial, Retries
 from topk_platform.search import Board
 from topk_platform.specs import Trial, TrialRecord
@@ -65,7 +66,7 @@ class Conductor:
     Args:
         board: The study's state.
         keep: Called with every record, before anything that follows from it may start.
-        tell: Called with it afterwards, and with None when a trial is to be tried again.
+        tell: Called with what happens, with a record after it was kept.
         orders: What every trial is given beside itself.
         pauses: Seconds before each further try after a fault.
         budget: What may be spent; by default anything.
@@ -79,7 +80,7 @@ class Conductor:
 
     board: Board
     keep: Callable[[TrialRecord], None]
-    tell: Callable[[TrialRecord | None], None]
+    tell: Callable[[Event], None]
     orders: Orders
     pauses: Sequence[float]
     budget: Budget = field(default_factory=Budget)
@@ -120,11 +121,16 @@ class Conductor:
             return None
         self._runs[tune_id] = _Run(trials)
         self.budget.begin(tune_id, trials[0].arm_id, len(trials))
+        self.tell(Event("started", trials, workers=self._busy))
         return {
             "trials": [trial.to_json() for trial in trials],
             "data": str(data_folder()),
             **asdict(self.orders),
         }
+
+    @property
+    def _busy(self) -> int:
+        return sum(not run.recorded for run in self._runs.values())
 
     def _release_due(self) -> None:
         now = self.clock()
@@ -173,7 +179,7 @@ class Conductor:
                 self.board.release(trial)
             elif self._is_kept(record):
                 self.board.end(trial, Ended.from_record(record))
-                self.tell(record)
+                self.tell(Event("ended", (trial,), record, workers=self._busy))
 
     def _is_kept(self, record: TrialRecord) -> bool:
         versions = {**record.trial.environment, **record.versions, **self._versions}
@@ -193,6 +199,7 @@ class Conductor:
         if run.cut and not run.recorded:
             for trial in run.trials:
                 self.board.release(trial)
+            self.tell(Event("cut", run.trials, workers=self._busy))
             return
         self._fault(run, run.stalled or LostProcessError(reason))
 
@@ -208,7 +215,7 @@ class Conductor:
             return
         self._waiting.append((self.clock() + pause, run.trials))
         self.board.again += 1
-        self.tell(None)
+        self.tell(Event("again", run.trials, why=told, workers=self._busy))
 
     def _leave(self, run: _Run, told: str, remedy: str) -> None:
         for trial in run.trials:
@@ -217,7 +224,7 @@ class Conductor:
                 continue
             self.board.leave(trial)
             self.faults.open.append(OpenTrial(trial.key, trial.arm.name, told, remedy))
-        self.tell(None)
+        self.tell(Event("open", run.trials, why=f"{told}; {remedy}", workers=self._busy))
 
     def _refuse(self, run: _Run, reason: str) -> None:
         """Keep nothing of a trial that a worker cannot run as it was planned, and start nothing more."""

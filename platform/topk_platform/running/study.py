@@ -25,19 +25,21 @@ from topk_platform.records import (
 from topk_platform.reports import Table, build_table
 from topk_platform.running.boards import finished, in_environment, make_board
 from topk_platform.running.budget import Budget, Limits
-from topk_platform.running.expecting import expect
+from topk_platform.running.events import Event
+from topk_platform.running.expecting import ended_seconds, expect
 from topk_platform.running.faults import Faults
 from topk_platform.running.launching import Cluster, Launch, on_cluster
 from topk_platform.running.recording import Recorder, report_wanted
 from topk_platform.running.remembered import known_done, note
 from topk_platform.running.scratch import scratch_folder
+from topk_platform.running.watching import Noting, Watch
 from topk_platform.search import Board
-from topk_platform.specs import Arm, Study, TrialRecord
+from topk_platform.specs import Arm, Study
 
 __all__ = ["Progress", "Summary", "run"]
 
-Progress = Callable[[Board, TrialRecord | None], None]
-"""Told of the study's state after every ended trial, and, with None, at the start and after every fault."""
+Progress = Callable[[Watch, Event], None]
+"""Told of everything that happens, with how the study stands then."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def run(
         mlflow_uri: MLflow's tracking URI, which has to answer at the start; an MLflow that is down later stops nothing.
             By default a sqlite database in a local store.
         checkpoint_seconds: The least time between two checkpoints of a trial, from which one that is cut off goes on.
-        progress: Called after every trial.
+        progress: Called with everything that happens: that the run has begun, and every trial's start, end and fault.
         data: The folder of datasets, the same on every machine; by default ``TOPK_DATA``, or else ``data``.
         download: Whether to download into it the datasets that are not there.
         retry_failed: Whether trials that failed run again, in place of their records; later search trials stay as
@@ -139,7 +141,7 @@ def run(
     budget.limits.check(part)
     ledger = Ledger.open(launch.store, study.name)
     ledger.store.check_writable()
-    tell = progress or (lambda _board, _record: None)
+    tell = progress or (lambda _watch, _event: None)
     if not download and launch.plain and (done := known_done(part, ledger)):
         return _run(study, part, done, ledger, launch, tell)
     # Torch, a second or two that what is wrong with the arguments need not wait for.
@@ -197,12 +199,16 @@ def _run(
         recorder = Recorder(ledger, writer, sink, pictures)
         forget(ledger.store, ledger.keys())
         with _closing(lambda: recorder.close(whole, known)):
-            tell(board, None)
-            faults = Faults()
+            watch, faults = Watch(study.name, board), Faults()
+            heard = partial(_hear, watch, tell)
             if board.left:
                 histories = read_history(ledger, study, counted, curves=False)
+                heard(Event("begun", slots=cluster.slots, seconds=_mean_seconds(histories)))
                 expect(budget, board, histories, here=launch.address is None)
-                faults = _run_trials(study, board, recorder, tell, cluster.slots, launch)
+                with Noting(ledger.store, watch):
+                    faults = _run_trials(study, board, recorder, heard, cluster.slots, launch)
+            else:
+                heard(Event("begun"))
         unfinished = board.left > 0 and (budget.over or board.held(budget.allows))
         interrupted = board.left > 0 and not board.stuck and not unfinished
         tried = () if interrupted or unfinished else study.arms
@@ -219,6 +225,17 @@ def _run(
         faults=faults,
         partial=", ".join(sorted(budget.held)) if unfinished else "",
     )
+
+
+def _hear(watch: Watch, tell: Progress, event: Event) -> None:
+    watch(event)
+    tell(watch, event)
+
+
+def _mean_seconds(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
+    """Return how long the ended trials of each arm took that has some."""
+    known = {arm_id: ended_seconds(history) for arm_id, history in histories.items()}
+    return {arm_id: sum(seconds) / len(seconds) for arm_id, seconds in known.items() if seconds}
 
 
 def _note_undone(
@@ -271,7 +288,7 @@ def _run_trials(
     study: Study,
     board: Board,
     recorder: Recorder,
-    tell: Progress,
+    tell: Callable[[Event], None],
     slots: int,
     launch: Launch,
 ) -> Faults:
@@ -282,7 +299,7 @@ def _run_trials(
             study,
             board,
             recorder,
-            partial(tell, board),
+            tell,
             recorder.ledger.store.address,
             slots,
             scratch,

@@ -17,6 +17,7 @@ from topk_platform.errors import ChangedError
 from topk_platform.running.budget import Budget
 from topk_platform.running.capacity import trial_resources
 from topk_platform.running.conductor import Conductor, Orders
+from topk_platform.running.events import Event
 from topk_platform.running.faults import PAUSES, Faults
 from topk_platform.running.hooks import BoardSearcher, Listener, ShortMemory
 from topk_platform.running.worker import TrialActor
@@ -33,7 +34,7 @@ def tune_trials(
     study: Study,
     board: Board,
     keep: Callable[[TrialRecord], None],
-    tell: Callable[[TrialRecord | None], None],
+    tell: Callable[[Event], None],
     store: str,
     slots: int,
     scratch: str,
@@ -46,7 +47,7 @@ def tune_trials(
         study: Says what a trial needs.
         board: The study's state, brought up to date as trials end.
         keep: Called with every record, to write it down.
-        tell: Called with it afterwards, and with None when a trial is to be tried again, or left open.
+        tell: Called with what happens, with a record after it was kept.
         store: The URI of the study's folder.
         slots: How many trials run at once.
         scratch: A folder for Tune's own files, which nothing is ever restored from.

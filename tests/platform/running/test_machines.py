@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run, table
-from topk_platform.cli.inspecting import status
-from topk_platform.cli.progress import ProgressDisplay
+from topk_platform.cli.progress import make_view
+from topk_platform.cli.standing import status
 from topk_platform.errors import ClusterError, StoreError
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
@@ -22,6 +22,8 @@ from topk_platform.running import study as running_study
 from topk_platform.running.boards import in_environment, make_board
 from topk_platform.running.checks import check_study
 from topk_platform.running.conductor import Conductor, Orders
+from topk_platform.running.events import Event
+from topk_platform.running.watching import Watch
 from topk_platform.search import Board
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import environment, finish, run_trials
@@ -85,9 +87,8 @@ def test_another_machine_starts_anew_and_says_why(store: Path) -> None:
     console = Console(record=True, width=300)
     board = board_here(store)
     assert board.left == board.total == 3
-    with ProgressDisplay(console) as display:
-        display(board, None)
-        display(board, None)
+    with make_view(console, quiet=False, json=False) as view:
+        view(Watch("s", board), Event("begun"))
     text = console.export_text()
     assert text.count("Recorded trials that do not count: 3 of torch 1.0 in place of ") == 1
 

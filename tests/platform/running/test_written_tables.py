@@ -19,6 +19,7 @@ from topk_platform.outcomes import Ended
 from topk_platform.records import Store
 from topk_platform.running import checks, recording, remembered
 from topk_platform.running import study as running
+from topk_platform.running.events import Event
 from topk_platform.running.faults import Faults
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.search import Board
@@ -45,7 +46,7 @@ def ends_at_once(
             record = TrialRecord(trial, "completed", validation=metrics, test=metrics if trial.seed else None)
             recorder(record.replace_versions(**trial.environment))
             board.end(trial, Ended.from_record(record))
-            tell(board, record)
+            tell(Event("ended", (trial,), record))
     return Faults()
 
 

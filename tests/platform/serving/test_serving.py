@@ -132,7 +132,7 @@ def test_a_network_of_numbers_takes_files_of_numbers(
         assert [c.probability for c in guesses] == pytest.approx(
             by_subsets(row)[row.topk(2).indices].tolist()
         )
-    monkeypatch.setattr(sys, "argv", ["topk", "predict", str(tmp_path / "out"), *paths, "--format", "json"])
+    monkeypatch.setattr(sys, "argv", ["topk", "predict", str(tmp_path / "out"), *paths, "--json"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code

@@ -1,0 +1,33 @@
+"""What the command's exit codes mean: the one list, which ``topk --help`` and the documentation tell as well."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["MEANINGS", "Exit"]
+
+
+class Exit(IntEnum):
+    """The exit codes of ``topk``; 128 and more are signals', as in any shell."""
+
+    DONE = 0
+    FAILED = 1
+    BAD_INPUT = 2
+    OPEN = 3
+    PARTIAL = 4
+    UNEXPECTED = 5
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+MEANINGS: dict[Exit, str] = {
+    Exit.DONE: "all is there",
+    Exit.FAILED: "a trial failed, an arm ended without a result, or what was checked differs",
+    Exit.BAD_INPUT: "bad input, one line that says which, before anything starts; or a store that cannot be used",
+    Exit.OPEN: "faults of machines left trials without a result; the same command tries them again",
+    Exit.PARTIAL: "what --max-hours and its like allow is used up; the same command goes on",
+    Exit.UNEXPECTED: "an error of the program itself; the line names a file with its traceback",
+    Exit.INTERRUPTED: "interrupted by Ctrl-C; the same command goes on",
+    Exit.TERMINATED: "ended by SIGTERM; the same command goes on",
+}
+"""A line for each."""

@@ -1,0 +1,90 @@
+"""Where commands write: to people, in a terminal or a pipe, or to programs as JSON."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import date
+from typing import Any
+
+import typer
+from rich.console import Console
+
+__all__ = ["csv_data", "duration", "make_console", "plain", "print_json"]
+
+_PIPE_WIDTH = 100_000  # a line is cut or folded where a terminal ends, and a pipe or a file ends nowhere
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """Return the console to print to: as wide as its terminal, or as what is printed needs where it is none."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=_PIPE_WIDTH)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words.
+
+    Example:
+        >>> duration(42.3), duration(750), duration(7500)
+        ('42 s', '12 min 30 s', '2 h 5 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON knows it: dataclasses as objects, numbers that are not finite as null.
+
+    Example:
+        >>> from topk_platform.specs import Regime
+        >>> plain({"x": (1, float("nan"))}), plain(Regime("clean", "digits"))["dataset"]
+        ({'x': [1, None]}, 'digits')
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one) for one in (sorted(value) if isinstance(value, set | frozenset) else value)]
+    return _plain_scalar(value)
+
+
+def _plain_scalar(value: Any) -> str | bool | int | float | None:
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def csv_data(text: str) -> list[dict[str, Any]]:
+    r"""Return the rows of a CSV as objects, numbers as numbers, what is empty as null.
+
+    Example:
+        >>> csv_data("arm,n,mean\nclean,5,0.25\nnoisy,,\n")
+        [{'arm': 'clean', 'n': 5, 'mean': 0.25}, {'arm': 'noisy', 'n': None, 'mean': None}]
+    """
+    return [{name: _read(cell) for name, cell in row.items()} for row in csv.DictReader(io.StringIO(text))]
+
+
+def _read(cell: str) -> str | int | float | None:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(cell)
+    return cell or None
+
+
+def print_json(value: Any, *, lines: bool = False) -> None:
+    """Print a value as JSON.
+
+    Args:
+        value: What :func:`plain` takes.
+        lines: Whether as one line of many.
+    """
+    typer.echo(json.dumps(plain(value), indent=None if lines else 1, ensure_ascii=False))

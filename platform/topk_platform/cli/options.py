@@ -1,0 +1,109 @@
+"""Arguments and options that several commands take, each with one meaning and one help text."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from topk_platform.errors import UserError
+from topk_platform.specs.checks import check_place
+
+__all__ = [
+    "DataOption",
+    "DownloadOption",
+    "JsonOption",
+    "MetricsOption",
+    "MlflowOption",
+    "OnlyOption",
+    "RecordedArgument",
+    "SeedsOption",
+    "SmokeOption",
+    "StoreOption",
+    "StudyArgument",
+    "TableFormatOption",
+    "TrialsOption",
+    "check_format",
+    "named_place",
+]
+
+
+def named_place(option: typer.CallbackParam, value: str | None) -> str | None:
+    """Return an option's value, a path or an address; raise ``UserError`` if it is blank."""
+    if value is not None:
+        check_place(option.opts[0], value)
+    return value
+
+
+def check_format(output: str, *known: str, json: bool = False) -> None:
+    """Raise ``UserError`` for a ``--format`` that is not known, or that is given beside ``--json``."""
+    if output not in known:
+        raise UserError(f"--format must be {', '.join(known[:-1])} or {known[-1]}, got {output!r}")
+    if json and output != known[0]:
+        raise UserError(f"--json is a format of its own: leave it out, or --format {output}")
+
+
+_SIZE, _PLACES, _OUTPUT = "What of it", "Where things are", "Output"
+
+StudyArgument = Annotated[
+    str, typer.Argument(help="A name that `topk list` shows, or package.module:attribute.")
+]
+RecordedArgument = Annotated[str, typer.Argument(help="The study's name, as `topk status` tells it.")]
+TrialsOption = Annotated[
+    int | None, typer.Option("--trials", help="Search trials per arm.", rich_help_panel=_SIZE)
+]
+SeedsOption = Annotated[
+    int | None, typer.Option("--seeds", help="Confirmation seeds per arm.", rich_help_panel=_SIZE)
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only", help="A glob over arms, regime/model/loss; may be given again.", rich_help_panel=_SIZE
+    ),
+]
+SmokeOption = Annotated[
+    bool,
+    typer.Option(
+        "--smoke",
+        help="The study shrunk to seconds, without large data, GPU or weights, under its own name.",
+        rich_help_panel=_SIZE,
+    ),
+]
+StoreOption = Annotated[
+    str,
+    typer.Option(
+        "--store", help="Folder or URI of the results.", callback=named_place, rich_help_panel=_PLACES
+    ),
+]
+DataOption = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        help="Folder of datasets; TOPK_DATA or data/ by default.",
+        callback=named_place,
+        rich_help_panel=_PLACES,
+    ),
+]
+DownloadOption = Annotated[
+    bool,
+    typer.Option(
+        "--download", help="Download into it the datasets that are not there.", rich_help_panel=_PLACES
+    ),
+]
+MlflowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mlflow",
+        help="MLflow's tracking URI; sqlite in the store by default.",
+        callback=named_place,
+        rich_help_panel=_PLACES,
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON, for programs.", rich_help_panel=_OUTPUT)
+]
+TableFormatOption = Annotated[str, typer.Option("--format", help="rich, md or csv.", rich_help_panel=_OUTPUT)]
+MetricsOption = Annotated[
+    list[str] | None,
+    typer.Option("--metric", help="Such as top5 or macro_top3; may be given again.", rich_help_panel=_OUTPUT),
+]

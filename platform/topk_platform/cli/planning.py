@@ -1,0 +1,179 @@
+"""Commands that look ahead: what a study still has to do, and what fits into memory."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from topk_platform.cli.codes import Exit
+from topk_platform.cli.consoles import duration, make_console, print_json
+from topk_platform.cli.options import (
+    DataOption,
+    DownloadOption,
+    JsonOption,
+    OnlyOption,
+    SeedsOption,
+    SmokeOption,
+    StoreOption,
+    StudyArgument,
+    TrialsOption,
+)
+from topk_platform.cli.studies import wanted_study
+from topk_platform.errors import UserError
+
+if TYPE_CHECKING:
+    from topk_platform.running.planning import Plan
+    from topk_platform.running.probing import Probe
+    from topk_platform.specs import Study
+
+__all__ = ["plan", "probe"]
+
+
+def plan(
+    study: StudyArgument,
+    store: StoreOption = "runs",
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    only: OnlyOption = None,
+    data: DataOption = None,
+    download: DownloadOption = False,
+    price: Annotated[
+        float | None,
+        typer.Option(
+            "--price", help="Of an hour of a GPU, or of a worker on the CPU: tells what the rest costs."
+        ),
+    ] = None,
+    smoke: SmokeOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Show a study's arms, what is done, about how long the rest takes, and how many workers it can feed."""
+    if price is not None and not (math.isfinite(price) and price > 0):
+        raise UserError(f"--price must be above 0, got {price}")
+    console = make_console()
+    wanted = wanted_study(study, smoke, tell=None if json else console)
+    from topk_platform.running.planning import plan as plan_study  # noqa: PLC0415 - torch, unless all is done
+
+    found = plan_study(
+        wanted, store=store, trials=trials, seeds=seeds, only=only, data=data, download=download
+    )
+    if json:
+        print_json(_plan_data(found, price))
+    else:
+        _print_plan(console, found, price)
+
+
+def probe(
+    study: StudyArgument,
+    only: OnlyOption = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GIB", help="Memory of a trial; by default what is free, shared by trials at once."
+        ),
+    ] = None,
+    data: DataOption = None,
+    smoke: SmokeOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Find the largest batch of each arm that fits into this machine's memory, by training steps.
+
+    Exit code 1: of an arm none was found.
+    """
+    console = make_console()
+    wanted = wanted_study(study, smoke, tell=None if json else console)
+    from topk_platform.running.probing import probe as probe_study  # noqa: PLC0415 - torch
+
+    with make_console(stderr=True).status("reading data") as shown:
+        found = probe_study(
+            wanted, only=only, memory=memory, data=data, tell=lambda arm: shown.update(f"trying {arm.name}")
+        )
+    if json:
+        print_json(_probe_data(found))
+    else:
+        _print_probe(console, found)
+    raise typer.Exit(Exit.FAILED if any(arm.problem for arm in found.arms) else Exit.DONE)
+
+
+def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
+    arms = [
+        {
+            "arm": arm.arm.name,
+            "searched": arm.searched,
+            "search_trials": plan.study.trials if arm.arm.searches else 0,
+            "confirmed": arm.confirmed,
+            "confirmations": plan.study.seeds * plan.study.points(arm.arm),
+            "left": arm.left,
+            "trial_seconds": arm.trial_seconds,
+            "measured": arm.measured,
+            "seconds": arm.seconds,
+        }
+        for arm in plan.arms
+    ]
+    workers = {"search_workers": plan.search_workers, "confirm_workers": plan.confirm_workers}
+    cost = None if price is None else plan.cost(price)
+    totals = {"left": plan.left, "seconds": plan.seconds, **workers, "cost": cost}
+    return {"study": plan.study.name, **totals, "arms": arms}
+
+
+def _probe_data(found: Probe) -> dict[str, Any]:
+    names = ("samples", "batch", "largest", "accumulate", "problem")
+    arms = [{"arm": arm.arm.name, **{name: getattr(arm, name) for name in names}} for arm in found.arms]
+    return {"study": found.study.name, "device": found.study.device, "memory": found.memory, "arms": arms}
+
+
+def _print_plan(console: Console, plan: Plan, price: float | None = None) -> None:
+    """Print a plan.
+
+    Args:
+        console: Where.
+        plan: The plan.
+        price: Of an hour, see :meth:`~topk_platform.running.planning.Plan.cost`; None tells of no cost.
+    """
+    study = plan.study
+    cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
+    table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
+    for arm in plan.arms:
+        seconds = f"{arm.trial_seconds:.2f}" + ("" if arm.measured else " (guess)")
+        trials = study.trials if arm.arm.searches else 0
+        done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds * study.points(arm.arm)}"
+        table.add_row(arm.arm.name, *done, str(arm.left), seconds)
+    console.print(table)
+    console.print(
+        f"{plan.left} trials left, about {duration(plan.seconds)} of training on one worker at most{cost}",
+        highlight=False,
+    )
+    if plan.left:
+        console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
+
+
+def _feeds(plan: Plan) -> str:
+    parts = {"search": plan.search_workers, "confirmation": plan.confirm_workers}
+    return " and ".join(f"{_workers(plan.study, n)} in the {name}" for name, n in parts.items() if n)
+
+
+def _workers(study: Study, count: int) -> str:
+    told = f"{count} worker{'s' if count > 1 else ''}"
+    gpus = math.ceil(count * study.gpus)
+    return told if study.device == "cpu" else f"{told} ({gpus} GPU{'s' if gpus > 1 else ''})"
+
+
+def _print_probe(console: Console, found: Probe) -> None:
+    """Print what a probe found."""
+    memory = "all free memory" if found.memory is None else f"{found.memory / 2**30:.2f} GiB"
+    title = f"{found.study.name} on {found.study.device}, {memory} a trial"
+    table = Table("arm", "largest batch", "recipe's batch", "accumulate", title=title, title_justify="left")
+    for arm in found.arms:
+        numbers = arm.largest or "–", arm.batch, arm.accumulate or "–"
+        table.add_row(arm.arm.name, *map(str, numbers))
+    console.print(table)
+    console.print(
+        "largest batch: in one part, to one in 16, never more than the training split; accumulate: the least with "
+        "which the recipe's batch fits"
+    )
+    problems = {arm.arm.name: arm.problem for arm in found.arms if arm.problem}
+    for name, problem in problems.items():
+        console.print(f"{name}: {problem}", markup=False, style="red")

@@ -1,0 +1,164 @@
+"""The command that runs a study."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from topk_platform.cli.consoles import make_console, print_json
+from topk_platform.cli.options import (
+    DataOption,
+    DownloadOption,
+    MlflowOption,
+    OnlyOption,
+    SeedsOption,
+    SmokeOption,
+    StoreOption,
+    StudyArgument,
+    TrialsOption,
+    named_place,
+)
+from topk_platform.cli.studies import wanted_study
+from topk_platform.errors import UserError
+
+__all__ = ["interrupts_told", "run"]
+
+_LIMITS, _CARE, _OUTPUT = "How much at most", "Care", "Output"
+
+
+@contextmanager
+def interrupts_told() -> Iterator[list[int]]:
+    """Tell of an interrupt in one line; SIGTERM, by which SLURM and Kubernetes end a job, is one like Ctrl-C.
+
+    Yields the signals that came.
+    """
+    came: list[int] = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        came.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    # Here and not in main, for Typer turns an interrupt into its own exit and says nothing.
+    try:
+        yield came
+    except KeyboardInterrupt as error:
+        typer.echo("Interrupted; what had ended is kept, and the same command goes on from here.", err=True)
+        for note in getattr(error, "__notes__", ()):
+            typer.echo(note, err=True)
+        raise typer.Exit(128 + (came or [signal.SIGINT])[0]) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def run(
+    study: StudyArgument,
+    store: StoreOption = "runs",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="A Ray cluster: host:port or auto.", callback=named_place, rich_help_panel="Where things are"
+        ),
+    ] = None,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    only: OnlyOption = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Trials at once; all cores by default.", rich_help_panel=_LIMITS)
+    ] = None,
+    mlflow: MlflowOption = None,
+    checkpoints: Annotated[
+        float,
+        typer.Option(
+            help="Seconds between two checkpoints of a trial, from which one cut off goes on.",
+            rich_help_panel=_CARE,
+        ),
+    ] = 30.0,
+    data: DataOption = None,
+    download: DownloadOption = False,
+    retry_failed: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failed",
+            help="Run failed trials again, in place of their records.",
+            rich_help_panel=_CARE,
+        ),
+    ] = False,
+    mixed: Annotated[
+        bool,
+        typer.Option(
+            "--mixed",
+            help="Let machines and versions differ: all results count, the table says so.",
+            rich_help_panel=_CARE,
+        ),
+    ] = False,
+    max_hours: Annotated[
+        float | None,
+        typer.Option(
+            "--max-hours",
+            help="Hours that this run may take; then it goes on later.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = None,
+    max_gpu_hours: Annotated[
+        float | None,
+        typer.Option(
+            "--max-gpu-hours", help="Likewise, hours of all GPUs together.", rich_help_panel=_LIMITS
+        ),
+    ] = None,
+    max_trials: Annotated[
+        int | None,
+        typer.Option("--max-trials", help="Trials that may start in this run.", rich_help_panel=_LIMITS),
+    ] = None,
+    smoke: SmokeOption = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Print only what went wrong.", rich_help_panel=_OUTPUT),
+    ] = False,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print every event as a line of JSON.", rich_help_panel=_OUTPUT),
+    ] = False,
+) -> None:
+    """Run what is missing of a study, then print its table. Running it again is how it is resumed."""
+    if quiet and json:
+        raise UserError("--quiet and --json are two ways to be told of a run: leave one out")
+    console = make_console()
+    wanted = wanted_study(study, smoke, address, None if quiet or json else console)
+    # After the study, whose name may be misspelt, and never for `topk list`.
+    from topk_platform.cli.progress import make_view  # noqa: PLC0415
+    from topk_platform.cli.summary import exit_code, print_problems, print_summary, summary_data  # noqa: PLC0415
+    from topk_platform.running.study import run as run_study  # noqa: PLC0415
+
+    with interrupts_told() as came, make_view(console, quiet=quiet, json=json) as progress:
+        summary = run_study(
+            wanted,
+            store=store,
+            address=address,
+            trials=trials,
+            seeds=seeds,
+            only=only,
+            workers=workers,
+            mlflow_uri=mlflow,
+            checkpoint_seconds=checkpoints,
+            progress=progress,
+            data=data,
+            download=download,
+            retry_failed=retry_failed,
+            mixed=mixed,
+            max_hours=max_hours,
+            max_gpu_hours=max_gpu_hours,
+            max_trials=max_trials,
+        )
+    code = 128 + came[0] if summary.interrupted and came else exit_code(summary)
+    if json:
+        print_json({**summary_data(summary), "exit_code": code}, lines=True)
+    elif quiet:
+        print_problems(make_console(stderr=True), summary)
+    else:
+        print_summary(console, summary, store)
+    raise typer.Exit(code)

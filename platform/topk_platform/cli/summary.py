@@ -1,0 +1,94 @@
+"""What a run has done, told at its end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from topk_platform.cli.codes import Exit
+from topk_platform.errors import reason
+
+if TYPE_CHECKING:
+    from topk_platform.running.study import Summary
+
+__all__ = ["exit_code", "print_problems", "print_summary", "summary_data"]
+
+
+def exit_code(summary: Summary) -> int:
+    """Return a run's exit code.
+
+    It is 130 after an interrupt; else 4 if a limit of this run is used up and no fault left anything; else 3 if faults
+    left trials without a result; else 1 if a trial failed or an arm ended without a result.
+    """
+    if summary.interrupted:
+        return 128 + signal.SIGINT
+    if summary.partial and not summary.faults.open:
+        return Exit.PARTIAL
+    if summary.left:
+        return Exit.OPEN
+    return Exit.FAILED if summary.table.failures or summary.table.fruitless else Exit.DONE
+
+
+def print_summary(console: Console, summary: Summary, store: str) -> None:
+    """Print what a run did: its table, where its results are, and what went wrong."""
+    from topk_platform.reports import to_rich  # noqa: PLC0415 - pyarrow and numpy
+
+    console.print(to_rich(summary.table))
+    console.print(
+        f"{summary.ran} trials ran. Results: {summary.folder} (ledger, tables, models, ranks)",
+        highlight=False,
+    )
+    if summary.tracking_error is None and Path(store, "mlflow.db").is_file():
+        console.print(
+            f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {store}", highlight=False
+        )
+    print_problems(console, summary)
+
+
+def print_problems(console: Console, summary: Summary) -> None:
+    """Print what went wrong in a run, and what is left of it, a line each."""
+    if summary.tracking_error is not None:
+        console.print(
+            f"MLflow was not written: {reason(summary.tracking_error)}; `topk sync` fills it in, or the next run",
+            markup=False,
+        )
+    for key, arm, why in summary.table.failures:
+        console.print(f"failed: {key} {arm}: {why}", markup=False, style="red")
+    for key, why in summary.faults.unsaved.items():
+        console.print(f"warning: the network of {key} could not be kept, its result is: {why}", markup=False)
+    for trial in summary.faults.open:
+        console.print(str(trial), markup=False, style="red")
+    if told := _left(summary):
+        console.print(told, highlight=False)
+
+
+def _left(summary: Summary) -> str:
+    if summary.interrupted:
+        return f"Interrupted with {summary.left} trials left; the same command goes on from here."
+    if summary.partial and not summary.faults.open:
+        left = f"{summary.left} trials left; the same command goes on from here."
+        return f"Partial: {summary.partial} used up with {left}"
+    if summary.left:
+        return f"{summary.left} trials left, open ones and what waits for them; the same command tries again."
+    return ""
+
+
+def summary_data(summary: Summary) -> dict[str, Any]:
+    """Return what a run did, for programs."""
+    error, faults = summary.tracking_error, summary.faults
+    return {
+        "event": "finished",
+        "ran": summary.ran,
+        "left": summary.left,
+        "exit_code": exit_code(summary),
+        "folder": summary.folder,
+        "partial": summary.partial,
+        "failures": [{"key": key, "arm": arm, "reason": why} for key, arm, why in summary.table.failures],
+        "open": faults.open,
+        "unsaved": faults.unsaved,
+        "tracking_error": None if error is None else reason(error),
+    }

@@ -1,0 +1,201 @@
+"""How a study stands, an arm at a time: what its driver notes while it runs, and what any machine reads of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from topk_platform.errors import StoreError
+from topk_platform.records.history import Tally
+from topk_platform.records.lease import is_driven
+from topk_platform.records.ledger import Ledger, Row
+from topk_platform.records.store import Store
+from topk_platform.records.undone import Undone
+from topk_platform.specs import Scalar, Trial
+
+__all__ = ["ArmState", "StudyState", "note_state", "read_state"]
+
+_FILE = "standing.json"
+
+
+@dataclass(frozen=True)
+class ArmState:
+    """How an arm stands.
+
+    Args:
+        arm: Its name.
+        tally: How its trials ended that count.
+        left: How many are still to end, running and lost ones among them; None where no plan is known.
+        running: How many are under way, those that wait to be tried again among them.
+        lost: How many faults have left without a result.
+        metric: What it is searched by.
+        best: The highest validation value of a completed search trial, in [0, 1]; of an arm that searches nothing, of a
+            confirmation; None before the first.
+        values: What that trial had chosen.
+        seconds: About how long what is left takes on the workers that it has; None where that is not known.
+
+    Example:
+        >>> state = ArmState("clean/mlp/ldam", Tally(completed=3, pruned=1), left=6)
+        >>> state.done, state.total
+        (4, 10)
+    """
+
+    arm: str
+    tally: Tally = field(default_factory=Tally)
+    left: int | None = None
+    running: int = 0
+    lost: int = 0
+    metric: str = ""
+    best: float | None = None
+    values: Mapping[str, Scalar] = field(default_factory=dict)
+    seconds: float | None = None
+
+    @property
+    def done(self) -> int:
+        """How many trials have ended."""
+        return self.tally.ended
+
+    @property
+    def total(self) -> int | None:
+        """How many there are to be; None where no plan is known."""
+        return None if self.left is None else self.done + self.left
+
+
+@dataclass(frozen=True)
+class StudyState:
+    """How a study stands.
+
+    Args:
+        study: Its name.
+        arms: Its arms, in its order.
+        workers: How many workers are busy.
+        slots: How many there are.
+        seconds: About how long the rest takes; None where that is not known.
+        again: How many times trials were tried again after a fault.
+        events: What happened last, a line each, the newest one at the end.
+        when: When that was so, in ISO 8601.
+    """
+
+    study: str
+    arms: tuple[ArmState, ...]
+    workers: int = 0
+    slots: int = 0
+    seconds: float | None = None
+    again: int = 0
+    events: tuple[str, ...] = ()
+    when: str = ""
+
+    @property
+    def tally(self) -> Tally:
+        """How all trials ended that count."""
+        fields = zip(*(dataclasses.astuple(arm.tally) for arm in self.arms), strict=True)
+        return Tally(*map(sum, fields)) if self.arms else Tally()
+
+    @property
+    def left(self) -> int | None:
+        """How many trials are still to end; None where no plan is known."""
+        known = [arm.left for arm in self.arms if arm.left is not None]
+        return sum(known) if known else None
+
+    @property
+    def running(self) -> int:
+        """How many trials are under way."""
+        return sum(arm.running for arm in self.arms)
+
+    @property
+    def lost(self) -> int:
+        """How many trials faults have left without a result."""
+        return sum(arm.lost for arm in self.arms)
+
+
+def note_state(store: Store, state: StudyState) -> None:
+    """Note in a study's folder how it stands, in place of what was noted before.
+
+    Raises:
+        StoreError: if it cannot be written.
+    """
+    store.write(_FILE, json.dumps(dataclasses.asdict(state)).encode())
+
+
+def _noted(store: Store) -> StudyState | None:
+    """Return what a driver has noted, or None: it is for people, and whatever cannot be read of it is left out."""
+    with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError):
+        found = json.loads(store.read(_FILE))
+        arms = [ArmState(**{**arm, "tally": Tally(**arm["tally"])}) for arm in found["arms"]]
+        return StudyState(**{**found, "arms": tuple(arms), "events": tuple(found["events"])})
+    return None
+
+
+def read_state(ledger: Ledger, rows: Sequence[Row]) -> StudyState:
+    """Return how a study stands: what has ended by its ledger, the rest by what its last driver noted.
+
+    Args:
+        ledger: The ledger.
+        rows: Its trials that count.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    by_arm: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_arm[row["arm"]].append(row)
+    ended = {name: _ended(name, found) for name, found in by_arm.items()}
+    noted, driven = _noted(ledger.store), is_driven(ledger.store)
+    plan = {arm.arm: arm for arm in noted.arms} if noted else {}
+    keys = {row["key"] for row in rows}
+    lost = [trial.arm for trial in Undone.read(ledger.store).open if trial.key not in keys]
+    names = [*plan, *sorted(ended.keys() - plan.keys())]
+    arms = tuple(_joined(ended.get(n, ArmState(n)), plan.get(n), driven, lost.count(n)) for n in names)
+    if noted is None or not driven:
+        return StudyState(ledger.study, arms, when=noted.when if noted else "")
+    return dataclasses.replace(noted, arms=arms)
+
+
+def _joined(ended: ArmState, noted: ArmState | None, driven: bool, lost: int) -> ArmState:
+    """Return what has ended of an arm, with what its driver noted of the rest."""
+    if noted is None or noted.total is None:
+        return dataclasses.replace(ended, lost=lost)
+    found = dataclasses.replace(
+        ended, left=max(0, noted.total - ended.done), metric=ended.metric or noted.metric
+    )
+    if not driven:
+        return dataclasses.replace(found, lost=lost)
+    running = min(noted.running, found.left or 0)
+    return dataclasses.replace(
+        found, running=running, lost=max(lost, noted.lost), seconds=noted.seconds if found.left else 0.0
+    )
+
+
+def _ended(name: str, rows: Sequence[Row]) -> ArmState:
+    tally, metric = Tally.of(row["status"] for row in rows), _metric(rows[0])
+    completed = [row for row in rows if row["status"] == "completed"]
+    shown = [row for row in completed if row["phase"] == "search"] or completed
+    values = [(_value(row, metric), row) for row in shown]
+    best = max(values, key=lambda pair: pair[0], default=(-math.inf, None))
+    if best[1] is None or best[0] == -math.inf:
+        return ArmState(name, tally, metric=metric)
+    return ArmState(name, tally, metric=metric, best=best[0], values=_chosen(best[1]))
+
+
+def _value(row: Row, metric: str) -> float:
+    value = row.get(f"validation.{metric}")
+    return -math.inf if value is None or math.isnan(value) else value
+
+
+def _metric(row: Row) -> str:
+    """Return what a row's arm is searched by; nothing if it was written by a version that spelt it otherwise."""
+    with suppress(ValueError):
+        return Trial.from_json(row["config"]).arm.metric
+    return ""
+
+
+def _chosen(row: Row) -> dict[str, Scalar]:
+    """Return what a row's search had chosen, without what its arm has fixed."""
+    with suppress(ValueError):
+        return dict(Trial.from_json(row["config"]).values)
+    return {}

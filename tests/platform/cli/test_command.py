@@ -1,0 +1,157 @@
+"""What all commands have in common: exit codes, errors, help, JSON, and what other packages bring."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from topk_platform.cli import app, main
+from topk_platform.cli.codes import MEANINGS, Exit
+from topk_platform.cli.running import interrupts_told
+from topk_platform.cli.studies import known_studies, load_study
+from topk_platform.cli.summary import exit_code, summary_data
+from topk_platform.reports import Table
+from topk_platform.running.faults import Faults, OpenTrial
+from topk_platform.running.study import Summary
+
+ROOT = Path(__file__).parents[3]
+GROUP = typer.main.get_command(app)
+assert isinstance(GROUP, click.Group) or hasattr(GROUP, "commands")
+COMMANDS: dict[str, Any] = GROUP.commands  # type: ignore[attr-defined]
+
+Topk = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def topk(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Topk:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["topk", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return (int(caught.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+class Tables:
+    """What an exit code depends on of a table."""
+
+    def __init__(self, failures: tuple[Any, ...] = (), fruitless: tuple[Any, ...] = ()) -> None:
+        self.failures, self.fruitless = failures, fruitless
+
+
+def a_summary(table: Any = None, **fields: Any) -> Summary:
+    found: Table = table or Tables()
+    return Summary(**{"table": found, "ran": 1, "left": 0, "tracking_error": None, "folder": "f", **fields})
+
+
+OPEN = Faults([OpenTrial("abc", "r/mlp/ldam", "process lost: killed", "buy another")])
+
+
+@pytest.mark.parametrize(
+    ("summary", "code"),
+    [
+        (a_summary(), Exit.DONE),
+        (a_summary(Tables(failures=(("abc", "arm", "why"),))), Exit.FAILED),
+        (a_summary(Tables(fruitless=("arm",))), Exit.FAILED),
+        (a_summary(left=2, faults=OPEN), Exit.OPEN),
+        (a_summary(left=2, partial="max_hours 1"), Exit.PARTIAL),
+        (a_summary(left=2, partial="max_hours 1", faults=OPEN), Exit.OPEN),
+        (a_summary(left=2, interrupted=True), Exit.INTERRUPTED),
+    ],
+)
+def test_what_became_of_a_run_has_its_code(summary: Summary, code: Exit) -> None:
+    assert exit_code(summary) == code == summary_data(summary)["exit_code"]
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", Exit.INTERRUPTED), ("SIGTERM", Exit.TERMINATED)])
+def test_signals_have_their_codes(number: str, code: Exit, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as caught, interrupts_told():
+        signal.raise_signal(signal.Signals[number])
+    assert caught.value.exit_code == code
+    assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_bad_input_is_a_line_and_with_debug_a_traceback_too(topk: Topk) -> None:
+    for place in (["--debug", "table", "digit"], ["table", "digit", "--debug"]):
+        code, out, err = topk(*place)
+        assert (code, out) == (Exit.BAD_INPUT, "")
+        assert err.startswith("Traceback") and "topk: unknown study 'digit'" in err.splitlines()[-1]
+    assert len(topk("table", "digit")[2].splitlines()) == 1
+
+
+def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
+    topk: Topk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise RuntimeError("the moon is full")
+
+    monkeypatch.setattr("topk_platform.cli.listing.known_studies", fails)
+    code, out, err = topk("list")
+    assert (code, out, len(err.splitlines())) == (Exit.UNEXPECTED, "", 1)
+    assert "topk: unexpected RuntimeError: the moon is full (" in err
+    file = Path(err.rpartition(" is in ")[2].strip())
+    assert "raise RuntimeError" in file.read_text()
+    file.unlink()
+    code, _, err = topk("list", "--debug")
+    assert code == Exit.UNEXPECTED
+    assert "raise RuntimeError" in err and "is in" not in err.splitlines()[-1]
+
+
+def test_the_codes_are_told_in_the_help_and_in_the_documentation() -> None:
+    told = " ".join(re.sub(r"[│╭╮╰╯─]", " ", CliRunner().invoke(app, ["--help"]).output).split())
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    assert set(MEANINGS) == set(Exit)
+    for code, meaning in MEANINGS.items():
+        assert f"{int(code)}: {meaning}" in told
+        assert f"| {int(code)} | {meaning} |\n" in page
+
+
+def test_the_version_is_the_packages(topk: Topk) -> None:
+    assert topk("--version") == (0, f"topk {importlib.metadata.version('topk-studies')}\n", "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_group_and_an_example_that_it_takes(name: str) -> None:
+    command = COMMANDS[name]
+    assert command.rich_help_panel
+    example = command.epilog.removeprefix("Example: ").partition(" > ")[0].replace("'", "").split()
+    assert example[:2] == ["topk", name]
+    with command.make_context(name, example[2:]):
+        pass  # else it has said which option it does not know
+
+
+class Point:
+    """An entry point, as an installed package has it."""
+
+    def __init__(self, name: str, value: str) -> None:
+        self.name, self.value = name, value
+
+
+def test_what_packages_bring_is_listed_and_runs_by_its_name(
+    topk: Topk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought = {
+        "topk.studies": [Point("birds", "topk_studies:digits")],
+        "topk.losses": [Point("brier", "birds_lab:Brier")],
+        "topk.regimes": [],
+    }
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: brought[group])
+    assert load_study("birds") == load_study("digits")
+    out = topk("list")[1]
+    assert re.search(r"^birds  +30 arms", out, re.MULTILINE)
+    assert "loss brier: birds_lab:Brier\n" in out
+    brought["topk.studies"] = [Point("digits", "birds_lab:digits")]
+    with pytest.raises(ValueError, match="'digits', which is taken"):
+        known_studies()

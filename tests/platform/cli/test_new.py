@@ -1,0 +1,156 @@
+"""``topk new`` writes a file that runs: its plan, and its smoke run's trials, trained by the training engine."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from topk_platform import plan
+from topk_platform.cli import main
+from topk_platform.cli.starting import NETWORKS
+from topk_platform.cli.studies import load_study
+from topk_platform.data import data_at
+from topk_platform.models import MODELS
+from topk_platform.outcomes import Ended
+from topk_platform.records import Ledger, Store, read_history
+from topk_platform.running.boards import make_board
+from topk_platform.running.checks import check_study
+from topk_platform.training import finish, run_trials
+
+New = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def new(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> New:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["topk", "new", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return (int(caught.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def birds(tmp_path: Path) -> Path:
+    folder, draw = tmp_path / "my photos" / "birds", np.random.default_rng(0)
+    for name in ("wren", "gull", "owl's"):
+        (folder / name).mkdir(parents=True)
+        for place in range(12):
+            pixels = draw.integers(0, 256, (20, 24, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{place}.png")
+    return folder
+
+
+def save_arrays(file: Path) -> None:
+    draw = np.random.default_rng(0)
+    inputs, labels = draw.normal(size=(60, 5)), np.arange(60) % 4
+    if file.suffix == ".npz":
+        np.savez(file, x=inputs, y=labels)
+    else:
+        torch.save((torch.tensor(inputs), torch.tensor(labels)), file)
+
+
+def check_runs(name: str, place: Path, tmp_path: Path) -> None:
+    """Plan it, and train a search trial and a confirmation of each arm's smoke run."""
+    study = load_study(f"{name}:study")
+    small = study.smoke().with_budget(1, 1)
+    found = plan(small, store=tmp_path / "runs", data=place)
+    assert [arm.left for arm in found.arms] == [2, 2]
+    with data_at(place):
+        identities = check_study(small)
+        ledger = Ledger.open(Store.open(tmp_path / "runs"), small.name)
+        board = make_board(small, identities, read_history(ledger, small, identities))
+        while trials := board.next_trials():
+            (record,) = finish(run_trials(trials))
+            assert record.status == "completed", record.reason
+            board.end(trials[0], Ended.from_record(record))
+    assert board.left == 0
+
+
+def test_images_and_a_network_of_torchvisions(new: New, birds: Path, tmp_path: Path) -> None:
+    name, network = "birds_on_shufflenet", "shufflenet_v2_x0_5"
+    code, out, err = new(name, "--from", str(birds), "--network", network, "-k", "2", "--size", "32")
+    assert (code, err) == (0, "")
+    assert out.endswith(f"topk plan {name}:study --data '{birds.parent}'\n")
+    study = load_study(f"{name}:study")
+    assert (study.name, study.topk, {arm.k for arm in study.arms}) == (name, (1, 2), {2})
+    assert len((tmp_path / f"{name}.py").read_text().splitlines()) < 40
+    check_runs(name, birds.parent, tmp_path)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".pt"])
+def test_arrays(new: New, tmp_path: Path, suffix: str) -> None:
+    name = f"arrays_of_{suffix[1:]}"
+    (tmp_path / "lab").mkdir()
+    save_arrays(tmp_path / "lab" / f"table{suffix}")
+    code, _, err = new(name, "--from", f"lab/table{suffix}")
+    assert (code, err) == (0, "")
+    assert {(arm.k, arm.model.name) for arm in load_study(f"{name}:study").arms} == {(3, "mlp")}
+    check_runs(name, tmp_path / "lab", tmp_path)
+
+
+def test_what_is_not_given_is_asked_for(
+    new: New, birds: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a terminal; what is right by default is taken by the return key."""
+    answers = io.StringIO(f"{birds}\n\n1\n")
+    monkeypatch.setattr(answers, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdin", answers)
+    assert new("asked")[0] == 0
+    (arm, _) = load_study("asked:study").arms
+    assert (arm.model.name, arm.k, load_study("asked:study").topk) == ("convnet", 1, (1,))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a-b", "--from", "lab"], "NAME must be letters, digits and _, as a module's is, got 'a-b'"),
+        (["../up", "--from", "lab"], "NAME must be letters"),
+        (["class", "--from", "lab"], "NAME must be letters"),
+        (["json", "--from", "lab"], "must not be an installed module's, which it would hide, got 'json'"),
+        (["taken", "--from", "lab"], "taken.py is there already: choose another name"),
+        (["mine"], "--from must be given where there is no terminal to ask on"),
+        (["mine", "--from", "nothing"], "--from must be a folder of images or a file .npz or .pt, got"),
+        (["mine", "--from", "taken.py"], "--from must be a folder of images or a file"),
+        (["mine", "--from", "junk.npz"], "junk.npz' cannot be read: "),
+        (
+            ["mine", "--from", "three.npz"],
+            "one of each, got a (4, 2) float64, b (4, 2) float64, y (4,) int64",
+        ),
+        (["mine", "--from", "empty"], "must hold at least 2 classes, got 0"),
+        (
+            ["mine", "--from", "lab", "-k", "2"],
+            "-k must be from 1 to 1, below the number of classes, got '2'",
+        ),
+        (["mine", "--from", "lab", "--network", "resnet1"], "did you mean 'resnet18'"),
+    ],
+)
+def test_what_cannot_be_is_a_line_and_nothing_is_written(
+    new: New, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    for folder in ("lab/one", "lab/two", "empty"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "taken.py").write_text("kept = 1\n")
+    (tmp_path / "junk.npz").write_text("junk")
+    np.savez(tmp_path / "three.npz", a=np.zeros((4, 2)), b=np.zeros((4, 2)), y=np.arange(4))
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    code, out, err = new(*arguments)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert message in err
+    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
+
+
+def test_our_networks_are_those_that_there_are() -> None:
+    assert {*NETWORKS, "torchvision"} == set(MODELS)

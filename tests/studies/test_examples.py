@@ -1,0 +1,75 @@
+"""The worked pages: each file is short, is what its page shows, is planned, and trains as a smoke run."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from topk_platform.cli.studies import load_study
+from topk_platform.data import data_at
+from topk_platform.identity import Identity
+from topk_platform.outcomes import Ended
+from topk_platform.records import ArmHistory
+from topk_platform.running.boards import make_board
+from topk_platform.running.checks import check_study
+from topk_platform.training import finish, run_trials
+
+DOCS = Path(__file__).parents[2] / "docs"
+FILES = sorted((DOCS / "examples").glob("*.py"))
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(DOCS / "examples"), *sys.path])
+    draw = np.random.default_rng(0)
+    for name in "abcdefg":
+        (tmp_path / "birds" / name).mkdir(parents=True)
+        for place in range(12):
+            pixels = draw.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "birds" / name / f"{place}.png")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_page_shows_its_file_which_is_short(file: Path) -> None:
+    page = (DOCS / f"{file.stem.replace('_', '-')}.md").read_text()
+    assert f"```python\n{file.read_text()}```" in page
+    assert f"topk run {file.stem}:study" in page
+    assert len(file.read_text().splitlines()) < 40
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_an_example_trains(file: Path, tmp_path: Path) -> None:
+    """A search trial and a confirmation of each arm's smoke run, by the training engine."""
+    small = load_study(f"{file.stem}:study").smoke().with_budget(1, 1)
+    with data_at(tmp_path):
+        identities: dict[str, Identity] = check_study(small)
+        board = make_board(small, identities, {small.arm_id(arm): ArmHistory(arm) for arm in small.arms})
+        while trials := board.next_trials():
+            (record,) = finish(run_trials(trials))
+            assert record.status == "completed", record.reason
+            board.end(trials[0], Ended.from_record(record))
+    assert board.left == 0
+
+
+def loaded(name: str) -> Any:
+    """A page's module, under its own name, by which its classes are pickled."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / "examples" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+own_loss = loaded("own_loss")
+
+
+class TestOwnLoss(own_loss.TestPoly1):  # type: ignore[misc]
+    """The page's loss under the contract, whose promises it all makes."""
