@@ -156,9 +156,7 @@ class Study:
                 f"got {metric!r}",
             )
         kept = [metric for arm in self.arms for metric in arm.recipe.keep]
-        object.__setattr__(
-            self, "measures", measures_among((*self.measures, *selected, *kept, *self.show))
-        )
+        object.__setattr__(self, "measures", measures_among((*self.measures, *selected, *kept, *self.show)))
         for metric in (*selected, *self.show, *kept):
             if metric not in self.tabled:
                 raise UserError(f"study {self.name}: metric {metric!r} is not among {list(self.tabled)}")
