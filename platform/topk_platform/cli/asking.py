@@ -1,4 +1,4 @@
-"""Commands that ask what a study's results say: its claims, its tuning, and what is to be reported of it."""
+"""Commands that ask what results say: claims, tuning, what is to be reported, which loss to start with."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from topk_platform.cli.inspecting import StoreOption
-from topk_platform.cli.studies import load_study, smoke_study
+from topk_platform.cli.inspecting import DataOption, StoreOption
+from topk_platform.cli.studies import known_studies, load_study, smoke_study
 from topk_platform.errors import UserError
 from topk_platform.specs import Study
 
@@ -28,7 +28,7 @@ _Within = Annotated[float, typer.Option("--within", help="Points below the best 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    for command in (claims, tuning, checklist):
+    for command in (claims, tuning, checklist, recommend):
         app.command()(command)
 
 
@@ -111,3 +111,40 @@ def checklist(
     from topk_platform.reports.checklist import checklist as filled_in  # noqa: PLC0415 - as above
 
     typer.echo(filled_in(wanted, store=store, trials=trials, seeds=seeds).to_markdown(), nl=False)
+
+
+def recommend(
+    classes: Annotated[int, typer.Option("--classes", help="How many classes there are.")],
+    images: Annotated[int, typer.Option("--images", help="Training images, of all classes together.")],
+    imbalance: Annotated[
+        float, typer.Option("--imbalance", help="Images of the largest class over those of the smallest.")
+    ] = 1.0,
+    noise: Annotated[
+        float, typer.Option("--noise", help="The share of wrong training labels, 0 to 1.")
+    ] = 0.0,
+    k: Annotated[int, typer.Option("--k", help="How many guesses count.")] = 5,
+    study: Annotated[
+        list[str] | None,
+        typer.Option("--study", help="One of your own, package.module:attribute; may be given again."),
+    ] = None,
+    store: StoreOption = "runs",
+    data: DataOption = None,
+    output: Annotated[str, typer.Option("--format", help="rich, md or json.")] = "rich",
+) -> None:
+    """Say which loss to start with, by what the store's studies show near such data, or that it is not known."""
+    _check_format(output, "rich", "md", "json")
+    wanted = [load_study(name) for name in study or ()]
+    from topk_platform.reports import recommendation  # noqa: PLC0415 - pyarrow and numpy
+    from topk_platform.running.recommending import recommend as recommend_for  # noqa: PLC0415 - as above
+
+    named = {made.name for made in wanted}
+    wanted += [made for make in known_studies().values() if (made := make()).name not in named]
+    found = recommend_for(
+        wanted, classes=classes, images=images, imbalance=imbalance, noise=noise, k=k, store=store, data=data
+    )
+    _shown(
+        output,
+        rich=lambda: recommendation.recommendation_to_rich(found),
+        md=lambda: recommendation.recommendation_to_markdown(found),
+        json=lambda: recommendation.recommendation_to_json(found),
+    )

@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from topk_platform.reports.deciding import Decision, Evidence
-from topk_platform.specs import Contrast, scale_of
+from topk_platform.specs import Contrast, scale_of, unit_of
 
 __all__ = ["claims_to_csv", "claims_to_markdown", "claims_to_rich"]
 
@@ -74,8 +74,10 @@ def _settled(found: Evidence) -> str:
 def _summary(decisions: Sequence[Decision]) -> str:
     counts = Counter(decision.verdict for decision in decisions)
     told = ", ".join(f"{counts[name]} {name}" for name in _STYLES if counts[name])  # type: ignore[index]
+    metrics = {e.contrast.metric for decision in decisions for e in decision.evidence}
+    classes = ", numbers of classes as they are," if any(unit_of(m) == "classes" for m in metrics) else ""
     text = (
-        f"{told}. Differences in points with their 95 % intervals; a claim is confirmed where all of its contrasts "
+        f"{told}. Differences in points{classes} with their 95 % intervals; a claim is confirmed where all of its contrasts "
         "are, and refuted where one is. Undecided: how many seeds had a chance of 80 % to decide, were the truth what "
         "was measured."
     )
