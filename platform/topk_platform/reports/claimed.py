@@ -77,9 +77,9 @@ def _summary(decisions: Sequence[Decision]) -> str:
     metrics = {e.contrast.metric for decision in decisions for e in decision.evidence}
     classes = ", numbers of classes as they are," if any(unit_of(m) == "classes" for m in metrics) else ""
     text = (
-        f"{told}. Differences in points{classes} with their 95 % intervals; a claim is confirmed where all of its contrasts "
-        "are, and refuted where one is. Undecided: how many seeds had a chance of 80 % to decide, were the truth what "
-        "was measured."
+        f"{told}. Differences in points{classes} with their 95 % intervals; a claim is confirmed where all of its "
+        "contrasts are, and refuted where one is. Undecided: how many seeds had a chance of 80 % to decide, were the "
+        "truth what was measured."
     )
     if any(decision.claim.stand_in for decision in decisions):
         text += (

@@ -42,16 +42,19 @@ def recommend(
         data: The folder of datasets.
 
     Raises:
-        UserError: if a number is out of range, or the store is not one, or holds something else.
+        UserError: if a number is out of range, or the store holds no study, or something else.
     """
     asked = Situation(classes, images, imbalance, noise, k)
-    place, left_out = Store.open(store), {}
+    left_out: dict[str, str] = {}
+    place = Store.open(store)
+    if not (names := list(_studies_in(place))):
+        raise StoreError(f"store {str(store)!r} holds no study")
     known = {study.name: study for study in studies}
     found: list[Compared] = []
     from topk_platform.data import data_at  # noqa: PLC0415 - torch
 
     with data_at(data):
-        for name in _studies_in(place):
+        for name in names:
             if name not in known:
                 left_out[name] = (
                     "its definition is not known here: name it with --study package.module:attribute"

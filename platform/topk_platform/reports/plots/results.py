@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,7 +69,7 @@ def _turned(ax: Axes, names: Sequence[str]) -> None:
 def _labelled(axes: Sequence[Axes], shown: Sequence[str], text: str) -> None:
     """Name the vertical axis of each row of panels."""
     for ax in axes[:: min(len(shown), 3)]:
-        ax.set_ylabel(text)
+        ax.set_ylabel(textwrap.fill(text, 38))
 
 
 def _categories(data: Plotted) -> Axis:
@@ -116,7 +117,7 @@ def differences(data: Plotted) -> Figure:
     if not columns:
         why = "the study has no baseline" if data.study.baseline is None else "no pair of seeds has ended"
         raise NothingToPlotError(f"there are no differences of {data.metric} to draw: {why}")
-    made, axes = panels(columns, 0.55 + 0.2 * len(rows), sharey=True)
+    made, axes = panels(columns, 0.55 + 0.2 * max(len(rows), 3), sharey=True)
     for column, ax in zip(columns, axes, strict=True):
         ax.axvline(0, color=INK, linewidth=0.6)
         for place, row in enumerate(rows):
