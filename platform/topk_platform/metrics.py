@@ -177,6 +177,8 @@ def cut_of(logs: Tensor, target: Tensor, measure: Measure) -> Tensor:
 
 
 def _largest(values: Tensor, rank: int) -> Tensor:
+    if values.is_cuda:  # torch refuses kthvalue there where it is to be deterministic
+        return values.sort(descending=True).values[..., rank - 1]
     return values.kthvalue(values.shape[-1] - rank + 1).values
 
 
@@ -191,6 +193,11 @@ def inside(values: Tensor, cut: Tensor) -> Tensor:
         float64, of the shape of the values.
     """
     return (values > cut[..., 0]).double() + (values == cut[..., 0]) * cut[..., 1]
+
+
+def _sizes(logs: Tensor, cut: Tensor) -> Tensor:
+    # The sums of what is inside, without a float64 for every class.
+    return (logs > cut[..., 0]).sum(-1) + (logs == cut[..., 0]).sum(-1) * cut[..., 0, 1]
 
 
 @dataclass(frozen=True)
@@ -274,7 +281,7 @@ class Scorer:
                 credit = inside(own, cut)
                 found[measure] = credit.mean(-1)
                 if measure.kind == "size":
-                    found[measure] = inside(logs, cut.unsqueeze(-2)).sum(-1).mean(-1)
+                    found[measure] = _sizes(logs, cut.unsqueeze(-2)).mean(-1)
                     covered += [credit.mean(-1), macro_average(credit, target, scores.shape[-1])]
         return [value[None] for value in (*(found[measure] for measure in self._asked), *covered)]
 
