@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from topk_platform.reports.reading import table
     from topk_platform.reports.tuning import tuning
     from topk_platform.running.planning import plan
+    from topk_platform.running.recommending import recommend
     from topk_platform.running.replaying import replay
     from topk_platform.running.study import run
     from topk_platform.serving import export_model, load_model
@@ -106,6 +107,7 @@ __all__ = [
     "load_model",
     "plan",
     "plot",
+    "recommend",
     "replay",
     "report",
     "run",
@@ -122,6 +124,7 @@ _PLACES = {
     "load_model": "serving.classifier",
     "plan": "running.planning",
     "plot": "reports.plots",
+    "recommend": "running.recommending",
     "replay": "running.replaying",
     "report": "reports.page",
     "run": "running.study",

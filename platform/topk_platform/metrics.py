@@ -1,17 +1,26 @@
-"""Top-k accuracy with ties told truthfully: plain, averaged over classes, and turned around."""
+"""Top-k accuracy with ties told truthfully: plain, averaged over classes, turned around, and of sets of any size."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from topk_platform.specs import accuracy_names, candidate_names
+from topk_platform.specs import Measure, accuracy_names, candidate_names, coverage_names, measure_of
 
-__all__ = ["Scorer", "candidates", "macro_average", "places", "topk_credit"]
+__all__ = [
+    "Scorer",
+    "candidates",
+    "cut_of",
+    "inside",
+    "log_probabilities",
+    "macro_average",
+    "places",
+    "topk_credit",
+]
 
 
 def places(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,6 +126,80 @@ def _mean_of_classes(sums: Tensor, counts: Tensor, group: Tensor) -> Tensor:
     return means.sum(-1) / chosen.sum(-1)
 
 
+def log_probabilities(scores: Tensor) -> Tensor:
+    """Return the logarithms of the softmax in float64; a row with a NaN has -inf everywhere.
+
+    Logarithms, for probabilities near 0 and 1 would be equal that are not.
+
+    Args:
+        scores: ``(..., L)``.
+
+    Returns:
+        float64 ``(..., L)``.
+    """
+    return scores.double().log_softmax(-1).nan_to_num(nan=-math.inf, neginf=-math.inf)
+
+
+def cut_of(logs: Tensor, target: Tensor, measure: Measure) -> Tensor:
+    """Return where a split's sets are to be cut: the least log probability in them, and with what chance it is.
+
+    A set holds all classes above the threshold, and of those that equal it each with the chance given.
+
+    - ``average``: sets hold K classes on average. The threshold is the nK-th largest of the split's nL probabilities;
+      the chance breaks ties at random, as in :func:`topk_credit`, so that a constant network gets K / L.
+    - ``size``: split conformal sets, which hold the true class of so many percent of other samples: the threshold is
+      the true classes' ``ceil((n + 1) p / 100)``-th largest probability, and everything where there are too few
+      samples. What equals it is in, chance 1, for else they would hold it less often.
+
+    Args:
+        logs: As of :func:`log_probabilities`, ``(..., N, L)``, of the validation split.
+        target: int64 ``(..., N)``.
+        measure: Of kind ``"average"`` or ``"size"``.
+
+    Returns:
+        float64 ``(..., 2)``.
+
+    Source:
+        Garcin et al. 2023 on average-K; Ding et al. 2025, and Vovk et al. 2005, on conformal sets.
+    """
+    samples = target.shape[-1]
+    if measure.kind == "size":
+        rank = -(-(samples + 1) * measure.number // 100)
+        own = logs.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+        least = own.new_full(own.shape[:-1], -math.inf)
+        least = _largest(own, rank) if rank <= samples else least
+        return torch.stack([least, torch.ones_like(least)], -1)
+    wanted = samples * min(measure.number, logs.shape[-1])
+    least = _largest(logs.flatten(-2), wanted)
+    above = (logs > least[..., None, None]).sum((-1, -2))
+    equal = (logs == least[..., None, None]).sum((-1, -2))
+    return torch.stack([least, (wanted - above) / equal], -1)
+
+
+def _largest(values: Tensor, rank: int) -> Tensor:
+    if values.is_cuda:  # torch refuses kthvalue there where it is to be deterministic
+        return values.sort(descending=True).values[..., rank - 1]
+    return values.kthvalue(values.shape[-1] - rank + 1).values
+
+
+def inside(values: Tensor, cut: Tensor) -> Tensor:
+    """Return the chance that classes of these log probabilities are in their sets.
+
+    Args:
+        values: float64 ``(..., N)`` or ``(..., N, L)``.
+        cut: As of :func:`cut_of`, ``(..., 2)``, with as many dimensions as are needed before the last.
+
+    Returns:
+        float64, of the shape of the values.
+    """
+    return (values > cut[..., 0]).double() + (values == cut[..., 0]) * cut[..., 1]
+
+
+def _sizes(logs: Tensor, cut: Tensor) -> Tensor:
+    # The sums of what is inside, without a float64 for every class.
+    return (logs > cut[..., 0]).sum(-1) + (logs == cut[..., 0]).sum(-1) * cut[..., 0, 1]
+
+
 @dataclass(frozen=True)
 class Scorer:
     """Measures a split for one network or a stack of them, without waiting for the device.
@@ -125,6 +208,9 @@ class Scorer:
         topk: The k of the accuracies.
         targets: Accuracies of which the least K is wanted that reaches them.
         groups: Masks over the classes, bool ``(..., L)``: many-, medium- and few-shot.
+        measures: What is wanted besides, such as ``"autkc5"``, ``"average5"`` and ``"size95"``.
+        cuts: Where sets are cut, float64 ``(..., sets, 2)``, one for each measure of sets; by default where the split
+            itself says, which only the validation split may.
 
     Example:
         >>> scorer = Scorer((1,), (), (torch.tensor([True, False]),) + (torch.tensor([False, True]),) * 2)
@@ -136,11 +222,35 @@ class Scorer:
     topk: tuple[int, ...]
     targets: tuple[float, ...]
     groups: tuple[Tensor, ...]
+    measures: tuple[str, ...] = ()
+    cuts: Tensor | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """What is measured."""
-        return accuracy_names(self.topk) + candidate_names(self.targets)
+        asked = self.measures + coverage_names(self.measures)
+        return accuracy_names(self.topk) + asked + candidate_names(self.targets)
+
+    @property
+    def _asked(self) -> tuple[Measure, ...]:
+        return tuple(found for name in self.measures if (found := measure_of(name)) is not None)
+
+    @property
+    def sets(self) -> tuple[Measure, ...]:
+        """The measures of sets, which are cut where the validation split says."""
+        return tuple(measure for measure in self._asked if measure.kind != "autkc")
+
+    def cut_by(self, logits: Tensor, target: Tensor) -> Scorer:
+        """Return the scorer with sets cut where a split, the validation split, says.
+
+        Args:
+            logits: ``(..., N, L)``.
+            target: int64 ``(..., N)``.
+        """
+        return replace(self, cuts=self._cuts(log_probabilities(logits), target)) if self.sets else self
+
+    def _cuts(self, logs: Tensor, target: Tensor) -> Tensor:
+        return torch.stack([cut_of(logs, target, measure) for measure in self.sets], -2)
 
     def __call__(self, scores: Tensor, target: Tensor) -> Tensor:
         """Return the measures, float64 ``(..., names)``, of scores ``(..., N, L)`` and labels ``(..., N)``."""
@@ -149,8 +259,31 @@ class Scorer:
         sums, counts = _by_class(credit, target, scores.shape[-1])
         everything = torch.ones_like(counts[0], dtype=torch.bool)
         means = [_mean_of_classes(sums, counts, group) for group in (everything, *self.groups)]
+        curves = {
+            measure: _credit(greater, tied, range(1, measure.number + 1)).mean(-1).mean(0)
+            for measure in self._asked
+            if measure.kind == "autkc"
+        }
+        asked = self._besides(scores, target, curves) if self.measures else []
         least = [_candidates(greater, tied, scores.shape[-1], accuracy)[None] for accuracy in self.targets]
-        return torch.cat([credit.mean(-1), *means, *least]).movedim(0, -1)
+        return torch.cat([credit.mean(-1), *means, *asked, *least]).movedim(0, -1)
+
+    def _besides(self, scores: Tensor, target: Tensor, found: dict[Measure, Tensor]) -> list[Tensor]:
+        """Return what is wanted besides, in the names' order, ``(1, ...)`` each; ``found`` has the curves' areas."""
+        covered: list[Tensor] = []
+        if self.sets:
+            logs = log_probabilities(scores)
+            cuts = self._cuts(logs, target) if self.cuts is None else self.cuts
+            own = logs.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+            own = own.masked_fill(scores.isnan().any(-1), math.nan)  # it is in no set
+            for place, measure in enumerate(self.sets):
+                cut = cuts[..., place, None, :]
+                credit = inside(own, cut)
+                found[measure] = credit.mean(-1)
+                if measure.kind == "size":
+                    found[measure] = _sizes(logs, cut.unsqueeze(-2)).mean(-1)
+                    covered += [credit.mean(-1), macro_average(credit, target, scores.shape[-1])]
+        return [value[None] for value in (*(found[measure] for measure in self._asked), *covered)]
 
     def named(self, values: Sequence[float]) -> dict[str, float]:
         """Return the measures by name, without those of groups that have no class in the split."""

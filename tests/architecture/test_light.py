@@ -157,6 +157,7 @@ BESIDE = {
     "replay": "trains: tests/platform/cli/test_replay.py",
     "verify": "trains: tests/platform/evidence",
     "predict": "needs a network: tests/platform/serving/test_serving.py",
+    "recommend": "reads data: tests/platform/reports/test_recommending.py",
 }
 
 WRONG = (
@@ -192,6 +193,9 @@ WRONG = (
     ("tuning digits", "holds nothing of study 'digits'"),
     ("tuning digits --within 0", "--within must be points"),
     ("checklist digits", "holds nothing of study 'digits'"),
+    ("recommend --classes 1 --images 9", "classes must be at least 2"),
+    ("recommend --classes 9 --images 99 --store typo", "holds no study"),
+    ("recommend --classes 9 --images 99 --format csv", "--format must be rich or md"),
     ("export digits --format csv --to x", "holds nothing of study 'digits'"),
     ("predict nothing x.png", "must be a folder of `topk export --arm`"),
     ("verify nothing", "must be a file of `topk bundle`"),

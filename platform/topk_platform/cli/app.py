@@ -17,6 +17,7 @@ from topk_platform.cli import (
     inspecting,
     listing,
     planning,
+    recommending,
     reporting,
     running,
     standing,
@@ -47,6 +48,10 @@ _COMMANDS: dict[str, tuple[tuple[Callable[..., Any], str], ...]] = {
         (asking.claims, "topk claims ring_modes --json"),
         (asking.tuning, "topk tuning letters_quick --within 1"),
         (asking.checklist, "topk checklist letters_quick > checklist.md"),
+        (
+            recommending.recommend,
+            "topk recommend --classes 5000 --images 300000 --imbalance 100 --noise 0.1 --k 5",
+        ),
     ),
     "Trials": (
         (inspecting.show, "topk show 3f2a"),

@@ -31,9 +31,11 @@ _FACTS = {
     "status": "completed, pruned, diverged (a number was not finite) or failed (its code raised)",
     "reason": "why it was pruned, diverged or failed",
     "metric": "top5: share of samples with the true class among the 5 best; macro_: mean over classes; many_, medium_, "
-    "few_: over classes with so many training samples; candidates99: least K for 99 %",
+    "few_: over classes with so many training samples; candidates99: least K for 99 %; autkc5: mean of top1 to top5; "
+    "average5: share with the true class in sets that hold 5 classes on average; size95: mean size of sets that hold "
+    "the true class of 95 %, coverage95 how many do; sets are cut as the validation split says",
     "split": "validation or test",
-    "value": "the metric, a fraction of 1; candidates as a number of classes; empty if there is none",
+    "value": "the metric, a fraction of 1; candidates and sizes as a number of classes; empty if there is none",
     "train_seconds": "seconds of training, scoring left out",
     "epochs": "the last epoch that was validated",
     "dataset_fingerprint": "hash of the data before conditions",

@@ -160,7 +160,7 @@ def replayed(found: Replay, tolerance: float) -> Checked:
 
 
 def _differences(found: Replay) -> Iterable[tuple[float, str]]:
-    """Yield by how much each metric differs; counts of candidates relative to themselves."""
+    """Yield by how much each metric differs; numbers of classes relative to themselves."""
     values = {f"validation.{name}": value for name, value in found.record.validation.items()}
     values |= {f"test.{name}": value for name, value in (found.record.test or {}).items()}
     for name in found.differing:

@@ -9,7 +9,7 @@ from typing import Any
 from topk_platform.records import ArmHistory, Row
 from topk_platform.reports.statistics import Estimate
 from topk_platform.reports.table import Table
-from topk_platform.specs import Arm, canonical_json
+from topk_platform.specs import Arm, canonical_json, number_text
 
 __all__ = ["arms_to_json"]
 
@@ -38,7 +38,7 @@ def _told(table: Table, arm: Arm, place: tuple[str, str]) -> dict[str, Any]:
     rows = list(table.confirmations[place].values())
     estimates = {
         metric: cell.value
-        for metric in table.study.accuracies
+        for metric in table.study.tabled
         if (cell := table.cells.get((*place, metric))) is not None and cell.value is not None
     }
     return {
@@ -82,6 +82,6 @@ def _note(table: Table, arm: Arm, rows: Sequence[Row], estimates: Mapping[str, E
     ]
     table_ = ["", "| metric | mean | ± | n | covers |", "|---|---|---|---|---|"]
     for metric, e in estimates.items():
-        half = f"{e.half_width:.2%}" if e.n > 1 else ""
-        table_.append(f"| {metric} | {e.mean:.2%} | {half} | {e.n} | {e.covers} |")
+        half = number_text(metric, e.half_width) if e.n > 1 else ""
+        table_.append(f"| {metric} | {number_text(metric, e.mean)} | {half} | {e.n} | {e.covers} |")
     return "\n".join(lines + table_) + "\n"

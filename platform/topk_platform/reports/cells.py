@@ -20,7 +20,7 @@ from topk_platform.reports.statistics import (
     wilcoxon,
 )
 from topk_platform.reports.statistics.intervals import search_of
-from topk_platform.specs import Published, Study
+from topk_platform.specs import Published, Study, less_is_better
 
 __all__ = ["Cell", "Mark", "ReadRanks", "Runs", "cell_of", "combined", "marked", "runs_of"]
 
@@ -40,7 +40,7 @@ class Cell:
     Args:
         value: Mean test metric over the seeds that were completed; None where there is none.
         difference: To the baseline, paired by seed and image; None for the baseline itself.
-        best: Whether no other cell has a higher mean in this column; never where a seed diverged or failed, or where it
+        best: Whether no other cell has a better mean in this column; never where a seed diverged or failed, or where it
             dropped out of a race.
         published: What a paper printed for it, in percent.
         confirmed: How its seeds ended.
@@ -52,6 +52,7 @@ class Cell:
         stopped: Whether it dropped out of a race (:class:`~topk_platform.specs.Racing`), so that it has fewer seeds.
         improvement: The probability that a run of it beats one of the baseline's, whatever their seeds.
         p_holm: The difference's p-value, Holm-corrected; None where there is nothing to test.
+        metric: What it is a cell of, which says in which unit it is told; empty for an accuracy.
     """
 
     value: Estimate | None
@@ -65,6 +66,7 @@ class Cell:
     p_holm: float | None = None
     improvement: float | None = None
     stopped: bool = False
+    metric: str = ""
 
     @property
     def p_wilcoxon(self) -> float | None:
@@ -131,7 +133,8 @@ def runs_of(study: Study, history: ArmHistory, last: int) -> Runs:
 
 def cell_of(ours: Runs, theirs: Runs, metric: str, published: Published | None = None) -> Cell:
     """Return the cell of an arm beside its baseline, unmarked."""
-    values, others = ours.values(metric), theirs.values(metric)
+    sign = -1 if less_is_better(metric) else 1
+    values, others = ([sign * v for v in runs.values(metric).values()] for runs in (ours, theirs))
     differences = sums([(1, ours), (-1, theirs)], metric)
     return Cell(
         value=combined([(1, ours)], metric, difference=False),
@@ -141,7 +144,8 @@ def cell_of(ours: Runs, theirs: Runs, metric: str, published: Published | None =
         searched=ours.searched,
         stopped=ours.stopped,
         differences=differences,
-        improvement=improvement(list(values.values()), list(others.values())) if differences else None,
+        improvement=improvement(values, others) if differences else None,
+        metric=metric,
     )
 
 
@@ -172,8 +176,8 @@ def _image_part(
     values: Mapping[int, float], parts: Sequence[tuple[float, Runs]], metric: str, searches: int
 ) -> ImagePart | None:
     """Return the images' part; None where the ranks are of other images, or of other weights than the metric's."""
-    if "top" not in metric:
-        return None
+    if not metric.rpartition("_")[2].startswith(("top", "autkc")):
+        return None  # what is kept of an image is its rank, which does not say whether it is in a set
     found = [(weight, accuracies({s: runs.ranks[s] for s in values}, metric)) for weight, runs in parts]
     first = found[0][1]
     images = {runs.ranks[seed].images for _, runs in parts for seed in values}
@@ -227,14 +231,14 @@ def _mark(cell: Cell, theirs: Tally, p: float) -> Mark:
     difference = cell.difference
     if difference is None or not difference.excludes_zero or p >= _ALPHA:
         return ""
-    if difference.mean > 0:
+    if (difference.mean > 0) != less_is_better(cell.metric):
         return "" if cell.confirmed.lost else "better"
     return "" if theirs.lost else "worse"
 
 
 def _with_best(cells: Mapping[tuple[str, str, str], Cell]) -> dict[tuple[str, str, str], Cell]:
     sound = {
-        place: cell.value.mean
+        place: -cell.value.mean if less_is_better(place[2]) else cell.value.mean
         for place, cell in cells.items()
         if cell.value is not None and not cell.confirmed.lost and not cell.stopped
     }

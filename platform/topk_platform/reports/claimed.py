@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from topk_platform.reports.deciding import Decision, Evidence
-from topk_platform.specs import Contrast
+from topk_platform.specs import Contrast, scale_of, unit_of
 
 __all__ = ["claims_to_csv", "claims_to_markdown", "claims_to_rich"]
 
@@ -54,7 +54,7 @@ def _wanted(decision: Decision) -> str:
 def _measured(found: Evidence) -> str:
     if found.estimate is None:
         return ""
-    scale = 100 if "top" in found.contrast.metric else 1
+    scale = scale_of(found.contrast.metric)
     half = found.estimate.half_width
     spread = f" ± {scale * half:.2f}" if half == half else ""  # noqa: PLR0124 - NaN is not itself
     return f"{scale * found.estimate.mean:+.2f}{spread} (n = {found.estimate.n})"
@@ -74,10 +74,12 @@ def _settled(found: Evidence) -> str:
 def _summary(decisions: Sequence[Decision]) -> str:
     counts = Counter(decision.verdict for decision in decisions)
     told = ", ".join(f"{counts[name]} {name}" for name in _STYLES if counts[name])  # type: ignore[index]
+    metrics = {e.contrast.metric for decision in decisions for e in decision.evidence}
+    classes = ", numbers of classes as they are," if any(unit_of(m) == "classes" for m in metrics) else ""
     text = (
-        f"{told}. Differences in points with their 95 % intervals; a claim is confirmed where all of its contrasts "
-        "are, and refuted where one is. Undecided: how many seeds had a chance of 80 % to decide, were the truth what "
-        "was measured."
+        f"{told}. Differences in points{classes} with their 95 % intervals; a claim is confirmed where all of its "
+        "contrasts are, and refuted where one is. Undecided: how many seeds had a chance of 80 % to decide, were the "
+        "truth what was measured."
     )
     if any(decision.claim.stand_in for decision in decisions):
         text += (
@@ -136,5 +138,5 @@ def claims_to_csv(decisions: Sequence[Decision]) -> str:
 def _numbers(found: Evidence) -> tuple[float | int | str | None, ...]:
     if found.estimate is None:
         return (None,) * 5
-    scale, e = 100 if "top" in found.contrast.metric else 1, found.estimate
+    scale, e = scale_of(found.contrast.metric), found.estimate
     return scale * e.mean, scale * e.low, scale * e.high, e.n, e.covers

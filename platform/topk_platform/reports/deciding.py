@@ -13,7 +13,7 @@ from topk_platform.records import last_seeds
 from topk_platform.reports.cells import Runs, combined, runs_of
 from topk_platform.reports.reading import Held, read
 from topk_platform.reports.statistics import Estimate, Precision
-from topk_platform.specs import Claim, Contrast, Study
+from topk_platform.specs import Claim, Contrast, Study, scale_of
 
 __all__ = ["Decision", "Evidence", "Verdict", "decide", "decided"]
 
@@ -147,7 +147,7 @@ def _evidence(claim: Claim, contrast: Contrast, runs: Mapping[str, Runs], printe
         return Evidence(
             contrast, estimate, "undecided", why="all seeds are equal: there is no spread to judge by"
         )
-    scale = 100.0 if "top" in contrast.metric else 1.0
+    scale = scale_of(contrast.metric)
     judged = _Judged(claim, scale * estimate.mean, _in_points(estimate.precision, scale))
     effect = judged.effect(printed)
     return Evidence(

@@ -18,7 +18,7 @@ from topk_platform.records import ArmHistory, Row, Tally, last_seeds
 from topk_platform.reports.cells import Cell, ReadRanks, Runs, cell_of, marked, runs_of
 from topk_platform.reports.fronts import Front, front_of
 from topk_platform.reports.statistics import Ranking, ranking
-from topk_platform.specs import Arm, Phase, Scalar, Study
+from topk_platform.specs import Arm, Phase, Scalar, Study, less_is_better
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -105,9 +105,13 @@ class Table:
 
         Only columns count in which every row that has results has one without a lost seed.
         """
+        sign = -1 if less_is_better(metric) else 1
         found = {row: [self.cells.get((row, c, metric)) for c in self.columns] for row in self.rows}
         sound = {
-            row: [None if c is None or c.value is None or c.confirmed.lost else c.value.mean for c in cells]
+            row: [
+                None if c is None or c.value is None or c.confirmed.lost else sign * c.value.mean
+                for c in cells
+            ]
             for row, cells in found.items()
         }
         sound = {row: values for row, values in sound.items() if any(v is not None for v in values)}
@@ -119,7 +123,7 @@ class Table:
         )
 
     def to_pandas(self) -> DataFrame:
-        """Return every metric of every cell as a pandas frame, a row each, as fractions of 1."""
+        """Return every metric of every cell as a pandas frame, a row each, shares as fractions of 1."""
         data = importlib.import_module("topk_platform.reports.formats.data")  # which imports this module
         return data.to_arrow(self).to_pandas()
 
@@ -237,7 +241,7 @@ def _cells(
             arm = histories[arm_id].arm
             ours = theirs if arm_id == baseline else runs[arm_id].with_ranks(read)
             beside = Runs() if arm_id == baseline else theirs
-            for metric in study.accuracies:
+            for metric in study.tabled:
                 cell = cell_of(ours, beside, metric, study.published_of(arm, metric))
                 if cell.value is not None or cell.published is not None or ours.fruitless:
                     cells[(*row_and_column(study, across, arm), metric)] = cell, beside.confirmed

@@ -15,7 +15,7 @@ from topk_platform.identity import Identity, with_origins
 from topk_platform.models import build_model, check_model
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.search import check_sampler
-from topk_platform.specs import Arm, Scalar, Study, reaching
+from topk_platform.specs import Arm, Scalar, Study, measure_of, reaching
 from topk_platform.training import check_ensemble, check_loss
 
 __all__ = ["check_device", "check_imported", "check_study"]
@@ -67,6 +67,12 @@ def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
             f"study {study.name}: topk must be at most the number of classes ({dataset.classes} in arm {arm.name}), "
             f"got {study.topk}"
         )
+    for name in study.measures:
+        if (found := measure_of(name)) and found.kind != "size" and found.number > dataset.classes:
+            raise UserError(
+                f"study {study.name}: the K of {name} must be at most the number of classes ({dataset.classes} in "
+                f"arm {arm.name})"
+            )
 
 
 def _check_arm(arm: Arm, dataset: Source) -> None:

@@ -166,6 +166,7 @@ class ArmBoard:
             device=self.study.device,
             environment=self.identity.environment,
             origin=self.identity.origin,
+            measures=self.study.measures,
         )
 
     def _loss(self) -> Loss:

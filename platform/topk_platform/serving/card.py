@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from topk_platform.records import Row, SavedModel
 from topk_platform.reports.statistics import Estimate
-from topk_platform.specs import Inputs, Study, canonical_json
+from topk_platform.specs import Inputs, Study, canonical_json, number_text
 
 __all__ = ["model_card"]
 
@@ -48,8 +48,9 @@ def _numbers(row: Row, estimates: Mapping[str, Estimate]) -> str:
     lines = ["| metric | this network | its arm | n |", "|---|---|---|---|"]
     for metric, found in estimates.items():
         own = row.get(f"test.{metric}")
-        mean = f"{found.mean:.2%}" + (f" ± {found.half_width:.2%}" if found.n > 1 else "")
-        lines.append(f"| {metric} | {'' if own is None else f'{own:.2%}'} | {mean} | {found.n} |")
+        half = f" ± {number_text(metric, found.half_width)}" if found.n > 1 else ""
+        mean = f"{number_text(metric, found.mean)}{half}"
+        lines.append(f"| {metric} | {'' if own is None else number_text(metric, own)} | {mean} | {found.n} |")
     covers = sorted({found.covers for found in estimates.values()})
     return "\n".join(lines) + (
         f"\n\n± is half a 95 % interval over {' or '.join(covers)}; n is the number of seeds. This network is the "

@@ -89,7 +89,7 @@ def _chosen(history: ArmHistory, confirmations: Mapping[int, Row], seed: int | N
 
 
 def _estimates(study: Study, runs: Runs) -> dict[str, Estimate]:
-    found = {metric: combined([(1, runs)], metric, difference=False) for metric in study.accuracies}
+    found = {metric: combined([(1, runs)], metric, difference=False) for metric in study.tabled}
     return {metric: estimate for metric, estimate in found.items() if estimate is not None}
 
 

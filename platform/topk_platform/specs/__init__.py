@@ -7,7 +7,19 @@ from topk_platform.specs.codec import canonical_json, digest
 from topk_platform.specs.conditions import active, in_order, reaching
 from topk_platform.specs.inputs import Inputs
 from topk_platform.specs.loss import Loss
-from topk_platform.specs.metrics import GROUPS, accuracy_names, candidate_names
+from topk_platform.specs.metrics import (
+    GROUPS,
+    Measure,
+    accuracy_names,
+    candidate_names,
+    coverage_names,
+    less_is_better,
+    measure_of,
+    measures_among,
+    number_text,
+    scale_of,
+    unit_of,
+)
 from topk_platform.specs.pruner import NoPruning, Patient, Pruner, Quantile, SuccessiveHalving, rungs_of
 from topk_platform.specs.published import Published
 from topk_platform.specs.racing import Racing
@@ -47,6 +59,7 @@ __all__ = [
     "LabelNoise",
     "LongTail",
     "Loss",
+    "Measure",
     "Model",
     "NoPruning",
     "Numerics",
@@ -79,11 +92,18 @@ __all__ = [
     "candidate_names",
     "canonical_json",
     "check_name",
+    "coverage_names",
     "digest",
     "grid",
     "in_order",
+    "less_is_better",
+    "measure_of",
+    "measures_among",
+    "number_text",
     "numbers",
     "reaching",
     "rungs_of",
+    "scale_of",
     "smoke_arm",
+    "unit_of",
 ]

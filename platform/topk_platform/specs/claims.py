@@ -19,7 +19,7 @@ class Contrast:
 
     Args:
         weights: By the arm's name, ``regime/model/loss``; none of them 0.
-        metric: Such as ``"top5"`` or ``"macro_top3"``, in points; or ``"candidates99"``, as it is.
+        metric: Such as ``"top5"`` or ``"macro_top3"``, in points; or ``"candidates99"`` or ``"size95"``, in classes.
 
     Raises:
         UserError: if there is no weight, or one is 0.

@@ -8,9 +8,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["canonical_json", "decode", "digest", "encode"]
+__all__ = ["LATER", "canonical_json", "decode", "digest", "encode"]
 
 _TYPE = "type"
+
+LATER: Mapping[str, Any] = {"later": True}
+"""Metadata of a field that a spec was given later: where it is empty, text and hash are those from before."""
 
 
 def encode(value: Any) -> Any:
@@ -20,8 +23,8 @@ def encode(value: Any) -> Any:
         TypeError: if something in it is neither a spec, a mapping, a sequence nor a scalar.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {_TYPE: type(value).__name__, **fields}
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if not _unset(value, f)}
+        return {_TYPE: type(value).__name__, **{name: encode(item) for name, item in fields.items()}}
     if isinstance(value, Mapping):
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -29,6 +32,10 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"a spec holds scalars, sequences, mappings and specs only, got {type(value).__name__}")
+
+
+def _unset(value: Any, field: dataclasses.Field[Any]) -> bool:
+    return "later" in field.metadata and not getattr(value, field.name)
 
 
 def decode(data: Any, classes: Iterable[type]) -> Any:

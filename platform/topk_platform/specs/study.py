@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Annotated
@@ -15,9 +15,16 @@ from topk_platform.errors import UserError
 from topk_platform.specs.arm import Arm
 from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.claims import Claim, Contrast, check_claims
-from topk_platform.specs.codec import decode, digest, encode
+from topk_platform.specs.codec import LATER, decode, digest, encode
 from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
-from topk_platform.specs.metrics import accuracy_names, candidate_names
+from topk_platform.specs.metrics import (
+    accuracy_names,
+    candidate_names,
+    coverage_names,
+    less_is_better,
+    measure_of,
+    measures_among,
+)
 from topk_platform.specs.published import Published, check_published
 from topk_platform.specs.racing import Racing
 from topk_platform.specs.smoke import smoke_arm
@@ -58,6 +65,9 @@ class Study:
         interval: What the tables' intervals cover; it changes no result. ``"crossed"``: seeds and test images, crossed,
             and the search where it was repeated. ``"seeds"``: the seeds alone, by Student's t.
         claims: Findings that its results decide, see ``topk claims``; they change no result.
+        measures: What is recorded beside the accuracies: ``"autkc5"``, ``"average5"``, ``"size90"``, ``"size95"`` or
+            ``"size99"``, with any K in place of 5; see ``docs/metrics.md``. What ``show``, an arm's metrics and its
+            recipe's ``keep`` name is added to them, and they are part of every arm's identity.
 
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
@@ -85,6 +95,7 @@ class Study:
     front: Count = 3
     interval: Annotated[str, one_of("crossed", "seeds")] = "crossed"
     claims: Sequence[Claim] = ()
+    measures: tuple[str, ...] = field(default=(), metadata=LATER)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -97,7 +108,7 @@ class Study:
         check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
         self._check_baseline()
         self._check_metrics()
-        check_published(self.name, self.published, self.arms, self.accuracies)
+        check_published(self.name, self.published, self.arms, self.selecting)
         check_claims(self.name, self.claims, names, self.metrics)
         self._check_searches()
         self._check_origins()
@@ -138,20 +149,43 @@ class Study:
         object.__setattr__(
             self, "show", tuple(self.show) or tuple(dict.fromkeys((*selected, *self.accuracies[:1])))
         )
+        for metric in self.measures:
+            check(
+                measure_of(metric) is not None,
+                f"study {self.name}: measures must be such as 'autkc5', 'average5' or 'size95' (90, 95, 99), "
+                f"got {metric!r}",
+            )
         kept = [metric for arm in self.arms for metric in arm.recipe.keep]
+        object.__setattr__(self, "measures", measures_among((*self.measures, *selected, *kept, *self.show)))
         for metric in (*selected, *self.show, *kept):
-            if metric not in self.accuracies:
-                raise UserError(f"study {self.name}: metric {metric!r} is not among {list(self.accuracies)}")
+            if metric not in self.tabled:
+                raise UserError(f"study {self.name}: metric {metric!r} is not among {list(self.tabled)}")
+        for metric in (*selected, *kept):
+            if metric not in self.selecting:
+                raise UserError(
+                    f"study {self.name}: metric {metric!r} cannot select, for less of it is better: show it, and "
+                    f"select by one of {list(self.selecting)}"
+                )
 
     @cached_property
     def accuracies(self) -> tuple[str, ...]:
-        """The metrics that can select and be shown: ``top1``, ..., ``macro_top1``, ..., ``few_top5``."""
+        """The accuracies for every k: ``top1``, ..., ``macro_top1``, ..., ``few_top5``."""
         return accuracy_names(self.topk)
+
+    @cached_property
+    def tabled(self) -> tuple[str, ...]:
+        """The metrics that can be shown: the accuracies, and the measures that are asked for."""
+        return self.accuracies + self.measures
+
+    @cached_property
+    def selecting(self) -> tuple[str, ...]:
+        """The metrics that can select: those of :attr:`tabled` of which more is better."""
+        return tuple(metric for metric in self.tabled if not less_is_better(metric))
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
         """The names of all metrics recorded."""
-        return self.accuracies + candidate_names(self.targets)
+        return self.tabled + coverage_names(self.measures) + candidate_names(self.targets)
 
     @property
     def size(self) -> int:
@@ -177,7 +211,8 @@ class Study:
         """
         origin = self.origin(arm)
         start = () if origin is None else (self.arm_id(origin), self.trials)
-        return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, arm, *start))
+        more = (*start, {"measures": self.measures}) if self.measures else start
+        return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, arm, *more))
 
     def published_of(self, arm: Arm, metric: str) -> Published | None:
         """Return the published number of an arm by a metric, or None."""
@@ -244,7 +279,8 @@ class Study:
         Small stand-ins, which need no download, take the place of the large datasets; see :func:`smoke_arm`. It
         carries no published numbers and no claims, for its own say nothing of them.
         """
-        classes = max(_SMOKE_CLASSES, 2 + max(*self.topk, *(arm.k for arm in self.arms)))
+        wanted = [m.number for name in self.measures if (m := measure_of(name)) and m.kind != "size"]
+        classes = max(_SMOKE_CLASSES, 2 + max(*self.topk, *wanted, *(arm.k for arm in self.arms)))
         arms = tuple(smoke_arm(arm, classes) for arm in self.arms)
         whole = math.lcm(*(arm.repeats.count for arm in arms))
         few = whole * math.ceil(2 / whole)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal, cast
 
 from topk_platform.specs.arm import Arm, Model, Protocol
-from topk_platform.specs.codec import canonical_json, decode, digest, encode
+from topk_platform.specs.codec import LATER, canonical_json, decode, digest, encode
 from topk_platform.specs.loss import Loss
 from topk_platform.specs.pruner import NoPruning, Patient, Quantile, SuccessiveHalving
 from topk_platform.specs.recipe import Augmentation, Numerics, Recipe
@@ -60,6 +60,7 @@ class Trial:
         environment: The versions and the kind of machine that determine its last bits; empty where any will do.
         origin: What the arm's search started from: the code and data of another arm, see
             :func:`~topk_platform.identity.with_origins`; empty where it started from the first values.
+        measures: What is measured beside the accuracies, see :class:`~topk_platform.specs.Study`.
     """
 
     study: str
@@ -81,6 +82,7 @@ class Trial:
     device: str = "cpu"
     environment: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""
+    measures: tuple[str, ...] = field(default=(), metadata=LATER)
 
     @cached_property
     def key(self) -> str:

@@ -34,8 +34,8 @@ def score_crops(
 
     Each crop's scores become probabilities, whose mean over the crops is ranked: for top-k accuracy those of being
     in the k best, with weight ``exp(Σ_{j∈A} s_j)`` for k classes A, or the softmax for every k, as
-    ``recipe.test_crops`` says. The least K for an accuracy is by the softmax. Without kept pixels each image is
-    decoded five times.
+    ``recipe.test_crops`` says. The least K for an accuracy, the area under the curve and sets are by the softmax.
+    Without kept pixels each image is decoded five times.
 
     Args:
         model: The network.
@@ -56,12 +56,16 @@ def score_crops(
     totals, finite = _totals(model, split.inputs, normalisation, recipe, device, sizes)
     values: dict[str, Tensor] = {}
     for k in scorer.topk:
-        part = replace(scorer, topk=(k,), targets=())
+        part = replace(scorer, topk=(k,), targets=(), measures=())
         values |= zip(part.names, part(totals.get(k, totals[1]), split.labels), strict=True)
-    softmax = replace(scorer, topk=(1,))
+    softmax = replace(scorer, topk=(1,), measures=())
     values = dict(zip(softmax.names, softmax(totals[1], split.labels), strict=True)) | values
+    if scorer.measures:
+        sets = replace(scorer, topk=(1,), targets=())
+        found = zip(sets.names, sets(totals[1].double().log(), split.labels), strict=True)
+        values |= {name: value for name, value in found if name not in values}
     measures = torch.stack([finite.double(), *(values[name] for name in scorer.names)])
-    return Scored(measures, totals[1], split, scorer.groups)
+    return Scored(measures, totals[1], split, scorer.groups, averaged=True)
 
 
 def _totals(

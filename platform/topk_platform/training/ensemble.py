@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from topk_platform.data import Dataset
+from topk_platform.data import Dataset, Split
 from topk_platform.errors import UserError
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Augmentation, Inputs, Recipe, Trial
@@ -27,6 +27,7 @@ from topk_platform.training.setup import (
     loss_of,
     recipe_of,
     scorer_of,
+    tested,
 )
 from topk_platform.training.stacking import Forward, stack, stacked_forward, stacked_optimizer
 from topk_platform.training.stepping import clip, density_of, optimizer_state, precision
@@ -118,7 +119,7 @@ class Ensemble:
             views=any(recipe != recipes[0] for recipe in recipes),
             plain=_plain(recipes[0], datasets),
             optimizer=stacked_optimizer(recipes, stacked),
-            scorer=Scorer(trials[0].topk, trials[0].targets, groups),
+            scorer=Scorer(trials[0].topk, trials[0].targets, groups, trials[0].measures),
         )
 
     @property
@@ -228,9 +229,12 @@ class Ensemble:
     def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
         """Return what the test split shows of one member with these weights."""
         trial, dataset = self.trials[member], self.datasets[member]
-        scorer = scorer_of(trial, dataset)
         network = self.network(member, weights)
-        return score(network, dataset.test, self.normalisations[member], self.recipe, trial.device, scorer)
+
+        def shown(split: Split, scorer: Scorer) -> Scored:
+            return score(network, split, self.normalisations[member], self.recipe, trial.device, scorer)
+
+        return tested(shown, dataset, scorer_of(trial, dataset))
 
     def weights(self, member: int) -> dict[str, Tensor]:
         """Return a copy of a member's weights."""

@@ -28,6 +28,7 @@ from topk_platform.training.setup import (
     loss_of,
     recipe_of,
     scorer_of,
+    tested,
 )
 from topk_platform.training.stepping import clip, density_of, optimizer_state, precision
 
@@ -159,8 +160,12 @@ class Session:
     def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
         """Return what the test split shows of the network with these weights."""
         how = score_crops if self.recipe.test_crops else score
-        model, split = self.network(member, weights), self.dataset.test
-        return how(model, split, self.normalisation, self.recipe, self.trial.device, self.scorer)
+        model = self.network(member, weights)
+
+        def shown(split: Split, scorer: Scorer) -> Scored:
+            return how(model, split, self.normalisation, self.recipe, self.trial.device, scorer)
+
+        return tested(shown, self.dataset, self.scorer)
 
     def weights(self, member: int = 0) -> dict[str, Tensor]:  # noqa: ARG002 - there is one member
         """Return a copy of the network's weights and buffers."""

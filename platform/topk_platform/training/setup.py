@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -30,6 +31,7 @@ __all__ = [
     "loss_of",
     "recipe_of",
     "scorer_of",
+    "tested",
 ]
 
 
@@ -41,12 +43,19 @@ class Scored(NamedTuple):
         scores: ``(N, L)``.
         split: The samples, N of them.
         groups: Masks over the classes, bool ``(L,)``: many-, medium- and few-shot.
+        averaged: Whether the scores are sums of probabilities, over several crops.
     """
 
     measures: Tensor
     scores: Tensor
     split: Split
     groups: tuple[Tensor, ...]
+    averaged: bool = False
+
+    @property
+    def logits(self) -> Tensor:
+        """Scores whose softmax are the probabilities, ``(N, L)``."""
+        return self.scores.double().log() if self.averaged else self.scores
 
     @property
     def ranks(self) -> Tensor:
@@ -220,4 +229,19 @@ def scorer_of(trial: Trial, dataset: Dataset) -> Scorer:
             raise ValueError(
                 f"metric {metric} wants classes of that group beside others, got class counts {found}"
             )
-    return Scorer(trial.topk, trial.targets, tuple(mask.to(trial.device) for mask in groups.values()))
+    masks = tuple(mask.to(trial.device) for mask in groups.values())
+    return Scorer(trial.topk, trial.targets, masks, trial.measures)
+
+
+def tested(shown: Callable[[Split, Scorer], Scored], dataset: Dataset, scorer: Scorer) -> Scored:
+    """Return what the test split shows of a network, with sets cut where the validation split says.
+
+    Args:
+        shown: Scores a split with the network.
+        dataset: Its splits.
+        scorer: What is measured.
+    """
+    if scorer.sets:
+        found = shown(dataset.validation, replace(scorer, measures=()))
+        scorer = scorer.cut_by(found.logits, found.split.labels)
+    return shown(dataset.test, scorer)

@@ -269,7 +269,7 @@ def test_published_numbers_change_nothing_of_ours() -> None:
     with_them, without = a_table(*PRINTED), a_table()
     for place, cell in with_them.cells.items():
         bare = dataclasses.replace(cell, published=None)
-        assert bare == without.cells.get(place, Cell(None, searched=cell.searched))
+        assert bare == without.cells.get(place, Cell(None, searched=cell.searched, metric=place[2]))
     assert len(with_them.cells) == len(without.cells) + 2
 
 

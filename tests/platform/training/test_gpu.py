@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from topk_platform import Augmentation, Model, Numerics, Recipe, Regime
+from topk_platform.metrics import Scorer
 from topk_platform.specs import Trial
 from topk_platform.training import Session, finish, run_trials
 
@@ -84,3 +85,18 @@ def test_an_ensembles_members_are_their_networks_alone(make_trial: MakeTrial) ->
     for member, trial in zip(finish(run_trials(trials)), trials, strict=True):
         (alone,) = finish(run_trials([trial]))
         assert member.epochs[-1].train_loss == pytest.approx(alone.epochs[-1].train_loss, rel=1e-4)
+
+
+def test_sets_are_cut_as_on_the_cpu_where_it_is_to_be_deterministic() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(500, 20, generator=generator)
+    labels = torch.randint(20, (500,), generator=generator)
+    groups = (torch.zeros(20, dtype=torch.bool),) * 3
+    here = Scorer((1,), (), groups, ("autkc3", "average2", "size90"))
+    there = Scorer((1,), (), tuple(group.cuda() for group in groups), here.measures)
+    torch.use_deterministic_algorithms(True)
+    try:
+        found = there(scores.cuda(), labels.cuda())
+    finally:
+        torch.use_deterministic_algorithms(False)
+    torch.testing.assert_close(found.cpu(), here(scores, labels), equal_nan=True)

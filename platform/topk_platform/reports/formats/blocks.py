@@ -49,8 +49,8 @@ class Block:
 def chosen_metrics(table: Table, metrics: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the metrics to show, by default the study's; raise ``UserError`` if one is not recorded."""
     for metric in metrics:
-        if metric not in table.study.accuracies:
-            raise UserError(f"--metric must be one of {list(table.study.accuracies)}, got {metric!r}")
+        if metric not in table.study.tabled:
+            raise UserError(f"--metric must be one of {list(table.study.tabled)}, got {metric!r}")
     return tuple(metrics) or table.study.show
 
 

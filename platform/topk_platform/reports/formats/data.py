@@ -62,7 +62,7 @@ _COLUMNS = (
 
 
 def to_arrow(table: Table) -> pa.Table:
-    """Return every metric of every cell, a row each, as fractions of 1.
+    """Return every metric of every cell, a row each, shares as fractions of 1 and sizes as numbers of classes.
 
     ``seeds`` is how many confirmations have ended, ``diverged`` and ``failed`` how many of them have no result; ``n``
     is how many the mean is over. ``low`` and ``high`` are the ends of its 95 % interval, ``covers`` says what that
@@ -122,9 +122,9 @@ def to_seeds(table: Table) -> pa.Table:
 def _seeds(table: Table) -> tuple[_Kinds, _Rows]:
     kinds = dict.fromkeys(("loss", table.across), pa.string())
     kinds |= {"seed": pa.int64(), "status": pa.string(), "key": pa.string()}
-    kinds |= dict.fromkeys(table.study.accuracies, pa.float64())
+    kinds |= dict.fromkeys(table.study.tabled, pa.float64())
     rows = [
-        (*place, seed, row["status"], row["key"], *(row[f"test.{m}"] for m in table.study.accuracies))
+        (*place, seed, row["status"], row["key"], *(row[f"test.{m}"] for m in table.study.tabled))
         for place, confirmations in table.confirmations.items()
         for seed, row in confirmations.items()
     ]
@@ -153,7 +153,7 @@ def to_csv(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False
         UserError: if a metric is not recorded.
     """
     kinds, rows = _cells(table)
-    wanted = set(chosen_metrics(table, metrics)) if metrics else set(table.study.accuracies)
+    wanted = set(chosen_metrics(table, metrics)) if metrics else set(table.study.tabled)
     return _csv(kinds, [row for row in rows if row[2] in wanted])
 
 

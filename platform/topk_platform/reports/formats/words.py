@@ -12,7 +12,7 @@ from topk_platform.reports.cells import Cell
 from topk_platform.reports.statistics import Covers, Estimate
 from topk_platform.reports.table import Fruitless, Table
 from topk_platform.specs import Published, Scalar
-from topk_platform.specs.metrics import GROUPS
+from topk_platform.specs.metrics import GROUPS, less_is_better, measure_of, scale_of, unit_of
 
 __all__ = [
     "count",
@@ -46,7 +46,13 @@ def title_of(metric: str) -> str:
     Example:
         >>> title_of("macro_top3"), title_of("few_top5")
         ('macro-average top-3 accuracy', 'few-shot macro-average top-5 accuracy')
+        >>> title_of("autkc5"), title_of("average5"), title_of("size95")
+        ('mean of top-1 to top-5 accuracy', 'average-5 accuracy', 'mean set size at 95 % coverage')
     """
+    if (found := measure_of(metric)) is not None:
+        n = found.number
+        titles = {"autkc": f"mean of top-1 to top-{n} accuracy", "average": f"average-{n} accuracy"}
+        return titles.get(found.kind, f"mean set size at {n} % coverage")
     group, _, k = metric.rpartition("top")
     shots = {f"{name}_": f"{name}-shot macro-average " for name in GROUPS}
     kind = {"": "", "macro_": "macro-average ", **shots}[group]
@@ -60,22 +66,29 @@ def metric_title(metric: str) -> str:
         >>> metric_title("macro_top3")
         'macro-average top-3 accuracy, %'
     """
-    return f"{title_of(metric)}, %"
+    return f"{title_of(metric)}, {unit_of(metric)}"
 
 
-def number(found: Estimate, signed: bool = False) -> str:
-    """Return a mean with its interval, whose ends are given where its middle lies far from the mean."""
-    mean = f"{100 * found.mean:{'+' if signed else ''}.1f}"
+def number(found: Estimate, signed: bool = False, metric: str = "") -> str:
+    """Return a mean with its interval, whose ends are given where its middle lies far from the mean.
+
+    Args:
+        found: The estimate.
+        signed: Whether it is a difference.
+        metric: Says in which unit it is told: by default, as of all accuracies, in percent or points.
+    """
+    scale, digits = scale_of(metric), 2 if unit_of(metric) == "classes" else 1
+    mean = f"{scale * found.mean:{'+' if signed else ''}.{digits}f}"
     if math.isnan(found.half_width):
         return mean
     if abs(found.skew) > _UNEVEN * found.half_width:
-        return f"{mean} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
-    return f"{mean} ± {100 * found.half_width:.1f}"
+        return f"{mean} [{scale * found.low:.{digits}f}, {scale * found.high:.{digits}f}]"
+    return f"{mean} ± {scale * found.half_width:.{digits}f}"
 
 
 def mean(cell: Cell) -> str:
     """Return a cell's mean with its interval."""
-    return "–" if cell.value is None else number(cell.value)
+    return "–" if cell.value is None else number(cell.value, metric=cell.metric)
 
 
 def count(cell: Cell) -> str:
@@ -115,7 +128,7 @@ def difference(cell: Cell) -> str:
         return ""
     pairs = cell.difference.n
     count = "" if cell.value is not None and cell.value.n == pairs else f" (n = {pairs})"
-    return f"{number(cell.difference, signed=True)}{count} {_MARKS[cell.mark]}".rstrip()
+    return f"{number(cell.difference, signed=True, metric=cell.metric)}{count} {_MARKS[cell.mark]}".rstrip()
 
 
 def notes(table: Table) -> list[str]:
@@ -146,6 +159,8 @@ def legend(table: Table) -> str:
     text = (
         f"Test accuracy: mean with its 95 % interval; the best mean of a column is marked. {covered(table)}"
     )
+    if any(map(less_is_better, table.study.show)):
+        text += f" Of sets less is better: the smallest mean is marked, and {_UP} marks smaller ones."
     if table.study.baseline is None:
         return text
     text = f"{text} Below it, the difference to {table.study.baseline}, paired alike"

@@ -17,7 +17,7 @@ from topk_platform.reports.page.drawn import Drawn, drawings
 from topk_platform.reports.plots import Plotted, plotted
 from topk_platform.reports.reading import Held, main_metric, read
 from topk_platform.reports.table import Table, build_table
-from topk_platform.specs import Study
+from topk_platform.specs import Study, scale_of
 
 __all__ = ["answer", "report", "report_files"]
 
@@ -31,7 +31,7 @@ class _Keys:
     Args:
         place: Row and column.
         anchor: Of the place in the page.
-        rows: Seed, status, key, and the metrics that the tables show, in percent.
+        rows: Seed, status, key, and the metrics that the tables show, shares in percent.
     """
 
     place: tuple[str, str]
@@ -153,6 +153,6 @@ def _keys(table: Table) -> Iterable[_Keys]:
 
 
 def _key_row(table: Table, seed: int, row: Mapping[str, object]) -> tuple[str, ...]:
-    values = (row[f"test.{metric}"] for metric in table.study.show)
-    scores = [f"{100 * value:.2f}" if isinstance(value, float) else "–" for value in values]
+    values = [(row[f"test.{metric}"], scale_of(metric)) for metric in table.study.show]
+    scores = [f"{scale * value:.2f}" if isinstance(value, float) else "–" for value, scale in values]
     return str(seed), str(row["status"]), str(row["key"]), *scores

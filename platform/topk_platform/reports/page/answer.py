@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from topk_platform.reports.cells import Cell
 from topk_platform.reports.formats import words
+from topk_platform.reports.statistics import Estimate
 from topk_platform.reports.table import Table
+from topk_platform.specs import less_is_better, scale_of, unit_of
 
 __all__ = ["answer"]
 
@@ -53,7 +56,7 @@ def _verdict(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -
         return ["No confirmation has a result yet, so there is nothing to say."]
     name, baseline = words.title_of(metric), table.study.baseline
     if len(table.rows) == 1:
-        return ["There is one loss, and nothing to compare it with.", *_alone(table, name, cells)]
+        return ["There is one loss, and nothing to compare it with.", *_alone(table, metric, cells)]
     if baseline is None:
         return [f"The study has no baseline, so no difference in {name} was tested.", _highest(table, cells)]
     tested = {place: cell for place, cell in cells.items() if cell.p_holm is not None}
@@ -83,8 +86,16 @@ def _by_column(table: Table, tested: Mapping[tuple[str, str], Cell], mark: str) 
 
 
 def _mean(cell: Cell) -> float:
-    assert cell.difference is not None  # noqa: S101 - for the type checker
-    return cell.difference.mean
+    return _ahead(cell).mean
+
+
+def _ahead(cell: Cell) -> Estimate:
+    """Return how far a cell is ahead of the baseline: its difference, turned around where less is better."""
+    found = cell.difference
+    assert found is not None  # noqa: S101 - for the type checker
+    if not less_is_better(cell.metric):
+        return found
+    return replace(found, mean=-found.mean, low=-found.high, high=-found.low)
 
 
 def _better(table: Table, metric: str, better: _ByColumn, columns: Sequence[str]) -> str:
@@ -108,18 +119,18 @@ def _leader(column: str, marked: Sequence[tuple[str, Cell]]) -> str:
 
 
 def _points(cell: Cell) -> str:
-    found = cell.difference
-    assert found is not None  # noqa: S101 - for the type checker
-    assert cell.p_holm is not None  # noqa: S101 - as above
-    size = words.number(found, signed=True).removeprefix("+")
-    return f"{size} points (n = {found.n}, {words.probability(cell.p_holm)} after Holm's correction)"
+    found = _ahead(cell)
+    assert cell.p_holm is not None  # noqa: S101 - for the type checker
+    size = words.number(found, signed=True, metric=cell.metric).removeprefix("+")
+    unit = unit_of(cell.metric, difference=True)
+    return f"{size} {unit} (n = {found.n}, {words.probability(cell.p_holm)} after Holm's correction)"
 
 
 def _nobody(table: Table, metric: str, tested: Mapping[tuple[str, str], Cell], columns: Sequence[str]) -> str:
-    ends = [cell.difference.high for cell in tested.values() if cell.difference and not cell.mark]
+    ends = [_ahead(cell).high for cell in tested.values() if cell.difference and not cell.mark]
     known = [end for end in ends if not math.isnan(end)]
     room = (
-        f" That does not show that they are equal: 95 % intervals reach up to {100 * max(known):+.1f} points."
+        f" That does not show that they are equal: 95 % intervals reach up to {_room(metric, max(known))}."
         if known and max(known) > 0
         else ""
     )
@@ -128,6 +139,12 @@ def _nobody(table: Table, metric: str, tested: Mapping[tuple[str, str], Cell], c
         f"No loss is clearly better than {table.study.baseline} in {words.title_of(metric)} {where} "
         f"({len(tested)} differences tested).{room}"
     )
+
+
+def _room(metric: str, most: float) -> str:
+    less, unit = less_is_better(metric), unit_of(metric, difference=True)
+    digits = 1 if unit == "points" else 2
+    return f"{scale_of(metric) * (-most if less else most):+.{digits}f} {unit}"
 
 
 def _worse(table: Table, worse: _ByColumn) -> str:
@@ -139,10 +156,13 @@ def _worse(table: Table, worse: _ByColumn) -> str:
     return f"{count} of the differences are clearly to the worse, in {where}."
 
 
-def _alone(table: Table, name: str, cells: Mapping[tuple[str, str], Cell]) -> list[str]:
+def _alone(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -> list[str]:
     known = [(place, cell.value) for place, cell in cells.items() if cell.value is not None]
-    told = [f"{words.number(v)} % in {column} (n = {v.n})" for (_, column), v in known[:_NAMED]]
-    return [f"{table.rows[0]} reaches a {name} of {', '.join(told)}."]
+    told = [
+        f"{words.number(v, metric=metric)} {unit_of(metric)} in {column} (n = {v.n})"
+        for (_, column), v in known[:_NAMED]
+    ]
+    return [f"{table.rows[0]} reaches a {words.title_of(metric)} of {', '.join(told)}."]
 
 
 def _plural(table: Table, count: int) -> str:
@@ -161,4 +181,6 @@ def _highest(table: Table, cells: Mapping[tuple[str, str], Cell]) -> str:
     more = (
         f", and others in {len(best) - len(told)} more {_plural(table, 2)}" if len(best) > len(told) else ""
     )
-    return f"The highest means, which may be chance, are those of {', '.join(told)}{more}."
+    lowest = any(less_is_better(cell.metric) for cell in cells.values())
+    extreme = "lowest" if lowest else "highest"
+    return f"The {extreme} means, which may be chance, are those of {', '.join(told)}{more}."

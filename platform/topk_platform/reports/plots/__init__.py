@@ -103,8 +103,8 @@ def plotted(
         UserError: if the study has no such metric, or no such arm.
     """
     study = held.study
-    if metric and metric not in study.accuracies:
-        raise UserError(f"--metric must be one of {list(study.accuracies)}, got {metric!r}")
+    if metric and metric not in study.tabled:
+        raise UserError(f"--metric must be one of {list(study.tabled)}, got {metric!r}")
     shown = study.only(only) if only else study
     table = build_table(study, held.histories, shown.arms, held.ranks)
     tuned = partial(tuning, study, store=store, trials=study.trials, only=only)

@@ -10,6 +10,7 @@ from topk_platform.reports.cells import Cell
 from topk_platform.reports.formats.words import title_of
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, figure, legend
 from topk_platform.reports.plots.style import COLUMN, INK
+from topk_platform.specs import less_is_better
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +50,8 @@ def profile(data: Plotted) -> Figure:
 
     At 1 a curve shows how often its loss has the lowest error, further to the right how far behind it is elsewhere. A
     loss that lost a seed in a regime never reaches it there. Regimes in which some loss has no result yet are left out.
-    Among several losses that trail the best one their order may depend on which others are drawn (Gould and Scott).
+    Of sets their size stands in place of the error. Among several losses that trail the best one their order may
+    depend on which others are drawn (Gould and Scott).
 
     Source:
         Dolan and Moré, Benchmarking optimization software with performance profiles, Mathematical Programming 91,
@@ -96,7 +98,9 @@ def _errors(data: Plotted) -> dict[str, list[float]]:
 def _error(cell: Cell | None) -> float | None:
     if cell is not None and cell.confirmed.lost:
         return math.inf
-    return None if cell is None or cell.value is None else 1 - cell.value.mean
+    if cell is None or cell.value is None:
+        return None
+    return cell.value.mean if less_is_better(cell.metric) else 1 - cell.value.mean
 
 
 def _curve(ax: Axes, data: Plotted, row: str, values: Sequence[float], end: float) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from topk_platform.reports.cells import Cell
-from topk_platform.reports.formats.words import title_of
+from topk_platform.reports.formats.words import metric_title, title_of
 from topk_platform.reports.plots.axis import Axis, axis_of
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, figure, legend, panels
 from topk_platform.reports.plots.style import COLUMN, INK, PAGE, wrapped
 from topk_platform.reports.statistics import Estimate
-from topk_platform.specs import Arm
+from topk_platform.specs import Arm, less_is_better, scale_of, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +55,7 @@ def accuracy(data: Plotted) -> Figure:
         if ordinal:
             ax.set_xticks(range(len(axis.names)), [wrapped(n, 14) for n in axis.names])
             _turned(ax, axis.names)
-    _labelled(axes, shown, f"test {title_of(data.metric)}, %")
+    _labelled(axes, shown, f"test {metric_title(data.metric)}")
     legend(made, axes)
     return made
 
@@ -68,7 +69,7 @@ def _turned(ax: Axes, names: Sequence[str]) -> None:
 def _labelled(axes: Sequence[Axes], shown: Sequence[str], text: str) -> None:
     """Name the vertical axis of each row of panels."""
     for ax in axes[:: min(len(shown), 3)]:
-        ax.set_ylabel(text)
+        ax.set_ylabel(textwrap.fill(text, 38))
 
 
 def _categories(data: Plotted) -> Axis:
@@ -93,7 +94,8 @@ def _line(
 ) -> None:
     look = data.look(points[0].row, points[0].column)
     xs = [point.x + shift for point in points]
-    means, low, high = ([100 * v for v in values] for values in zip(*map(_ends, points), strict=True))
+    scale = scale_of(data.metric)
+    means, low, high = ([scale * v for v in values] for values in zip(*map(_ends, points), strict=True))
     style = "none" if bars else look.line
     ax.plot(xs, means, color=look.colour, marker=look.marker, linestyle=style, label=series)
     if bars:
@@ -126,8 +128,13 @@ def differences(data: Plotted) -> Figure:
         ax.set_ylim(len(rows) - 0.5, -0.5)
         ax.set_yticks(range(len(rows)), names)
     for ax in axes[-min(len(axes), 3) :]:
-        ax.set_xlabel(f"{title_of(data.metric)},\npoints above {data.study.baseline}")
+        ax.set_xlabel(f"{title_of(data.metric)},\n{_above(data)} {data.study.baseline}")
     return made
+
+
+def _above(data: Plotted) -> str:
+    less = "(less is better) " if less_is_better(data.metric) else ""
+    return f"{unit_of(data.metric, difference=True)} {less}above"
 
 
 def _difference(data: Plotted, row: str, column: str) -> Cell | None:
@@ -138,10 +145,11 @@ def _difference(data: Plotted, row: str, column: str) -> Cell | None:
 def _bar(ax: Axes, data: Plotted, row: str, column: str, place: int, cell: Cell) -> None:
     look, found = data.look(row, column), cell.difference
     assert found is not None  # noqa: S101 - for the type checker
+    scale = scale_of(data.metric)
     if not math.isnan(found.half_width):
-        ax.plot([100 * found.low, 100 * found.high], [place, place], color=look.colour, linewidth=1.2)
+        ax.plot([scale * found.low, scale * found.high], [place, place], color=look.colour, linewidth=1.2)
     fill = look.colour if cell.mark else "none"
-    ax.plot([100 * found.mean], [place], marker=look.marker, color=look.colour, markerfacecolor=fill)
+    ax.plot([scale * found.mean], [place], marker=look.marker, color=look.colour, markerfacecolor=fill)
 
 
 def regimes(data: Plotted) -> Figure:
@@ -169,7 +177,7 @@ def regimes(data: Plotted) -> Figure:
         place = (value - span[0]) / max(span[1] - span[0], 1e-9)
         _entry(ax, data.table.cells[row, column, data.metric], x, y, value, place)
     _named(ax, down, across)
-    shown = f"points above\n{baseline}" if baseline else "%"
+    shown = f"{_above(data)}\n{baseline}" if baseline else unit_of(data.metric)
     made.colorbar(image, ax=ax, label=f"test {title_of(data.metric)},\n{shown}", pad=0.02)
     return made
 
@@ -188,10 +196,10 @@ def _mapped(data: Plotted, row: str, column: str) -> float:
     if cell is None or cell.value is None:
         return math.nan
     if data.study.baseline is None:
-        return 100 * cell.value.mean
+        return scale_of(data.metric) * cell.value.mean
     if data.arms[row, column].loss.label == data.study.baseline:
         return 0.0
-    return math.nan if cell.difference is None else 100 * cell.difference.mean
+    return math.nan if cell.difference is None else scale_of(data.metric) * cell.difference.mean
 
 
 def _entry(ax: Axes, cell: Cell, x: int, y: int, value: float, place: float) -> None:
@@ -221,10 +229,10 @@ def front(data: Plotted) -> Figure:
     made, axes = panels(shown, 2.3)
     for column, ax in zip(shown, axes, strict=True):
         for row, x, y in found[column]:
-            _spot(ax, data, row, column, (x, y))
-        _edge(ax, [(x.mean, y.mean) for _, x, y in found[column]])
-        ax.set_xlabel(f"test {title_of(metrics[0])}, %")
-    _labelled(axes, shown, f"test {title_of(metrics[1])}, %")
+            _spot(ax, data, row, column, (x, y), metrics)
+        _edge(ax, [(x.mean, y.mean) for _, x, y in found[column]], metrics)
+        ax.set_xlabel(f"test {metric_title(metrics[0])}")
+    _labelled(axes, shown, f"test {metric_title(metrics[1])}")
     legend(made, axes)
     return made
 
@@ -256,19 +264,41 @@ def _spots(data: Plotted, column: str, metrics: tuple[str, str]) -> list[_Spot]:
     return spots
 
 
-def _spot(ax: Axes, data: Plotted, row: str, column: str, at: tuple[Estimate, Estimate]) -> None:
+def _spot(
+    ax: Axes,
+    data: Plotted,
+    row: str,
+    column: str,
+    at: tuple[Estimate, Estimate],
+    metrics: tuple[str, str],
+) -> None:
     look, (x, y) = data.look(row, column), at
-    ax.plot(100 * x.mean, 100 * y.mean, look.marker, color=look.colour, label=row)
+    (wide, high) = (scale_of(metric) for metric in metrics)
+    ax.plot(wide * x.mean, high * y.mean, look.marker, color=look.colour, label=row)
     if not math.isnan(x.half_width) and not math.isnan(y.half_width):
-        across, up = ([100 * end for end in (found.low, found.high)] for found in (x, y))
-        ax.plot(across, [100 * y.mean] * 2, color=look.colour, linewidth=0.7, alpha=0.6)
-        ax.plot([100 * x.mean] * 2, up, color=look.colour, linewidth=0.7, alpha=0.6)
+        across, up = [wide * x.low, wide * x.high], [high * y.low, high * y.high]
+        ax.plot(across, [high * y.mean] * 2, color=look.colour, linewidth=0.7, alpha=0.6)
+        ax.plot([wide * x.mean] * 2, up, color=look.colour, linewidth=0.7, alpha=0.6)
 
 
-def _edge(ax: Axes, points: Sequence[tuple[float, float]]) -> None:
-    best = [p for p in points if not any(q != p and q[0] >= p[0] and q[1] >= p[1] for q in points)]
-    best = sorted(set(best))
-    xs, ys = ([100 * p[i] for p in best] for i in (0, 1))
+def unbeaten(points: Sequence[tuple[float, float]], metrics: tuple[str, str]) -> list[tuple[float, float]]:
+    """Return the points, from left to right, that no other one is as good as in both metrics.
+
+    Example:
+        >>> unbeaten([(0.5, 3.0), (0.6, 3.0), (0.5, 2.0)], ("top1", "size95"))
+        [(0.5, 2.0), (0.6, 3.0)]
+    """
+    sign = [-1 if less_is_better(metric) else 1 for metric in metrics]
+
+    def beats(q: tuple[float, float], p: tuple[float, float]) -> bool:
+        return q != p and all(s * (a - b) >= 0 for s, a, b in zip(sign, q, p, strict=True))
+
+    return sorted({p for p in points if not any(beats(q, p) for q in points)})
+
+
+def _edge(ax: Axes, points: Sequence[tuple[float, float]], metrics: tuple[str, str]) -> None:
+    xs, ys = ([scale_of(metrics[i]) * p[i] for p in unbeaten(points, metrics)] for i in (0, 1))
+    # What a point beats lies to its left, and below it, or above it where less is better.
     ax.step(xs, ys, where="pre", color=INK, linewidth=0.6, linestyle=":", zorder=0)
 
 

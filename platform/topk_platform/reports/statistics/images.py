@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topk_platform.records import Ranks
-from topk_platform.specs import GROUPS
+from topk_platform.specs import GROUPS, measure_of
 
 __all__ = ["ImagePart", "accuracies", "credit", "image_part", "strata_of"]
 
@@ -112,6 +112,18 @@ def credit(ranks: Ranks, k: int) -> Numbers:
     return found
 
 
+def _credit_of(ranks: Ranks, metric: str) -> Numbers:
+    """Return each image's credit by an accuracy, or by the area under the top-k curve: the mean over its k."""
+    found = measure_of(metric)
+    if found is None:
+        return credit(ranks, int(metric.rpartition("top")[2]))
+    # The sum over k of clip((k - g) / (t + 1), 0, 1), which is 1 for the k above g + t.
+    whole = np.clip(found.number - ranks.greater - ranks.tied, 0, None)
+    rising = np.clip(found.number - ranks.greater, 0, ranks.tied)
+    area: Numbers = (whole + rising * (rising + 1) / 2 / (ranks.tied + 1)) / found.number
+    return area
+
+
 def strata_of(ranks: Ranks, kind: str) -> tuple[Classes, Numbers]:
     """Return each image's class and the classes' weights in an accuracy.
 
@@ -133,10 +145,9 @@ def accuracies(runs: Mapping[int, Ranks], metric: str) -> tuple[Numbers, Classes
 
     Args:
         runs: Ranks by seed.
-        metric: Such as ``"top5"`` or ``"macro_top3"``.
+        metric: Such as ``"top5"``, ``"macro_top3"`` or ``"autkc5"``.
     """
-    kind, _, k = metric.rpartition("top")
-    kind = kind.rstrip("_")
+    kind = "" if measure_of(metric) else metric.rpartition("top")[0].rstrip("_")
     found = [runs[seed] for seed in sorted(runs)]
     first = found[0]
     alike = all(run.images == first.images for run in found)
@@ -144,7 +155,7 @@ def accuracies(runs: Mapping[int, Ranks], metric: str) -> tuple[Numbers, Classes
         alike = alike and all(np.array_equal(run.group, first.group) for run in found)
     if not alike:
         return None
-    return np.stack([credit(run, int(k)) for run in found]), *strata_of(first, kind)
+    return np.stack([_credit_of(run, metric) for run in found]), *strata_of(first, kind)
 
 
 def _means_of_searches(runs: Numbers, searches: Sequence[int]) -> Numbers:

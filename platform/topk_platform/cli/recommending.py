@@ -1,0 +1,51 @@
+"""The command that says which loss to start with."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from topk_platform.cli.consoles import make_console, print_json
+from topk_platform.cli.options import DataOption, JsonOption, StoreOption, check_format
+from topk_platform.cli.studies import known_studies, load_study
+
+__all__ = ["recommend"]
+
+
+def recommend(
+    classes: Annotated[int, typer.Option("--classes", help="How many classes there are.")],
+    images: Annotated[int, typer.Option("--images", help="Training images, of all classes together.")],
+    imbalance: Annotated[
+        float, typer.Option("--imbalance", help="Images of the largest class over those of the smallest.")
+    ] = 1.0,
+    noise: Annotated[
+        float, typer.Option("--noise", help="The share of wrong training labels, 0 to 1.")
+    ] = 0.0,
+    k: Annotated[int, typer.Option("--k", help="How many guesses count.")] = 5,
+    study: Annotated[
+        list[str] | None,
+        typer.Option("--study", help="One of your own, package.module:attribute; may be given again."),
+    ] = None,
+    store: StoreOption = "runs",
+    data: DataOption = None,
+    output: Annotated[str, typer.Option("--format", help="rich or md.", rich_help_panel="Output")] = "rich",
+    json: JsonOption = False,
+) -> None:
+    """Say which loss to start with, by what the store's studies show near such data, or that it is not known."""
+    check_format(output, "rich", "md", json=json)
+    wanted = [load_study(name) for name in study or ()]
+    from topk_platform.reports import recommendation  # noqa: PLC0415 - pyarrow and numpy
+    from topk_platform.running.recommending import recommend as recommend_for  # noqa: PLC0415 - as above
+
+    named = {made.name for made in wanted}
+    wanted += [made for make in known_studies().values() if (made := make()).name not in named]
+    found = recommend_for(
+        wanted, classes=classes, images=images, imbalance=imbalance, noise=noise, k=k, store=store, data=data
+    )
+    if json:
+        print_json(recommendation.recommendation_data(found))
+    elif output == "md":
+        typer.echo(recommendation.recommendation_to_markdown(found), nl=False)
+    else:
+        make_console().print(recommendation.recommendation_to_rich(found))

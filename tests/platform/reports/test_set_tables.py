@@ -1,0 +1,199 @@
+"""Sizes of sets in tables, words, claims and plots: less is better everywhere, and they select nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topk_platform import Arm, Claim, Contrast, Loss, Model, Published, Recipe, Regime, Study, UserError, grid
+from topk_platform.records import ArmHistory, Ranks
+from topk_platform.reports import Table, build_table, to_csv, to_markdown
+from topk_platform.reports.arms import arms_to_json
+from topk_platform.reports.cells import Runs
+from topk_platform.reports.deciding import _evidence
+from topk_platform.reports.page.answer import answer
+from topk_platform.reports.plots.results import unbeaten
+from topk_platform.reports.statistics import accuracies
+from topk_platform.reports.statistics.images import credit
+from topk_platform.running.checks import check_study
+from topk_platform.specs import digest
+
+LOSSES = ("cross_entropy", "ldam", "focal")
+REGIMES = ("r0", "r1", "r2", "r3", "r4")
+JITTER = (0.0, 0.011, -0.007, 0.004, -0.008)
+OURS, THEIRS = "r0/linear/ldam", "r0/linear/cross_entropy"
+
+
+def some_arms(**changes: Any) -> Sequence[Arm]:
+    losses = [Loss(name) for name in LOSSES]
+    fields = {"k": 3, "recipe": Recipe(1), **changes}
+    return grid([Regime(r, "digits") for r in REGIMES], [Model("linear")], losses, **fields)
+
+
+def a_study(**changes: Any) -> Study:
+    fields = {"topk": (1, 3), "seeds": 5, "show": ("top3", "autkc2", "average2", "size95"), **changes}
+    return Study("s", **{"arms": some_arms(), **fields})
+
+
+SIZES = {"cross_entropy": 4.0, "ldam": 2.5, "focal": 6.0}
+
+
+def a_table(study: Study | None = None) -> Table:
+    """ldam's sets are smaller than the baseline's everywhere, focal's larger; all accuracies are alike."""
+    study = study or a_study()
+    histories = {}
+    for arm in study.arms:
+        confirm = {}
+        for seed, jitter in enumerate(JITTER, 1):
+            own = jitter * (1 + LOSSES.index(arm.loss.label))
+            values = dict.fromkeys(study.metrics, 0.7 + own) | {"size95": SIZES[arm.loss.label] + own}
+            confirm[0, seed] = {
+                "key": f"{arm.name}-{seed}", "seed": seed, "number": 0, "status": "completed", "reason": "",
+                "versions": "{}", "values": json.dumps({}), "dataset_fingerprint": "f",
+                "arm_id": study.arm_id(arm),
+                **{f"test.{name}": value for name, value in values.items()},
+            }  # fmt: skip
+        histories[study.arm_id(arm)] = ArmHistory(arm, {}, confirm)
+    return build_table(study, histories)
+
+
+def test_the_smallest_sets_are_best_and_marked() -> None:
+    table = a_table()
+    marks = {row: table.cells[row, "r0", "size95"] for row in LOSSES}
+    assert [marks[row].best for row in LOSSES] == [False, True, False]
+    assert [marks[row].mark for row in LOSSES] == ["", "better", "worse"]
+    assert marks["ldam"].difference is not None and marks["ldam"].difference.mean == pytest.approx(-1.5)
+    assert (marks["ldam"].improvement, marks["focal"].improvement) == (1, 0)
+    ranking = table.ranking("size95")
+    assert ranking is not None and list(ranking.mean_ranks) == ["ldam", "cross_entropy", "focal"]
+    assert ranking.mean_ranks["ldam"] == 1
+
+
+def test_sizes_are_told_in_classes_and_shares_in_percent() -> None:
+    text = to_markdown(a_table())
+    assert "## mean set size at 95 % coverage, classes" in text
+    assert "## average-2 accuracy, %" in text and "## mean of top-1 to top-2 accuracy, %" in text
+    assert "**2.50 ± 0.02 (n = 5)**<br>-1.50 ± 0.01 ▲" in text
+    assert "6.00 ± 0.03 (n = 5)<br>+2.00 ± 0.02 ▼" in text
+    assert "Of sets less is better: the smallest mean is marked, and ▲ marks smaller ones." in text
+    assert "70.0 ± 1.0" in text
+    sizes = [line for line in to_csv(a_table(), ["size95"]).splitlines() if line.startswith("ldam,r0")]
+    metric, mean = sizes[0].split(",")[2:4]
+    assert metric == "size95" and float(mean) == pytest.approx(2.5)
+
+
+def test_tables_without_sizes_say_nothing_of_them() -> None:
+    assert "less is better" not in to_markdown(a_table(a_study(show=("top3",), measures=("size95",))))
+
+
+def test_the_answer_knows_that_less_is_better() -> None:
+    said = answer(a_table(), "size95")
+    assert said.startswith(
+        "In mean set size at 95 % coverage, clearly better than cross_entropy: in r0, ldam by 1.50"
+    )
+    assert "classes (n = 5" in said and "points" not in said
+    assert "5 of the differences are clearly to the worse" in said
+
+
+def test_the_room_that_is_left_is_below_zero() -> None:
+    study = a_study()
+    table = a_table(study)
+    cells = {p: c for p, c in table.cells.items() if p[2] == "top3" and p[0] != "focal"}
+    alike = {(*p[:2], "size95"): dataclasses.replace(c, metric="size95") for p, c in cells.items()}
+    said = answer(dataclasses.replace(table, cells=alike, rows=LOSSES[:2]), "size95")
+    assert "No loss is clearly better" in said and "95 % intervals reach up to -0.01 classes." in said
+
+
+@pytest.mark.parametrize(("direction", "verdict"), [("below", "confirmed"), ("above", "refuted")])
+def test_claims_of_sizes_are_in_classes(direction: str, verdict: str) -> None:
+    gap = Contrast.between(OURS, THEIRS, "size95")
+    claim = Claim(name="c", text="It is so.", source="me", contrasts=[gap], direction=direction, bound=-1.0)
+    table = a_table(a_study(claims=[claim]))
+    runs = {f"r0/linear/{row}": Runs(table.confirmations[row, "r0"]) for row in LOSSES}
+    found = _evidence(claim, gap, runs, None)
+    assert found.verdict == verdict and found.estimate is not None
+    assert found.estimate.mean == pytest.approx(-1.5)
+
+
+def test_what_mlflow_is_told_is_in_classes() -> None:
+    table = a_table()
+    histories = {
+        table.study.arm_id(arm): ArmHistory(
+            arm, {}, {(0, s): row for s, row in table.confirmations[arm.loss.label, arm.regime.name].items()}
+        )
+        for arm in table.study.arms
+    }
+    told = json.loads(arms_to_json(table, histories))
+    note = told[table.study.arm_id(table.study.arms[0])]["note"]
+    assert "| size95 | 4.00 | 0.01 | 5 | seeds |" in note and "| average2 | 70.00% |" in note
+
+
+def test_the_edge_of_a_front_turns_with_the_metric() -> None:
+    points = [(0.5, 3.0), (0.6, 3.0), (0.5, 2.0), (0.7, 5.0), (0.65, 6.0)]
+    assert unbeaten(points, ("top1", "size95")) == [(0.5, 2.0), (0.6, 3.0), (0.7, 5.0)]
+    assert unbeaten(points, ("top1", "top3")) == [(0.65, 6.0), (0.7, 5.0)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=20), st.integers(1, 8))
+def test_the_ranks_have_the_area_under_the_curve(places: list[tuple[int, int]], k: int) -> None:
+    greater, tied = (np.array(column) for column in zip(*places, strict=True))
+    ranks = Ranks(greater, tied, greater * 0, greater * 0, "images")
+    found = accuracies({1: ranks, 2: ranks}, f"autkc{k}")
+    assert found is not None
+    expected = np.mean([credit(ranks, j) for j in range(1, k + 1)], axis=0)
+    assert found[0][0] == pytest.approx(expected)
+
+
+def test_whoever_asks_is_recorded_in_one_order() -> None:
+    study = a_study(show=("size95", "top1"), measures=("autkc3",))
+    assert study.measures == ("autkc3", "size95") == a_study(show=("top1",), measures=study.measures).measures
+    assert study.metrics[-4:] == ("size95", "coverage95", "macro_coverage95", "candidates99")
+    by_arms = a_study(arms=some_arms(metric="average2"), show=("top1",))
+    assert by_arms.measures == ("average2",)
+    kept = Recipe(1, keep=("autkc3",))
+    assert a_study(arms=some_arms(recipe=kept), show=("top1",)).measures == ("autkc3",)
+
+
+def test_only_those_who_ask_become_other_arms() -> None:
+    plain, asked = a_study(show=("top3",)), a_study()
+    arm = plain.arms[0]
+    assert plain.arm_id(arm) == digest(
+        (plain.name, plain.seed, plain.topk, plain.targets, plain.threads, plain.device, arm)
+    )
+    assert "measures" not in plain.to_json() and asked.arm_id(arm) != plain.arm_id(arm)
+    part = asked.only("r0/*")
+    assert part.measures == asked.measures and part.arm_id(arm) == asked.arm_id(arm)
+    assert Study.from_json(asked.to_json()) == asked and asked.smoke().measures == asked.measures
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arms": some_arms(metric="size95")}, "metric 'size95' cannot select, for less of it is better"),
+        ({"arms": some_arms(metrics=("top1", "size90"))}, "metric 'size90' cannot select"),
+        ({"arms": some_arms(recipe=Recipe(1, keep=("size99",)))}, "metric 'size99' cannot select"),
+        ({"show": ("size80",)}, "metric 'size80' is not among"),
+        ({"show": ("autkc0",)}, "metric 'autkc0' is not among"),
+        ({"measures": ("top5",)}, "measures must be such as 'autkc5', 'average5' or 'size95'.*got 'top5'"),
+        ({"show": ("coverage95", "size95")}, "metric 'coverage95' is not among"),
+        (
+            {"published": [Published(regime="r0", loss="ldam", metric="size95", value=3.0, source="me")]},
+            "metric 'size95' of a published number is not among",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        a_study(**changes)
+
+
+def test_sets_of_more_classes_than_there_are_are_refused_before_anything_runs() -> None:
+    with pytest.raises(UserError, match="the K of average11 must be at most the number of classes"):
+        check_study(a_study(show=("average11",)))
