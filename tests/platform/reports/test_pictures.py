@@ -147,20 +147,20 @@ def trained(
     return study, folder
 
 
-def expected(study: Study, store: Path, loss: str, angle: float) -> dict[int, float]:
-    """In which share of the seeds the class is among the k best at an angle: from the weights of the linear map."""
+def weights(study: Study, store: Path, loss: str) -> list[torch.Tensor]:
+    """The linear maps of a loss's confirmed runs."""
     place = Store.open(store)
     rows = Ledger.open(place, study.name).rows("phase = 'confirm'")
-    ranks = []
-    for row in (row for row in rows if row["loss"] == loss):
-        saved = read_model(place.at(study.name), row["key"])
-        assert saved is not None
-        (weight,) = load(saved.content).values()
-        turned = torch.tensor([math.cos(math.radians(angle)), math.sin(math.radians(angle))])
-        order = (weight.double() @ turned.double()).argsort(descending=True).tolist()
-        ranks.append(order.index(CLASS))
-    assert len(ranks) == SEEDS
-    return {k: sum(rank < k for rank in ranks) / SEEDS for k in (1, 2)}
+    found = [read_model(place.at(study.name), row["key"]) for row in rows if row["loss"] == loss]
+    assert len(found) == SEEDS
+    return [next(iter(load(saved.content).values())).double() for saved in found if saved is not None]
+
+
+def expected(maps: list[torch.Tensor], angle: float) -> dict[int, float]:
+    """In which share of the seeds the class is among the k best at an angle."""
+    turned = torch.tensor([math.cos(math.radians(angle)), math.sin(math.radians(angle))]).double()
+    ranks = [(weight @ turned).argsort(descending=True).tolist().index(CLASS) for weight in maps]
+    return {k: sum(rank < k for rank in ranks) / len(maps) for k in (1, 2)}
 
 
 def test_regions_are_where_the_kept_networks_guess_the_class(trained: tuple[Study, Path]) -> None:
@@ -172,8 +172,9 @@ def test_regions_are_where_the_kept_networks_guess_the_class(trained: tuple[Stud
     checked, seen = 0, set()
     for base, loss in enumerate(lanes):
         drawn = dict(zip((2, 1), ax.collections[2 * base : 2 * base + 2], strict=True))
+        maps = weights(study, store, loss)
         for angle in range(3, 358, 6):
-            around = [expected(study, store, loss, angle + shift) for shift in (-1, 0, 1)]
+            around = [expected(maps, angle + shift) for shift in (-1, 0, 1)]
             if not around[0] == around[1] == around[2]:
                 continue
             for k, share in around[1].items():
