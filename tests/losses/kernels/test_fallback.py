@@ -13,6 +13,7 @@ from topk_losses._core import triton
 KERNELS = {
     "smooth_topk_svm": ("smooth_forward", "smooth_backward"),
     "noised_topk_hinge": ("noised_forward", "noised_backward"),
+    "soft_topk_loss": ("soft_forward", "soft_backward"),
 }
 EACH = [(loss, kernel) for loss, kernels in KERNELS.items() for kernel in kernels]
 
@@ -44,9 +45,12 @@ def broken(device, monkeypatch):
     """A function of a kernel's name and errors: what stands in its place; what was known of kernels is forgotten."""
     from topk_losses._noised import cuda_kernels as noised_kernels
     from topk_losses._smooth_svm import cuda_kernels as smooth_kernels
+    from topk_losses._soft_topk import cuda_kernels as soft_kernels
+
+    modules = {"smooth": smooth_kernels, "noised": noised_kernels, "soft": soft_kernels}
 
     def replace(name, errors):
-        module = smooth_kernels if name.startswith("smooth") else noised_kernels
+        module = modules[name.split("_", maxsplit=1)[0]]
         kernel = Fails(getattr(module, name), errors)
         monkeypatch.setattr(module, name, kernel)
         return kernel
@@ -92,7 +96,8 @@ def test_torch_takes_over_with_one_warning(loss, kernel, make, broken, evaluate)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         found = [evaluate(loss) for _ in range(2)]
-        evaluate(loss, classes=50, margin=torch.ones(50, device=found[0][0].device))
+        margins = {} if loss == "soft_topk_loss" else {"margin": torch.ones(50, device=found[0][0].device)}
+        evaluate(loss, classes=50, **margins)
     for results in found:
         assert all(map(torch.equal, results, expected))
     (warning,) = (one for one in told if one.category is UserWarning)  # NumPy's of old interpreters aside
