@@ -9,7 +9,7 @@ from urllib.parse import urlparse
 import torch
 from torch import Tensor, nn
 
-from topk_platform.errors import MissingDataError, unknown_name
+from topk_platform.errors import MissingDataError, UserError, unknown_name
 from topk_platform.models.heads import make_head
 
 __all__ = ["densenet121_small", "find_weights", "resnet18_small", "torchvision_model"]
@@ -33,7 +33,7 @@ def torchvision_model(
 
     Raises:
         MissingDataError: if the weights are not on disk.
-        UserError: if torchvision has no such classifier, or no such weights of it.
+        UserError: if torchvision has no such classifier, or no such weights of it, or it has no linear layer.
 
     Example:
         >>> net = torchvision_model((3, 64, 64), 1000, architecture="resnet18")
@@ -80,7 +80,10 @@ def find_weights(architecture: str = "resnet18", weights: str = "") -> Any:
 
 def _replace_last(net: nn.Module, classes: int, head: str) -> None:
     """Put the head in the place of the last linear layer."""
-    name, last = [(name, module) for name, module in net.named_modules() if isinstance(module, nn.Linear)][-1]
+    linear = [(name, module) for name, module in net.named_modules() if isinstance(module, nn.Linear)]
+    if not linear:
+        raise UserError(f"{type(net).__name__} has no linear layer that a head could take the place of")
+    name, last = linear[-1]
     parent, _, child = name.rpartition(".")
     setattr(net.get_submodule(parent), child, make_head(last.in_features, classes, head))
 

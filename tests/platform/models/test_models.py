@@ -84,6 +84,12 @@ def test_the_linear_one_has_no_bias() -> None:
             ),
             "resnet18",
         ),
+        (
+            lambda: build_model(
+                Model("torchvision", {"architecture": "squeezenet1_1"}), (3, 64, 64), 10, "linear"
+            ),
+            "SqueezeNet has no linear layer",
+        ),
         (lambda: build_model(Model("mlp"), (4,), 3, "round"), "head must be"),
         (lambda: check_model(Model("dense")), "did you mean 'densenet'"),
         (lambda: check_model(Model("densenet", {"grow": 3})), "did you mean 'growth'"),
