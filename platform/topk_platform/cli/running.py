@@ -40,6 +40,10 @@ def interrupts_told() -> Iterator[list[int]]:
 
     def interrupt(number: int, _frame: object) -> None:
         came.append(number)
+        if (
+            signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        ):  # as in a script's background, which SIGTERM still ends
+            raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
     before = signal.signal(signal.SIGTERM, interrupt)

@@ -75,10 +75,24 @@ def test_what_became_of_a_run_has_its_code(summary: Summary, code: Exit) -> None
     assert exit_code(summary) == code == summary_data(summary)["exit_code"]
 
 
-@pytest.mark.parametrize(("number", "code"), [("SIGINT", Exit.INTERRUPTED), ("SIGTERM", Exit.TERMINATED)])
-def test_signals_have_their_codes(number: str, code: Exit, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as caught, interrupts_told():
-        signal.raise_signal(signal.Signals[number])
+@pytest.mark.parametrize(
+    ("number", "at_first", "code"),
+    [
+        ("SIGINT", signal.default_int_handler, Exit.INTERRUPTED),
+        ("SIGTERM", signal.default_int_handler, Exit.TERMINATED),
+        ("SIGTERM", signal.SIG_IGN, Exit.TERMINATED),
+    ],
+)
+def test_signals_have_their_codes(
+    number: str, at_first: Any, code: Exit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SIGTERM ends a run in the background of a script too, where a shell has SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, at_first)
+    try:
+        with pytest.raises(typer.Exit) as caught, interrupts_told():
+            signal.raise_signal(signal.Signals[number])
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert caught.value.exit_code == code
     assert "the same command goes on" in capsys.readouterr().err
 
