@@ -71,7 +71,7 @@ def user_modules(arm: Arm) -> dict[str, Path]:
 def references(arm: Arm) -> tuple[str, ...]:
     """Return what an arm names as ``package.module:attribute``: of data, model and loss, and the sampler's."""
     names = [arm.regime.dataset, arm.model.name, arm.loss.name]
-    if arm.searches and isinstance(arm.protocol.sampler, OptunaSampler):
+    if arm.is_searched and isinstance(arm.protocol.sampler, OptunaSampler):
         names.append(arm.protocol.sampler.reference)
     return tuple(filter(is_reference, names))
 

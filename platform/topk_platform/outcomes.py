@@ -80,7 +80,7 @@ def chosen(arm: Arm, ended: Iterable[Ended], front: int = 1) -> tuple[Ended, ...
         ended: The search's trials that count.
         front: How many of the front at most.
     """
-    if not arm.searches:
+    if not arm.is_searched:
         return (Ended(0, {}, "completed", selected=math.nan),)
     if len(arm.objectives) == 1:
         found = best(ended)

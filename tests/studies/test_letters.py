@@ -61,14 +61,14 @@ def test_the_budget_is_the_same_for_all_and_the_baselines_space_no_poorer(study:
         baseline = next(a for a in same if a.loss.label == study.baseline)
         assert len(baseline.loss.space) >= len(arm.loss.space)
         for name in ("learning_rate", "weight_decay"):
-            assert not arm.searches or arm.loss.space[name] == baseline.loss.space[name]
+            assert not arm.is_searched or arm.loss.space[name] == baseline.loss.space[name]
         assert (arm.recipe, arm.protocol) == (baseline.recipe, baseline.protocol)
 
 
 @pytest.mark.parametrize("study", SEARCHED[:2], ids=lambda study: study.name)
 def test_beside_each_searched_arm_stands_the_same_with_the_papers_values(study: Study) -> None:
-    searched = {arm.name: arm for arm in study.arms if arm.searches}
-    fixed = {arm.name: arm for arm in study.arms if not arm.searches}
+    searched = {arm.name: arm for arm in study.arms if arm.is_searched}
+    fixed = {arm.name: arm for arm in study.arms if not arm.is_searched}
     assert {f"{name}-papers" for name in searched} == set(fixed)
     for name, arm in searched.items():
         other = fixed[f"{name}-papers"]
@@ -105,7 +105,7 @@ def test_a_training_takes_no_more_than_it_may(name: str) -> None:
 def test_a_stand_in_is_named_so_and_searches_nothing(name: str) -> None:
     study = STUDIES[name]()
     assert "stand-in" in (STUDIES[name].__doc__ or "") and study.description.startswith("stand-in on letters")
-    assert not any(arm.searches for arm in study.arms)
+    assert not any(arm.is_searched for arm in study.arms)
     assert (study.seeds, {arm.protocol.ensemble for arm in study.arms}) == (10, {10})
 
 

@@ -223,7 +223,7 @@ def test_sawada2020s_settings() -> None:
 def test_nothing_is_searched_and_the_baseline_is_there(name: str) -> None:
     study = STUDIES[name]()
     assert study.device == "cuda"
-    assert not any(arm.searches for arm in study.arms)
+    assert not any(arm.is_searched for arm in study.arms)
     assert study.size == study.seeds * len(study.arms)
     assert study.baseline in {arm.loss.label for arm in study.arms}
 

@@ -49,7 +49,7 @@ def test_a_study_is_the_papers_experiment(
     assert [arm.loss.label for arm in study.arms] == LOSSES * 5
     assert (study.seeds, study.topk, study.show) == (10, (1, 2), ("top1", "top2"))
     for arm in study.arms:
-        assert (arm.k, arm.searches, arm.protocol.ensemble) == (2, False, 10)
+        assert (arm.k, arm.is_searched, arm.protocol.ensemble) == (2, False, 10)
         assert (arm.recipe.epochs, arm.recipe.augmentation.on_images, arm.recipe.keep) == (1000, False, ())
         assert arm.recipe.batch_size >= 1800
         assert [e for e in range(1, 1001) if arm.recipe.evaluates(e)] == [1000]

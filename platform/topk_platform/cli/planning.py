@@ -103,7 +103,7 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
         {
             "arm": arm.arm.name,
             "searched": arm.searched,
-            "search_trials": plan.study.trials if arm.arm.searches else 0,
+            "search_trials": plan.study.trials if arm.arm.is_searched else 0,
             "confirmed": arm.confirmed,
             "confirmations": plan.study.seeds * plan.study.points(arm.arm),
             "left": arm.left,
@@ -138,7 +138,7 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
     table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
     for arm in plan.arms:
         seconds = f"{arm.trial_seconds:.2f}" + ("" if arm.measured else " (guess)")
-        trials = study.trials if arm.arm.searches else 0
+        trials = study.trials if arm.arm.is_searched else 0
         done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds * study.points(arm.arm)}"
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)

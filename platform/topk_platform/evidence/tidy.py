@@ -153,7 +153,7 @@ def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -
     histories = _held(study, store, curves=True).histories
     storage, trials = JournalStorage(JournalFileBackend(str(place))), 0
     for history in histories.values():
-        if not history.arm.searches:
+        if not history.arm.is_searched:
             continue
         arm = history.arm
         made = optuna.create_study(

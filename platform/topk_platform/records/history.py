@@ -147,7 +147,7 @@ class ArmHistory:
 
     def _done(self, trials: int) -> list[bool]:
         """Return of each of the arm's searches whether it has ended."""
-        repeats, asked = self.arm.repeats, trials if self.arm.searches else 0
+        repeats, asked = self.arm.repeats, trials if self.arm.is_searched else 0
         return [all(n in self.search for n in repeats.numbers(i, asked)) for i in range(repeats.count)]
 
     def searched(self, trials: int) -> list[Row]:
@@ -182,7 +182,7 @@ class ArmHistory:
 
     def left(self, trials: int, seeds: int) -> int:
         """Return how many of so many trials and seeds have not ended, but for confirmations that cannot be."""
-        asked = trials if self.arm.searches else 0
+        asked = trials if self.arm.is_searched else 0
         repeats, chosen, done = self.arm.repeats, self.chosen(trials), self._done(trials)
         left = asked - len(self.searched(asked))
         for seed in range(1, seeds + 1):

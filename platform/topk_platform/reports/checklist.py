@@ -156,7 +156,7 @@ def _spaces(facts: _Facts) -> str:
 
 
 def _search(facts: _Facts) -> str:
-    arms = [arm for arm in facts.study.arms if arm.searches]
+    arms = [arm for arm in facts.study.arms if arm.is_searched]
     if not arms:
         return "Nothing is searched: every arm has one configuration, set beforehand."
     said = Counter(repr(arm.protocol) for arm in arms)

@@ -56,7 +56,7 @@ def front_of(history: ArmHistory, trials: int, seeds: int) -> Front | None:
         seeds: How many seeds count.
     """
     arm = history.arm
-    if len(arm.objectives) == 1 or not arm.searches:
+    if len(arm.objectives) == 1 or not arm.is_searched:
         return None
     points = [
         _point(history, search, ended, seeds)

@@ -263,7 +263,7 @@ def row_and_column(study: Study, across: str, arm: Arm) -> tuple[str, str]:
 
 
 def _choices(history: ArmHistory, trials: int) -> tuple[Choice, ...]:
-    if not history.arm.searches:
+    if not history.arm.is_searched:
         return ()
     found = enumerate(history.chosen(trials))
     return tuple(_choice(history, search, best[0], trials) for search, best in found if best)

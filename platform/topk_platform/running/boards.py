@@ -27,7 +27,7 @@ def in_environment(
     Raises:
         UserError: if one of these packages is not installed.
     """
-    searching = [arm for arm in study.arms if arm.searches]
+    searching = [arm for arm in study.arms if arm.is_searched]
     for arm in searching:
         check_packages(arm)
     packages = {study.arm_id(arm): arm.protocol.sampler.packages for arm in searching}

@@ -34,7 +34,7 @@ class _Arm:
         # All keys from the start: another thread reads it, and must not meet a new one.
         self.tally = Counter(dict.fromkeys(get_args(Status), 0))
         self.tally.update(trial.status for trial in ended)
-        shown = board.searched if board.arm.searches else board.confirmed
+        shown = board.searched if board.arm.is_searched else board.confirmed
         found = best(trial for trial in shown.values() if not math.isnan(trial.objective))
         self.best = None if found is None else (found.objective, found.values)
         self.count, self.total, self.guess = 0, 0.0, math.nan
@@ -44,7 +44,7 @@ class _Arm:
         self.tally[record.status] += 1
         if record.status in ("completed", "pruned"):
             self.count, self.total = self.count + 1, self.total + record.train_seconds
-        if record.status != "completed" or (record.trial.phase == "confirm" and self.board.arm.searches):
+        if record.status != "completed" or (record.trial.phase == "confirm" and self.board.arm.is_searched):
             return False
         value = record.validation.get(self.metric, -math.inf)
         if self.best is not None and not value > self.best[0]:

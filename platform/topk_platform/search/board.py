@@ -61,7 +61,7 @@ class ArmBoard:
     @property
     def trials(self) -> int:
         """How many search trials the arm asks for."""
-        return self.study.trials if self.arm.searches else 0
+        return self.study.trials if self.arm.is_searched else 0
 
     @property
     def searching(self) -> bool:
@@ -71,7 +71,7 @@ class ArmBoard:
     def best(self) -> Ended | None:
         """Return the best of what its searches chose, or what stands for it; None while they have chosen nothing."""
         chosen = [lane.chosen[0] for lane in self.lanes if lane.chosen]
-        return best(chosen) if self.arm.searches else chosen[0]
+        return best(chosen) if self.arm.is_searched else chosen[0]
 
     def results(self) -> Results | None:
         """Return what its confirmations add to a race, by seed; None if it has nothing to confirm."""
@@ -144,7 +144,7 @@ class ArmBoard:
             pruner = self.arm.protocol.pruner if len(self.arm.objectives) == 1 else NoPruning()
             stopping = stopping_values(pruner, self.arm.recipe, known)
         else:
-            values = self.searched[number].values if self.arm.searches else {}
+            values = self.searched[number].values if self.arm.is_searched else {}
             stopping = Stopping()
         return Trial(
             study=self.study.name,

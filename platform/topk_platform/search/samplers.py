@@ -129,7 +129,7 @@ def check_sampler(arm: Arm, trials: int) -> None:
         arm: The arm.
         trials: Search trials that the study asks for.
     """
-    if not arm.searches:
+    if not arm.is_searched:
         return
     check_packages(arm)
     sampler, space, told = arm.protocol.sampler, arm.loss.space, f"arm {arm.name}"

@@ -147,7 +147,7 @@ class Arm:
         )
 
     @property
-    def searches(self) -> bool:
+    def is_searched(self) -> bool:
         """Whether there is anything to search; an arm whose space is empty has confirmations only."""
         return bool(self.loss.space)
 
@@ -158,13 +158,13 @@ class Arm:
     @property
     def repeats(self) -> Repeats:
         """How its trials and seeds are shared out among its searches; there is one where nothing is searched."""
-        return Repeats(self.protocol.searches if self.searches else 1)
+        return Repeats(self.protocol.searches if self.is_searched else 1)
 
     @property
     def start_from(self) -> str:
         """The name of the arm that its search starts from; empty if it starts from its loss's first values."""
         pattern = self.protocol.start_from
-        if not pattern or not self.searches:
+        if not pattern or not self.is_searched:
             return ""
         own = (self.regime.name, self.model.label, self.loss.label)
         parts = zip(pattern.split("/"), own, strict=True)

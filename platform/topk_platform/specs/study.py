@@ -119,7 +119,7 @@ class Study:
             if (origin := self.origin(arm)) is None:
                 check(not arm.start_from, f"{told}; arms: {[other.name for other in self.arms]}")
                 continue
-            check(origin.searches, f"{told}, which searches nothing")
+            check(origin.is_searched, f"{told}, which searches nothing")
             seen = [arm.name]
             while origin is not None:
                 seen.append(origin.name)
@@ -190,11 +190,13 @@ class Study:
     @property
     def size(self) -> int:
         """How many trials the study asks for."""
-        return sum((self.trials if arm.searches else 0) + self.seeds * self.points(arm) for arm in self.arms)
+        return sum(
+            (self.trials if arm.is_searched else 0) + self.seeds * self.points(arm) for arm in self.arms
+        )
 
     def points(self, arm: Arm) -> int:
         """Return how many configurations of an arm are confirmed at most."""
-        return self.front if len(arm.objectives) > 1 and arm.searches else 1
+        return self.front if len(arm.objectives) > 1 and arm.is_searched else 1
 
     @cached_property
     def _named(self) -> dict[str, Arm]:

@@ -46,10 +46,10 @@ def store(tmp_path_factory: pytest.TempPathFactory, study: Study) -> Path:
         ledger.identify({i: Identity(code, "f") for i, code in codes.items()})
         for arm in study.arms:
             made = Maker(study, arm, codes[study.arm_id(arm)])
-            for number, status in enumerate(ENDS if arm.searches else ()):
+            for number, status in enumerate(ENDS if arm.is_searched else ()):
                 writer.put(made(number, 0, status))
             for seed in (1, 2):
-                writer.put(made(3 if arm.searches else 0, seed, "completed"))
+                writer.put(made(3 if arm.is_searched else 0, seed, "completed"))
     return folder
 
 
@@ -83,7 +83,7 @@ def test_optuna_opens_every_arm_as_a_study(study: Study, store: Path, tmp_path: 
     written = export_optuna(study, tmp_path / "j", store=store)
     storage = JournalStorage(JournalFileBackend(str(tmp_path / "j")))
     names = optuna.get_all_study_names(storage)
-    assert sorted(names) == sorted(arm.name for arm in study.arms if arm.searches)
+    assert sorted(names) == sorted(arm.name for arm in study.arms if arm.is_searched)
     rows = {row["key"]: row for row in Ledger.open(Store.open(store), "s").rows("phase = 'search'")}
     seen = 0
     for name in names:

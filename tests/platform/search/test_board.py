@@ -25,7 +25,7 @@ def sequence(arm: ArmBoard, search: int) -> list[int]:
 
 def slow_chosen(arm: ArmBoard, search: int) -> int | None:
     """The number that a search has chosen, None before its end and of one without a completed trial."""
-    if not arm.arm.searches:
+    if not arm.arm.is_searched:
         return 0
     numbers = [n for n in sequence(arm, search) if n < arm.trials]
     if any(n not in arm.searched for n in numbers):
@@ -102,7 +102,7 @@ def a_study(draw: random.Random) -> Study:
 def a_past(study: Study, arm: Arm, draw: random.Random) -> ArmBoard:
     """An arm of which some has ended in earlier runs, perhaps of a larger budget, and with gaps."""
     numbers = draw.sample(range(12), draw.randint(0, 9)) if draw.random() < 0.5 else []
-    searched = {number: ended(number, draw) for number in numbers} if arm.searches else {}
+    searched = {number: ended(number, draw) for number in numbers} if arm.is_searched else {}
     slots: list[Slot] = [("confirm", draw.randrange(3), draw.randint(1, 7)) for _ in range(draw.randrange(4))]
     confirmed = {slot: ended(slot[1], draw) for slot in slots}
     return ArmBoard(study, arm, Identity("c", "f"), searched=searched, confirmed=confirmed)

@@ -27,7 +27,7 @@ def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = 
         ]
         parts += [f"## {block.title}", _markdown_table([block.corner, *block.columns], body)]
         parts += [line] if (line := words.ranked(table, block.metric)) else []
-    if table.choices or any(arm.searches for arm in table.study.arms):
+    if table.choices or any(arm.is_searched for arm in table.study.arms):
         parts += ["## Configurations", _configurations(table)]
     if table.fronts:
         parts += ["## Fronts", _FRONTS, _front_points(table), _volumes(table)]

@@ -203,7 +203,7 @@ def covered(table: Table) -> str:
         return "Intervals want two seeds."
     first = f"Intervals cover {said[0]}"
     rest = "".join(f"; those of {n} cells {_COVERED[covers]}" for covers, n in counts.most_common()[1:])
-    once = any(arm.searches and arm.repeats.count == 1 for arm in table.study.arms)
+    once = any(arm.is_searched and arm.repeats.count == 1 for arm in table.study.arms)
     return first + rest + ("; not the luck of the search, which was made once." if once else ".")
 
 
