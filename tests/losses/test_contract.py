@@ -125,6 +125,10 @@ class TestExactNoisedTopKHinge(LossContract):
     def make(self, **shared):
         return topk_losses.NoisedTopKHinge(k=3, epsilon=0.3, samples=None, **shared)
 
+    @pytest.mark.slow  # ten seconds of tracing
+    def test_compiles_to_one_graph(self):
+        super().test_compiles_to_one_graph()
+
 
 class TestNoisedImbalancedTopKHinge(TestNoisedTopKHinge):
     class_symmetric = False
@@ -143,6 +147,10 @@ class TestExactNoisedImbalancedTopKHinge(LossContract):
         return topk_losses.NoisedImbalancedTopKHinge.from_counts(
             counts(self.classes), k=3, epsilon=0.3, samples=None, **shared
         )
+
+    @pytest.mark.slow  # the balanced one's, with a number
+    def test_second_derivative(self):
+        super().test_second_derivative()
 
     compiles = False  # it does: the balanced one's graph times a number, and ten seconds of tracing
 
@@ -207,6 +215,10 @@ class TestBoundedSoftTopK(LossContract):
 
     def make(self, **shared):
         return topk_losses.SoftTopKLoss(k=3, tau=0.7, form="error", **shared)
+
+    @pytest.mark.slow  # some seconds for each of the shapes below; the logistic one's is above
+    def test_second_derivative(self):
+        super().test_second_derivative()
 
 
 class TestLaplacianSoftTopK(TestBoundedSoftTopK):

@@ -280,6 +280,7 @@ def test_mlflow_that_was_down_for_a_while_has_everything_in_the_end(
     ]
 
 
+@pytest.mark.slow
 def test_studies_of_one_name_on_one_server_never_touch_each_other(
     tmp_path: Path, study: Study, record: Make
 ) -> None:
@@ -324,6 +325,7 @@ def test_a_database_is_whole_or_not_there(
     assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
 
 
+@pytest.mark.slow
 def test_later_and_from_elsewhere(tmp_path: Path, study: Study, record: Make) -> None:
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with pytest.raises(UserError, match="holds nothing of study 's'"):
@@ -341,6 +343,7 @@ def test_later_and_from_elsewhere(tmp_path: Path, study: Study, record: Make) ->
         sync("s", store=tmp_path, mlflow_uri="http://127.0.0.1:9")
 
 
+@pytest.mark.slow
 def test_a_trial_of_many_epochs_takes_forty_kilobytes(tmp_path: Path, study: Study, record: Make) -> None:
     def long(number: int) -> TrialRecord:
         short = record(study, number)
