@@ -52,6 +52,7 @@ class Site:
     def environment(self) -> dict[str, str]:
         """What all that runs on a host is told."""
         quiet = {"RAY_AUTH_MODE": "token", "RAY_worker_niceness": "0", "OMP_NUM_THREADS": "1"}
+        quiet["RAY_raylet_start_wait_time_s"] = "600"  # four of them start on a few cores, beside other tests
         return {**self.lab.environment, **CREDENTIALS, **quiet, "TOPK_REPORT": "off", "RAY": str(RAY)}
 
     def tell(self, what: str) -> None:
@@ -67,8 +68,8 @@ class Site:
     def head(self, host: Host) -> str:
         """Start the cluster's head on a host, which trains nothing; return its address."""
         memory = ["--object-store-memory", "100000000"]
-        command = [DEPLOY / "start-head.sh", host.address, "--num-cpus", "0", *memory]
-        host.run(command, **self.environment)
+        command = [DEPLOY / "start-head.sh", host.address, "--num-cpus", "0", "--include-dashboard", "false"]
+        host.run([*command, *memory], **self.environment)
         return f"{host.address}:6379"
 
     def worker(self, host: Host, head: str) -> None:

@@ -41,7 +41,9 @@ def refusal() -> str:
         return f"needs {', '.join(missing)}"
     if subprocess.run([*_ALONE, "true"], check=False, capture_output=True).returncode:
         return "this system makes no namespaces"
-    made = subprocess.run(["ip", "link", "add", "topk-try", "type", "bridge"], check=False, capture_output=True)
+    made = subprocess.run(
+        ["ip", "link", "add", "topk-try", "type", "bridge"], check=False, capture_output=True
+    )
     subprocess.run(["ip", "link", "delete", "topk-try"], check=False, capture_output=True)
     return "this system makes no bridges" if made.returncode else ""
 

@@ -52,7 +52,9 @@ def _database(host: Host) -> str | None:
     data, as_user = "/run/postgresql", ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
     host.run(["install", "-d", "-o", "postgres", data])
     host.run([*as_user, programs / "initdb", "--auth=trust", "--no-sync", f"{data}/data"])
-    server = host.start([*as_user, programs / "postgres", "-D", f"{data}/data", "-k", data, "-h", "127.0.0.1"])
+    server = host.start(
+        [*as_user, programs / "postgres", "-D", f"{data}/data", "-k", data, "-h", "127.0.0.1"]
+    )
     create = [*as_user, programs / "createdb", "-h", data, "mlflow"]
     _until(lambda: _succeeds(host, create), server, "PostgreSQL")
     return "postgresql+psycopg2://postgres@127.0.0.1/mlflow"
