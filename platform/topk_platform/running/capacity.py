@@ -43,23 +43,19 @@ def slots(study: Study, workers: int | None, *, may_grow: bool, patience: Patien
     """
     needs, grows = trial_resources(study), may_grow and workers is not None
     hint = "; of a cluster that adds nodes when asked, say with --workers how far it may grow"
-    missing = f"a trial of {study.name} needs {needs} on one node, and the nodes have {{}}" + (
-        hint if may_grow and workers is None else ""
-    )
+
+    def found() -> int:
+        if not (holds := fitting(needs)):
+            lacking = f"a trial of {study.name} needs {needs} on one node, and the nodes have {_described()}"
+            raise NotYetError(lacking + (hint if may_grow and workers is None else ""))
+        return holds
+
     if not may_grow or fitting(needs):
-        found = _fitting(needs, missing)
-        return workers or found
-    with _asked_for(needs) if grows else nullcontext():
-        found = (patience or Patience()).until(
-            lambda: _fitting(needs, missing), _GROW_SECONDS if grows else COMING_SECONDS
-        )
-    return workers or found
-
-
-def _fitting(needs: Mapping[str, float], missing: str) -> int:
-    if not (found := fitting(needs)):
-        raise NotYetError(missing.format(_described()))
-    return found
+        holds = found()
+    else:
+        with _asked_for(needs) if grows else nullcontext():
+            holds = (patience or Patience()).until(found, _GROW_SECONDS if grows else COMING_SECONDS)
+    return workers or holds
 
 
 def fitting(needs: Mapping[str, float]) -> int:

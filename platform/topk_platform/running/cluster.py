@@ -26,12 +26,13 @@ from topk_platform.code_version import user_modules
 from topk_platform.errors import ClusterError, reason
 from topk_platform.running.address import host_and_port
 from topk_platform.running.capacity import slots
+from topk_platform.running.here import local_cpus
 from topk_platform.running.interrupts import interrupts_wait
 from topk_platform.running.lean import lean
 from topk_platform.running.patience import NotYetError, Patience
 from topk_platform.specs import Study
 
-__all__ = ["connected", "local_cpus"]
+__all__ = ["connected"]
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -56,11 +57,6 @@ try:
 except Exception as error:
     sys.exit(" ".join(str(error).split()))
 """
-
-
-def local_cpus() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

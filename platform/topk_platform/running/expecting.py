@@ -33,6 +33,4 @@ def expect(budget: Budget, board: Board, histories: Mapping[str, ArmHistory], *,
         from topk_platform.running.timing import trial_seconds  # noqa: PLC0415 - torch
 
         guessed = trial_seconds(unknown)
-    # A guess is of a network alone; an ensemble takes at most as long as its members one after another.
-    size = {arm_id: arm.arm.protocol.ensemble for arm_id, arm in board.arms.items()}
-    budget.expect({arm_id: size[arm_id] * seconds for arm_id, seconds in guessed.items()}, ended)
+    budget.expect(guessed, ended)

@@ -12,6 +12,7 @@ from topk_platform.data import data_at
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.running.checks import check_device, check_study
+from topk_platform.running.here import local_cpus
 from topk_platform.running.probing import ArmProbe
 from topk_platform.search import ArmBoard
 from topk_platform.specs import Arm, Choice, Int, Study, Trial, canonical_json
@@ -181,8 +182,6 @@ def _parts(attempts: Attempts, batch: int, most: int) -> int | None:
 def _default_memory(study: Study) -> int | None:
     if study.device == "cuda":
         return int(torch.cuda.mem_get_info()[0] * study.gpus) if study.gpus < 1 else None
-    from topk_platform.running.cluster import local_cpus  # noqa: PLC0415 - Ray, a second that nothing else here needs
-
     return available_memory() // max(local_cpus() // study.threads, 1)
 
 

@@ -321,10 +321,13 @@ class Board:
 
     def end(self, trial: Trial, ended: Ended) -> None:
         """Take note of an ended trial."""
-        arm = self.arms[trial.arm_id]
-        arm.end((trial.phase, trial.number, trial.seed), ended)
-        if trial.arm_id in self._rivals and not arm.searching:
-            _race(self._rivals[trial.arm_id])
+        self.note(self.arms[trial.arm_id], (trial.phase, trial.number, trial.seed), ended)
+
+    def note(self, arm: ArmBoard, slot: Slot, ended: Ended) -> None:
+        """Take note of a slot of one of its arms that has ended."""
+        arm.end(slot, ended)
+        if arm.arm_id in self._rivals and not arm.searching:
+            _race(self._rivals[arm.arm_id])
 
     def release(self, trial: Trial) -> None:
         """Let a trial that was under way start again."""

@@ -76,9 +76,7 @@ def slow_rounds(arm: ArmBoard) -> int:
     for search in range(count):
         own = [n for n in range(arm.trials) if n % count == search and n not in arm.searched]
         waits = any(n not in arm.searched for n in sequence(arm, search) if n < arm.trials)
-        free = [
-            n for n in own if ("search", n, 0) not in arm.running
-        ]
+        free = [n for n in own if ("search", n, 0) not in arm.running]
         number = slow_chosen(arm, search)
         seeds = range(search + 1, arm.study.seeds + 1, count)
         slots = [("confirm", number, seed) for seed in seeds]
