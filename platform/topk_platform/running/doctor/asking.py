@@ -101,11 +101,6 @@ def cluster_told() -> Finding:
     found = f"{address}: {sum(node['Alive'] for node in ray.nodes())} nodes, {size or 'no CPU'}"
     if is_loopback(address) or is_token_auth_enabled():
         return Finding("cluster", "good", found, "", [DRIVER])
+    found += "; who reaches this address runs code there, no token is asked for"
     remedy = "start its nodes with RAY_AUTH_MODE=token and one token: docs/doctor.md"
-    return Finding(
-        "cluster",
-        "warning",
-        f"{found}; who reaches this address runs code there, no token is asked for",
-        remedy,
-        [DRIVER],
-    )
+    return Finding("cluster", "warning", found, remedy, [DRIVER])

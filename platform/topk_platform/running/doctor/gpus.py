@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["Gpu", "drivers_gpus", "gpus_here"]
 
@@ -98,14 +99,14 @@ def _ask_driver() -> str:
     return done.stdout
 
 
-def _ask_torch() -> list[dict[str, object]]:
+def _ask_torch() -> list[dict[str, Any]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     if not environment.get("CUDA_VISIBLE_DEVICES"):  # as Ray leaves it to processes that asked for no GPU
         environment.pop("CUDA_VISIBLE_DEVICES", None)
     done = _run([sys.executable, "-c", _LOOK], environment)
     if done.returncode:
         raise OSError(f"torch can use none: {_last(done.stderr)}")
-    found: list[dict[str, object]] = json.loads(done.stdout)
+    found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 
 
