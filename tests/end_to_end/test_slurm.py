@@ -136,8 +136,7 @@ def submit(slurm: Slurm, lab: Any, store: Path, log: Path) -> str:
         "--parsable",
         "--nodes=2",
         "--cpus-per-task=1",
-        "--time=2",
-        "--signal=B:TERM@30",
+        "--time=60",
         f"--output={log}",
     ]
     command = ["sbatch", *options, str(SCRIPT), "my_lab:study", "--store", str(store), "--checkpoints", "0"]
