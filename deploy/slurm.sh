@@ -51,8 +51,6 @@ start_ray() {
     # its processes, which nobody else can read.
     RAY_AUTH_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
     export RAY_AUTH_MODE=token RAY_AUTH_TOKEN RAY_USAGE_STATS_ENABLED=0
-    # Ray replaces a loopback address by another unless it is told that it knows no clusters.
-    case $address in 127.*) export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 ;; esac
     export HEAD="$address:$port" RAY_FOLDER="${TMPDIR:-/tmp}/ray-$SLURM_JOB_ID"
     # shellcheck disable=SC2016 # expanded on each node
     srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" \
