@@ -184,6 +184,7 @@ def test_the_time_limit_changes_nothing(
     try:
         until(lambda: len(lab.noted("held")) >= 2, "two trainings are held")
         assert refused(address_of(lab))
+        slurm.limit(job)
         until(
             lambda: int(slurm.state(job)["Restarts"]) >= 1,
             "the time limit has hit and the job is queued again",

@@ -97,7 +97,7 @@ def seconds_behind(before: float, there: float, after: float) -> float:
 def cluster_told() -> Finding:
     """Return what cluster it is, and whether others than its owner may use it."""
     address, resources = ray.get_runtime_context().gcs_address, ray.cluster_resources()
-    size = ", ".join(f"{resources[name]:g} {name}s" for name in ("CPU", "GPU") if resources.get(name))
+    size = ", ".join(f"{resources[name]:g} of {name}" for name in ("CPU", "GPU") if resources.get(name))
     found = f"{address}: {sum(node['Alive'] for node in ray.nodes())} nodes, {size or 'no CPU'}"
     if is_loopback(address) or is_token_auth_enabled():
         return Finding("cluster", "good", found, "", [DRIVER])

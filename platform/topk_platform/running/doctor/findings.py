@@ -76,7 +76,7 @@ class Diagnosis:
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings, those that say the same of several nodes as one.
+    """Return the findings check by check, those that say the same of several nodes as one.
 
     Example:
         >>> two = [Finding("clock", "good", "right", nodes=[name]) for name in ("a", "b")]
@@ -86,4 +86,6 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
     where: dict[tuple[str, State, str, str], list[str]] = {}
     for one in findings:
         where.setdefault((one.check, one.state, one.found, one.remedy), []).extend(one.nodes)
-    return [Finding(*said, nodes=list(dict.fromkeys(nodes))) for said, nodes in where.items()]
+    order = {check: place for place, check in enumerate(dict.fromkeys(check for check, *_ in where))}
+    found = [Finding(*said, nodes=list(dict.fromkeys(nodes))) for said, nodes in where.items()]
+    return sorted(found, key=lambda finding: order[finding.check])
