@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from topk_platform.records.checkpoints import StoreKeeper, forget
     from topk_platform.records.finding import Found, find
+    from topk_platform.records.guesses import Guesses, read_guesses
     from topk_platform.records.history import (
         ArmHistory,
         Tally,
@@ -41,6 +42,7 @@ __all__ = [
     "ArmHistory",
     "ArmState",
     "Found",
+    "Guesses",
     "Ledger",
     "OpenTrial",
     "Ranks",
@@ -66,6 +68,7 @@ __all__ = [
     "note_state",
     "open_sink",
     "read_all_ranks",
+    "read_guesses",
     "read_history",
     "read_model",
     "read_ranks",
@@ -81,6 +84,7 @@ _HOMES = {
     "ArmHistory": "history",
     "ArmState": "states",
     "Found": "finding",
+    "Guesses": "guesses",
     "Ledger": "ledger",
     "OpenTrial": "undone",
     "Ranks": "ranks",
@@ -106,6 +110,7 @@ _HOMES = {
     "model_name": "models",
     "note_state": "states",
     "open_sink": "syncing",
+    "read_guesses": "guesses",
     "read_history": "history",
     "read_all_ranks": "ranks",
     "read_model": "models",
