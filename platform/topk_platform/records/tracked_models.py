@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from topk_platform.records.ledger import Row
+from topk_platform.records.views import Row
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
