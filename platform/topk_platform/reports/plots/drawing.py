@@ -84,9 +84,9 @@ class Plotted:
 
 def figure(width: float, height: float) -> Figure:
     """Return an empty figure of so many inches."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - for those who plot
+    from topk_platform.reports.plots.figures import ShownFigure  # noqa: PLC0415 - matplotlib, for those who plot
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def panels(
