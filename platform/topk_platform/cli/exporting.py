@@ -28,6 +28,7 @@ from topk_platform.errors import UserError, reason
 if TYPE_CHECKING:
     from topk_platform.evidence.verifying import Verification
     from topk_platform.serving import Candidate
+    from topk_platform.specs import Study
 
 __all__ = ["bundle", "export", "predict", "verify"]
 
@@ -46,19 +47,31 @@ def export(
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx as well.")] = False,
     output: Annotated[
         str,
-        typer.Option("--format", help="model, of an arm; optuna, a journal file; or csv, with its codebook."),
+        typer.Option(
+            "--format", help="model, of an arm; optuna, a journal file; csv, with its codebook; or findings."
+        ),
     ] = "model",
+    note: Annotated[str, typer.Option("--note", help="Told with findings, such as the commit.")] = "",
+    data: DataOption = None,
     store: StoreOption = "runs",
     smoke: SmokeOption = False,
 ) -> None:
-    """Write an arm's confirmed network for `topk predict`, or a study's trials for Optuna's tools, pandas and R."""
+    """Write an arm's confirmed network for `topk predict`, a study's trials for other tools, or its findings.
+
+    Findings are its table in a small file, for `topk findings` and `topk recommend` where the store is not.
+    """
     _check_export(output, arm, seed, onnx)
+    if output != "findings" and (note or data is not None):
+        raise UserError(f"--note and --data are of --format findings, got --format {output}")
     wanted = wanted_study(study, smoke)
     if arm is not None:
         from topk_platform.serving import export_model  # noqa: PLC0415 - pyarrow and numpy
 
         found = export_model(wanted, arm, to, store=store, seed=seed, onnx=onnx)
         typer.echo(f"{found.config.arm}, seed {found.seed}: {', '.join(found.files)} in {to}")
+        return
+    if output == "findings":
+        _export_findings(wanted, Path(to), store, data, note)
         return
     from topk_platform.evidence import tidy  # noqa: PLC0415 - as above
 
@@ -67,10 +80,22 @@ def export(
     typer.echo(f"{written.trials} trials in {' and '.join(map(str, written.files))}")
 
 
+def _export_findings(study: Study, to: Path, store: str, data: str | None, note: str) -> None:
+    from topk_platform.evidence import findings  # noqa: PLC0415 - pyarrow and numpy
+
+    found = findings(study, store=store, data=data, note=note)
+    content = found.to_bytes()
+    try:
+        to.write_bytes(content)
+    except OSError as error:
+        raise UserError(f"--to {str(to)!r} cannot be written: {reason(error)}") from error
+    typer.echo(f"{to}: {len(found.compared())} comparisons, {len(content)} bytes; {found.told()}")
+
+
 def _check_export(output: str, arm: str | None, seed: int | None, onnx: bool) -> None:
     """Raise ``UserError`` for options that do not go together."""
-    if output not in ("model", "optuna", "csv"):
-        raise UserError(f"--format must be model, optuna or csv, got {output!r}")
+    if output not in ("model", "optuna", "csv", "findings"):
+        raise UserError(f"--format must be model, optuna, csv or findings, got {output!r}")
     if (output == "model") != (arm is not None):
         need = (
             "needs --arm regime/model/loss, whose network it is"

@@ -13,14 +13,24 @@ from topk_platform.reports.plots import curves, levels, profile, ranking, region
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted
 from topk_platform.reports.plots.style import styled
 from topk_platform.reports.reading import Held, main_metric, read
-from topk_platform.reports.table import build_table
-from topk_platform.reports.tuning import tuning
+from topk_platform.reports.table import Table, build_table
+from topk_platform.reports.tuning import Tuning, tuning
 from topk_platform.specs import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "SUFFIXES", "NothingToPlotError", "Plotted", "draw", "plot", "plotted", "written"]
+__all__ = [
+    "KINDS",
+    "SUFFIXES",
+    "NothingToPlotError",
+    "Plotted",
+    "draw",
+    "plot",
+    "plotted",
+    "plotted_table",
+    "written",
+]
 
 KINDS: Mapping[str, Callable[[Plotted], Figure]] = {
     "accuracy": results.accuracy,
@@ -109,6 +119,26 @@ def plotted(
     table = build_table(study, held.histories, shown.arms, held.ranks)
     tuned = partial(tuning, study, store=store, trials=study.trials, only=only)
     return Plotted(held, table, tuned, metric or main_metric(study), by)
+
+
+def plotted_table(table: Table, metric: str = "", by: str = "") -> Plotted:
+    """Return what plots are drawn from that want a table alone: all but those of ranks, epochs, trials and networks.
+
+    Args:
+        table: Of findings.
+        metric: As of :func:`plot`.
+        by: As of :func:`plot`.
+
+    Raises:
+        UserError: if the study shows no such metric.
+    """
+    if metric and metric not in table.study.show:
+        raise UserError(f"--metric must be one of {list(table.study.show)}, got {metric!r}")
+    return Plotted(None, table, _untold, metric or main_metric(table.study), by)
+
+
+def _untold() -> Tuning:
+    raise NothingToPlotError("it is drawn from search trials, which findings do not have")
 
 
 def draw(kind: str, data: Plotted) -> Figure:
