@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError, unknown_name
-from topk_platform.reports.plots import curves, levels, profile, ranking, regions, results, searches
+from topk_platform.reports.plots import (
+    confusion,
+    curves,
+    levels,
+    profile,
+    ranking,
+    regions,
+    results,
+    searches,
+)
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted
 from topk_platform.reports.plots.style import styled
 from topk_platform.reports.reading import Held, main_metric, read
@@ -37,6 +46,7 @@ KINDS: Mapping[str, Callable[[Plotted], Figure]] = {
     "differences": results.differences,
     "map": results.regimes,
     "topk": curves.topk,
+    "confusion": confusion.confusion,
     "front": results.front,
     "ranks": ranking.ranks,
     "profile": profile.profile,
@@ -70,10 +80,10 @@ def plot(
     Args:
         study: The study.
         kind: One of ``KINDS``: ``"accuracy"`` against the regime's number, ``"differences"`` to the baseline, the
-            ``"map"`` of losses and regimes, ``"topk"`` over all k, the ``"front"`` of two metrics, the losses'
-            ``"ranks"`` and their performance ``"profile"``, the decision ``"regions"`` of a ring, ``"training"`` and
-            ``"tuning"`` curves, the ``"search"``'s trials, the ``"importance"`` of its parameters, and the losses'
-            level sets, ``"levels"``, which want no results.
+            ``"map"`` of losses and regimes, ``"topk"`` over all k, the ``"confusion"`` among the K guesses, the
+            ``"front"`` of two metrics, the losses' ``"ranks"`` and their performance ``"profile"``, the decision
+            ``"regions"`` of a ring, ``"training"`` and ``"tuning"`` curves, the ``"search"``'s trials, the
+            ``"importance"`` of its parameters, and the losses' level sets, ``"levels"``, which want no results.
         store: Folder or URI of the results.
         metric: Of the test set; by default the one that most arms are selected by, where tables show it.
         by: What stands on the axis of ``"accuracy"``: a parameter that losses have fixed, or ``"K"``; by default the
