@@ -45,6 +45,9 @@ def export(
         int | None, typer.Option("--seed", help="Of which confirmation; by default the best by validation.")
     ] = None,
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx as well.")] = False,
+    mlflow: Annotated[
+        bool, typer.Option("--mlflow", help="Make the folder one that mlflow.pytorch.load_model loads.")
+    ] = False,
     output: Annotated[
         str,
         typer.Option(
@@ -60,14 +63,14 @@ def export(
 
     Findings are its table in a small file, for `topk findings` and `topk recommend` where the store is not.
     """
-    _check_export(output, arm, seed, onnx)
+    _check_export(output, arm, seed, onnx or mlflow)
     if output != "findings" and (note or data is not None):
         raise UserError(f"--note and --data are of --format findings, got --format {output}")
     wanted = wanted_study(study, smoke)
     if arm is not None:
         from topk_platform.serving import export_model  # noqa: PLC0415 - pyarrow and numpy
 
-        found = export_model(wanted, arm, to, store=store, seed=seed, onnx=onnx)
+        found = export_model(wanted, arm, to, store=store, seed=seed, onnx=onnx, mlflow=mlflow)
         typer.echo(f"{found.config.arm}, seed {found.seed}: {', '.join(found.files)} in {to}")
         return
     if output == "findings":
@@ -92,7 +95,7 @@ def _export_findings(study: Study, to: Path, store: str, data: str | None, note:
     typer.echo(f"{to}: {len(found.compared())} comparisons, {len(content)} bytes; {found.told()}")
 
 
-def _check_export(output: str, arm: str | None, seed: int | None, onnx: bool) -> None:
+def _check_export(output: str, arm: str | None, seed: int | None, more: bool) -> None:
     """Raise ``UserError`` for options that do not go together."""
     if output not in ("model", "optuna", "csv", "findings"):
         raise UserError(f"--format must be model, optuna, csv or findings, got {output!r}")
@@ -103,8 +106,8 @@ def _check_export(output: str, arm: str | None, seed: int | None, onnx: bool) ->
             else "is of all arms: leave --arm out"
         )
         raise UserError(f"--format {output} {need}")
-    if arm is None and (onnx or seed is not None):
-        raise UserError(f"--onnx and --seed are of a network, not of --format {output}")
+    if arm is None and (more or seed is not None):
+        raise UserError(f"--onnx, --mlflow and --seed are of a network, not of --format {output}")
 
 
 def predict(
