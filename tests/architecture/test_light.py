@@ -158,6 +158,7 @@ BESIDE = {
     "verify": "trains: tests/platform/evidence",
     "predict": "needs a network: tests/platform/serving/test_serving.py",
     "doctor": "asks machines: tests/platform/running/test_doctor.py",
+    "findings": "reads a file: tests/platform/reports/test_findings.py",
     "recommend": "reads data: tests/platform/reports/test_recommending.py",
 }
 
@@ -195,9 +196,13 @@ WRONG = (
     ("tuning digits --within 0", "--within must be points"),
     ("checklist digits", "holds nothing of study 'digits'"),
     ("recommend --classes 1 --images 9", "classes must be at least 2"),
-    ("recommend --classes 9 --images 99 --store typo", "holds no study"),
+    ("recommend --classes 9 --images 99 --store typo --not-shipped", "holds no study"),
     ("recommend --classes 9 --images 99 --format csv", "--format must be rich or md"),
     ("export digits --format csv --to x", "holds nothing of study 'digits'"),
+    ("export digits --format csv --to x --note n", "--note and --data are of --format findings"),
+    ("findings digit.gz", "must be a file of findings"),
+    ("findings letterz", "unknown study whose findings are shipped"),
+    ("findings --to x.svg", "--to is of --plot"),
     ("predict nothing x.png", "must be a folder of `topk export --arm`"),
     ("verify nothing", "must be a file of `topk bundle`"),
     ("doctor digit", "did you mean 'digits'"),

@@ -15,6 +15,7 @@ from topk_platform.cli import (
     asking,
     doctoring,
     exporting,
+    findings,
     inspecting,
     listing,
     planning,
@@ -49,6 +50,7 @@ _COMMANDS: dict[str, tuple[tuple[Callable[..., Any], str], ...]] = {
         (asking.claims, "topk claims ring_modes --json"),
         (asking.tuning, "topk tuning letters_quick --within 1"),
         (asking.checklist, "topk checklist letters_quick > checklist.md"),
+        (findings.findings, "topk findings letters --plot map --to map.pdf"),
         (
             recommending.recommend,
             "topk recommend --classes 5000 --images 300000 --imbalance 100 --noise 0.1 --k 5",

@@ -54,6 +54,8 @@ class Checklist:
             parts += [f"## {item.question}", item.answer or "**To be answered by the authors.**"]
         return "\n\n".join(parts) + "\n"
 
+    _repr_markdown_ = to_markdown
+
 
 def checklist(
     study: Study, *, store: str | Path = "runs", trials: int | None = None, seeds: int | None = None

@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,13 @@ from topk_platform.code_version import user_modules
 from topk_platform.errors import ClusterError, reason
 from topk_platform.running.address import host_and_port, is_loopback
 from topk_platform.running.capacity import slots
+from topk_platform.running.here import local_cpus
 from topk_platform.running.interrupts import interrupts_wait
 from topk_platform.running.lean import lean
+from topk_platform.running.patience import NotYetError, Patience
 from topk_platform.specs import Study
 
-__all__ = ["connected", "joined", "local_cpus"]
+__all__ = ["connected", "joined"]
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -55,13 +58,10 @@ except Exception as error:
 """
 
 
-def local_cpus() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextmanager
-def connected(study: Study, address: str | None, workers: int | None) -> Iterator[int]:
+def connected(
+    study: Study, address: str | None, workers: int | None, patience: Patience | None = None
+) -> Iterator[int]:
     """Connect to Ray for as long as the block lasts and yield how many trials may run at once.
 
     Without an address Ray starts on this machine, listening on loopback alone, without dashboard and usage
@@ -73,17 +73,20 @@ def connected(study: Study, address: str | None, workers: int | None) -> Iterato
         address: ``host:port`` or ``auto``.
         workers: How many trials may run at once; by default as many as the cluster's cores or GPUs allow. A
             cluster that adds nodes when they are asked for grows up to this number.
+        patience: How long is waited for a head that does not listen yet, and for a node on which a trial fits; a
+            minute by default.
 
     Raises:
-        ClusterError: if no cluster answers at the address within 30 seconds, the start of an interpreter not counted,
-            or no trial fits on any node of it.
+        ClusterError: if nobody listens at the address, what listens does not answer within 30 seconds, the start of
+            an interpreter not counted, or no trial fits on any node.
     """
+    patience = patience or Patience()
     with _environment(_QUIET):
         ours = not ray.is_initialized()
         try:
             if ours:
-                _connect(study, address, workers)
-            yield slots(study, workers, may_grow=address is not None)
+                _connect(study, address, workers, patience)
+            yield slots(study, workers, may_grow=address is not None, patience=patience)
         finally:
             if ours:
                 _shut_down()
@@ -102,7 +105,7 @@ def joined(address: str, study: Study | None = None) -> Iterator[None]:
     """
     with _environment(_QUIET):
         try:
-            _join(address, study)
+            _join(_listening(address), study)
             yield
         finally:
             _shut_down()
@@ -178,7 +181,7 @@ def _on_loopback() -> Iterator[None]:
         ray_constants.ENABLE_RAY_CLUSTER = before
 
 
-def _connect(study: Study, address: str | None, workers: int | None) -> None:
+def _connect(study: Study, address: str | None, workers: int | None, patience: Patience) -> None:
     if address is None:
         with _environment(_OURS), interrupts_wait(), _on_loopback(), lean(), _sheltered():
             ray.init(
@@ -191,11 +194,10 @@ def _connect(study: Study, address: str | None, workers: int | None) -> None:
                 log_to_driver=False,
             )
     else:
-        _join(address, study)
+        _join(patience.until(partial(_listening, address)), study)
 
 
 def _join(address: str, study: Study | None) -> None:
-    address = _resolved(address)
     _check_answers(address)
     modules = {"py_modules": [str(path) for path in _shipped(study)], "excludes": ["__pycache__", ".git"]}
     try:
@@ -205,6 +207,13 @@ def _join(address: str, study: Study | None) -> None:
         raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {reason(error)}") from error
 
 
+def _listening(address: str) -> str:
+    """Return the address of a cluster's head, which somebody listens at; raise ``NotYetError`` where nobody does."""
+    address = _resolved(address)
+    _check_listens(address)
+    return address
+
+
 def _resolved(address: str) -> str:
     """Return what ``auto`` stands for: ``RAY_ADDRESS``, or else the cluster that Ray finds on this machine."""
     if address != "auto":
@@ -212,12 +221,11 @@ def _resolved(address: str) -> str:
     try:
         return str(services.get_ray_address_from_environment(address, None))
     except ConnectionError as error:
-        raise ClusterError(f"no Ray cluster answers at {address!r}: {reason(error)}") from error
+        raise NotYetError(f"no Ray cluster answers at {address!r}: {reason(error)}") from error
 
 
 def _check_answers(address: str) -> None:
     """Raise ``ClusterError`` unless a cluster answers; asked in a process of its own, for ``ray.init`` may hang."""
-    _check_listens(address)
     # As _on_loopback does, for a process that imports Ray anew.
     staying = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"} if is_loopback(address) else {}
     with subprocess.Popen(  # noqa: S603 - our own interpreter, the address is an argument and no shell is near
@@ -252,7 +260,7 @@ def _check_listens(address: str) -> None:
     try:
         socket.create_connection(host_and_port(address), timeout=_CONNECT_SECONDS).close()
     except (OSError, UnicodeError) as error:
-        raise ClusterError(f"no Ray cluster answers at {address!r}: {error}") from error
+        raise NotYetError(f"no Ray cluster answers at {address!r}: {error}") from error
 
 
 def _shipped(study: Study | None) -> list[Path]:

@@ -11,6 +11,7 @@ import torch
 from topk_platform.data import data_at
 from topk_platform.identity import Identity
 from topk_platform.running.checks import check_device, check_study
+from topk_platform.running.here import local_cpus
 from topk_platform.running.memory import available_memory
 from topk_platform.running.probing import ArmProbe
 from topk_platform.search import ArmBoard
@@ -181,6 +182,4 @@ def _parts(attempts: Attempts, batch: int, most: int) -> int | None:
 def _default_memory(study: Study) -> int | None:
     if study.device == "cuda":
         return int(torch.cuda.mem_get_info()[0] * study.gpus) if study.gpus < 1 else None
-    from topk_platform.running.cluster import local_cpus  # noqa: PLC0415 - Ray, a second that nothing else here needs
-
     return available_memory() // max(local_cpus() // study.threads, 1)

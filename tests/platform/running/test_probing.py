@@ -177,9 +177,7 @@ def test_ensembles_are_not_tried(device: Callable[..., list[Fake]]) -> None:
 def test_memory_is_given_or_shared_by_trials_at_once(
     device: Callable[..., list[Fake]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from topk_platform.running import cluster
-
-    monkeypatch.setattr(cluster, "local_cpus", lambda: 8)
+    monkeypatch.setattr(fitting, "local_cpus", lambda: 8)
     monkeypatch.setattr(fitting, "available_memory", lambda: 2**33)
     device()
     assert probe(Study("s", [arm()]), memory=1.5).memory == 3 * 2**29

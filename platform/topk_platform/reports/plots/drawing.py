@@ -35,14 +35,14 @@ class Plotted:
     """What plots are drawn from.
 
     Args:
-        held: What the store holds, with the epochs of its trials.
+        source: What the store holds, with the epochs of its trials; None of findings, which are a table alone.
         table: Its table, of the arms to draw.
         tuned: Reads how the arms were tuned.
         metric: The metric to draw; of the test set, and of the validation set where that is drawn.
         by: What stands on the horizontal axis, where it may be chosen; empty for the default.
     """
 
-    held: Held
+    source: Held | None
     table: Table
     tuned: Callable[[], Tuning]
     metric: str
@@ -51,7 +51,14 @@ class Plotted:
     @property
     def study(self) -> Study:
         """The study."""
-        return self.held.study
+        return self.table.study
+
+    @property
+    def held(self) -> Held:
+        """What the store holds; raises ``NothingToPlotError`` where there is a table alone."""
+        if self.source is None:
+            raise NothingToPlotError("it is drawn from trials, which findings do not have")
+        return self.source
 
     @cached_property
     def tuning(self) -> Tuning:
@@ -84,9 +91,9 @@ class Plotted:
 
 def figure(width: float, height: float) -> Figure:
     """Return an empty figure of so many inches."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - for those who plot
+    from topk_platform.reports.plots.figures import ShownFigure  # noqa: PLC0415 - matplotlib, for those who plot
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def panels(
