@@ -55,8 +55,8 @@ lint: $(VENV)/.test
 # What public advisories hold against the packages that are installed, by name and version, which it sends to the registry
 # that they come from; the tool has an environment of its own. It fails if there is anything, or one could not be looked up.
 audit: $(VENV)/.platform $(VENV)/audit/bin/pip-audit
-	$(VENV)/audit/bin/pip-audit --strict --progress-spinner off --skip-editable $(foreach place,$(shell $(BIN)/python -c "import sysconfig; \
-	    print(*{sysconfig.get_path(name) for name in ('purelib', 'platlib')})"),--path $(place)) $(AUDIT)
+	$(VENV)/audit/bin/python -m pip --python $(BIN)/python freeze --exclude-editable | sed 's/+.*//; / @ /d' >$(VENV)/audit.txt
+	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off -r $(VENV)/audit.txt $(AUDIT)
 
 $(VENV)/audit/bin/pip-audit: | $(BIN)/python
 	$(PYTHON) -m venv $(VENV)/audit

@@ -10,7 +10,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
@@ -112,51 +111,44 @@ def answers(port: int) -> bool:
         return False
 
 
-def test_no_secret_is_left_anywhere(lab: Any, server: str, bucket: str, tmp_path: Path) -> None:
-    (lab.folder / "secrets_lab.py").write_text(
-        "import lab\n\n\ndef two():\n    return lab.study('none', 'raises')\n"
-    )
+def test_no_secret_is_left_anywhere(
+    visited: Any, server: str, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "import lab\n\n\ndef two():\n    return lab.study('none', 'raises')\n"
+    (visited.folder / "secrets_lab.py").write_text(module)
     said = tmp_path / "said"
     said.mkdir()
-    with tempfile.TemporaryDirectory(prefix="topk", dir="/tmp", ignore_cleanup_errors=True) as ray_folder:
-        planted = {name: value for name, value in PLANTED.items() if name != "OF_AN_ADDRESS"}
-        environment = {
-            **planted,
-            "AWS_ACCESS_KEY_ID": "me",
-            "MLFLOW_TRACKING_USERNAME": "me",
-            "RAY_AUTH_MODE": "token",
-            "RAY_TMPDIR": ray_folder,
-            "TOPK_REPORT": "on",
-        }
+    planted = {name: value for name, value in PLANTED.items() if name != "OF_AN_ADDRESS"}
+    planted |= {"AWS_ACCESS_KEY_ID": "me", "MLFLOW_TRACKING_USERNAME": "me"}
 
-        def topk(*arguments: str | Path, code: int = 0) -> None:
-            told = "".join(lab.topk(*arguments, "--store", bucket, code=code, **environment))
-            (said / f"{arguments[0]}.{len(list(said.iterdir()))}").write_text(told)
+    def tell(name: str, told: str) -> None:
+        (said / f"{len(list(said.iterdir()))} {name}").write_text(told)
 
-        # A failed trial too, whose error and traceback are recorded.
-        topk("run", "secrets_lab:two", "--mlflow", server, code=1)
-        topk(
-            "run",
-            "secrets_lab:two",
-            "--mlflow",
-            server.replace("http:", "ftp:"),
-            code=2,
-        )
-        topk("run", "secrets_lab:two", "--mlflow", server.rpartition(":")[0] + ":9", code=2)
-        topk("doctor", "--mlflow", server, "--json")
-        topk("doctor", "--mlflow", server.rpartition(":")[0] + ":9", code=1)
-        topk("status")
-        topk("report", "secrets_lab:two", "--to", said / "report.html")
-        topk("bundle", "secrets_lab:two", "--to", said / "bundle.topk")
-        left = [
-            *((f"ray {name}", text) for name, text in of_folder(Path(ray_folder))),
-            *((f"mlflow {name}", text) for name, text in of_folder(tmp_path / "mlflow")),
-            *((f"store {name}", text) for name, text in of_bucket(bucket)),
-            *((f"said {name}", text) for name, text in of_folder(said)),
-        ]
+    def topk(*arguments: str | Path, code: int = 0) -> None:
+        tell(str(arguments[0]), "".join(visited.topk(*arguments, "--store", bucket, code=code)))
+
+    # One of the two arms fails, whose error is recorded.
+    run = ("run", "secrets_lab:two", "--store", bucket, "--mlflow", server)
+    process = visited.start(*run, **planted, RAY_AUTH_MODE="token", TOPK_REPORT="on")
+    tell("run", "".join(process.communicate()))
+    assert process.returncode == 1
+    for name, value in planted.items():
+        monkeypatch.setenv(name, value)
+    topk("run", "secrets_lab:two", "--mlflow", server.replace("http:", "ftp:"), code=2)
+    topk("doctor", "--mlflow", server.rpartition(":")[0] + ":9", code=1)
+    topk("doctor", "secrets_lab:two", "--mlflow", server, "--json")
+    topk("status")
+    topk("report", "secrets_lab:two", "--to", said / "report.html")
+    topk("bundle", "secrets_lab:two", "--to", said / "bundle.topk")
+    left = [
+        *((f"ray {name}", text) for name, text in of_folder(Path(os.environ["RAY_TMPDIR"]))),
+        *((f"mlflow {name}", text) for name, text in of_folder(tmp_path / "mlflow")),
+        *((f"store {name}", text) for name, text in of_bucket(bucket)),
+        *((f"said {name}", text) for name, text in of_folder(said)),
+    ]
     # It would be found: what does stand everywhere is.
     known = [name for name, text in left if "lab:mischief" in text]
-    for place in ("mlflow server.db", "said bundle.topk/", "store lab/ledger/trials/"):
+    for place in ("mlflow server.db", "said bundle.topk/", "store lab/ledger/kind=trials/"):
         assert any(name.startswith(place) for name in known), place
     assert any(name.startswith("ray ") for name, _ in left)
     found = [(name, secret) for name, text in left for secret, value in PLANTED.items() if value in text]

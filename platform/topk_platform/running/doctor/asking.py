@@ -102,5 +102,5 @@ def cluster_told() -> Finding:
     if is_loopback(address) or is_token_auth_enabled():
         return Finding("cluster", "good", found, "", [DRIVER])
     found += "; who reaches this address runs code there, no token is asked for"
-    remedy = "start its nodes with RAY_AUTH_MODE=token and one token: docs/doctor.md"
+    remedy = "start its nodes with RAY_AUTH_MODE=token and one token: docs/cluster.md"
     return Finding("cluster", "warning", found, remedy, [DRIVER])

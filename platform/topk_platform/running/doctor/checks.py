@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from topk_platform.running.doctor.facts import ABSENT, Facts
-from topk_platform.running.doctor.findings import Finding, Node
+from topk_platform.running.doctor.findings import Finding, Node, State
 from topk_platform.running.doctor.requirements import fits
 
 __all__ = [
@@ -204,7 +204,7 @@ def check_disk(node: Node, facts: Facts) -> Iterator[Finding]:
     """Check that there is room: for Ray's files, the lists that are made of datasets, and the store."""
     for place, free in facts.free.items():
         if free < _LITTLE:
-            state = "wrong" if free < _TOO_LITTLE else "warning"
+            state: State = "wrong" if free < _TOO_LITTLE else "warning"
             remedy = f"free some of the disk of {place}, or use another one"
             yield Finding("disk", state, f"{free / _GIB:.1f} GiB free for {place}", remedy, [node.name])
     if all(free >= _LITTLE for free in facts.free.values()):
@@ -217,7 +217,7 @@ def check_clock(node: Node) -> Iterator[Finding]:
     if abs(node.behind) <= _SECONDS_OFF:
         yield Finding("clock", "good", "within 2 s of the driver's", "", [node.name])
         return
-    state = "wrong" if abs(node.behind) > _SECONDS_REFUSED else "warning"
+    state: State = "wrong" if abs(node.behind) > _SECONDS_REFUSED else "warning"
     found = f"{abs(node.behind):.0f} s {'behind' if node.behind > 0 else 'ahead of'} the driver's"
     yield Finding(
         "clock", state, found, "let a time service set it there (chrony, systemd-timesyncd)", [node.name]

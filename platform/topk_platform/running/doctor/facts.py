@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -98,7 +99,8 @@ def now() -> float:
 def examine(question: Question) -> Facts:
     """Return what this machine answers. It writes one file into the store, if it was given one, and nothing else."""
     tell = _Teller()
-    gpus = tell("gpus", lambda: gpus_here(question.gpus), [])
+    none: list[Gpu] = []
+    gpus = tell("gpus", lambda: gpus_here(question.gpus), none)
     return Facts(
         host=platform.node(),
         system=f"{platform.platform()}",
@@ -156,7 +158,7 @@ def _data(question: Question, tell: _Teller) -> dict[str, str]:
     found = {}
     for regime in question.regimes:
         name = f"data {regime.name}"
-        found[regime.name] = tell(name, lambda regime=regime: _fingerprint(regime, question.data), "")
+        found[regime.name] = tell(name, partial(_fingerprint, regime, question.data), "")
     return found
 
 
