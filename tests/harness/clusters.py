@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,13 +18,15 @@ __all__ = ["Site"]
 _DEPLOY = Path(__file__).parents[2] / "deploy"
 _BIN = Path(sys.executable).parent
 _TOKEN = "0123456789abcdef" * 4
+# A raylet gives its agents a quarter of a minute to start, which beside other tests on a few cores they may exceed;
+# start-worker.sh tries again by itself.
+_TRIES = 10
 _MEMORY = ["--object-store-memory", "100000000"]
 _ENVIRONMENT = {
     **CREDENTIALS,
     "OMP_NUM_THREADS": "1",
     "RAY": str(_BIN / "ray"),
     "RAY_AUTH_MODE": "token",
-    "RAY_agent_register_timeout_ms": "300000",  # a few cores start several nodes, beside other tests
     "RAY_worker_niceness": "0",
     "TOPK_REPORT": "off",
 }
@@ -64,9 +67,13 @@ class Site:
 
     def head(self, host: Host, *arguments: str) -> None:
         """Start the cluster's head on a host; the arguments are ``start-head.sh``'s."""
-        # It starts on a few cores, beside other tests; where a worker is too slow, its script starts it again.
-        patient = {"RAY_raylet_start_wait_time_s": "600"}
-        host.run([_DEPLOY / "start-head.sh", *arguments, *_MEMORY], **self.environment, **patient)
+        command = [_DEPLOY / "start-head.sh", *arguments, *_MEMORY]
+        for _ in range(_TRIES):
+            with suppress(RuntimeError):
+                host.run(command, **self.environment)
+                return
+            host.run([_BIN / "ray", "stop", "--force"], **self.environment)
+        raise RuntimeError(f"Ray did not start on {host.name} in {_TRIES} tries")
 
     def worker(self, host: Host, head: str) -> None:
         """Let a host join, for one trial at a time."""
