@@ -167,7 +167,7 @@ def legend(table: Table) -> str:
     if not table.tests:
         return f"{text}; of fewer than three pairs none is tested."
     return (
-        f"{text}; {_UP}{_DOWN}: p below 0.05 after Holm's correction for the {table.tests} differences of a metric "
+        f"{text}; {_UP}{_DOWN}: p below 0.05 after Holm's correction for the {table.tests} difference{'s' if table.tests > 1 else ''} of a metric "
         "(of three pairs or more)."
     )
 

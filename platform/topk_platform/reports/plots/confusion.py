@@ -202,7 +202,7 @@ def _named(ax: Axes, names: Sequence[str]) -> None:
     size = 6.5 if len(names) <= _FEW else 5
     ax.set_yticks(range(len(names)), names, fontsize=size)
     ax.set_xticks(range(len(names)), names, fontsize=size)
-    if max(map(len, names)) > 2:
+    if max(map(len, names)) > (3 if len(names) <= _FEW else 1):
         for label in ax.get_xticklabels():
             label.set(rotation=90, ha="center", va="top")
     ax.set_ylabel("true class")
