@@ -104,7 +104,7 @@ def _tuner(study: Study, conductor: Conductor, slots: int, scratch: str, name: s
     )
 
 
-class _Silent(tune.ProgressReporter):
+class _Silent(tune.ProgressReporter):  # type: ignore[misc]  # Ray has no types
     """Reports nothing: in a notebook Tune's own reporter would clear the cell that shows how the study goes."""
 
     def setup(self, *_arguments: Any, **_more: Any) -> None: ...
