@@ -60,12 +60,13 @@ def ran(notebook: Mapping[str, Any], folder: Path, seconds: int = 900) -> dict[s
     import nbformat  # noqa: PLC0415 - of the extra `tools`
     from nbclient import NotebookClient  # noqa: PLC0415 - as above
 
-    made = nbformat.from_dict(dict(notebook))
+    made: Any = nbformat.from_dict(dict(notebook))  # type: ignore[no-untyped-call]
     client = NotebookClient(
         made, timeout=seconds, resources={"metadata": {"path": str(folder)}}, record_timing=False
     )
     # Where it ran is nobody's business, and another folder each time.
-    found = json.loads(nbformat.writes(client.execute()).replace(str(folder), "."))
+    written: str = nbformat.writes(client.execute())  # type: ignore[no-untyped-call]
+    found = json.loads(written.replace(str(folder), "."))
     found["metadata"] = {"kernelspec": _KERNEL}  # without versions, which say nothing of what it shows
     return dict(found)
 

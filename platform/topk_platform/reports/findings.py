@@ -229,8 +229,8 @@ def _estimate_data(found: Estimate | None) -> dict[str, Any] | None:
 def _estimate(told: Mapping[str, Any] | None) -> Estimate | None:
     if told is None:
         return None
-    numbers = {name: math.nan if told[name] is None else told[name] for name in _NUMBERS}
-    return Estimate(**numbers, n=told["n"], covers=told["covers"])
+    mean, half_width, low, high, p = (math.nan if told[name] is None else told[name] for name in _NUMBERS)
+    return Estimate(mean, half_width, told["n"], low, high, p, told["covers"])
 
 
 def _runs(told: Mapping[str, Sequence[str]]) -> dict[int, dict[str, Any]]:

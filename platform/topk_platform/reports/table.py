@@ -148,7 +148,9 @@ class Table:
         return found
 
     def __str__(self) -> str:
-        console = Console(file=io.StringIO(), width=shutil.get_terminal_size((120, 24)).columns)
+        console = Console(
+            file=io.StringIO(), force_jupyter=False, width=shutil.get_terminal_size((120, 24)).columns
+        )
         with console.capture() as written:
             console.print(self)
         return written.get()

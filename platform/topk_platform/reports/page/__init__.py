@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from topk_platform.specs import Study, scale_of
 
 __all__ = ["Page", "answer", "report", "report_files"]
 
-_WIDE = 8
+_WIDE, _LONG = 8, 24
 
 
 class Page(str):
@@ -117,8 +117,8 @@ def _page(held: Held, store: str | Path, drawn: Sequence[Drawn]) -> str:
         striking=words.striking(table),
         notes=[note for note in words.notes(table) if note not in words.striking(table)],
         tables=[
-            (block.title, block_to_html(block), _said(block), words.ranked(table, block.metric))
-            for block in _blocks(table)
+            (title, block_to_html(block), _said(block), words.ranked(block.table, block.metric))
+            for title, block in _titled(table)
         ],
         drawn=drawn,
         claims=_claims(held.study, store),
@@ -127,6 +127,19 @@ def _page(held: Held, store: str | Path, drawn: Sequence[Drawn]) -> str:
         keys=list(_keys(table)),
         shown=table.study.show,
     )
+
+
+def _titled(table: Table) -> Iterable[tuple[str, Block]]:
+    """Yield a table's parts with their titles; a long one of several models falls apart into theirs."""
+    models = dict.fromkeys(arm.model.label for arm in table.study.arms)
+    if len(table.rows) <= _LONG or table.across != "regime" or len(models) < 2:
+        yield from ((block.title, block) for block in _blocks(table))
+        return
+    for model in models:
+        rows = tuple(row for row in table.rows if row.startswith(f"{model}/"))
+        filled = {column for row, column, _ in table.cells if row in rows}
+        part = replace(table, rows=rows, columns=tuple(c for c in table.columns if c in filled))
+        yield from ((f"{block.title}: {model}", block) for block in _blocks(part))
 
 
 def _blocks(table: Table) -> Sequence[Block]:

@@ -104,8 +104,7 @@ def confusion(data: Plotted) -> Figure:
     """
     arms = _drawn(data)
     chosen = _chosen(sum((arm.shares for arm in arms[1:]), arms[0].shares))
-    mean = sum(arm.shares[chosen][:, chosen].toarray() for arm in arms) / len(arms)
-    groups = groups_of(mean)
+    groups = groups_of(np.mean([arm.shares[chosen][:, chosen].toarray() for arm in arms], axis=0))
     order = chosen[[place for group in groups for place in group]]
     made, axes = _axes(arms, len(order))
     for arm, ax in zip(arms, axes, strict=True):
@@ -153,7 +152,9 @@ def _confused(data: Plotted, place: tuple[str, str]) -> _Confused | None:
         (sharing(ranks[key].label, run.classes, classes) for key, run in runs.items()), _none(classes)
     )
     arm = data.arms[place]
-    return _Confused(f"{arm.name}, K = {arm.k}, n = {len(runs)} seeds", total / len(runs), names)
+    return _Confused(
+        f"{arm.name}, K = {arm.k}, n = {len(runs)} seeds", sparse.csr_array(total / len(runs)), names
+    )
 
 
 def _none(classes: int) -> sparse.csr_array:
@@ -202,7 +203,7 @@ def _named(ax: Axes, names: Sequence[str]) -> None:
     size = 6.5 if len(names) <= _FEW else 5
     ax.set_yticks(range(len(names)), names, fontsize=size)
     ax.set_xticks(range(len(names)), names, fontsize=size)
-    if max(map(len, names)) > 2:
+    if max(map(len, names)) > (3 if len(names) <= _FEW else 1):
         for label in ax.get_xticklabels():
             label.set(rotation=90, ha="center", va="top")
     ax.set_ylabel("true class")
