@@ -187,8 +187,8 @@ def _print_probe(console: Console, found: Probe) -> None:
         table.add_row(arm.arm.name, *map(str, numbers))
     console.print(table)
     console.print(
-        "largest batch: in one part, to one in 16, never more than the training split; accumulate: the least with "
-        "which the recipe's batch fits"
+        "largest batch: the most samples that a step can take at once, found to one part in 16, never more than the "
+        "training split; accumulate: the least number of parts with which the recipe's batch fits"
     )
     problems = {arm.arm.name: arm.problem for arm in found.arms if arm.problem}
     for name, problem in problems.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import ipaddress
 import logging
 import os
 import signal
@@ -24,7 +23,7 @@ from ray.exceptions import RayError
 
 from topk_platform.code_version import user_modules
 from topk_platform.errors import ClusterError, reason
-from topk_platform.running.address import host_and_port
+from topk_platform.running.address import host_and_port, is_loopback
 from topk_platform.running.capacity import slots
 from topk_platform.running.here import local_cpus
 from topk_platform.running.interrupts import interrupts_wait
@@ -32,7 +31,7 @@ from topk_platform.running.lean import lean
 from topk_platform.running.patience import NotYetError, Patience
 from topk_platform.specs import Study
 
-__all__ = ["connected"]
+__all__ = ["connected", "joined"]
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -91,6 +90,25 @@ def connected(
         finally:
             if ours:
                 _shut_down()
+
+
+@contextmanager
+def joined(address: str, study: Study | None = None) -> Iterator[None]:
+    """Connect to a Ray cluster for as long as the block lasts, whatever fits on it; nothing is started there.
+
+    Args:
+        address: ``host:port`` or ``auto``.
+        study: Whose modules workers are sent beside ours.
+
+    Raises:
+        ClusterError: if no cluster answers at the address, as :func:`connected`.
+    """
+    with _environment(_QUIET):
+        try:
+            _join(_listening(address), study)
+            yield
+        finally:
+            _shut_down()
 
 
 @contextmanager
@@ -175,12 +193,15 @@ def _connect(study: Study, address: str | None, workers: int | None, patience: P
                 logging_level=logging.ERROR,
                 log_to_driver=False,
             )
-        return
-    address = patience.until(partial(_listening, address))
+    else:
+        _join(patience.until(partial(_listening, address)), study)
+
+
+def _join(address: str, study: Study | None) -> None:
     _check_answers(address)
     modules = {"py_modules": [str(path) for path in _shipped(study)], "excludes": ["__pycache__", ".git"]}
     try:
-        with interrupts_wait(), _on_loopback() if _is_loopback(address) else nullcontext():
+        with interrupts_wait(), _on_loopback() if is_loopback(address) else nullcontext():
             ray.init(address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False)
     except (OSError, RuntimeError, ValueError, RayError) as error:
         raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {reason(error)}") from error
@@ -206,7 +227,7 @@ def _resolved(address: str) -> str:
 def _check_answers(address: str) -> None:
     """Raise ``ClusterError`` unless a cluster answers; asked in a process of its own, for ``ray.init`` may hang."""
     # As _on_loopback does, for a process that imports Ray anew.
-    staying = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"} if _is_loopback(address) else {}
+    staying = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"} if is_loopback(address) else {}
     with subprocess.Popen(  # noqa: S603 - our own interpreter, the address is an argument and no shell is near
         [sys.executable, "-c", _PROBE, address],
         env={**os.environ, **staying},
@@ -242,21 +263,13 @@ def _check_listens(address: str) -> None:
         raise NotYetError(f"no Ray cluster answers at {address!r}: {error}") from error
 
 
-def _is_loopback(address: str) -> bool:
-    host, _ = host_and_port(address)
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name
-        return host == "localhost"
-
-
-def _shipped(study: Study) -> list[Path]:
-    """Return the packages and modules that workers elsewhere need: ours, and those of the user's behind the study.
+def _shipped(study: Study | None) -> list[Path]:
+    """Return the packages and modules that workers elsewhere need: ours, and those of the user's behind a study.
 
     What was installed with pip, such as torchvision for ``torchvision.models:resnet18``, a cluster has itself.
     """
     names = {"topk_losses", "topk_platform"}
-    for arm in study.arms:
+    for arm in () if study is None else study.arms:
         names |= {name.partition(".")[0] for name in user_modules(arm)}
     places = {name: _location(importlib.util.find_spec(name)) for name in sorted(names)}
     return [

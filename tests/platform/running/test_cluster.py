@@ -15,6 +15,7 @@ from ray._private import ray_constants, services
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid, run
 from topk_platform.errors import ClusterError
 from topk_platform.running import capacity, cluster
+from topk_platform.running.address import is_loopback
 from topk_platform.running.patience import Patience
 
 AT_ONCE = Patience(0)
@@ -95,7 +96,7 @@ def test_auto_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_what_connects_on_loopback_stays_there(address: str, stays: bool) -> None:
-    assert cluster._is_loopback(address) == stays
+    assert is_loopback(address) == stays
 
 
 def test_what_listens_on_loopback_alone_is_over_at_the_end() -> None:
