@@ -142,7 +142,7 @@ GRADIENTS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor,
     "autkc": (lambda s, y: functional.autkc(s, y, K), autkc),
     "balanced_softmax": (
         lambda s, y: functional.balanced_softmax(s, y, COUNTS),
-        lambda s, y: (s + COUNTS.log()).softmax(0) - onehot(s, y),
+        lambda s, y: (s + COUNTS.double().log()).softmax(0) - onehot(s, y),
     ),
     "calibrated_topk_hinge": (
         lambda s, y: functional.calibrated_topk_hinge(s, y, K),
@@ -161,7 +161,7 @@ GRADIENTS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor,
     ),
     "logit_adjusted": (
         lambda s, y: functional.logit_adjusted(s, y, COUNTS, 0.5),
-        lambda s, y: (s + 0.5 * (COUNTS / COUNTS.sum()).log()).softmax(0) - onehot(s, y),
+        lambda s, y: (s + 0.5 * (COUNTS.double() / COUNTS.sum()).log()).softmax(0) - onehot(s, y),
     ),
     "smooth_topk_svm": (lambda s, y: functional.smooth_topk_svm(s, y, K, 0.7), smooth_svm),
     "soft_topk_loss": (lambda s, y: functional.soft_topk_loss(s, y, K, 0.8, form="error"), soft_error),
