@@ -12,7 +12,7 @@ CREATE = $(PYTHON) -m venv $(VENV)
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
 endif
 
-.PHONY: study test test-others test-ray test-slow fuzz gpu docs lint wheel-check clean
+.PHONY: study test test-others test-ray test-slow fuzz gpu docs lint audit wheel-check clean
 
 study: $(VENV)/.platform
 	$(BIN)/topk run letters_quick
@@ -51,6 +51,16 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# What public advisories hold against the packages that are installed, by name and version, which it sends to the registry
+# that they come from; the tool has an environment of its own. It fails if there is anything, or one could not be looked up.
+audit: $(VENV)/.platform $(VENV)/audit/bin/pip-audit
+	$(VENV)/audit/bin/python -m pip --python $(BIN)/python freeze --exclude-editable | sed 's/+.*//; / @ /d' >$(VENV)/audit.txt
+	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off -r $(VENV)/audit.txt $(AUDIT)
+
+$(VENV)/audit/bin/pip-audit: | $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/audit
+	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 
 wheel-check:
 	PYTHON=$(PYTHON) .ci/check-wheel

@@ -270,3 +270,30 @@ def test_onnx_computes_the_same_scores(trees: tuple[Path, Study], tmp_path: Path
     inputs = torch.randint(0, 256, (5, 3, 8, 8), dtype=torch.uint8)
     (found,) = session.run(None, {"inputs": inputs.numpy()})
     np.testing.assert_allclose(found, load_model(tmp_path).scores(inputs).numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_mlflow_loads_an_exported_folder_and_computes_the_same_scores(
+    trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its flavour of torch, which refuses whatever is pickled, and by its general one."""
+    import mlflow
+
+    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
+    folder, study = trees
+    found = export_model(study, study.arms[0].name, tmp_path, store=folder / "runs", mlflow=True)
+    assert {"data/model.pt2", "MLmodel"} <= set(found.files)
+    own = load_model(tmp_path)
+    takes = own.config.inputs
+    draw = torch.Generator().manual_seed(0)
+    for count in (1, 3):
+        images = torch.randint(0, 256, (count, *takes.shape), generator=draw, dtype=torch.uint8)
+        expected = own.scores(images)
+        torch.testing.assert_close(
+            mlflow.pytorch.load_model(str(tmp_path))(images), expected, rtol=1e-4, atol=1e-5
+        )
+        np.testing.assert_allclose(
+            mlflow.pyfunc.load_model(str(tmp_path)).predict(images.numpy()), expected, 1e-4
+        )
+    export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
+    assert not (tmp_path / "data" / "model.pt2").exists() and not (tmp_path / "MLmodel").exists()
