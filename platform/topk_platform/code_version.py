@@ -17,7 +17,14 @@ from pathlib import Path
 from topk_platform.references import is_reference
 from topk_platform.specs import Arm, OptunaSampler, Study
 
-__all__ = ["code_version", "code_versions", "loaded_version", "references", "user_modules"]
+__all__ = [
+    "code_version",
+    "code_versions",
+    "loaded_version",
+    "platform_version",
+    "references",
+    "user_modules",
+]
 
 _OURS = frozenset({"topk_losses", "topk_platform", "topk_studies"})
 _PLATFORM_PARTS = ("data", "models", "training", "metrics.py", "streams.py")
@@ -38,6 +45,11 @@ def code_version(arm: Arm) -> str:
 def code_versions(study: Study) -> dict[str, str]:
     """Return each arm's code version, by arm identity."""
     return {study.arm_id(arm): code_version(arm) for arm in study.arms}
+
+
+def platform_version() -> str:
+    """Return the code version of an arm that refers to no module of a user's: losses, data, models and training."""
+    return _version(())
 
 
 def loaded_version(arm: Arm) -> str:

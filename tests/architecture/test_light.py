@@ -157,6 +157,7 @@ BESIDE = {
     "replay": "trains: tests/platform/cli/test_replay.py",
     "verify": "trains: tests/platform/evidence",
     "predict": "needs a network: tests/platform/serving/test_serving.py",
+    "doctor": "asks machines: tests/platform/running/test_doctor.py",
     "findings": "reads a file: tests/platform/reports/test_findings.py",
     "recommend": "reads data: tests/platform/reports/test_recommending.py",
 }
@@ -204,6 +205,7 @@ WRONG = (
     ("findings --to x.svg", "--to is of --plot"),
     ("predict nothing x.png", "must be a folder of `topk export --arm`"),
     ("verify nothing", "must be a file of `topk bundle`"),
+    ("doctor digit", "did you mean 'digits'"),
     ("show abc", "got 0 trials"),
     ("replay abc", "got 0 trials"),
     ("ui --store typo", "holds no MLflow database"),

@@ -13,6 +13,7 @@ import typer
 
 from topk_platform.cli import (
     asking,
+    doctoring,
     exporting,
     findings,
     inspecting,
@@ -67,6 +68,7 @@ _COMMANDS: dict[str, tuple[tuple[Callable[..., Any], str], ...]] = {
         (exporting.verify, "topk verify letters.topk --replay 3"),
     ),
     "Upkeep": (
+        (doctoring.doctor, "topk doctor letters_quick --address 10.0.0.1:6379 --store s3://bucket/runs"),
         (upkeep.sync, "topk sync letters_quick --mlflow http://127.0.0.1:5000"),
         (upkeep.repair, "topk repair letters_quick"),
     ),

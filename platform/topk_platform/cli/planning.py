@@ -47,6 +47,12 @@ def plan(
             "--price", help="Of an hour of a GPU, or of a worker on the CPU: tells what the rest costs."
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Tells how long the rest takes on so many; as many as `topk run` has here by default."
+        ),
+    ] = None,
     smoke: SmokeOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -58,7 +64,14 @@ def plan(
     from topk_platform.running.planning import plan as plan_study  # noqa: PLC0415 - torch, unless all is done
 
     found = plan_study(
-        wanted, store=store, trials=trials, seeds=seeds, only=only, data=data, download=download
+        wanted,
+        store=store,
+        trials=trials,
+        seeds=seeds,
+        only=only,
+        data=data,
+        download=download,
+        workers=workers,
     )
     if json:
         print_json(_plan_data(found, price))
@@ -115,7 +128,8 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     ]
     workers = {"search_workers": plan.search_workers, "confirm_workers": plan.confirm_workers}
     cost = None if price is None else plan.cost(price)
-    totals = {"left": plan.left, "seconds": plan.seconds, **workers, "cost": cost}
+    foreseen = {"workers": plan.forecast.workers, "elapsed": plan.forecast.seconds}
+    totals = {"left": plan.left, "seconds": plan.seconds, **foreseen, **workers, "cost": cost}
     return {"study": plan.study.name, **totals, "arms": arms}
 
 
@@ -147,6 +161,8 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
         highlight=False,
     )
     if plan.left:
+        told = f"About {duration(plan.forecast.seconds)} on {_workers(study, plan.forecast.workers)}"
+        console.print(told, highlight=False)
         console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
 
 

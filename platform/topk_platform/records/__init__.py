@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         read_history,
     )
     from topk_platform.records.lease import driven
-    from topk_platform.records.ledger import Ledger, Row
+    from topk_platform.records.ledger import Ledger
     from topk_platform.records.models import SavedModel, model_name, read_model, save_model
     from topk_platform.records.ranks import Ranks, read_all_ranks, read_ranks
     from topk_platform.records.repairing import Repaired, repair
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from topk_platform.records.tracking import TrackingSink
     from topk_platform.records.tracking_check import check_tracking
     from topk_platform.records.undone import OpenTrial, Undone
+    from topk_platform.records.views import Row
     from topk_platform.records.writer import Writer
 
 __all__ = [
@@ -89,7 +90,7 @@ _HOMES = {
     "OpenTrial": "undone",
     "Ranks": "ranks",
     "Repaired": "repairing",
-    "Row": "ledger",
+    "Row": "views",
     "SCHEMA_VERSION": "schema",
     "SavedModel": "models",
     "Store": "store",

@@ -29,6 +29,7 @@ from topk_platform.running.events import Event
 from topk_platform.running.expecting import ended_seconds, expect
 from topk_platform.running.faults import Faults
 from topk_platform.running.launching import Cluster, Launch, on_cluster
+from topk_platform.running.patience import Patience
 from topk_platform.running.recording import Recorder, report_wanted
 from topk_platform.running.remembered import known_done, note
 from topk_platform.running.scratch import scratch_folder
@@ -63,6 +64,8 @@ def run(
     max_hours: float | None = None,
     max_gpu_hours: float | None = None,
     max_trials: int | None = None,
+    wait: float | None = None,
+    waiting: Callable[[str], None] | None = None,
 ) -> Summary:
     """Run what is missing of a study and return its table.
 
@@ -97,6 +100,9 @@ def run(
             when the same is called again.
         max_gpu_hours: Likewise, of all GPUs together.
         max_trials: How many trials may start in this run.
+        wait: How many seconds are waited for a cluster's head that does not listen yet, and for a node on which a trial
+            fits; by default a minute each, and 15 for a node that ``workers`` lets the cluster add.
+        waiting: Is told in a line what is waited for.
 
     Raises:
         MissingDataError: if a dataset is not on disk.
@@ -113,7 +119,15 @@ def run(
     part = (study.only(only) if only else study).with_budget(trials, seeds)
     budget = Budget(Limits(max_hours, max_gpu_hours, max_trials), part.gpus)
     launch = Launch(
-        Store.open(store), address, workers, mlflow_uri, checkpoint_seconds, budget, retry_failed, mixed
+        Store.open(store),
+        address,
+        workers,
+        mlflow_uri,
+        checkpoint_seconds,
+        budget,
+        retry_failed,
+        mixed,
+        Patience(wait, waiting),
     )
     launch.check()
     budget.limits.check(part)

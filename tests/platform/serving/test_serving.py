@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from topk_platform.serving.pictures import read_inputs
 from topk_platform.specs import Inputs
 
 SEEDS = 2
+DOCS = Path(__file__).parents[3] / "docs"
 Train = Callable[[Study, Path], None]
 
 
@@ -79,6 +81,20 @@ def test_a_network_says_of_files_what_it_was_tested_with(
             assert np.mean(hits) == pytest.approx(row[f"test.top{k}"], abs=1e-12)
         for guesses in candidates:
             assert [c.probability for c in guesses] == sorted((c.probability for c in guesses), reverse=True)
+
+
+def test_the_pages_lines_run(
+    trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, study = trees
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "serving.md").read_text(), flags=re.DOTALL)
+    export_model(study, study.arms[0].name, tmp_path / "winner", store=folder / "runs")
+    Image.new("RGB", (13, 9)).save(tmp_path / "letter.png")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(block.replace("model.predict", "guesses = model.predict"), names)  # noqa: S102 - our own page
+    (guesses,) = names["guesses"]  # type: ignore[misc]
+    assert {guess.name for guess in guesses} <= {"ash", "birch", "cedar"} and guesses
 
 
 def test_the_seed_that_validated_best_is_taken(trees: tuple[Path, Study], tmp_path: Path) -> None:
