@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_
 from topk_platform.running.boards import finished, make_board
 from topk_platform.running.expecting import ended_seconds
 from topk_platform.search import ArmBoard
-from topk_platform.specs import Arm, Study
+from topk_platform.specs import Arm, Study, digest
 
 __all__ = ["ArmPlan", "Plan", "plan"]
 
@@ -104,10 +105,10 @@ def plan(
 ) -> Plan:
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
-    Arms without an ended trial are timed here by an epoch of their first, or by the start of a long one, for some
-    seconds in all; the rest take the mean of those. A first step and validation, in which kernels are compiled, are
-    not timed. What is done is what counted on the machine of the last run. Where every trial has ended, the data are
-    not read: ``run`` finds out whether they are still the same.
+    How long trials take of arms that have none yet is told by those of the arms that have some and share their regime,
+    network and recipe, else by a few steps on this machine, of one arm for all that share data, network and batches;
+    see :func:`~topk_platform.running.timing.trial_seconds`. What is done is what counted on the machine of the last
+    run. Where every trial has ended, the data are not read: ``run`` finds out whether they are still the same.
 
     Args:
         study: The study.
@@ -138,10 +139,11 @@ def plan(
         counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
         histories = read_history(ledger, study, counted)
         boards = make_board(study, counted, histories).arms
-        unknown = [board for i, board in boards.items() if board.left and not _mean_seconds(histories[i])]
+        likely = _of_their_like(histories)
+        unknown = [board for i, board in boards.items() if board.left and i not in likely]
         if unknown:
             check_device(study)
-        return _plan(study, boards, histories, trial_seconds(unknown))
+        return _plan(study, boards, histories, {**likely, **trial_seconds(unknown)})
 
 
 def _plan(
@@ -166,6 +168,16 @@ def _plan(
         for arm_id, board in boards.items()
     ]
     return Plan(study, tuple(arms))
+
+
+def _of_their_like(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
+    """Return how long trials of an arm take, by those of the arms that have the same regime, network and recipe."""
+    known: dict[str, list[float]] = defaultdict(list)
+    kinds = {i: digest((h.arm.regime, h.arm.model, h.arm.recipe)) for i, h in histories.items()}
+    for arm_id, history in histories.items():
+        if seconds := _mean_seconds(history):
+            known[kinds[arm_id]].append(seconds)
+    return {i: sum(known[kind]) / len(known[kind]) for i, kind in kinds.items() if kind in known}
 
 
 def _mean_seconds(history: ArmHistory) -> float:
