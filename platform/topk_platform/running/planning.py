@@ -10,6 +10,7 @@ from pathlib import Path
 
 from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
 from topk_platform.running.boards import finished, make_board
+from topk_platform.running.changes import Outdated, outdated
 from topk_platform.running.expecting import ended_seconds
 from topk_platform.search import ArmBoard
 from topk_platform.specs import Arm, Study, digest
@@ -50,10 +51,17 @@ class ArmPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """A study's plan: its arms, and seconds of training left, one worker alone."""
+    """A study's plan: its arms, and seconds of training left, one worker alone.
+
+    Args:
+        study: The study, with the budget that was asked for.
+        arms: Its arms.
+        outdated: Why recorded trials of arms that are not done do not count, and are trained again.
+    """
 
     study: Study
     arms: tuple[ArmPlan, ...]
+    outdated: tuple[Outdated, ...] = ()
 
     @property
     def left(self) -> int:
@@ -143,7 +151,9 @@ def plan(
         unknown = [board for i, board in boards.items() if board.left and i not in likely]
         if unknown:
             check_device(study)
-        return _plan(study, boards, histories, {**likely, **trial_seconds(unknown)})
+        found = _plan(study, boards, histories, {**likely, **trial_seconds(unknown)})
+        left = [i for i, board in boards.items() if board.left]
+        return replace(found, outdated=tuple(outdated(study, ledger, counted, left)))
 
 
 def _plan(
