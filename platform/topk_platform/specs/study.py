@@ -17,7 +17,7 @@ from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.claims import Claim, Contrast, check_claims
 from topk_platform.specs.codec import LATER, decode, digest, encode
 from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
-from topk_platform.specs.metrics import (
+from topk_platform.specs.metric_names import (
     accuracy_names,
     candidate_names,
     coverage_names,
