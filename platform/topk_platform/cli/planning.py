@@ -177,8 +177,8 @@ def _print_probe(console: Console, found: Probe) -> None:
         table.add_row(arm.arm.name, *map(str, numbers))
     console.print(table)
     console.print(
-        "largest batch: in one part, to one in 16, never more than the training split; accumulate: the least with "
-        "which the recipe's batch fits"
+        "largest batch: the most samples that fit at once, to within one in 16, and never more than the training split "
+        "has; accumulate: the fewest parts of the recipe's batch of which each fits"
     )
     problems = {arm.arm.name: arm.problem for arm in found.arms if arm.problem}
     for name, problem in problems.items():

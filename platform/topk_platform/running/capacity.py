@@ -34,8 +34,8 @@ def slots(study: Study, workers: int | None, *, may_grow: bool) -> int:
     Args:
         study: Says what a trial needs.
         workers: How many the user wants; by default as many as fit.
-        may_grow: Whether the cluster may add nodes: then one that has no node for a trial yet is asked for one,
-            if ``workers`` says that this is meant, and given 15 minutes.
+        may_grow: Whether the cluster can add nodes. Then, if ``workers`` is given and no node fits a trial yet, it is
+            asked for one that does, and has 15 minutes to bring it.
 
     Raises:
         ClusterError: if no trial fits on any node.
