@@ -12,7 +12,7 @@ CREATE = $(PYTHON) -m venv $(VENV)
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
 endif
 
-.PHONY: study test test-others test-ray test-slow regression fuzz gpu lint wheel-check clean
+.PHONY: study test test-others test-ray test-slow regression fuzz gpu docs lint audit wheel-check clean
 
 study: $(VENV)/.platform
 	$(BIN)/topk run letters_quick
@@ -48,10 +48,24 @@ EXAMPLES ?= 1500
 fuzz: $(VENV)/.test
 	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests -n 2 --dist worksteal -m "hypothesis and not ray" --hypothesis-profile fuzz --timeout 0
 
+# The pages of docs/ as a site in docs/_build; a link that leads nowhere, or any other warning, ends it.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build
+
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# What public advisories hold against the packages that are installed, by name and version, which it sends to the registry
+# that they come from; the tool has an environment of its own. It fails if there is anything, or one could not be looked up.
+audit: $(VENV)/.platform $(VENV)/audit/bin/pip-audit
+	$(VENV)/audit/bin/python -m pip --python $(BIN)/python freeze --exclude-editable | sed 's/+.*//; / @ /d' >$(VENV)/audit.txt
+	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off -r $(VENV)/audit.txt $(AUDIT)
+
+$(VENV)/audit/bin/pip-audit: | $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/audit
+	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 
 wheel-check:
 	PYTHON=$(PYTHON) .ci/check-wheel
@@ -70,5 +84,10 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@cp $< $@
 	@cp $< $(VENV)/.platform
 
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	@cmp -s $< $@ || { echo "Setting up $(VENV): some 6 GB, most of it torch"; $(INSTALL) --editable '.[platform,docs]'; }
+	@cp $< $@
+	@cp $< $(VENV)/.platform
+
 clean:
-	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist docs/_build docs/losses/_pictures .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -136,6 +136,9 @@ class Keeper(StoreKeeper):
     def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
         """Keep no ranks."""
 
+    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None:
+        """Keep no guesses."""
+
 
 def block(study: Study, arm: Arm, phase: Phase) -> list[Trial]:
     """The trials with the first values that train together: one, or an ensemble's."""

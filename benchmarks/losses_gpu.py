@@ -28,8 +28,11 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 Step = Callable[[], object]
 SPREADS = {"initial": 0.1, "trained": 3.0}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-LOSSES = ("smooth_topk_svm", "noised_topk_hinge", "noised_imbalanced_topk_hinge")
-PASSES = {"smooth_topk_svm": 3, "noised_topk_hinge": 2, "noised_imbalanced_topk_hinge": 2}
+SHAPES = ("logistic", "laplace", "gaussian", "clip", "power", "midpoint")
+SOFT = tuple(f"soft_topk_{shape}" for shape in SHAPES)
+LOSSES = ("smooth_topk_svm", "noised_topk_hinge", SOFT[0], "noised_imbalanced_topk_hinge", *SOFT[1:])
+USUAL = 3  # losses, the first
+READ_ONCE = {"noised_topk_hinge", "noised_imbalanced_topk_hinge"}
 COPIED = 2**30  # bytes
 
 
@@ -47,6 +50,9 @@ def build(name: str, classes: int, options: argparse.Namespace) -> Loss:
     """The loss as a function of scores and labels."""
     k, samples = options.k, options.samples
     margins = functional.uneven_margins(torch.arange(classes, 0, -1), 0.5).cuda()
+    if name in SOFT:
+        shape = SHAPES[SOFT.index(name)]
+        return lambda s, y: functional.soft_topk_loss(s, y, k, options.tau, shape, "error")
     makers: dict[str, Loss] = {
         "smooth_topk_svm": lambda s, y: functional.smooth_topk_svm(s, y, k, options.tau),
         "noised_topk_hinge": lambda s, y: functional.noised_topk_hinge(s, y, k, options.epsilon, samples),
@@ -122,7 +128,7 @@ def measure(case: Case, bandwidth: float, options: argparse.Namespace) -> str:
     )
     called = taking_turns(pair, options)
     alone = taking_turns((replayed(pair[0]), replayed(pair[1])), options)
-    share = PASSES[case.loss] * scores.nbytes / (1e-6 * alone[0]) / bandwidth
+    share = (2 if case.loss in READ_ONCE else 3) * scores.nbytes / (1e-6 * alone[0]) / bandwidth
     cells = [case.classes, case.batch, case.dtype, case.scores, case.loss]
     for ours, theirs in (called, alone):
         cells += [f"{ours:.1f}", f"{theirs:.1f}", f"**{ours / theirs:.2f}**"]
@@ -136,9 +142,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, nargs="+", default=[256, 1024, 4096])
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=["float32", "bfloat16"])
     parser.add_argument("--scores", nargs="+", choices=SPREADS, default=list(SPREADS))
-    parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES[:2]))
+    parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES[:USUAL]))
     parser.add_argument("--k", type=int, default=5)
-    parser.add_argument("--tau", type=float, default=1.0, help="the smooth top-K SVM's temperature")
+    parser.add_argument(
+        "--tau", type=float, default=1.0, help="the smooth top-K SVM's and the soft top-K losses' temperature"
+    )
     parser.add_argument("--epsilon", type=float, default=0.2)
     parser.add_argument("--samples", type=int, default=10, help="the noised hinges' B")
     parser.add_argument("--steps", type=int, default=20, help="steps between two events")

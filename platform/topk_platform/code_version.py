@@ -17,7 +17,15 @@ from pathlib import Path
 from topk_platform.references import is_reference
 from topk_platform.specs import Arm, OptunaSampler, Study
 
-__all__ = ["code_files", "code_version", "code_versions", "loaded_version", "references", "user_modules"]
+__all__ = [
+    "code_files",
+    "code_version",
+    "code_versions",
+    "loaded_version",
+    "platform_version",
+    "references",
+    "user_modules",
+]
 
 _OURS = frozenset({"topk_losses", "topk_platform", "topk_studies"})
 _PLATFORM_PARTS = ("data", "models", "training", "metrics.py", "streams.py")
@@ -62,6 +70,11 @@ def _own_files() -> dict[str, str]:
 
 def _file_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+
+
+def platform_version() -> str:
+    """Return the code version of an arm that refers to no module of a user's: losses, data, models and training."""
+    return _version(())
 
 
 def loaded_version(arm: Arm) -> str:

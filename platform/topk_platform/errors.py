@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
@@ -24,12 +25,19 @@ __all__ = [
     "UnreachableStoreError",
     "UserError",
     "blamed",
+    "masked",
     "place_of",
     "reason",
     "unknown_name",
 ]
 
 _LONGEST = 500  # letters of one line
+# What stands between a scheme, or a user's name, and the host of an address, and what options of such a name hold.
+_SECRET = re.compile(
+    r"(?P<before>\b[a-z][\w+.-]*://(?:[^\s/:@?#]*:)?)[^\s/@?#]+(?=@)"
+    r"|(?P<option>[?&;][\w.-]*(?:passw|pwd|token|secret|key|credential|signature|sig)[\w.-]*=)[^\s&;#'\"]+",
+    re.IGNORECASE,
+)
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -144,6 +152,18 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     return UserError(f"unknown {kind} {name!r}: {hint}(known: {', '.join(names)})")
 
 
+def masked(text: str) -> str:
+    """Return a text without the passwords in its addresses: URIs are shown, sent and kept, and secrets are not.
+
+    Example:
+        >>> masked("cannot reach postgresql://topk:s3cr3t@db/mlflow?sslpassword=s3cr3t now")
+        'cannot reach postgresql://topk:***@db/mlflow?sslpassword=*** now'
+        >>> masked("https://t0ken@host/"), masked("s3://bucket/runs?region=eu")
+        ('https://***@host/', 's3://bucket/runs?region=eu')
+    """
+    return _SECRET.sub(lambda found: f"{found['before'] or found['option']}***", text)
+
+
 def reason(error: BaseException) -> str:
     r"""Return in one line why something failed: the first line of what the error says, or the system behind it.
 
@@ -161,7 +181,7 @@ def reason(error: BaseException) -> str:
     lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()] or [""]
     said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
     name = type(error).__name__ if not said or isinstance(error, LookupError) else ""
-    return ": ".join(filter(None, (name, said)))[:_LONGEST]
+    return masked(": ".join(filter(None, (name, said))))[:_LONGEST]
 
 
 def _of_the_system(error: BaseException) -> BaseException | None:

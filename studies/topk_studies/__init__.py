@@ -1,6 +1,8 @@
 """Study definitions: functions that return ``Study`` values, in one literal table."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from topk_platform import Study
 from topk_studies.berrada2018 import (
@@ -39,6 +41,9 @@ from topk_studies.searches import (
     search_plantnet,
 )
 
+if TYPE_CHECKING:
+    from topk_platform.reports.findings import Findings
+
 __all__ = [
     "STUDIES",
     "berrada2018_imagenet",
@@ -46,6 +51,7 @@ __all__ = [
     "berrada2018_noise",
     "berrada2018_temperature",
     "digits",
+    "evidence",
     "garcin2022_epsilon",
     "garcin2022_imagenet",
     "garcin2022_noise",
@@ -72,6 +78,20 @@ __all__ = [
     "search_imagenet_lt",
     "search_plantnet",
 ]
+
+
+def evidence() -> tuple["Findings", ...]:
+    """Return the findings that are shipped, by study name: what these studies came to where they ran.
+
+    Example:
+        >>> all(found.study.name in STUDIES for found in evidence())
+        True
+    """
+    from topk_platform.reports.findings import Findings  # noqa: PLC0415 - pyarrow, which no definition needs
+
+    folder = Path(__file__).parent / "findings"
+    return tuple(Findings.read(file) for file in sorted(folder.glob("*.json.gz")))
+
 
 STUDIES: dict[str, Callable[[], Study]] = {
     "digits": digits,

@@ -259,13 +259,6 @@ def shared(visited: SharedLab) -> Iterator[SharedLab]:
         yield visited
 
 
-@pytest.fixture(scope="session")
-def readme() -> Callable[[str], list[str]]:
-    """Return the README's blocks of a language."""
-    text = Path(__file__).parents[2].joinpath("README.md").read_text()
-    return lambda language: re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
-
-
 @dataclass(frozen=True)
 class Reference:
     """An undisturbed run of ``my_lab:study`` with two workers.

@@ -186,6 +186,8 @@ def test_one_that_is_too_small_is_told_at_once(
     joined: Joined, nodes: Cluster, visited: Any, tmp_path: Path
 ) -> None:
     store = tmp_path / "s"
-    _, err = visited.topk("run", "lab:too_large", "--store", store, "--address", nodes.address, code=2)
+    _, err = visited.topk(
+        "run", "lab:too_large", "--store", store, "--address", nodes.address, "--wait", "0", code=2
+    )
     assert err.splitlines()[-1].startswith("topk: a trial of lab needs {'CPU': 9} on one node")
     assert not store.exists()

@@ -1,7 +1,8 @@
-"""Studies of many kinds, run by the command beside one Ray: grown, of one's own, the README's, those for a GPU."""
+"""Studies of many kinds, run by the command beside one Ray: grown, of one's own, a page's, those for a GPU."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
@@ -141,10 +142,11 @@ def test_a_study_over_ones_own_things(shared: Any, tmp_path: Path) -> None:
     assert not any(str(tmp_path) in row["config"] for row in rows)
 
 
-def test_the_readmes_study_runs(shared: Any, readme: Callable[[str], list[str]], tmp_path: Path) -> None:
-    (study,) = [block for block in readme("python") if "Study(" in block]
-    (shared.folder / "readme_lab.py").write_text(study)
-    out, _ = shared.topk("run", "readme_lab:study", "--smoke", "--workers", "1", "--store", tmp_path)
+def test_the_study_that_a_page_shows_runs(shared: Any, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "study.md").read_text()
+    (study,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    (shared.folder / "page_lab.py").write_text(study)
+    out, _ = shared.topk("run", "page_lab:study", "--smoke", "--workers", "1", "--store", tmp_path)
     assert "16 trials ran" in out
     assert "top-3 accuracy" in out
 

@@ -295,7 +295,7 @@ class TestTorchsCrossEntropy(LossContract):
 
 
 class Brier(topk_losses.Loss):
-    """A loss of one's own, as the README shows it."""
+    """A loss of one's own, as `docs/use-a-loss.md` shows it."""
 
     def rows(self, scores, labels):
         return (1 - scores.softmax(1).gather(1, labels)) ** 2

@@ -115,8 +115,8 @@ def test_losses_models_and_recipes_fit_together_on_a_small_part(name: str) -> No
     assert len(check_study(small)) == len(small.arms)
 
 
-def test_the_readme_counts_them_right() -> None:
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+def test_their_page_counts_them_right() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "papers.md").read_text()
     found = {}
     for names, count in re.findall(
         r"^\| ((?:`letters\w*`(?:, )?)+) \|.*\| ([\d,]+)(?: each)? \|$", text, flags=re.M

@@ -13,7 +13,9 @@ import typer
 
 from topk_platform.cli import (
     asking,
+    doctoring,
     exporting,
+    findings,
     inspecting,
     listing,
     planning,
@@ -48,6 +50,7 @@ _COMMANDS: dict[str, tuple[tuple[Callable[..., Any], str], ...]] = {
         (asking.claims, "topk claims ring_modes --json"),
         (asking.tuning, "topk tuning letters_quick --within 1"),
         (asking.checklist, "topk checklist letters_quick > checklist.md"),
+        (findings.findings, "topk findings letters --plot map --to map.pdf"),
         (
             recommending.recommend,
             "topk recommend --classes 5000 --images 300000 --imbalance 100 --noise 0.1 --k 5",
@@ -65,6 +68,7 @@ _COMMANDS: dict[str, tuple[tuple[Callable[..., Any], str], ...]] = {
         (exporting.verify, "topk verify letters.topk --replay 3"),
     ),
     "Upkeep": (
+        (doctoring.doctor, "topk doctor letters_quick --address 10.0.0.1:6379 --store s3://bucket/runs"),
         (upkeep.sync, "topk sync letters_quick --mlflow http://127.0.0.1:5000"),
         (upkeep.repair, "topk repair letters_quick"),
     ),

@@ -15,6 +15,8 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from topk_platform.running.words import duration
+
 __all__ = ["csv_data", "duration", "make_console", "plain", "print_json"]
 
 _PIPE_WIDTH = 100_000  # a line is cut or folded where a terminal ends, and a pipe or a file ends nowhere
@@ -24,18 +26,6 @@ def make_console(*, stderr: bool = False) -> Console:
     """Return the console to print to: as wide as its terminal, or as what is printed needs where it is none."""
     console = Console(stderr=stderr)
     return console if console.is_terminal else Console(stderr=stderr, width=_PIPE_WIDTH)
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words.
-
-    Example:
-        >>> duration(42.3), duration(750), duration(7500)
-        ('42 s', '12 min 30 s', '2 h 5 min')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def plain(value: Any) -> Any:

@@ -28,6 +28,7 @@ from topk_platform.errors import UserError, reason
 if TYPE_CHECKING:
     from topk_platform.evidence.verifying import Verification
     from topk_platform.serving import Candidate
+    from topk_platform.specs import Study
 
 __all__ = ["bundle", "export", "predict", "verify"]
 
@@ -44,21 +45,36 @@ def export(
         int | None, typer.Option("--seed", help="Of which confirmation; by default the best by validation.")
     ] = None,
     onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx as well.")] = False,
+    mlflow: Annotated[
+        bool, typer.Option("--mlflow", help="Make the folder one that mlflow.pytorch.load_model loads.")
+    ] = False,
     output: Annotated[
         str,
-        typer.Option("--format", help="model, of an arm; optuna, a journal file; or csv, with its codebook."),
+        typer.Option(
+            "--format", help="model, of an arm; optuna, a journal file; csv, with its codebook; or findings."
+        ),
     ] = "model",
+    note: Annotated[str, typer.Option("--note", help="Told with findings, such as the commit.")] = "",
+    data: DataOption = None,
     store: StoreOption = "runs",
     smoke: SmokeOption = False,
 ) -> None:
-    """Write an arm's confirmed network for `topk predict`, or a study's trials for Optuna's tools, pandas and R."""
-    _check_export(output, arm, seed, onnx)
+    """Write an arm's confirmed network for `topk predict`, a study's trials for other tools, or its findings.
+
+    Findings are its table in a small file, for `topk findings` and `topk recommend` where the store is not.
+    """
+    _check_export(output, arm, seed, onnx or mlflow)
+    if output != "findings" and (note or data is not None):
+        raise UserError(f"--note and --data are of --format findings, got --format {output}")
     wanted = wanted_study(study, smoke)
     if arm is not None:
         from topk_platform.serving import export_model  # noqa: PLC0415 - pyarrow and numpy
 
-        found = export_model(wanted, arm, to, store=store, seed=seed, onnx=onnx)
+        found = export_model(wanted, arm, to, store=store, seed=seed, onnx=onnx, mlflow=mlflow)
         typer.echo(f"{found.config.arm}, seed {found.seed}: {', '.join(found.files)} in {to}")
+        return
+    if output == "findings":
+        _export_findings(wanted, Path(to), store, data, note)
         return
     from topk_platform.evidence import tidy  # noqa: PLC0415 - as above
 
@@ -67,10 +83,22 @@ def export(
     typer.echo(f"{written.trials} trials in {' and '.join(map(str, written.files))}")
 
 
-def _check_export(output: str, arm: str | None, seed: int | None, onnx: bool) -> None:
+def _export_findings(study: Study, to: Path, store: str, data: str | None, note: str) -> None:
+    from topk_platform.evidence import findings  # noqa: PLC0415 - pyarrow and numpy
+
+    found = findings(study, store=store, data=data, note=note)
+    content = found.to_bytes()
+    try:
+        to.write_bytes(content)
+    except OSError as error:
+        raise UserError(f"--to {str(to)!r} cannot be written: {reason(error)}") from error
+    typer.echo(f"{to}: {len(found.compared())} comparisons, {len(content)} bytes; {found.told()}")
+
+
+def _check_export(output: str, arm: str | None, seed: int | None, more: bool) -> None:
     """Raise ``UserError`` for options that do not go together."""
-    if output not in ("model", "optuna", "csv"):
-        raise UserError(f"--format must be model, optuna or csv, got {output!r}")
+    if output not in ("model", "optuna", "csv", "findings"):
+        raise UserError(f"--format must be model, optuna, csv or findings, got {output!r}")
     if (output == "model") != (arm is not None):
         need = (
             "needs --arm regime/model/loss, whose network it is"
@@ -78,8 +106,8 @@ def _check_export(output: str, arm: str | None, seed: int | None, onnx: bool) ->
             else "is of all arms: leave --arm out"
         )
         raise UserError(f"--format {output} {need}")
-    if arm is None and (onnx or seed is not None):
-        raise UserError(f"--onnx and --seed are of a network, not of --format {output}")
+    if arm is None and (more or seed is not None):
+        raise UserError(f"--onnx, --mlflow and --seed are of a network, not of --format {output}")
 
 
 def predict(

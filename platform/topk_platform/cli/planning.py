@@ -47,6 +47,12 @@ def plan(
             "--price", help="Of an hour of a GPU, or of a worker on the CPU: tells what the rest costs."
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Tells how long the rest takes on so many; as many as `topk run` has here by default."
+        ),
+    ] = None,
     smoke: SmokeOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -61,7 +67,14 @@ def plan(
     from topk_platform.running.planning import plan as plan_study  # noqa: PLC0415 - torch, unless all is done
 
     found = plan_study(
-        wanted, store=store, trials=trials, seeds=seeds, only=only, data=data, download=download
+        wanted,
+        store=store,
+        trials=trials,
+        seeds=seeds,
+        only=only,
+        data=data,
+        download=download,
+        workers=workers,
     )
     if json:
         print_json(_plan_data(found, price))
@@ -118,8 +131,9 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     ]
     workers = {"search_workers": plan.search_workers, "confirm_workers": plan.confirm_workers}
     cost = None if price is None else plan.cost(price)
-    totals = {"left": plan.left, "seconds": plan.seconds, **workers, "cost": cost}
     again = [{"trials": found.trials, "why": found.why, "arms": found.arms} for found in plan.outdated]
+    foreseen = {"workers": plan.forecast.workers, "elapsed": plan.forecast.seconds}
+    totals = {"left": plan.left, "seconds": plan.seconds, **foreseen, **workers, "cost": cost}
     return {"study": plan.study.name, **totals, "outdated": again, "arms": arms}
 
 
@@ -153,6 +167,8 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
     for found in plan.outdated:
         console.print(f"Trained again: {found}", highlight=False, markup=False)
     if plan.left:
+        told = f"About {duration(plan.forecast.seconds)} on {_workers(study, plan.forecast.workers)}"
+        console.print(told, highlight=False)
         console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
 
 
@@ -177,8 +193,8 @@ def _print_probe(console: Console, found: Probe) -> None:
         table.add_row(arm.arm.name, *map(str, numbers))
     console.print(table)
     console.print(
-        "largest batch: the most samples that fit at once, to within one in 16, and never more than the training split "
-        "has; accumulate: the fewest parts of the recipe's batch of which each fits"
+        "largest batch: the most samples that a step can take at once, found to one part in 16, never more than the "
+        "training split; accumulate: the least number of parts with which the recipe's batch fits"
     )
     problems = {arm.arm.name: arm.problem for arm in found.arms if arm.problem}
     for name, problem in problems.items():

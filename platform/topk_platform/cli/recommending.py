@@ -8,7 +8,7 @@ import typer
 
 from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.options import DataOption, JsonOption, StoreOption, check_format
-from topk_platform.cli.studies import known_studies, load_study
+from topk_platform.cli.studies import known_studies, load_study, shipped_findings
 
 __all__ = ["recommend"]
 
@@ -27,21 +27,40 @@ def recommend(
         list[str] | None,
         typer.Option("--study", help="One of your own, package.module:attribute; may be given again."),
     ] = None,
+    evidence: Annotated[
+        list[str] | None,
+        typer.Option("--evidence", help="A file of findings besides those shipped; may be given again."),
+    ] = None,
+    shipped: Annotated[
+        bool, typer.Option("--shipped/--not-shipped", help="Whether findings that are shipped count.")
+    ] = True,
     store: StoreOption = "runs",
     data: DataOption = None,
     output: Annotated[str, typer.Option("--format", help="rich or md.", rich_help_panel="Output")] = "rich",
     json: JsonOption = False,
 ) -> None:
-    """Say which loss to start with, by what the store's studies show near such data, or that it is not known."""
+    """Say which loss to start with, by what studies show near such data, or that it is not known.
+
+    Asked are the store's studies and the findings that are shipped.
+    """
     check_format(output, "rich", "md", json=json)
     wanted = [load_study(name) for name in study or ()]
     from topk_platform.reports import recommendation  # noqa: PLC0415 - pyarrow and numpy
+    from topk_platform.reports.findings import Findings  # noqa: PLC0415 - as above
     from topk_platform.running.recommending import recommend as recommend_for  # noqa: PLC0415 - as above
 
     named = {made.name for made in wanted}
     wanted += [made for make in known_studies().values() if (made := make()).name not in named]
     found = recommend_for(
-        wanted, classes=classes, images=images, imbalance=imbalance, noise=noise, k=k, store=store, data=data
+        wanted,
+        classes=classes,
+        images=images,
+        imbalance=imbalance,
+        noise=noise,
+        k=k,
+        store=store,
+        data=data,
+        evidence=[*(shipped_findings() if shipped else ()), *map(Findings.read, evidence or ())],
     )
     if json:
         print_json(recommendation.recommendation_data(found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -66,6 +67,13 @@ def run(
         str | None,
         typer.Option(
             help="A Ray cluster: host:port or auto.", callback=named_place, rich_help_panel="Where things are"
+        ),
+    ] = None,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds to wait for the cluster's head, and for a node that a trial fits on; 60 by default.",
+            rich_help_panel="Where things are",
         ),
     ] = None,
     trials: TrialsOption = None,
@@ -157,6 +165,8 @@ def run(
             max_hours=max_hours,
             max_gpu_hours=max_gpu_hours,
             max_trials=max_trials,
+            wait=wait,
+            waiting=None if quiet else partial(typer.echo, err=True),
         )
     code = 128 + came[0] if summary.interrupted and came else exit_code(summary)
     if json:

@@ -88,8 +88,8 @@ def _rendered(
     console: Console, ledger: Ledger, rows: Sequence[Row], most: int | None = None
 ) -> RenderableType:
     """Return a study's headline, a row an arm and, while it runs, what happened last."""
-    from topk_platform.cli.rows import arms_text, headline  # noqa: PLC0415
     from topk_platform.records import read_state  # noqa: PLC0415
+    from topk_platform.running.rows import arms_text, headline  # noqa: PLC0415
 
     state = read_state(ledger, _counting(ledger, rows))
     lines = [Text(_title(ledger, rows))]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -18,11 +18,15 @@ from topk_platform.errors import UserError, blamed
 from topk_platform.references import check_arguments, import_reference, is_reference, look_up
 from topk_platform.specs import STANDINS, Arm, Study
 
+if TYPE_CHECKING:
+    from topk_platform.reports.findings import Findings
+
 __all__ = [
     "find_modules_here",
     "known_studies",
     "load_study",
     "others",
+    "shipped_findings",
     "smoke_notice",
     "smoke_study",
     "wanted_study",
@@ -42,6 +46,12 @@ def known_studies() -> Mapping[str, Callable[[], Study]]:
     if twice := sorted(brought.keys() & table.keys()):
         raise UserError(f"a package brings a study of the name {twice[0]!r}, which is taken: uninstall it")
     return {**table, **brought}
+
+
+def shipped_findings() -> tuple[Findings, ...]:
+    """Return the findings that ``topk_studies`` ships, by study name."""
+    found: tuple[Findings, ...] = importlib.import_module("topk_studies").evidence()
+    return found
 
 
 def others(kind: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from topk_platform.cli.codes import Exit
 from topk_platform.errors import reason
 
 if TYPE_CHECKING:
-    from topk_platform.running.study import Summary
+    from topk_platform.running.summary import Summary
 
 __all__ = ["exit_code", "print_problems", "print_summary", "summary_data"]
 
@@ -51,30 +51,10 @@ def print_summary(console: Console, summary: Summary, store: str) -> None:
 
 def print_problems(console: Console, summary: Summary) -> None:
     """Print what went wrong in a run, and what is left of it, a line each."""
-    if summary.tracking_error is not None:
-        console.print(
-            f"MLflow was not written: {reason(summary.tracking_error)}; `topk sync` fills it in, or the next run",
-            markup=False,
-        )
-    for key, arm, why in summary.table.failures:
-        console.print(f"failed: {key} {arm}: {why}", markup=False, style="red")
-    for key, why in summary.faults.unsaved.items():
-        console.print(f"warning: the network of {key} could not be kept, its result is: {why}", markup=False)
-    for trial in summary.faults.open:
-        console.print(str(trial), markup=False, style="red")
-    if told := _left(summary):
-        console.print(told, highlight=False)
+    from topk_platform.running.summary import problems  # noqa: PLC0415 - as above
 
-
-def _left(summary: Summary) -> str:
-    if summary.interrupted:
-        return f"Interrupted with {summary.left} trials left; the same command goes on from here."
-    if summary.partial and not summary.faults.open:
-        left = f"{summary.left} trials left; the same command goes on from here."
-        return f"Partial: {summary.partial} used up with {left}"
-    if summary.left:
-        return f"{summary.left} trials left, open ones and what waits for them; the same command tries again."
-    return ""
+    for line in problems(summary):
+        console.print(line)
 
 
 def summary_data(summary: Summary) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A study as evidence: one file that holds what its tables and claims rest on, and what computes them again."""
 
 from topk_platform.evidence.bundle import Bundle, bundle
+from topk_platform.evidence.findings import findings
 from topk_platform.evidence.verifying import Checked, Verification, verify
 
-__all__ = ["Bundle", "Checked", "Verification", "bundle", "verify"]
+__all__ = ["Bundle", "Checked", "Verification", "bundle", "findings", "verify"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from topk_platform.records.checkpoints import StoreKeeper, forget
     from topk_platform.records.finding import Found, find
+    from topk_platform.records.guesses import Guesses, read_guesses
     from topk_platform.records.history import (
         ArmHistory,
         Tally,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
         read_history,
     )
     from topk_platform.records.lease import driven
-    from topk_platform.records.ledger import Ledger, Row
+    from topk_platform.records.ledger import Ledger
     from topk_platform.records.models import SavedModel, model_name, read_model, save_model
     from topk_platform.records.ranks import Ranks, read_all_ranks, read_ranks
     from topk_platform.records.repairing import Repaired, repair
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from topk_platform.records.tracking import TrackingSink
     from topk_platform.records.tracking_check import check_tracking
     from topk_platform.records.undone import OpenTrial, Undone
+    from topk_platform.records.views import Row
     from topk_platform.records.writer import Writer
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "ArmHistory",
     "ArmState",
     "Found",
+    "Guesses",
     "Ledger",
     "OpenTrial",
     "Ranks",
@@ -66,6 +69,7 @@ __all__ = [
     "note_state",
     "open_sink",
     "read_all_ranks",
+    "read_guesses",
     "read_history",
     "read_model",
     "read_ranks",
@@ -82,11 +86,12 @@ _HOMES = {
     "ArmHistory": "history",
     "ArmState": "states",
     "Found": "finding",
+    "Guesses": "guesses",
     "Ledger": "ledger",
     "OpenTrial": "undone",
     "Ranks": "ranks",
     "Repaired": "repairing",
-    "Row": "ledger",
+    "Row": "views",
     "SCHEMA_VERSION": "schema",
     "SavedModel": "models",
     "Store": "store",
@@ -107,6 +112,7 @@ _HOMES = {
     "model_name": "models",
     "note_state": "states",
     "open_sink": "syncing",
+    "read_guesses": "guesses",
     "read_history": "history",
     "read_all_ranks": "ranks",
     "read_model": "models",

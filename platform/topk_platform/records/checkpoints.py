@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import StoreError
+from topk_platform.records.guesses import save_guesses
 from topk_platform.records.models import save_model
 from topk_platform.records.ranks import save_ranks
 from topk_platform.records.store import MARK, Store
@@ -80,6 +81,10 @@ class StoreKeeper:
     def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
         """Write a trial's ranks as Parquet."""
         save_ranks(self.store, trial, ranks, images)
+
+    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None:
+        """Write a trial's guesses as Parquet."""
+        save_guesses(self.store, trial, guesses, images)
 
 
 def forget(store: Store, keys: Iterable[str]) -> None:

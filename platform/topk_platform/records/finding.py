@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError
-from topk_platform.records.ledger import Ledger, Row
+from topk_platform.records.ledger import Ledger
 from topk_platform.records.store import Store
+from topk_platform.records.views import Row
 from topk_platform.specs import Trial
 
 __all__ = ["Found", "find"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -13,7 +13,8 @@ from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity, with_origins
 from topk_platform.outcomes import Ended, chosen
 from topk_platform.racing import Race, Results, race, racing_groups, racing_step
-from topk_platform.records.ledger import Ledger, Row, to_rows
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.views import Row, RowViews
 from topk_platform.specs import Arm, Study
 
 __all__ = ["ArmHistory", "Tally", "add_curves", "last_counted", "last_seeds", "read_history"]
@@ -74,6 +75,9 @@ class ArmHistory:
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     outdated: Counter[str] = field(default_factory=Counter)
     points: int = 1
+    _choices: dict[tuple[int, int, int], list[tuple[Ended, ...]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def ended(self) -> dict[int, Ended]:
         """Return the search trials as the search remembers them."""
@@ -99,7 +103,10 @@ class ArmHistory:
 
         Of an arm that searches nothing it is what stands for it; of a search without a completed trial it is nothing.
         """
-        return [self._chosen(search, trials) for search in range(self.arm.repeats.count)]
+        known = trials, len(self.search), len(self.curves)  # to which rows are added, never changed
+        if known not in self._choices:
+            self._choices[known] = [self._chosen(search, trials) for search in range(self.arm.repeats.count)]
+        return self._choices[known]
 
     def _chosen(self, search: int, trials: int) -> tuple[Ended, ...]:
         numbers = self.arm.repeats.numbers(search, trials)
@@ -260,18 +267,27 @@ def read_history(
     searched = ledger.read("trials", (*_SEARCHED, *metrics), where="phase = 'search'")
     confirmed = ledger.read("trials", without=("config",), where="phase = 'confirm'")
     excluded = _Excluded(identities)
-    for row in chain(to_rows(searched), to_rows(confirmed)):
-        if (history := histories.get(row["arm_id"])) is None:
-            continue
-        if reason := excluded(row):
-            history.outdated[reason] += 1
-        elif row["phase"] == "search":
-            history.search[row["number"]] = row
-        else:
-            history.confirm[row["number"], row["seed"]] = row
+    for history, row, number, _ in _counted(RowViews(searched), histories, excluded):
+        history.search[number] = row
+    for history, row, number, seed in _counted(RowViews(confirmed), histories, excluded):
+        history.confirm[number, seed] = row
     if curves:
         add_curves(ledger, histories)
     return histories
+
+
+def _counted(
+    rows: RowViews, histories: Mapping[str, ArmHistory], excluded: _Excluded
+) -> Iterator[tuple[ArmHistory, Row, int, int]]:
+    """Yield the rows that count, with their arm's history, number and seed; note of the others why they do not."""
+    kinds = zip(*(rows.column(name) for name in _Excluded.BY), strict=True)
+    for row, kind, number, seed in zip(rows, kinds, rows.column("number"), rows.column("seed"), strict=True):
+        if (history := histories.get(kind[0])) is None:
+            continue
+        if reason := excluded(kind):
+            history.outdated[reason] += 1
+        else:
+            yield history, row, number, seed
 
 
 def _or_nan(value: float | None) -> float:
@@ -281,13 +297,15 @@ def _or_nan(value: float | None) -> float:
 class _Excluded:
     """Why a row does not count; asked once of all rows that are alike in what decides it."""
 
+    BY = ("arm_id", "code_version", "dataset_fingerprint", "versions")
+
     def __init__(self, identities: Mapping[str, Identity]) -> None:
         self._identities = identities
         self._known: dict[tuple[str, ...], str] = {}
 
-    def __call__(self, row: Row) -> str:
-        kind = (row["arm_id"], row["code_version"], row["dataset_fingerprint"], row["versions"])
+    def __call__(self, kind: tuple[str, ...]) -> str:
         if kind not in self._known:
+            row = dict(zip(self.BY, kind, strict=True))
             self._known[kind] = self._identities.get(kind[0], Identity()).excludes(row)
         return self._known[kind]
 

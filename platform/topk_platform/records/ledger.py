@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -26,19 +25,15 @@ from topk_platform.records import delta
 from topk_platform.records.lease import Lease
 from topk_platform.records.schema import EPOCHS_ONLY, SCHEMA_VERSION, ledger_schema
 from topk_platform.records.store import MARK, Store
+from topk_platform.records.views import Row, to_rows
 from topk_platform.records.writer import Writer
 from topk_platform.specs import Study
 
-__all__ = ["Ledger", "Row", "to_rows"]
-
-Row = dict[str, Any]
-"""One row of a table."""
+__all__ = ["Ledger"]
 
 Kind = Literal["trials", "epochs"]
 
 _IDENTITIES = "identities.json"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_CODES: dict[pa.DataType, Literal["i", "q", "d"]] = {pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
 _ORDER = {"trials": "key", "epochs": "key, epoch"}
 
 
@@ -205,34 +200,3 @@ def _columns(table: DeltaTable, kind: Kind) -> list[str]:
         return [name for name in names if name not in EPOCHS_ONLY]
     wanted = [name for name in names if name in EPOCHS_ONLY or name.startswith("validation.")]
     return ["key", *sorted(wanted, key=lambda name: name != "epoch")]
-
-
-def to_rows(table: pa.Table) -> list[Row]:
-    """Return a table's rows as dictionaries, in a third of Arrow's own time; equal texts are one object."""
-    columns = [_items(column) for column in table.columns]
-    names = table.column_names
-    return [dict(zip(names, items, strict=True)) for items in zip(*columns, strict=True)]
-
-
-def _items(column: pa.ChunkedArray) -> list[Any]:
-    if pa.types.is_timestamp(column.type):
-        # Arrow would make datetimes of them by pandas, whose import takes as long as all the rest.
-        return [_moment(value) for value in column.cast(pa.int64()).to_pylist()]
-    if not column.null_count and pa.types.is_string(column.type):
-        found = column.combine_chunks().dictionary_encode()
-        texts = found.dictionary.to_pylist()
-        return [texts[i] for i in _numbers(found.indices)]
-    if not column.null_count and column.type in _CODES:
-        return _numbers(column.combine_chunks())
-    items: list[Any] = column.to_pylist()
-    return items
-
-
-def _numbers(array: pa.Array) -> list[Any]:
-    # Not by to_numpy, which imports pandas.
-    held = memoryview(array.buffers()[1]).cast("B").cast(_CODES[array.type])
-    return held[array.offset : array.offset + len(array)].tolist()
-
-
-def _moment(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)

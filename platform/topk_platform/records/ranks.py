@@ -18,7 +18,15 @@ from topk_platform.specs import Trial
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Ranks", "ranks_name", "read_all_ranks", "read_ranks", "save_ranks"]
+__all__ = [
+    "Ranks",
+    "class_column",
+    "class_numbers",
+    "ranks_name",
+    "read_all_ranks",
+    "read_ranks",
+    "save_ranks",
+]
 
 _COLUMNS = ("greater", "tied", "label", "group")
 _IMAGES = b"images"
@@ -60,14 +68,15 @@ def save_ranks(store: Store, trial: Trial, ranks: Tensor, images: str) -> None:
         ranks: ``(4, N)``: the columns of :class:`Ranks` in their order.
         images: The test split's fingerprint.
     """
-    columns = {name: _column(values) for name, values in zip(_COLUMNS, ranks, strict=True)}
+    columns = {name: class_column(values) for name, values in zip(_COLUMNS, ranks, strict=True)}
     table = pa.table(columns).replace_schema_metadata({"trial": trial.to_json(), _IMAGES: images})
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     store.write(ranks_name(trial.key), buffer.getvalue())
 
 
-def _column(values: Tensor) -> pa.Array:
+def class_column(values: Tensor) -> pa.Array:
+    """Return whole numbers from 0 as a column: two bytes each, four where one is above 65,535."""
     found = values.numpy()
     return pa.array(found, pa.uint16() if found.max(initial=0) < 2**16 else pa.uint32())
 
@@ -83,7 +92,7 @@ def read_ranks(store: Store, key: str) -> Ranks | None:
         table = pq.ParquetFile(io.BytesIO(store.read(ranks_name(key)))).read()
     except FileNotFoundError:
         return None
-    greater, tied, label, group = (_numbers(table[name]) for name in _COLUMNS)
+    greater, tied, label, group = (class_numbers(table[name]) for name in _COLUMNS)
     return Ranks(greater, tied, label, group, table.schema.metadata[_IMAGES].decode())
 
 
@@ -95,7 +104,8 @@ def read_all_ranks(store: Store, keys: Iterable[str]) -> dict[str, Ranks]:
         return {key: ranks for key, ranks in zip(wanted, found, strict=True) if ranks is not None}
 
 
-def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+def class_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Return the numbers of such a column, ``(N,)``."""
     # Not by to_numpy, which imports pandas.
     array = column.combine_chunks()
     kind = np.uint16 if array.type == pa.uint16() else np.uint32

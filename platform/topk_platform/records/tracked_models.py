@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from topk_platform.records.ledger import Row
+from topk_platform.records.views import Row
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -16,6 +17,7 @@ __all__ = ["forget_models", "log_model"]
 
 _WEIGHTS = "model.safetensors"
 _LOADER = "topk_platform.serving.flavor"
+_REFUSED = re.compile(r"[/:.%\"']")  # by MLflow in a model's name, and a label may have them: tau-0.1
 
 
 def log_model(
@@ -37,7 +39,7 @@ def log_model(
     from mlflow.version import VERSION  # noqa: PLC0415 - as above
 
     params = {name: str(value) for name, value in json.loads(row["values"]).items() if value is not None}
-    name = f"{row['loss']}-{row['number']}-{row['seed']}"
+    name = _REFUSED.sub("_", f"{row['loss']}-{row['number']}-{row['seed']}")
     model = client.create_logged_model(
         experiment, name, run_id, tags={"topk.key": row["key"], "arm": row["arm"]}, params=params
     )

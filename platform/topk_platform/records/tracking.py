@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import reason
-from topk_platform.records.ledger import Ledger, Row
+from topk_platform.records.ledger import Ledger
 from topk_platform.records.models import model_name
 from topk_platform.records.schema import epoch_rows, trial_row
 from topk_platform.records.tracked import DRAWN, is_tracked
@@ -21,6 +21,7 @@ from topk_platform.records.tracked_arms import ARMS, NOTE, log_data, tell_arm
 from topk_platform.records.tracked_database import disconnect, make_database
 from topk_platform.records.tracked_models import forget_models, log_model
 from topk_platform.records.tracked_values import milliseconds, points
+from topk_platform.records.views import Row
 from topk_platform.specs import Trial, TrialRecord, canonical_json, digest
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _PARENT = "mlflow.parentRunId"
 _PAUSES = (5.0, 15.0, 60.0, 300.0)
 _LOG = logging.getLogger("topk_platform")
 
-_Item = tuple[Row, list[Row]] | Mapping[str, str] | None
+_Item = tuple[Row, Sequence[Row]] | Mapping[str, str] | None
 """An ended trial's rows, or the study's tables, or the end."""
 
 
@@ -219,7 +220,7 @@ class TrackingSink(threading.Thread):
             self._parents[key] = run.info.run_id
         return self._parents[key]
 
-    def _write_trial(self, row: Row, epochs: list[Row]) -> None:
+    def _write_trial(self, row: Row, epochs: Sequence[Row]) -> None:
         if row["key"] in self._written:
             return
         names = {name: str(row[name]) for name in ("arm", "regime", "model", "loss")}
@@ -240,7 +241,7 @@ class TrackingSink(threading.Thread):
         self._client.set_terminated(run.info.run_id, _RUN_STATUS[row["status"]], milliseconds(row["ended"]))
         self._written.add(row["key"])
 
-    def _write_values(self, run_id: str, row: Row, epochs: list[Row]) -> None:
+    def _write_values(self, run_id: str, row: Row, epochs: Sequence[Row]) -> None:
         from mlflow.entities import Metric, Param  # noqa: PLC0415 - as above
 
         metrics = [Metric(*point) for point in points(milliseconds(row["started"]), epochs)]

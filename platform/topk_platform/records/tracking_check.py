@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from topk_platform.errors import StoreError, UserError, reason
+from topk_platform.errors import StoreError, UserError, masked, reason
 from topk_platform.records.store import Store
 from topk_platform.specs.checks import check_place
 
@@ -32,7 +32,7 @@ def check_tracking(uri: str) -> None:
     if why:
         raise UserError(
             "mlflow must be the URI of an MLflow server that answers, http://HOST:PORT, or of a database, "
-            f"sqlite:///PATH, got {uri!r}: {why}"
+            f"sqlite:///PATH, got {masked(uri)!r}: {why}"
         )
 
 

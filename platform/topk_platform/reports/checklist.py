@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topk_platform.records import Row, Tally
-from topk_platform.reports.formats.words import covered
+from topk_platform.reports.formats.words import counted, covered
 from topk_platform.reports.reading import Held, read
 from topk_platform.reports.table import Table, build_table
 from topk_platform.specs import Choice, Dimension, Study
@@ -53,6 +53,8 @@ class Checklist:
         for item in self.items:
             parts += [f"## {item.question}", item.answer or "**To be answered by the authors.**"]
         return "\n\n".join(parts) + "\n"
+
+    _repr_markdown_ = to_markdown
 
 
 def checklist(
@@ -220,7 +222,7 @@ def _seeds(facts: _Facts) -> str:
 def _bars(facts: _Facts) -> str:
     tests = (
         f"Differences to {facts.study.baseline} are paired by seed, and by image where the interval covers images; "
-        f"marks are Holm-corrected over the {facts.table.tests} differences of a metric, two-sided, at 0.05."
+        f"marks are Holm-corrected over the {counted(facts.table)} of a metric, two-sided, at 0.05."
         if facts.study.baseline
         else "No differences are tested."
     )

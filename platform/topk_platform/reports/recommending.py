@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from topk_platform.records import Tally
 from topk_platform.reports.cells import Cell, marked
@@ -13,6 +14,9 @@ from topk_platform.reports.statistics import Estimate
 from topk_platform.specs import Parameter
 from topk_platform.specs.checks import check
 from topk_platform.specs.fields import Count, Rule, Share, check_fields
+
+if TYPE_CHECKING:
+    from rich.console import ConsoleRenderable
 
 __all__ = ["NEAR", "Compared", "Recommendation", "Situation", "recommended"]
 
@@ -158,6 +162,18 @@ class Recommendation:
     near: tuple[Compared, ...] = ()
     nearest: Compared | None = None
     left_out: Mapping[str, str] | None = None
+
+    def __rich__(self) -> ConsoleRenderable:
+        found: ConsoleRenderable = _written(self, "rich")
+        return found
+
+    def _repr_markdown_(self) -> str:
+        return str(_written(self, "markdown"))
+
+
+def _written(found: Recommendation, output: str) -> Any:
+    written = importlib.import_module("topk_platform.reports.recommendation")  # which imports this module
+    return getattr(written, f"recommendation_to_{output}")(found)
 
 
 def recommended(

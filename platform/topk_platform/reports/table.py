@@ -8,7 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -22,6 +22,7 @@ from topk_platform.specs import Arm, Phase, Scalar, Study, less_is_better
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from rich.console import ConsoleRenderable
 
 __all__ = ["Cell", "Choice", "Fruitless", "Table", "build_table", "row_and_column"]
 
@@ -142,11 +143,14 @@ class Table:
     def _repr_html_(self) -> str:
         return self.to_html()
 
-    def __rich__(self) -> object:
-        return _written("rich", self)
+    def __rich__(self) -> ConsoleRenderable:
+        found: ConsoleRenderable = _written("rich", self)
+        return found
 
     def __str__(self) -> str:
-        console = Console(file=io.StringIO(), width=shutil.get_terminal_size((120, 24)).columns)
+        console = Console(
+            file=io.StringIO(), force_jupyter=False, width=shutil.get_terminal_size((120, 24)).columns
+        )
         with console.capture() as written:
             console.print(self)
         return written.get()
@@ -165,10 +169,9 @@ class Table:
         return Tally.of(row["status"] for rows in self.confirmations.values() for row in rows.values())
 
 
-def _written(output: str, table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> object:
+def _written(output: str, table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> Any:
     formats = importlib.import_module("topk_platform.reports.formats")  # which imports this module
-    found: object = formats.as_format(output, table, metrics, transpose=transpose)
-    return found
+    return formats.as_format(output, table, metrics, transpose=transpose)
 
 
 Place = tuple[str, str, str]

@@ -5,6 +5,7 @@ All of it is of validation results: the test set is not looked at.
 
 from __future__ import annotations
 
+import importlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -136,6 +137,10 @@ class Tuning:
     study: str
     arms: tuple[ArmTuning, ...]
     fixed: tuple[Fixed, ...]
+
+    def _repr_markdown_(self) -> str:
+        tuned = importlib.import_module("topk_platform.reports.tuned")  # which imports this module
+        return str(tuned.tuning_to_markdown(self))
 
 
 def tuning(

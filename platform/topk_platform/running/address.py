@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 from topk_platform.errors import ClusterError
 
-__all__ = ["host_and_port"]
+__all__ = ["host_and_port", "is_loopback"]
 
 _ADDRESS = re.compile(r"([^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
 
@@ -27,3 +28,17 @@ def host_and_port(address: str) -> tuple[str, int]:
             f"--address must be host:port (a cluster's own port, as a rule 6379) or auto, got {address!r}"
         )
     return match[1].strip("[]"), int(match[2])
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address, ``host:port``, is one that no other machine reaches.
+
+    Example:
+        >>> is_loopback("127.0.0.1:6379"), is_loopback("10.0.0.1:6379")
+        (True, False)
+    """
+    host, _ = host_and_port(address)
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host == "localhost"

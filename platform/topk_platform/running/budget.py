@@ -97,6 +97,7 @@ class Budget:
         self._unlimited = self.limits == Limits()
         self._guessed: dict[str, float] = {}
         self._ended: dict[str, _Mean] = {}
+        self._all = _Mean()
         self._began, self._trials, self._gpu_seconds = clock(), 0, 0.0
         self._running: dict[str, _Running] = {}
         self.held: set[str] = set()
@@ -110,6 +111,8 @@ class Budget:
         """
         self._guessed = dict(guessed)
         self._ended = {arm_id: _Mean(len(seconds), sum(seconds)) for arm_id, seconds in ended.items()}
+        means = self._ended.values()
+        self._all = _Mean(sum(mean.count for mean in means), sum(mean.total for mean in means))
 
     def allows(self, arm_id: str, trials: int) -> bool:
         """Return whether so many trials of an arm, which train together, may start now."""
@@ -150,6 +153,13 @@ class Budget:
         known = means + [guess for other, guess in self._guessed.items() if not self._has_ended(other)]
         return sum(known) / len(known) if known else 0.0
 
+    def pace(self, arm_id: str) -> float:
+        """Return the same for the order of arms, at once: where nothing is known of an arm, the mean of all trials."""
+        if self._has_ended(arm_id):
+            return self._ended[arm_id].total / self._ended[arm_id].count
+        mean = self._all.total / self._all.count if self._all.count else 1.0
+        return self._guessed.get(arm_id, mean)
+
     def _has_ended(self, arm_id: str) -> bool:
         return arm_id in self._ended and self._ended[arm_id].count > 0
 
@@ -160,8 +170,8 @@ class Budget:
     def learn(self, record: TrialRecord) -> None:
         """Take note of how long a trial took that has ended, unless it broke off."""
         if record.status in ("completed", "pruned"):
-            mean = self._ended.setdefault(record.trial.arm_id, _Mean())
-            mean.count, mean.total = mean.count + 1, mean.total + record.train_seconds
+            for mean in (self._ended.setdefault(record.trial.arm_id, _Mean()), self._all):
+                mean.count, mean.total = mean.count + 1, mean.total + record.train_seconds
 
     def end(self, key: str, ended: bool) -> None:
         """Take note that what began is over, and whether with a result: what is tried again counts once."""

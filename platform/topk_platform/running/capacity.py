@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ray
 from ray.autoscaler.sdk import request_resources
 
-from topk_platform.errors import ClusterError
+from topk_platform.running.patience import COMING_SECONDS, NotYetError, Patience
 from topk_platform.specs import Study
 
 __all__ = ["nodes_for", "slots", "trial_resources"]
@@ -28,28 +28,34 @@ def trial_resources(study: Study) -> dict[str, float]:
     return {"CPU": study.threads} | ({"GPU": study.gpus} if study.device == "cuda" else {})
 
 
-def slots(study: Study, workers: int | None, *, may_grow: bool) -> int:
+def slots(study: Study, workers: int | None, *, may_grow: bool, patience: Patience | None = None) -> int:
     """Return how many trials may run at once on the connected cluster.
 
     Args:
         study: Says what a trial needs.
         workers: How many the user wants; by default as many as fit.
-        may_grow: Whether the cluster can add nodes. Then, if ``workers`` is given and no node fits a trial yet, it is
-            asked for one that does, and has 15 minutes to bring it.
+        may_grow: Whether the cluster may get more nodes: then they are waited for while none holds a trial. Where
+            ``workers`` says how far it is to grow it is asked for one, and given 15 minutes.
+        patience: How long that is, if not a minute, or 15 where the cluster is asked to grow.
 
     Raises:
         ClusterError: if no trial fits on any node.
     """
-    needs = trial_resources(study)
-    if not fitting(needs) and may_grow and workers is not None:
-        _grow(needs)
-    if not (found := fitting(needs)):
-        hint = "; of a cluster that adds nodes when asked, say with --workers how far it may grow"
-        raise ClusterError(
-            f"a trial of {study.name} needs {needs} on one node, and the nodes have {_described()}"
-            + (hint if may_grow and workers is None else "")
-        )
-    return workers or found
+    needs, grows = trial_resources(study), may_grow and workers is not None
+    hint = "; of a cluster that adds nodes when asked, say with --workers how far it may grow"
+
+    def found() -> int:
+        if not (holds := fitting(needs)):
+            lacking = f"a trial of {study.name} needs {needs} on one node, and the nodes have {_described()}"
+            raise NotYetError(lacking + (hint if may_grow and workers is None else ""))
+        return holds
+
+    if not may_grow or fitting(needs):
+        holds = found()
+    else:
+        with _asked_for(needs) if grows else nullcontext():
+            holds = (patience or Patience()).until(found, _GROW_SECONDS if grows else COMING_SECONDS)
+    return workers or holds
 
 
 def fitting(needs: Mapping[str, float]) -> int:
@@ -75,11 +81,11 @@ def _described() -> str:
     return ", ".join(map(str, found))
 
 
-def _grow(needs: Mapping[str, float]) -> None:
-    until = time.monotonic() + _GROW_SECONDS
+@contextmanager
+def _asked_for(needs: Mapping[str, float]) -> Iterator[None]:
+    """Ask the cluster for a node for as long as the block lasts; from then on the trials themselves ask."""
     request_resources(bundles=[dict(needs)])
     try:
-        while not fitting(needs) and time.monotonic() < until:
-            time.sleep(1)
+        yield
     finally:
-        request_resources(bundles=[])  # from here on the trials themselves ask
+        request_resources(bundles=[])

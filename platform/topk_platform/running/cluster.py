@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import ipaddress
 import logging
 import os
 import signal
@@ -13,6 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,15 @@ from ray.exceptions import RayError
 
 from topk_platform.code_version import user_modules
 from topk_platform.errors import ClusterError, reason
-from topk_platform.running.address import host_and_port
+from topk_platform.running.address import host_and_port, is_loopback
 from topk_platform.running.capacity import slots
+from topk_platform.running.here import local_cpus
 from topk_platform.running.interrupts import interrupts_wait
 from topk_platform.running.lean import lean
+from topk_platform.running.patience import NotYetError, Patience
 from topk_platform.specs import Study
 
-__all__ = ["connected", "local_cpus"]
+__all__ = ["connected", "joined"]
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -56,13 +58,10 @@ except Exception as error:
 """
 
 
-def local_cpus() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextmanager
-def connected(study: Study, address: str | None, workers: int | None) -> Iterator[int]:
+def connected(
+    study: Study, address: str | None, workers: int | None, patience: Patience | None = None
+) -> Iterator[int]:
     """Connect to Ray for as long as the block lasts and yield how many trials may run at once.
 
     Without an address Ray starts on this machine, listening on loopback alone, without dashboard and usage
@@ -74,20 +73,42 @@ def connected(study: Study, address: str | None, workers: int | None) -> Iterato
         address: ``host:port`` or ``auto``.
         workers: How many trials may run at once; by default as many as the cluster's cores or GPUs allow. A
             cluster that adds nodes when they are asked for grows up to this number.
+        patience: How long is waited for a head that does not listen yet, and for a node on which a trial fits; a
+            minute by default.
 
     Raises:
-        ClusterError: if no cluster answers at the address within 30 seconds, the start of an interpreter not counted,
-            or no trial fits on any node of it.
+        ClusterError: if nobody listens at the address, what listens does not answer within 30 seconds, the start of
+            an interpreter not counted, or no trial fits on any node.
     """
+    patience = patience or Patience()
     with _environment(_QUIET):
         ours = not ray.is_initialized()
         try:
             if ours:
-                _connect(study, address, workers)
-            yield slots(study, workers, may_grow=address is not None)
+                _connect(study, address, workers, patience)
+            yield slots(study, workers, may_grow=address is not None, patience=patience)
         finally:
             if ours:
                 _shut_down()
+
+
+@contextmanager
+def joined(address: str, study: Study | None = None) -> Iterator[None]:
+    """Connect to a Ray cluster for as long as the block lasts, whatever fits on it; nothing is started there.
+
+    Args:
+        address: ``host:port`` or ``auto``.
+        study: Whose modules workers are sent beside ours.
+
+    Raises:
+        ClusterError: if no cluster answers at the address, as :func:`connected`.
+    """
+    with _environment(_QUIET):
+        try:
+            _join(_listening(address), study)
+            yield
+        finally:
+            _shut_down()
 
 
 @contextmanager
@@ -160,7 +181,7 @@ def _on_loopback() -> Iterator[None]:
         ray_constants.ENABLE_RAY_CLUSTER = before
 
 
-def _connect(study: Study, address: str | None, workers: int | None) -> None:
+def _connect(study: Study, address: str | None, workers: int | None, patience: Patience) -> None:
     if address is None:
         with _environment(_OURS), interrupts_wait(), _on_loopback(), lean(), _sheltered():
             ray.init(
@@ -172,15 +193,25 @@ def _connect(study: Study, address: str | None, workers: int | None) -> None:
                 logging_level=logging.ERROR,
                 log_to_driver=False,
             )
-        return
-    address = _resolved(address)
+    else:
+        _join(patience.until(partial(_listening, address)), study)
+
+
+def _join(address: str, study: Study | None) -> None:
     _check_answers(address)
     modules = {"py_modules": [str(path) for path in _shipped(study)], "excludes": ["__pycache__", ".git"]}
     try:
-        with interrupts_wait(), _on_loopback() if _is_loopback(address) else nullcontext():
+        with interrupts_wait(), _on_loopback() if is_loopback(address) else nullcontext():
             ray.init(address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False)
     except (OSError, RuntimeError, ValueError, RayError) as error:
         raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {reason(error)}") from error
+
+
+def _listening(address: str) -> str:
+    """Return the address of a cluster's head, which somebody listens at; raise ``NotYetError`` where nobody does."""
+    address = _resolved(address)
+    _check_listens(address)
+    return address
 
 
 def _resolved(address: str) -> str:
@@ -190,14 +221,13 @@ def _resolved(address: str) -> str:
     try:
         return str(services.get_ray_address_from_environment(address, None))
     except ConnectionError as error:
-        raise ClusterError(f"no Ray cluster answers at {address!r}: {reason(error)}") from error
+        raise NotYetError(f"no Ray cluster answers at {address!r}: {reason(error)}") from error
 
 
 def _check_answers(address: str) -> None:
     """Raise ``ClusterError`` unless a cluster answers; asked in a process of its own, for ``ray.init`` may hang."""
-    _check_listens(address)
     # As _on_loopback does, for a process that imports Ray anew.
-    staying = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"} if _is_loopback(address) else {}
+    staying = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"} if is_loopback(address) else {}
     with subprocess.Popen(  # noqa: S603 - our own interpreter, the address is an argument and no shell is near
         [sys.executable, "-c", _PROBE, address],
         env={**os.environ, **staying},
@@ -230,24 +260,16 @@ def _check_listens(address: str) -> None:
     try:
         socket.create_connection(host_and_port(address), timeout=_CONNECT_SECONDS).close()
     except (OSError, UnicodeError) as error:
-        raise ClusterError(f"no Ray cluster answers at {address!r}: {error}") from error
+        raise NotYetError(f"no Ray cluster answers at {address!r}: {error}") from error
 
 
-def _is_loopback(address: str) -> bool:
-    host, _ = host_and_port(address)
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name
-        return host == "localhost"
-
-
-def _shipped(study: Study) -> list[Path]:
-    """Return the packages and modules that workers elsewhere need: ours, and those of the user's behind the study.
+def _shipped(study: Study | None) -> list[Path]:
+    """Return the packages and modules that workers elsewhere need: ours, and those of the user's behind a study.
 
     What was installed with pip, such as torchvision for ``torchvision.models:resnet18``, a cluster has itself.
     """
     names = {"topk_losses", "topk_platform"}
-    for arm in study.arms:
+    for arm in () if study is None else study.arms:
         names |= {name.partition(".")[0] for name in user_modules(arm)}
     places = {name: _location(importlib.util.find_spec(name)) for name in sorted(names)}
     return [

@@ -116,7 +116,7 @@ class Conductor:
         if self.done:
             return None
         self._release_due()
-        trials = self.board.next_trials(self.budget.allows)
+        trials = self.board.next_trials(self.budget.allows, self.budget.pace)
         if not trials:
             return None
         self._runs[tune_id] = _Run(trials)

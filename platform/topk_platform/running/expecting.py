@@ -17,23 +17,20 @@ def ended_seconds(history: ArmHistory) -> list[float]:
 
 
 def expect(budget: Budget, board: Board, histories: Mapping[str, ArmHistory], *, here: bool) -> None:
-    """Tell a budget of hours about how long trials take.
+    """Tell a budget about how long trials take.
 
     Args:
         budget: Is told.
         board: The study's state.
         histories: What has ended, by arm identity.
-        here: Whether trials run on this machine: then arms without an ended trial are timed, as by ``plan``.
+        here: Whether trials run on this machine: then, where hours are limited, arms without an ended trial are timed,
+            as by ``plan``.
     """
-    if not budget.limits.timed:
-        return
     ended = {arm_id: ended_seconds(history) for arm_id, history in histories.items()}
     unknown = [arm for arm_id, arm in board.arms.items() if arm.left and not ended[arm_id]]
     guessed: dict[str, float] = {}
-    if here and unknown:
+    if budget.limits.timed and here and unknown:
         from topk_platform.running.timing import trial_seconds  # noqa: PLC0415 - torch
 
         guessed = trial_seconds(unknown)
-    # A guess is of a network alone; an ensemble takes at most as long as its members one after another.
-    size = {arm_id: arm.arm.protocol.ensemble for arm_id, arm in board.arms.items()}
-    budget.expect({arm_id: size[arm_id] * seconds for arm_id, seconds in guessed.items()}, ended)
+    budget.expect(guessed, ended)

@@ -9,10 +9,11 @@ from pathlib import Path
 import torch
 
 from topk_platform.data import data_at
-from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.running.batch_sizes import ArmProbe
 from topk_platform.running.checks import check_device, check_study
+from topk_platform.running.here import local_cpus
+from topk_platform.running.memory import available_memory
 from topk_platform.search import ArmBoard
 from topk_platform.specs import Arm, Choice, Int, Study, Trial, canonical_json
 from topk_platform.training.probing import (
@@ -25,7 +26,7 @@ from topk_platform.training.probing import (
 )
 from topk_platform.training.setup import dataset_of
 
-__all__ = ["available_memory", "fitted"]
+__all__ = ["fitted"]
 
 
 def fitted(
@@ -181,29 +182,4 @@ def _parts(attempts: Attempts, batch: int, most: int) -> int | None:
 def _default_memory(study: Study) -> int | None:
     if study.device == "cuda":
         return int(torch.cuda.mem_get_info()[0] * study.gpus) if study.gpus < 1 else None
-    from topk_platform.running.cluster import local_cpus  # noqa: PLC0415 - Ray, a second that nothing else here needs
-
     return available_memory() // max(local_cpus() // study.threads, 1)
-
-
-def available_memory(root: Path = Path("/")) -> int:
-    """Return how many bytes of memory new processes can have on this machine, or in this container.
-
-    Args:
-        root: Where ``proc`` and ``sys`` are.
-
-    Raises:
-        UserError: on a system that does not say.
-    """
-    try:
-        fields = dict(line.split(":") for line in (root / "proc/meminfo").read_text().splitlines())
-    except OSError as error:
-        raise UserError("this system does not say how much memory it has; say it with --memory") from error
-    free = 1024 * int(fields["MemAvailable"].split()[0])
-    group = root / "sys/fs/cgroup"
-    try:
-        most, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
-        kept = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    except (OSError, ValueError):  # no container, or one without a limit, which says "max"
-        return free
-    return max(min(free, most - used + int(kept["inactive_file"])), 0)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from topk_platform.errors import UserError
 from topk_platform.records import Store, check_tracking
 from topk_platform.running.address import host_and_port
 from topk_platform.running.budget import Budget
 from topk_platform.running.interrupts import interrupts_wait
+from topk_platform.running.patience import Patience
 from topk_platform.specs import Study
 
 __all__ = ["Cluster", "Launch", "on_cluster"]
@@ -28,6 +29,7 @@ class Launch:
     budget: Budget
     retry_failed: bool = False
     mixed: bool = False
+    patience: Patience = field(default_factory=Patience)
 
     @property
     def plain(self) -> bool:
@@ -67,7 +69,7 @@ def on_cluster(study: Study, launch: Launch) -> Iterator[Cluster]:
         from topk_platform.running.machines import check_shared, common_environment  # noqa: PLC0415
 
     here = launch.address is None and not ray.is_initialized()
-    with connected(study, launch.address, launch.workers) as slots:
+    with connected(study, launch.address, launch.workers, launch.patience) as slots:
         if not here:
             check_shared(launch.store, study)
         yield Cluster(slots, None if here or launch.mixed else common_environment(study))

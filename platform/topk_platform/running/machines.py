@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ __all__ = ["check_shared", "common_environment"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_LACKS = re.compile(r"No module named '(\w+)")
 _ANSWER_SECONDS = 120.0  # the first worker of a node fetches the packages and imports torch
 
 
@@ -119,4 +121,24 @@ def _answer(answer: Any, name: str) -> Any:
         return ray.get(answer)
     except RayError as error:
         said = str(error).strip().splitlines()[-1]
-        raise ClusterError(f"node {name} cannot train the study's trials: {said}") from error
+        raise ClusterError(
+            f"node {name} cannot train the study's trials: {said}{_remedy(str(error))}"
+        ) from error
+
+
+def _remedy(said: str) -> str:
+    """Return how a node gets the module that it lacks, if that is what it says.
+
+    ``topk run`` sends this package and the user's own modules; a Ray that a caller has connected to has what that call
+    sends, and what both import has to be installed.
+    """
+    if (found := _LACKS.search(said)) is None:
+        return ""
+    if found[1].startswith("topk_"):
+        return (
+            "; connect with ray.init(..., runtime_env={'py_modules': [topk_losses, topk_platform]}), or let run() "
+            "connect by its address=, which sends it"
+        )
+    return (
+        "; install it on every node: pip install 'topk-studies[platform]' brings all that this package needs"
+    )

@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
 from topk_platform.running.boards import finished, make_board
 from topk_platform.running.changes import Outdated, outdated
 from topk_platform.running.expecting import ended_seconds
-from topk_platform.search import ArmBoard
+from topk_platform.running.forecast import Forecast, forecast
+from topk_platform.running.here import local_workers
+from topk_platform.search import ArmBoard, Board, Slot
 from topk_platform.specs import Arm, Study, digest
 
 __all__ = ["ArmPlan", "Plan", "plan"]
@@ -27,7 +30,7 @@ class ArmPlan:
         searched: Search trials that have ended.
         confirmed: Confirmations of the best configuration that have ended.
         left: Trials still to end.
-        trial_seconds: About how long one takes; where it was measured, an ensemble takes as long.
+        trial_seconds: About how long one takes; an ensemble takes as long.
         measured: Whether that is the mean of its ended trials, rather than an extrapolated epoch.
         search_workers: How many workers its search can feed at once, of those trials that are left.
         confirm_workers: How many its confirmations can, likewise.
@@ -45,22 +48,23 @@ class ArmPlan:
     @property
     def seconds(self) -> float:
         """Seconds of training left, one worker alone."""
-        together = self.arm.protocol.ensemble if self.measured else 1
-        return math.ceil(self.left / together) * self.trial_seconds
+        return math.ceil(self.left / self.arm.protocol.ensemble) * self.trial_seconds
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A study's plan: its arms, and seconds of training left, one worker alone.
+    """A study's plan.
 
     Args:
         study: The study, with the budget that was asked for.
         arms: Its arms.
+        forecast: How long the rest takes on several workers.
         outdated: Why recorded trials of arms that are not done do not count, and are trained again.
     """
 
     study: Study
     arms: tuple[ArmPlan, ...]
+    forecast: Forecast
     outdated: tuple[Outdated, ...] = ()
 
     @property
@@ -110,6 +114,7 @@ def plan(
     only: str | Sequence[str] | None = None,
     data: str | Path | None = None,
     download: bool = False,
+    workers: int | None = None,
 ) -> Plan:
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
@@ -126,17 +131,20 @@ def plan(
         only: A glob over arm names, ``regime/model/loss``, or several.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
         download: Whether to download into it the datasets that are not there.
+        workers: For how many it is told how long the rest takes; by default as many as ``run`` would have here.
 
     Raises:
         UserError: if something is wrong with the study, its data or the store.
     """
+    if workers is not None and workers < 1:
+        raise UserError(f"workers must be at least 1, got {workers}")
     study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
     counted = last_counted(ledger, study)
     histories = read_history(ledger, study, counted)
     done = finished(study, counted, histories)
     if len(done) == len(histories):
-        return _plan(study, make_board(study, counted, histories).arms, histories, {})
+        return _plan(study, make_board(study, counted, histories), histories, {}, workers)
     # Torch, which a plan with nothing left need not wait for.
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.checks import check_device, check_study  # noqa: PLC0415
@@ -146,44 +154,58 @@ def plan(
         checked = check_study(study, download, done)
         counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
         histories = read_history(ledger, study, counted)
-        boards = make_board(study, counted, histories).arms
+        board = make_board(study, counted, histories)
         likely = _of_their_like(histories)
-        unknown = [board for i, board in boards.items() if board.left and i not in likely]
+        unknown = [arm for i, arm in board.arms.items() if arm.left and i not in likely]
         if unknown:
             check_device(study)
-        found = _plan(study, boards, histories, {**likely, **trial_seconds(unknown)})
-        left = [i for i, board in boards.items() if board.left]
-        return replace(found, outdated=tuple(outdated(study, ledger, counted, left)))
+        left = [i for i, arm in board.arms.items() if arm.left]
+        again = tuple(
+            outdated(study, ledger, counted, left)
+        )  # before the forecast, which plays the board to its end
+        found = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
+        return replace(found, outdated=again)
 
 
 def _plan(
     study: Study,
-    boards: Mapping[str, ArmBoard],
+    board: Board,
     histories: Mapping[str, ArmHistory],
     guessed: Mapping[str, float],
+    workers: int | None,
 ) -> Plan:
     known = {arm_id: seconds for arm_id, history in histories.items() if (seconds := _mean_seconds(history))}
     fallback = sum(guessed.values()) / len(guessed) if guessed else 0.0
-    arms = [
-        ArmPlan(
-            arm=board.arm,
-            searched=sum(number in board.searched for number in range(board.trials)),
-            confirmed=sum(lane.ended for lane in board.lanes),
-            left=board.left,
+    arms = {
+        arm_id: ArmPlan(
+            arm=arm.arm,
+            searched=sum(number in arm.searched for number in range(arm.trials)),
+            confirmed=sum(lane.ended for lane in arm.lanes),
+            left=arm.left,
             trial_seconds=known.get(arm_id, guessed.get(arm_id, fallback)),
             measured=arm_id in known,
-            search_workers=sum(lane.search_workers for lane in board.lanes),
-            confirm_workers=sum(lane.confirm_workers for lane in board.lanes),
+            search_workers=sum(lane.search_workers for lane in arm.lanes),
+            confirm_workers=sum(lane.confirm_workers for lane in arm.lanes),
         )
-        for arm_id, board in boards.items()
-    ]
-    return Plan(study, tuple(arms))
+        for arm_id, arm in board.arms.items()
+    }
+
+    def lasting(arm: ArmBoard, _slot: Slot) -> float:
+        return arms[arm.arm_id].trial_seconds
+
+    # Torch, where GPUs are counted, which a plan with nothing left need not wait for.
+    at_once = workers or (local_workers(study) if board.left else 1)
+    foreseen = forecast(board, lasting, at_once, known)  # last, for it plays the board to its end
+    return Plan(study, tuple(arms.values()), foreseen)
 
 
 def _of_their_like(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
     """Return how long trials of an arm take, by those of the arms that have the same regime, network and recipe."""
     known: dict[str, list[float]] = defaultdict(list)
-    kinds = {i: digest((h.arm.regime, h.arm.model, h.arm.recipe)) for i, h in histories.items()}
+    kinds = {
+        i: digest((h.arm.regime, h.arm.model, h.arm.recipe, h.arm.protocol.ensemble))
+        for i, h in histories.items()
+    }
     for arm_id, history in histories.items():
         if seconds := _mean_seconds(history):
             known[kinds[arm_id]].append(seconds)

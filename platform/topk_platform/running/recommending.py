@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Ledger, Store
+from topk_platform.reports.findings import Findings, comparisons
 from topk_platform.reports.reading import Held, read
 from topk_platform.reports.recommending import Compared, Recommendation, Situation, recommended
-from topk_platform.reports.table import Table, build_table, row_and_column
-from topk_platform.specs import Arm, LabelNoise, Parameter, Regime, Study
+from topk_platform.reports.table import build_table, row_and_column
+from topk_platform.specs import Arm, LabelNoise, Regime, Study
 
-__all__ = ["recommend", "situation_of"]
+__all__ = ["recommend", "situation_of", "situations_of"]
+
+_UNKNOWN = "its definition is not known here: name it with --study package.module:attribute"
 
 
 def recommend(
@@ -25,11 +28,12 @@ def recommend(
     k: int = 5,
     store: str | Path = "runs",
     data: str | Path | None = None,
+    evidence: Sequence[Findings] = (),
 ) -> Recommendation:
     """Return which loss to start with, by what a store holds of studies; see ``docs/recommend.md`` for the rules.
 
     Compared are the paired differences to each study's baseline, by top-K test accuracy at the arms' own K, as its
-    table has them. Regimes are described by their data, which have to be at hand.
+    table has them. Regimes are described by their data, which have to be at hand; findings say what theirs are.
 
     Args:
         studies: Those that may be in the store; one that is not adds nothing.
@@ -40,29 +44,49 @@ def recommend(
         k: How many guesses count.
         store: Folder or URI of the results.
         data: The folder of datasets.
+        evidence: Findings of studies, such as ``topk_studies.evidence()``; of a study that the store says something of
+            the store's results count alone.
 
     Raises:
-        UserError: if a number is out of range, or the store holds no study, or something else.
+        UserError: if a number is out of range, or the store holds no study and there is no evidence either, or the
+            store holds something else.
     """
     asked = Situation(classes, images, imbalance, noise, k)
     left_out: dict[str, str] = {}
     place = Store.open(store)
-    if not (names := list(_studies_in(place))):
+    names = list(_studies_in(place))
+    if not names and not evidence:
         raise StoreError(f"store {str(store)!r} holds no study")
     known = {study.name: study for study in studies}
-    found: list[Compared] = []
+    left_out |= {name: _UNKNOWN for name in names if name not in known}
+    found = _stored([known[name] for name in names if name in known], store, data, left_out)
+    return recommended(asked, [*found, *_added(evidence, found, left_out)], left_out)
+
+
+def _stored(
+    studies: Sequence[Study], store: str | Path, data: str | Path | None, left_out: dict[str, str]
+) -> list[Compared]:
+    """Return what a store says of the studies that it holds."""
+    if not studies:
+        return []
     from topk_platform.data import data_at  # noqa: PLC0415 - torch
 
     with data_at(data):
-        for name in names:
-            if name not in known:
-                left_out[name] = (
-                    "its definition is not known here: name it with --study package.module:attribute"
-                )
-                continue
-            held = read(known[name], store)
-            found += _compared(held, left_out)
-    return recommended(asked, found, left_out)
+        return [one for study in studies for one in _compared(read(study, store), left_out)]
+
+
+def _added(
+    evidence: Sequence[Findings], found: Sequence[Compared], left_out: dict[str, str]
+) -> Iterator[Compared]:
+    """Yield what findings add: those of studies of which nothing was found in the store."""
+    stored = {one.study for one in found}
+    for one in evidence:
+        name = one.study.name
+        if name in stored:
+            left_out[f"{name}, its findings"] = "the store has the study's own results"
+            continue
+        left_out.pop(name, None)
+        yield from one.compared()
 
 
 def _studies_in(place: Store) -> Iterator[str]:
@@ -84,54 +108,25 @@ def _compared(held: Held, left_out: dict[str, str]) -> list[Compared]:
         left_out[study.name] = "it has no baseline, so no difference was tested"
         return []
     table = build_table(study, held.histories, ranks=held.ranks)
-    found = [(arm, one) for arm in study.arms if (one := _place(study, table, arm)) is not None]
-    if not found:
+    places = {place[:2] for place, cell in table.cells.items() if cell.difference is not None}
+    arms = [arm for arm in study.arms if row_and_column(study, table.across, arm) in places]
+    if not arms:
         outdated = sum(table.outdated.values())
         more = f"; {outdated} recorded trials do not count, for they are of other code, data or machines"
         left_out[study.name] = f"no pair of confirmations has ended{more if outdated else ''}"
-    situations = _situations(study.name, [arm for arm, _ in found], left_out)
-    return [
-        Compared(
-            study=study.name,
-            regime=arm.regime.name,
-            model=arm.model.label,
-            loss=arm.loss.label,
-            baseline=study.baseline,
-            metric=f"top{arm.k}",
-            situation=situations[arm.regime.name, arm.k],
-            cell=table.cells[(*place, f"top{arm.k}")],
-            theirs=table.cells[(*_beside(study, table, arm), f"top{arm.k}")].confirmed,
-            values=_values(table, arm, place),
-        )
-        for arm, place in found
-        if (arm.regime.name, arm.k) in situations
-    ]
+    return list(comparisons(table, situations_of(study.name, arms, left_out)))
 
 
-def _place(study: Study, table: Table, arm: Arm) -> tuple[str, str] | None:
-    """Return an arm's row and column, None where its top-K accuracy has no difference to the baseline."""
-    place = row_and_column(study, table.across, arm)
-    cell = table.cells.get((*place, f"top{arm.k}"))
-    return place if cell is not None and cell.difference is not None else None
-
-
-def _beside(study: Study, table: Table, arm: Arm) -> tuple[str, str]:
-    """Return the place of the baseline that an arm is compared with."""
-    same = (arm.regime.name, arm.model.label, study.baseline)
-    other = next(a for a in study.arms if (a.regime.name, a.model.label, a.loss.label) == same)
-    return row_and_column(study, table.across, other)
-
-
-def _values(table: Table, arm: Arm, place: tuple[str, str]) -> tuple[Mapping[str, Parameter], ...]:
-    choices = sorted(table.choices.get(place, ()), key=lambda choice: -choice.validation)
-    found = [arm.loss.parameters(choice.values) for choice in choices]
-    return tuple(found or [arm.loss.parameters({})])
-
-
-def _situations(
+def situations_of(
     study: str, arms: Sequence[Arm], left_out: dict[str, str]
 ) -> dict[tuple[str, int], Situation]:
-    """Return what each regime is at each K; one whose data are not at hand is put into ``left_out``."""
+    """Return what each regime is at each K, by their name and number.
+
+    Args:
+        study: The study's name.
+        arms: Its arms.
+        left_out: One whose data are not at hand is put in here, with why.
+    """
     found: dict[tuple[str, int], Situation] = {}
     for arm in arms:
         if (arm.regime.name, arm.k) not in found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from topk_platform.records import (
     read_all_ranks,
     read_history,
 )
-from topk_platform.reports import Table, build_table
+from topk_platform.reports import build_table
 from topk_platform.running.boards import finished, in_environment, make_board
 from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.changes import note_code, outdated
@@ -30,43 +30,20 @@ from topk_platform.running.events import Event
 from topk_platform.running.expecting import ended_seconds, expect
 from topk_platform.running.faults import Faults
 from topk_platform.running.launching import Cluster, Launch, on_cluster
+from topk_platform.running.patience import Patience
 from topk_platform.running.recording import Recorder, report_wanted
 from topk_platform.running.remembered import known_done, note
 from topk_platform.running.scratch import scratch_folder
+from topk_platform.running.summary import Summary
+from topk_platform.running.views import view_for
 from topk_platform.running.watching import Noting, Watch
 from topk_platform.search import Board
 from topk_platform.specs import Arm, Study
 
-__all__ = ["Progress", "Summary", "run"]
+__all__ = ["Progress", "run"]
 
 Progress = Callable[[Watch, Event], None]
 """Told of everything that happens, with how the study stands then."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a run did.
-
-    Args:
-        table: The table of what was asked for, as it stands.
-        ran: How many trials ended in this run.
-        left: How many are still to end; above 0 after an interrupt, or where faults left trials open.
-        tracking_error: What kept MLflow from being written, if anything did.
-        folder: The study's folder, as a URI.
-        interrupted: Whether it ended before all had been tried.
-        faults: What faults have left: trials without a result, which the same command tries again, and networks that
-            could not be kept.
-        partial: The limits that were used up before all had been tried, in words; empty if none was.
-    """
-
-    table: Table
-    ran: int
-    left: int
-    tracking_error: Exception | None
-    folder: str
-    interrupted: bool = False
-    faults: Faults = field(default_factory=Faults)
-    partial: str = ""
 
 
 def run(
@@ -80,7 +57,7 @@ def run(
     workers: int | None = None,
     mlflow_uri: str | None = None,
     checkpoint_seconds: float = 30.0,
-    progress: Progress | None = None,
+    progress: Progress | bool = True,
     data: str | Path | None = None,
     download: bool = False,
     retry_failed: bool = False,
@@ -88,6 +65,8 @@ def run(
     max_hours: float | None = None,
     max_gpu_hours: float | None = None,
     max_trials: int | None = None,
+    wait: float | None = None,
+    waiting: Callable[[str], None] | None = None,
 ) -> Summary:
     """Run what is missing of a study and return its table.
 
@@ -108,7 +87,9 @@ def run(
         mlflow_uri: MLflow's tracking URI, which has to answer at the start; an MLflow that is down later stops nothing.
             By default a sqlite database in a local store.
         checkpoint_seconds: The least time between two checkpoints of a trial, from which one that is cut off goes on.
-        progress: Called with everything that happens: that the run has begun, and every trial's start, end and fault.
+        progress: Whether to show how it goes: in a notebook below the cell; else on standard error, live in a terminal
+            and a line now and then elsewhere. Or what is called with everything that happens, and shows nothing
+            otherwise: that the run has begun, and every trial's start, end and fault.
         data: The folder of datasets, the same on every machine; by default ``TOPK_DATA``, or else ``data``.
         download: Whether to download into it the datasets that are not there.
         retry_failed: Whether trials that failed run again, in place of their records; later search trials stay as
@@ -120,6 +101,9 @@ def run(
             when the same is called again.
         max_gpu_hours: Likewise, of all GPUs together.
         max_trials: How many trials may start in this run.
+        wait: How many seconds are waited for a cluster's head that does not listen yet, and for a node on which a trial
+            fits; by default a minute each, and 15 for a node that ``workers`` lets the cluster add.
+        waiting: Is told in a line what is waited for.
 
     Raises:
         MissingDataError: if a dataset is not on disk.
@@ -136,30 +120,52 @@ def run(
     part = (study.only(only) if only else study).with_budget(trials, seeds)
     budget = Budget(Limits(max_hours, max_gpu_hours, max_trials), part.gpus)
     launch = Launch(
-        Store.open(store), address, workers, mlflow_uri, checkpoint_seconds, budget, retry_failed, mixed
+        Store.open(store),
+        address,
+        workers,
+        mlflow_uri,
+        checkpoint_seconds,
+        budget,
+        retry_failed,
+        mixed,
+        Patience(wait, waiting),
     )
     launch.check()
     budget.limits.check(part)
     ledger = Ledger.open(launch.store, study.name)
     ledger.store.check_writable()
-    tell = progress or (lambda _watch, _event: None)
-    if not download and launch.plain and (done := known_done(part, ledger)):
-        return _run(study, part, done, ledger, launch, tell)
+    with nullcontext(progress) if callable(progress) else view_for(progress) as tell:
+        if not download and launch.plain and (done := known_done(part, ledger)):
+            return _run(study, part, done, ledger, launch, tell)
+        return _run_checked(study, part, ledger, launch, tell, data, download)
+
+
+def _run_checked(
+    study: Study,
+    part: Study,
+    ledger: Ledger,
+    launch: Launch,
+    tell: Progress,
+    data: str | Path | None,
+    download: bool,
+) -> Summary:
     # Torch, a second or two that what is wrong with the arguments need not wait for.
-    from topk_platform.data import data_at  # noqa: PLC0415
+    from topk_platform.data import data_at  # noqa: PLC0415 - as the comment says
     from topk_platform.running.checks import check_device, check_imported, check_study  # noqa: PLC0415
     from topk_platform.training import environment  # noqa: PLC0415
 
     check_imported(part)
-    if address is None:
+    if launch.address is None:
         check_device(part)
     with data_at(data):
         counted = _expected(part, ledger, launch)
         histories = read_history(ledger, part, counted)
-        checked = check_study(part, download, {} if retry_failed else finished(part, counted, histories))
+        checked = check_study(
+            part, download, {} if launch.retry_failed else finished(part, counted, histories)
+        )
         counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
         summary = _run(study, part, counted, ledger, launch, tell)
-    if address is None and part.device == "cpu":
+    if launch.address is None and part.device == "cpu":
         note(ledger.store, environment("cpu"), part, counted)
     return summary
 

@@ -1,4 +1,4 @@
-"""About how long a trial takes, from a few steps of one like it."""
+"""About how long a trial takes, or an ensemble, from a few steps of one like it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from topk_platform.search import ArmBoard
-from topk_platform.specs import Recipe, Regime, Trial, digest
+from topk_platform.specs import Recipe, Trial, digest
 from topk_platform.training import Session
 from topk_platform.training.clock import Stopwatch
+from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.setup import dataset_of, recipe_of
 
 __all__ = ["trial_seconds"]
@@ -43,7 +43,7 @@ class _Pace:
 
 
 def trial_seconds(boards: Sequence[ArmBoard]) -> dict[str, float]:
-    """Return about how many seconds each arm's next trial takes, by arm identity.
+    """Return about how many seconds each arm's next trial, or ensemble, takes, by arm identity.
 
     Of the arms that share data, network and batches only the first is timed: the others differ in how many epochs and
     training images they have. Their losses differ too, and a costly one on a small network takes longer than this
@@ -56,24 +56,25 @@ def trial_seconds(boards: Sequence[ArmBoard]) -> dict[str, float]:
     for board in boards:
         if (slot := board.next_slot()) is None:
             continue
-        trial = board.trial(slot)
-        kind = _kind(trial)
+        trials = [board.trial(member) for member in board.block(slot)]
+        kind = _kind(trials)
         if kind not in paces and time.monotonic() < until:
-            paces[kind] = _pace(Session.prepare(trial))
+            paces[kind] = _pace(_prepared(trials))
         if kind in paces:
-            found[board.arm_id] = paces[kind].seconds(recipe_of(trial), steps.of(trial))
+            found[board.arm_id] = paces[kind].seconds(recipe_of(trials[0]), steps.of(trials[0]))
     return found
 
 
-def _kind(trial: Trial) -> str:
-    """Return what trials share whose steps take about equally long."""
-    arm, recipe = trial.arm, recipe_of(trial)
-    batches: tuple[Any, ...] = (recipe.batch_size, recipe.accumulate, recipe.optimizer, recipe.augmentation)
-    return digest((_source(arm.regime), arm.model, arm.loss.head, *batches, recipe.numerics))
+def _prepared(trials: Sequence[Trial]) -> Session | Ensemble:
+    return Session.prepare(trials[0]) if len(trials) == 1 else Ensemble.prepare(trials)
 
 
-def _source(regime: Regime) -> tuple[str, Any]:
-    return regime.dataset, regime.options
+def _kind(trials: Sequence[Trial]) -> str:
+    """Return what trials share whose steps take about equally long, of an ensemble how many they are."""
+    arm, recipe = trials[0].arm, recipe_of(trials[0])
+    data = (arm.regime.dataset, arm.regime.options)
+    batches = (recipe.batch_size, recipe.accumulate, recipe.optimizer, recipe.augmentation, recipe.numerics)
+    return digest((data, arm.model, arm.loss.head, batches, len(trials)))
 
 
 class _Steps:
@@ -89,7 +90,7 @@ class _Steps:
         return math.ceil(self._samples[regime] / recipe_of(trial).batch_size)
 
 
-def _pace(session: Session) -> _Pace:
+def _pace(session: Session | Ensemble) -> _Pace:
     # What is done once in a process, such as compiling kernels or memory's first use, may take as long as all the rest.
     session.advance(lambda: True)
     _validation_seconds(session)
@@ -101,16 +102,19 @@ def _pace(session: Session) -> _Pace:
     return _Pace(step, validation)
 
 
-def _step_seconds(session: Session, enough: float) -> float:
+def _step_seconds(session: Session | Ensemble, enough: float) -> float:
     """Return how long a step takes, from as many of the epoch's steps left as are made in ``enough`` seconds."""
     done, until = session.step, time.perf_counter() + enough
-    with Stopwatch(session.trial.device) as watch:
+    device = session.trial.device if isinstance(session, Session) else session.trials[0].device
+    with Stopwatch(device) as watch:
         session.advance(lambda: time.perf_counter() >= until)
     return watch.seconds / (session.step - done)
 
 
-def _validation_seconds(session: Session) -> float:
-    """Return about how long a validation takes, from no more samples than were trained on so far."""
+def _validation_seconds(session: Session | Ensemble) -> float:
+    """Return about how long a validation takes, of a large network from no more samples than were trained on so far."""
+    if isinstance(session, Ensemble):
+        return _seconds(session.validate)
     whole = session.dataset.validation
     part = whole.take(
         torch.arange(min(len(whole), session.step * session.batches.size), device=whole.labels.device)

@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from typing import Any
 
 from ray import tune
+from rich.console import Console
 
 from topk_platform.errors import ChangedError
 from topk_platform.running.budget import Budget
@@ -97,8 +99,20 @@ def _tuner(study: Study, conductor: Conductor, slots: int, scratch: str, name: s
             callbacks=[Listener(conductor)],
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             verbose=0,
+            progress_reporter=_Silent() if Console().is_jupyter else None,
         ),
     )
+
+
+class _Silent(tune.ProgressReporter):  # type: ignore[misc]  # Ray has no types
+    """Reports nothing: in a notebook Tune's own reporter would clear the cell that shows how the study goes."""
+
+    def setup(self, *_arguments: Any, **_more: Any) -> None: ...
+
+    def should_report(self, *_arguments: Any, **_more: Any) -> bool:
+        return False
+
+    def report(self, *_arguments: Any, **_more: Any) -> None: ...
 
 
 @contextmanager

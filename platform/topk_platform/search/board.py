@@ -11,6 +11,7 @@ from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended, best
 from topk_platform.racing import Results, race, racing_groups, racing_step
 from topk_platform.search.lane import Lane, Slot
+from topk_platform.search.order import Order, Pace, alike
 from topk_platform.search.pruning import Stopping, stopping_values
 from topk_platform.specs import Arm, Loss, NoPruning, Scalar, Study, Trial
 
@@ -270,6 +271,7 @@ class Board:
         for board in self.arms.values():
             if (origin := board.study.origin(board.arm)) is not None:
                 board.origin = self.arms[board.study.arm_id(origin)]
+        self._order = Order(self.arms.values())
         self._rivals: dict[str, list[ArmBoard]] = {}
         for study in {arm.study.name: arm.study for arm in self.arms.values()}.values():
             for group in racing_groups(study):
@@ -278,26 +280,37 @@ class Board:
         for rivals in self._rivals.values():
             _race(rivals)
 
-    def next_trials(self, may_start: MayStart = _whatever) -> tuple[Trial, ...]:
+    def next_trials(self, may_start: MayStart = _whatever, pace: Pace = alike) -> tuple[Trial, ...]:
         """Return the next trial, or all of the next ensemble, and mark them as running; none while nothing can start.
-
-        The arm with most left to do goes first, for its trials wait for one another.
 
         Args:
             may_start: Whether so many trials of an arm, by its identity, may start.
+            pace: How long trainings of an arm take, as far as is known: arms go first as :class:`Order` says.
+        """
+        arm, block = self.next_block(may_start, pace)
+        return tuple(arm.trial(member) for member in block) if arm is not None else ()
+
+    def next_block(
+        self, may_start: MayStart = _whatever, pace: Pace = alike
+    ) -> tuple[ArmBoard | None, tuple[Slot, ...]]:
+        """Return whose turn it is and the slots of its next trials, marked as running; None while nothing can start.
+
+        Args:
+            may_start: As for :meth:`next_trials`.
+            pace: Likewise.
         """
         candidates = (
             (arm, slot)
             for arm in self.arms.values()
             if (slot := arm.next_slot()) is not None and may_start(arm.arm_id, arm.arm.protocol.ensemble)
         )
-        first = max(candidates, key=lambda pair: pair[0].left - len(pair[0].running), default=None)
+        first = max(candidates, key=lambda pair: self._order.urgency(pair[0], pace), default=None)
         if first is None:
-            return ()
+            return None, ()
         arm, slot = first
         block = arm.block(slot)
         arm.take(block)
-        return tuple(arm.trial(member) for member in block)
+        return arm, block
 
     def has_ended(self, trial: Trial) -> bool:
         """Return whether a trial had ended before, as a part of an ensemble may have."""
@@ -308,10 +321,13 @@ class Board:
 
     def end(self, trial: Trial, ended: Ended) -> None:
         """Take note of an ended trial."""
-        arm = self.arms[trial.arm_id]
-        arm.end((trial.phase, trial.number, trial.seed), ended)
-        if trial.arm_id in self._rivals and not arm.searching:
-            _race(self._rivals[trial.arm_id])
+        self.note(self.arms[trial.arm_id], (trial.phase, trial.number, trial.seed), ended)
+
+    def note(self, arm: ArmBoard, slot: Slot, ended: Ended) -> None:
+        """Take note of a slot of one of its arms that has ended."""
+        arm.end(slot, ended)
+        if arm.arm_id in self._rivals and not arm.searching:
+            _race(self._rivals[arm.arm_id])
 
     def release(self, trial: Trial) -> None:
         """Let a trial that was under way start again."""

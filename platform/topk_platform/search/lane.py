@@ -169,6 +169,19 @@ class Lane:
         left = [slot for slot in self.wanted() if slot[2] <= self._until]
         return math.ceil(len(left) / self.arm.protocol.ensemble)
 
+    @property
+    def search_rounds(self) -> int:
+        """How many trainings of the search have to follow one another until all has ended that has not started yet."""
+        if self._confirming:
+            return 0
+        blocks, parallel = math.ceil(len(self._free) / self._size), (self._width - 1) // self._size + 1
+        return math.ceil(blocks / parallel)
+
+    @property
+    def confirm_rounds(self) -> int:
+        """How many confirmations have to, likewise: one, for they wait for nothing but the search."""
+        return int((len(self._free) if self._confirming else self._to_confirm) > 0)
+
     def wanted(self) -> list[Slot]:
         """Return the slots still to be filled, as far as they are known; confirmations follow the search."""
         if not self._confirming:

@@ -13,7 +13,7 @@ from topk_platform.reports.cells import Runs, combined, runs_of
 from topk_platform.reports.reading import Held, read
 from topk_platform.reports.statistics import Estimate
 from topk_platform.serving.card import model_card
-from topk_platform.serving.package import CARD, CONFIG, ONNX, WEIGHTS, Config
+from topk_platform.serving.package import CARD, CONFIG, MLMODEL, ONNX, PT2, WEIGHTS, Config
 from topk_platform.specs import Study
 
 __all__ = ["Exported", "export_model"]
@@ -44,8 +44,9 @@ def export_model(
     store: str | Path = "runs",
     seed: int | None = None,
     onnx: bool = False,
+    mlflow: bool = False,
 ) -> Exported:
-    """Write an arm's confirmed network to a folder: tensors, configuration, model card and, where asked for, ONNX.
+    """Write an arm's confirmed network to a folder: tensors, configuration, model card and, where asked for, others.
 
     Of the arm's seeds it is the one whose validation was best, for the test set chooses nothing. The test metrics on
     the card are the arm's, over all its seeds.
@@ -57,6 +58,7 @@ def export_model(
         store: Folder or URI of the results.
         seed: Another seed than that.
         onnx: Whether ``model.onnx`` is written too, which needs the extra ``onnx``.
+        mlflow: Whether the folder is a model of MLflow's too, for ``mlflow.pytorch.load_model``.
 
     Raises:
         UserError: if there is no such arm, no network of it, or the folder holds something else.
@@ -69,7 +71,7 @@ def export_model(
     if saved is None:
         raise StoreError(f"store {str(store)!r} holds no network of arm {arm!r}, seed {chosen['seed']}")
     estimates = _estimates(study, runs.with_ranks(held.ranks if study.interval == "crossed" else None))
-    return _write(Path(to), saved, chosen, model_card(study, saved, chosen, estimates), onnx)
+    return _write(Path(to), saved, chosen, model_card(study, saved, chosen, estimates), onnx, mlflow)
 
 
 def _history(held: Held, arm: str) -> ArmHistory:
@@ -93,7 +95,7 @@ def _estimates(study: Study, runs: Runs) -> dict[str, Estimate]:
     return {metric: estimate for metric, estimate in found.items() if estimate is not None}
 
 
-def _write(to: Path, saved: SavedModel, row: Row, card: str, onnx: bool) -> Exported:
+def _write(to: Path, saved: SavedModel, row: Row, card: str, onnx: bool, mlflow: bool) -> Exported:
     config = Config.of(saved)
     if to.exists() and (not to.is_dir() or any(to.iterdir())) and not (to / CONFIG).is_file():
         raise UserError(f"--to must be a new or empty folder, or one of an earlier export, got {str(to)!r}")
@@ -107,11 +109,18 @@ def _write(to: Path, saved: SavedModel, row: Row, card: str, onnx: bool) -> Expo
         to.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (to / name).write_bytes(content)
-        (to / ONNX).unlink(missing_ok=True)  # that of an earlier export would be another network's
+        for name in (ONNX, PT2, MLMODEL):  # those of an earlier export would be another network's
+            (to / name).unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {error}") from error
+    more: tuple[str, ...] = ()
     if onnx:
         from topk_platform.serving.onnx import write_onnx  # noqa: PLC0415 - torch
 
         write_onnx(to)
-    return Exported(to, config, row["seed"], (*files, *([ONNX] if onnx else [])))
+        more = (ONNX,)
+    if mlflow:
+        from topk_platform.serving.pt2 import write_pt2  # noqa: PLC0415 - torch
+
+        more += write_pt2(to)
+    return Exported(to, config, row["seed"], (*files, *more))

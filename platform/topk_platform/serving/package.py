@@ -11,12 +11,14 @@ from topk_platform.records import SavedModel
 from topk_platform.specs import Inputs, Model
 from topk_platform.specs.codec import encode
 
-__all__ = ["CARD", "CONFIG", "ONNX", "WEIGHTS", "Config"]
+__all__ = ["CARD", "CONFIG", "MLMODEL", "ONNX", "PT2", "WEIGHTS", "Config"]
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
 ONNX = "model.onnx"
+PT2 = "data/model.pt2"
+MLMODEL = "MLmodel"
 
 _FORMAT = 1
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.conditions import active_names, check_conditions
+from topk_platform.specs.displayed import loss_to_html
 from topk_platform.specs.fields import check_fields, one_of
 from topk_platform.specs.recipe import SEARCHABLE
 from topk_platform.specs.schedule import SHAPES, Parameter, Schedule
@@ -73,6 +74,9 @@ class Loss:
         """Return what is fixed and what was chosen, together, schedules with the values that they name."""
         settled = {name: schedule.settled(values) for name, schedule in self.schedules.items()}
         return {**self.fixed, **settled, **values}
+
+    def _repr_html_(self) -> str:
+        return loss_to_html(self)
 
     def _check_first(self) -> None:
         wanted = active_names(self.space, self.first)

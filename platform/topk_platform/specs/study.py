@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 from topk_platform.errors import UserError
 from topk_platform.specs.arm import Arm
 from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.claims import Claim, Contrast, check_claims
 from topk_platform.specs.codec import LATER, decode, digest, encode
+from topk_platform.specs.displayed import study_to_html, study_to_text
 from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
 from topk_platform.specs.metric_names import (
     accuracy_names,
@@ -112,6 +113,15 @@ class Study:
         check_claims(self.name, self.claims, names, self.metrics)
         self._check_searches()
         self._check_origins()
+
+    def __str__(self) -> str:
+        return study_to_text(self)
+
+    def _repr_html_(self) -> str:
+        return study_to_html(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - as IPython calls it
+        printer.text(str(self))
 
     def _check_origins(self) -> None:
         for arm in self.arms:

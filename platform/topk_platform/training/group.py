@@ -47,6 +47,10 @@ class Keeper(Protocol):
         """Keep :attr:`~topk_platform.training.setup.Scored.ranks` of the test split, and that split's fingerprint."""
         ...
 
+    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None:
+        """Keep :meth:`~topk_platform.training.setup.Scored.guesses` of the test split, and its fingerprint."""
+        ...
+
 
 class Network(NamedTuple):
     """A network that is to be kept.
@@ -55,12 +59,14 @@ class Network(NamedTuple):
         place: Its trial's, in the group.
         weights: Its weights and buffers.
         ranks: Of the test split, see :attr:`~topk_platform.training.setup.Scored.ranks`.
+        guesses: The arm's K classes of each test sample, see :meth:`~topk_platform.training.setup.Scored.guesses`.
         images: The test split's fingerprint.
     """
 
     place: int
     weights: dict[str, Tensor]
     ranks: Tensor
+    guesses: Tensor
     images: str
 
 

@@ -104,8 +104,9 @@ def least_parts(fits: Callable[[int], bool], size: int, part: int) -> int | None
 
 
 def take_step(trial: Trial, size: int, parts: int = 1) -> None:
-    """Train for a step of ``size`` samples, as the trial would, after one of few that leaves the optimiser's state.
+    """Train for a step of ``size`` samples, as the trial would, after a small first one.
 
+    The first leaves the optimiser with the state that it will hold, such as momentum.
     Of images in files as many random ones of their shape are taken, for which nothing has to be decoded.
 
     Args:

@@ -164,7 +164,8 @@ def _complete(group: Group, learner: Learner, place: int, member: Member) -> Non
         group.test[trial.key] = pick({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
         if group.keeper is not None:
             shown = tested[""]
-            group.networks.append(Network(place, weights[""], shown.ranks, shown.split.fingerprint))
+            guesses = shown.guesses(trial.arm.k)
+            group.networks.append(Network(place, weights[""], shown.ranks, guesses, shown.split.fingerprint))
     member.complete()
 
 
@@ -179,13 +180,14 @@ def _keep_networks(group: Group, learner: Learner) -> Generator[Pulse, None, dic
 
 
 def _keep(group: Group, learner: Learner, network: Network) -> str:
-    """Keep a network and its ranks, if need be after some pauses; return why it cannot be kept, or nothing."""
+    """Keep a network, its ranks and guesses, if need be after some pauses; return why it cannot be, or nothing."""
     assert group.keeper is not None  # noqa: S101 - for the type checker: without one there are no networks to keep
     for pause in (*_PAUSES, None):
         try:
             trial, place = group.trials[network.place], network.place
             group.keeper.save_model(trial, learner.network(place, network.weights), learner.inputs(place))
             group.keeper.save_ranks(trial, network.ranks, network.images)
+            group.keeper.save_guesses(trial, network.guesses, network.images)
         except Exception as error:  # noqa: BLE001 - whatever it is, the result stands, and it is told
             why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         else:

@@ -70,6 +70,10 @@ class Scored(NamedTuple):
         )
         return torch.stack([*places(self.scores, labels), labels, group]).cpu()
 
+    def guesses(self, k: int) -> Tensor:
+        """Return the k classes that score highest, best first, int64 ``(N, k)``; of equal scores, any first."""
+        return self.scores.topk(min(k, self.scores.shape[-1])).indices.cpu()
+
 
 class Learner(Protocol):
     """What trains the networks of one or more trials, step by step; members are the trials in order."""

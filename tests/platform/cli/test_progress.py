@@ -11,13 +11,14 @@ import pytest
 from rich.console import Console
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.cli.progress import LiveView, View, make_view
-from topk_platform.cli.rows import arms_text, headline, sparkline
+from topk_platform.cli.progress import make_view
 from topk_platform.cli.standing import status
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
 from topk_platform.records import ArmState, Ledger, Store, StudyState, Tally, note_state, read_state, trend_of
 from topk_platform.running.events import Event
+from topk_platform.running.rows import arms_text, headline, sparkline
+from topk_platform.running.views import LiveView, View
 from topk_platform.running.watching import Noting, Watch
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import TrialRecord

@@ -34,6 +34,7 @@ from topk_platform import table as table_of
 from topk_platform.errors import UserError
 from topk_platform.outcomes import Ended
 from topk_platform.records import Ledger, Store, Tally, read_history
+from topk_platform.records.guesses import save_guesses
 from topk_platform.records.ranks import save_ranks
 from topk_platform.reports import plots
 from topk_platform.reports.formats import FORMATS, as_format
@@ -73,6 +74,15 @@ def ranks(trial: Trial) -> torch.Tensor:
     return torch.stack([greater, greater * 0, label, greater * 0])
 
 
+def guesses(trial: Trial) -> torch.Tensor:
+    """Three guesses for each image: the true class at its rank, the next ones around the circle elsewhere."""
+    greater, _, label, _ = ranks(trial)
+    found = (label[:, None] + torch.tensor([1, 2, 3])) % 10
+    kept = greater < 3
+    found[kept, greater[kept]] = label[kept]
+    return found
+
+
 def metrics(trial: Trial) -> Mapping[str, float]:
     if not trial.seed:
         return dict.fromkeys(("top1", "top3"), 0.5 + 0.001 * (trial.number * 7 % 10))
@@ -97,6 +107,7 @@ def write(study: Study, store: Path, stop: int | None = None) -> None:
                 writer.put(record.replace_versions(**trial.environment))
                 if trial.seed:
                     save_ranks(ledger.store, trial, ranks(trial), "images")
+                    save_guesses(ledger.store, trial, guesses(trial), "images")
                 board.end(trial, Ended.from_record(record))
                 written += 1
 

@@ -25,7 +25,7 @@ from topk_platform import (
 from topk_platform.errors import UserError
 from topk_platform.running import fitting
 from topk_platform.running.batch_sizes import ArmProbe, probe
-from topk_platform.running.fitting import available_memory
+from topk_platform.running.memory import available_memory
 from topk_platform.specs import Trial
 from topk_platform.training.probing import StepError
 
@@ -177,9 +177,7 @@ def test_ensembles_are_not_tried(device: Callable[..., list[Fake]]) -> None:
 def test_memory_is_given_or_shared_by_trials_at_once(
     device: Callable[..., list[Fake]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from topk_platform.running import cluster
-
-    monkeypatch.setattr(cluster, "local_cpus", lambda: 8)
+    monkeypatch.setattr(fitting, "local_cpus", lambda: 8)
     monkeypatch.setattr(fitting, "available_memory", lambda: 2**33)
     device()
     assert probe(Study("s", [arm()]), memory=1.5).memory == 3 * 2**29

@@ -30,6 +30,7 @@ from topk_platform.outcomes import Ended
 from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.conductor import Conductor, Orders
 from topk_platform.running.faults import PAUSES
+from topk_platform.running.forecast import Forecast
 from topk_platform.running.planning import ArmPlan, Plan
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
@@ -194,7 +195,7 @@ def test_a_plan_tells_what_is_left_costs_and_whom_it_feeds() -> None:
     (lane,) = board.lanes
     assert (lane.search_workers, lane.confirm_workers) == (1, 5)
     arms = tuple(ArmPlan(arm, 0, 0, 21, 60.0, True, 1, 5) for arm in study.arms)
-    plan = Plan(study, arms)
+    plan = Plan(study, arms, Forecast(1, 12600.0, 12540.0, 0.0))
     assert (plan.search_workers, plan.confirm_workers) == (10, 50)
     assert plan.seconds == 10 * 21 * 60 and plan.cost(2.0) == pytest.approx(7.0)
 
@@ -242,7 +243,6 @@ def test_arms_that_start_from_another_search_after_it_and_not_beside_it() -> Non
         for name, start in starts.items()
     ]
     study = Study("s", arms, topk=(1, 3))
-    plan = Plan(
-        study, tuple(ArmPlan(arm, 0, 0, 1, 1.0, True, width[arm.regime.name], 1) for arm in study.arms)
-    )
+    arm_plans = tuple(ArmPlan(arm, 0, 0, 1, 1.0, True, width[arm.regime.name], 1) for arm in study.arms)
+    plan = Plan(study, arm_plans, Forecast(1, 5.0, 4.0, 0.0))
     assert plan.search_workers == max(2, max(1, 3) + 1) + 1

@@ -15,6 +15,10 @@ from ray._private import ray_constants, services
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid, run
 from topk_platform.errors import ClusterError
 from topk_platform.running import capacity, cluster
+from topk_platform.running.address import is_loopback
+from topk_platform.running.patience import Patience
+
+AT_ONCE = Patience(0)
 
 
 def a_study(**changes: Any) -> Study:
@@ -38,7 +42,7 @@ def nobody() -> Iterator[str]:
 def test_a_malformed_address_is_refused(address: str) -> None:
     with (
         pytest.raises(ClusterError, match="--address must be host:port"),
-        cluster.connected(a_study(), address, None),
+        cluster.connected(a_study(), address, None, AT_ONCE),
     ):
         pytest.fail("connected")
 
@@ -46,7 +50,7 @@ def test_a_malformed_address_is_refused(address: str) -> None:
 def test_a_host_that_does_not_exist() -> None:
     with (
         pytest.raises(ClusterError, match=r"no Ray cluster answers at 'nowhere\.invalid:6379'"),
-        cluster.connected(a_study(), "nowhere.invalid:6379", None),
+        cluster.connected(a_study(), "nowhere.invalid:6379", None, AT_ONCE),
     ):
         pytest.fail("connected")
 
@@ -54,7 +58,7 @@ def test_a_host_that_does_not_exist() -> None:
 def test_nobody_at_an_address_is_told_before_anything_is_written(nobody: str, tmp_path: Path) -> None:
     store = tmp_path / "s"
     with pytest.raises(ClusterError, match=f"no Ray cluster answers at '{nobody}': .*refused") as caught:
-        run(a_study(), store=store, address=nobody)
+        run(a_study(), store=store, address=nobody, wait=0)
     assert "\n" not in str(caught.value)
     assert not store.exists()
 
@@ -63,7 +67,7 @@ def test_auto_is_the_address_in_the_environment(nobody: str, monkeypatch: pytest
     monkeypatch.setenv("RAY_ADDRESS", nobody)
     with (
         pytest.raises(ClusterError, match=f"no Ray cluster answers at '{nobody}'"),
-        cluster.connected(a_study(), "auto", None),
+        cluster.connected(a_study(), "auto", None, AT_ONCE),
     ):
         pytest.fail("connected")
 
@@ -74,7 +78,7 @@ def test_auto_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(services, "find_gcs_addresses", cache(set))  # whatever else runs on this machine
     with (
         pytest.raises(ClusterError, match="no Ray cluster answers at 'auto': Could not find any"),
-        cluster.connected(a_study(), "auto", None),
+        cluster.connected(a_study(), "auto", None, AT_ONCE),
     ):
         pytest.fail("connected")
 
@@ -92,7 +96,7 @@ def test_auto_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_what_connects_on_loopback_stays_there(address: str, stays: bool) -> None:
-    assert cluster._is_loopback(address) == stays
+    assert is_loopback(address) == stays
 
 
 def test_what_listens_on_loopback_alone_is_over_at_the_end() -> None:
@@ -108,7 +112,7 @@ def test_something_else_that_listens(monkeypatch: pytest.MonkeyPatch) -> None:
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         with (
             pytest.raises(ClusterError, match=f"no Ray cluster answers at '{address}' within 3 s"),
-            cluster.connected(a_study(), address, None),
+            cluster.connected(a_study(), address, None, AT_ONCE),
         ):
             pytest.fail("connected")
 
@@ -155,7 +159,19 @@ def test_a_trial_never_spans_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     for study in (a_study(threads=6), a_study(device="cuda", threads=6)):
         for workers, may_grow in ((None, False), (None, True), (2, False)):
             with pytest.raises(ClusterError, match="on one node, and the nodes have"):
-                capacity.slots(study, workers, may_grow=may_grow)
+                capacity.slots(study, workers, may_grow=may_grow, patience=AT_ONCE)
+
+
+def test_a_node_that_is_on_its_way_is_waited_for_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    up, told = [{"CPU": 0.0}], list[str]()
+    monkeypatch.setattr(ray, "nodes", lambda: nodes(*up))
+    patience = Patience(tell=told.append, sleep=lambda _: up.append({"CPU": 3.0}))
+    assert capacity.slots(a_study(threads=2), None, may_grow=True, patience=patience) == 1
+    (line,) = told
+    assert line.startswith(
+        "a trial of s needs {'CPU': 2} on one node, and the nodes have {'CPU': 0.0, 'GPU': 0}"
+    )
+    assert line.endswith("; waiting for up to 60 s, see --wait")
 
 
 def test_a_cluster_that_grows_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,6 +182,6 @@ def test_a_cluster_that_grows_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(ray, "nodes", lambda: nodes(*up))
     monkeypatch.setattr(capacity, "request_resources", request)
-    monkeypatch.setattr(capacity.time, "sleep", lambda _: up.append({"CPU": 8.0, "GPU": 1.0}))
-    assert capacity.slots(a_study(device="cuda"), 5, may_grow=True) == 5
+    patience = Patience(sleep=lambda _: up.append({"CPU": 8.0, "GPU": 1.0}))
+    assert capacity.slots(a_study(device="cuda"), 5, may_grow=True, patience=patience) == 5
     assert asked == [[{"CPU": 1, "GPU": 1.0}], []]

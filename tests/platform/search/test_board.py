@@ -69,9 +69,30 @@ def slow_left(arm: ArmBoard) -> int:
     return left
 
 
+def slow_rounds(arm: ArmBoard) -> int:
+    """How many trainings have to follow one another, counted search by search."""
+    count, rounds = arm.arm.repeats.count, []
+    size, width = arm.arm.protocol.ensemble, arm.arm.protocol.width
+    for search in range(count):
+        own = [n for n in range(arm.trials) if n % count == search and n not in arm.searched]
+        waits = any(n not in arm.searched for n in sequence(arm, search) if n < arm.trials)
+        free = [n for n in own if ("search", n, 0) not in arm.running]
+        number = slow_chosen(arm, search)
+        seeds = range(search + 1, arm.study.seeds + 1, count)
+        slots = [("confirm", number, seed) for seed in seeds]
+        confirms = seeds if waits else [s for s in slots if s not in arm.running | arm.confirmed.keys()]
+        blocks, parallel = -(-len(free) // size), -(-width // size)
+        rounds.append(-(-blocks // parallel) + bool(confirms and (waits or number is not None)))
+    return max(rounds)
+
+
 def slow_next(board: Board) -> tuple[Slot, ...]:
     candidates = ((arm, slot) for arm in board.arms.values() for slot in slow_ready(arm))
-    first = max(candidates, key=lambda pair: slow_left(pair[0]) - len(pair[0].running), default=None)
+    first = max(
+        candidates,
+        key=lambda pair: (slow_rounds(pair[0]), slow_left(pair[0]) - len(pair[0].running)),
+        default=None,
+    )
     return () if first is None else first[0].block(first[1])
 
 

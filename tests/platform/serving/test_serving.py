@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from topk_platform.serving.pictures import read_inputs
 from topk_platform.specs import Inputs
 
 SEEDS = 2
+DOCS = Path(__file__).parents[3] / "docs"
 Train = Callable[[Study, Path], None]
 
 
@@ -79,6 +81,20 @@ def test_a_network_says_of_files_what_it_was_tested_with(
             assert np.mean(hits) == pytest.approx(row[f"test.top{k}"], abs=1e-12)
         for guesses in candidates:
             assert [c.probability for c in guesses] == sorted((c.probability for c in guesses), reverse=True)
+
+
+def test_the_pages_lines_run(
+    trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, study = trees
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "serving.md").read_text(), flags=re.DOTALL)
+    export_model(study, study.arms[0].name, tmp_path / "winner", store=folder / "runs")
+    Image.new("RGB", (13, 9)).save(tmp_path / "letter.png")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(block.replace("model.predict", "guesses = model.predict"), names)  # noqa: S102 - our own page
+    (guesses,) = names["guesses"]  # type: ignore[misc]
+    assert {guess.name for guess in guesses} <= {"ash", "birch", "cedar"} and guesses
 
 
 def test_the_seed_that_validated_best_is_taken(trees: tuple[Path, Study], tmp_path: Path) -> None:
@@ -254,3 +270,30 @@ def test_onnx_computes_the_same_scores(trees: tuple[Path, Study], tmp_path: Path
     inputs = torch.randint(0, 256, (5, 3, 8, 8), dtype=torch.uint8)
     (found,) = session.run(None, {"inputs": inputs.numpy()})
     np.testing.assert_allclose(found, load_model(tmp_path).scores(inputs).numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_mlflow_loads_an_exported_folder_and_computes_the_same_scores(
+    trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its flavour of torch, which refuses whatever is pickled, and by its general one."""
+    import mlflow
+
+    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
+    folder, study = trees
+    found = export_model(study, study.arms[0].name, tmp_path, store=folder / "runs", mlflow=True)
+    assert {"data/model.pt2", "MLmodel"} <= set(found.files)
+    own = load_model(tmp_path)
+    takes = own.config.inputs
+    draw = torch.Generator().manual_seed(0)
+    for count in (1, 3):
+        images = torch.randint(0, 256, (count, *takes.shape), generator=draw, dtype=torch.uint8)
+        expected = own.scores(images)
+        torch.testing.assert_close(
+            mlflow.pytorch.load_model(str(tmp_path))(images), expected, rtol=1e-4, atol=1e-5
+        )
+        np.testing.assert_allclose(
+            mlflow.pyfunc.load_model(str(tmp_path)).predict(images.numpy()), expected, 1e-4
+        )
+    export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
+    assert not (tmp_path / "data" / "model.pt2").exists() and not (tmp_path / "MLmodel").exists()

@@ -25,6 +25,7 @@ class Memory:
         self.states: list[dict[str, Any]] = []
         self.models: dict[str, dict[str, Any]] = {}
         self.ranks: dict[str, Tensor] = {}
+        self.guesses: dict[str, Tensor] = {}
         self.inputs: dict[str, Inputs] = {}
 
     def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
@@ -42,6 +43,9 @@ class Memory:
 
     def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
         self.ranks[trial.key] = ranks
+
+    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None:
+        self.guesses[trial.key] = guesses
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import torch
 
 from topk_platform import LongTail, Recipe, Regime
 from topk_platform.data import load
-from topk_platform.records import Store, StoreKeeper, read_ranks
+from topk_platform.records import Store, StoreKeeper, read_guesses, read_ranks
 from topk_platform.specs import GROUPS, Trial
 from topk_platform.training import finish, run_trials
 
@@ -79,3 +79,30 @@ def test_they_take_four_bytes_an_image(make_trial: MakeTrial, tmp_path: Path) ->
     StoreKeeper(store).save_ranks(trial, torch.stack([random, none, labels, none]), "abc")
     (file,) = (tmp_path / "ranks").iterdir()
     assert file.stat().st_size < 4 * len(random) + 10_000  # the schema, the trial and some headers
+
+
+@pytest.mark.parametrize("together", [(), (1, 2, 3)])
+def test_the_guesses_hold_the_true_class_where_its_rank_says(
+    together: tuple[int, ...], make_trial: MakeTrial, tmp_path: Path
+) -> None:
+    trials = [make_trial(recipe=Recipe(1), seed=seed, together=together) for seed in together or (1,)]
+    store = Store.open(tmp_path)
+    for record in finish(run_trials(trials, StoreKeeper(store))):
+        ranks, found = read_ranks(store, record.trial.key), read_guesses(store, record.trial.key)
+        assert ranks is not None and found is not None and found.images == ranks.images
+        k = record.trial.arm.k
+        assert found.classes.shape == (len(ranks.label), k)
+        assert all(len(set(row)) == k for row in found.classes.tolist())
+        alone = ranks.tied == 0
+        hits = found.classes == ranks.label[:, None]
+        assert (hits.any(1) == (ranks.greater < k))[alone].all()
+        assert (hits.argmax(1) == ranks.greater)[alone & hits.any(1)].all()
+
+
+def test_guesses_among_many_classes_are_kept_as_they_are(make_trial: MakeTrial, tmp_path: Path) -> None:
+    store, trial = Store.open(tmp_path), make_trial()
+    kept = torch.tensor([[0, 70_000], [65_535, 2], [3, 1]])
+    StoreKeeper(store).save_guesses(trial, kept, "abc")
+    found = read_guesses(store, trial.key)
+    assert found is not None and found.images == "abc" and found.classes.tolist() == kept.tolist()
+    assert read_guesses(store, "none") is None

@@ -72,6 +72,8 @@ class Memory:
 
     def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None: ...
 
+    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None: ...
+
 
 def train(trial: Trial, keeper: Keeper | None = None) -> TrialRecord:
     (record,) = finish(run_trials([trial], keeper))

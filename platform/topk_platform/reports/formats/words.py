@@ -16,6 +16,7 @@ from topk_platform.specs.metric_names import GROUPS, less_is_better, measure_of,
 
 __all__ = [
     "count",
+    "counted",
     "covered",
     "difference",
     "legend",
@@ -167,7 +168,7 @@ def legend(table: Table) -> str:
     if not table.tests:
         return f"{text}; of fewer than three pairs none is tested."
     return (
-        f"{text}; {_UP}{_DOWN}: p below 0.05 after Holm's correction for the {table.tests} differences of a metric "
+        f"{text}; {_UP}{_DOWN}: p below 0.05 after Holm's correction for the {counted(table)} of a metric "
         "(of three pairs or more)."
     )
 
@@ -294,6 +295,11 @@ def settings(values: Mapping[str, Scalar]) -> str:
 def tested(found: Estimate | None) -> str:
     """Return an estimate with its n."""
     return "–" if found is None else f"{number(found)} (n = {found.n})"
+
+
+def counted(table: Table) -> str:
+    """Return how many differences of a metric a table tests, as "1 difference" or "6 differences"."""
+    return f"{table.tests} difference{'' if table.tests == 1 else 's'}"
 
 
 def striking(table: Table) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from topk_platform.reports import claimed, tuned
 from topk_platform.reports.checklist import checklist
@@ -19,9 +21,36 @@ from topk_platform.reports.reading import Held, main_metric, read
 from topk_platform.reports.table import Table, build_table
 from topk_platform.specs import Study, scale_of
 
-__all__ = ["answer", "report", "report_files"]
+__all__ = ["Page", "answer", "report", "report_files"]
 
-_WIDE = 8
+_WIDE, _LONG = 8, 24
+
+
+class Page(str):
+    """A page in HTML, which is text as any other and shows itself in a notebook, in a frame of its own."""
+
+    __slots__ = ()
+
+    def write(self, path: str | Path) -> Path:
+        """Write the page to a file and return its path.
+
+        Args:
+            path: Of the file, as a rule one that ends in ``.html``.
+
+        Example:
+            >>> import tempfile
+            >>> Page("<p>none</p>").write(tempfile.mkdtemp() + "/page.html").name
+            'page.html'
+        """
+        Path(path).write_text(self)
+        return Path(path)
+
+    def _repr_html_(self) -> str:
+        # As a text of its own: its styles are not the notebook's, nor the notebook's its own.
+        return f'<iframe srcdoc="{html.escape(self)}" style="width: 100%; height: 80vh; border: 0"></iframe>'
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - as IPython calls it
+        printer.text(f"<page of {len(self)} characters; .write(path) makes it a file>")
 
 
 @dataclass(frozen=True)
@@ -41,7 +70,7 @@ class _Keys:
 
 def report(
     study: Study, *, store: str | Path = "runs", trials: int | None = None, seeds: int | None = None
-) -> str:
+) -> Page:
     """Return a page in HTML of what a store holds of a study, ended or not.
 
     It has the question, the answer in words, the tables with papers' numbers, plots, claims, how was searched and
@@ -57,7 +86,7 @@ def report(
         UserError: if the store holds something else, or nothing of the study.
     """
     held = read(study, store, trials, seeds, curves=True, needed=True)
-    return _page(held, store, _drawn(held, store))
+    return Page(_page(held, store, _drawn(held, store)))
 
 
 def report_files(study: Study, *, store: str | Path = "runs") -> dict[str, bytes]:
@@ -88,8 +117,8 @@ def _page(held: Held, store: str | Path, drawn: Sequence[Drawn]) -> str:
         striking=words.striking(table),
         notes=[note for note in words.notes(table) if note not in words.striking(table)],
         tables=[
-            (block.title, block_to_html(block), _said(block), words.ranked(table, block.metric))
-            for block in _blocks(table)
+            (title, block_to_html(block), _said(block), words.ranked(block.table, block.metric))
+            for title, block in _titled(table)
         ],
         drawn=drawn,
         claims=_claims(held.study, store),
@@ -98,6 +127,19 @@ def _page(held: Held, store: str | Path, drawn: Sequence[Drawn]) -> str:
         keys=list(_keys(table)),
         shown=table.study.show,
     )
+
+
+def _titled(table: Table) -> Iterable[tuple[str, Block]]:
+    """Yield a table's parts with their titles; a long one of several models falls apart into theirs."""
+    models = dict.fromkeys(arm.model.label for arm in table.study.arms)
+    if len(table.rows) <= _LONG or table.across != "regime" or len(models) < 2:
+        yield from ((block.title, block) for block in _blocks(table))
+        return
+    for model in models:
+        rows = tuple(row for row in table.rows if row.startswith(f"{model}/"))
+        filled = {column for row, column, _ in table.cells if row in rows}
+        part = replace(table, rows=rows, columns=tuple(c for c in table.columns if c in filled))
+        yield from ((f"{block.title}: {model}", block) for block in _blocks(part))
 
 
 def _blocks(table: Table) -> Sequence[Block]:

@@ -137,7 +137,7 @@ def _nobody(table: Table, metric: str, tested: Mapping[tuple[str, str], Cell], c
     where = f"in {columns[0]}" if len(columns) == 1 else f"in any of {len(columns)} {_plural(table, 2)}"
     return (
         f"No loss is clearly better than {table.study.baseline} in {words.title_of(metric)} {where} "
-        f"({len(tested)} differences tested).{room}"
+        f"({len(tested)} difference{'s' if len(tested) > 1 else ''} tested).{room}"
     )
 
 

@@ -17,6 +17,7 @@ _TITLES: Mapping[str, str] = {
     "differences": "Paired differences to the baseline with 95 % intervals; full markers: Holm-corrected p below 0.05.",
     "map": "All losses in all regimes. ▲ ▼: Holm-corrected p below 0.05; framed: the best mean of a regime.",
     "topk": "Accuracy over all k, from the kept ranks; bands are 95 % t-intervals over seeds.",
+    "confusion": "Which classes are among the K guesses for which; look-alikes are framed.",
     "front": "Two metrics against each other; the dotted line joins the means that none beats in both.",
     "ranks": "Mean ranks over regimes; a bar joins losses that do not differ (Nemenyi, 0.05).",
     "profile": "In which share of the regimes a loss's error is at most so many times the lowest (Dolan and Moré).",
@@ -27,7 +28,7 @@ _TITLES: Mapping[str, str] = {
     "importance": "Which parameters make a trial one of the best tenth (PED-ANOVA).",
     "levels": "The losses for three classes and K = 2, with their first trial's values; the scores' sum is 2.",
 }
-_LARGEST = 400_000  # bytes of one plot in a page: thirteen of them and the tables have to fit into 3 MB
+_LARGEST = 600_000  # bytes of one plot in a page: all of them and the tables have to fit into 3 MB
 _ALL = 2_200_000
 
 

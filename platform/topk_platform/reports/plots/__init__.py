@@ -9,24 +9,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError, unknown_name
-from topk_platform.reports.plots import curves, levels, profile, ranking, regions, results, searches
+from topk_platform.reports.plots import (
+    confusion,
+    curves,
+    levels,
+    profile,
+    ranking,
+    regions,
+    results,
+    searches,
+)
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted
 from topk_platform.reports.plots.style import styled
 from topk_platform.reports.reading import Held, main_metric, read
-from topk_platform.reports.table import build_table
-from topk_platform.reports.tuning import tuning
+from topk_platform.reports.table import Table, build_table
+from topk_platform.reports.tuning import Tuning, tuning
 from topk_platform.specs import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "SUFFIXES", "NothingToPlotError", "Plotted", "draw", "plot", "plotted", "written"]
+__all__ = [
+    "KINDS",
+    "SUFFIXES",
+    "NothingToPlotError",
+    "Plotted",
+    "draw",
+    "plot",
+    "plotted",
+    "plotted_table",
+    "written",
+]
 
 KINDS: Mapping[str, Callable[[Plotted], Figure]] = {
     "accuracy": results.accuracy,
     "differences": results.differences,
     "map": results.regimes,
     "topk": curves.topk,
+    "confusion": confusion.confusion,
     "front": results.front,
     "ranks": ranking.ranks,
     "profile": profile.profile,
@@ -60,10 +80,10 @@ def plot(
     Args:
         study: The study.
         kind: One of ``KINDS``: ``"accuracy"`` against the regime's number, ``"differences"`` to the baseline, the
-            ``"map"`` of losses and regimes, ``"topk"`` over all k, the ``"front"`` of two metrics, the losses'
-            ``"ranks"`` and their performance ``"profile"``, the decision ``"regions"`` of a ring, ``"training"`` and
-            ``"tuning"`` curves, the ``"search"``'s trials, the ``"importance"`` of its parameters, and the losses'
-            level sets, ``"levels"``, which want no results.
+            ``"map"`` of losses and regimes, ``"topk"`` over all k, the ``"confusion"`` among the K guesses, the
+            ``"front"`` of two metrics, the losses' ``"ranks"`` and their performance ``"profile"``, the decision
+            ``"regions"`` of a ring, ``"training"`` and ``"tuning"`` curves, the ``"search"``'s trials, the
+            ``"importance"`` of its parameters, and the losses' level sets, ``"levels"``, which want no results.
         store: Folder or URI of the results.
         metric: Of the test set; by default the one that most arms are selected by, where tables show it.
         by: What stands on the axis of ``"accuracy"``: a parameter that losses have fixed, or ``"K"``; by default the
@@ -109,6 +129,26 @@ def plotted(
     table = build_table(study, held.histories, shown.arms, held.ranks)
     tuned = partial(tuning, study, store=store, trials=study.trials, only=only)
     return Plotted(held, table, tuned, metric or main_metric(study), by)
+
+
+def plotted_table(table: Table, metric: str = "", by: str = "") -> Plotted:
+    """Return what plots are drawn from that want a table alone: all but those of ranks, epochs, trials and networks.
+
+    Args:
+        table: Of findings.
+        metric: As of :func:`plot`.
+        by: As of :func:`plot`.
+
+    Raises:
+        UserError: if the study shows no such metric.
+    """
+    if metric and metric not in table.study.show:
+        raise UserError(f"--metric must be one of {list(table.study.show)}, got {metric!r}")
+    return Plotted(None, table, _untold, metric or main_metric(table.study), by)
+
+
+def _untold() -> Tuning:
+    raise NothingToPlotError("it is drawn from search trials, which findings do not have")
 
 
 def draw(kind: str, data: Plotted) -> Figure:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from topk_platform.records import Ranks
 from topk_platform.reports.formats.words import title_of
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, legend, panels
-from topk_platform.reports.plots.style import Look
+from topk_platform.reports.plots.style import OTHERS, Look
 from topk_platform.reports.statistics import estimate
 from topk_platform.reports.tuning import ArmTuning
 
@@ -93,7 +93,7 @@ def _panels(
     made, axes = panels(columns, 2.2, sharey=True)
     places = dict(zip(columns, axes, strict=True))
     for (row, column), band in bands.items():
-        _curve(places[column], data.look(row, column), row, xs[: len(band[0])], band, marked)
+        _curve(places[column], data.line_look(row, column), row, xs[: len(band[0])], band, marked)
     for ax in axes:
         ax.set_xlim(left=start)
     return made, axes
@@ -104,6 +104,9 @@ def _curve(ax: Axes, look: Look, row: str, xs: Sequence[float], band: _Band, mar
     every = [i for i, x in enumerate(xs) if x in marked] if marked else max(1, len(xs) // 8)
     (line,) = ax.plot(xs, means, color=look.colour, linestyle=look.line, label=row)
     line.set(marker=look.marker, markevery=every, clip_on=False)  # those at the left edge are whole
+    if look.colour == OTHERS:
+        line.set_zorder(1)
+        return  # its band would cover those that are named
     ax.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
 
 
@@ -160,7 +163,7 @@ def tuned(data: Plotted) -> Figure:
     for column, ax in zip(columns, axes, strict=True):
         inside = {row: found for (row, other), found in shown.items() if other == column}
         for row, found in inside.items():
-            _steps(ax, data.look(row, column), row, found, banded=len(inside) == 1)
+            _steps(ax, data.line_look(row, column), row, found, banded=len(inside) == 1)
         _near(ax, [100 * value for found in inside.values() for value in found.trace])
         ax.set_xlim(0.5, max(len(found.trace) for found in inside.values()) + 0.5)
         ax.set_xlabel("search trials")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory
-from topk_platform.reports.plots.style import COLUMN, PAGE, Look, looks, wrapped
+from topk_platform.reports.plots.style import COLUMN, OTHERS, PAGE, Look, looks, wrapped
 from topk_platform.reports.reading import Held
 from topk_platform.reports.table import Table, row_and_column
 from topk_platform.reports.tuning import Tuning
-from topk_platform.specs import Arm, Study
+from topk_platform.specs import Arm, Study, less_is_better
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["NothingToPlotError", "Plotted", "figure", "legend", "legend_of", "panels"]
 
 _ACROSS = 3
+_CROWD, _NAMED = 16, 8  # rows from which on a few are named, and how many besides the baseline
 
 
 class NothingToPlotError(UserError):
@@ -35,14 +36,14 @@ class Plotted:
     """What plots are drawn from.
 
     Args:
-        held: What the store holds, with the epochs of its trials.
+        source: What the store holds, with the epochs of its trials; None of findings, which are a table alone.
         table: Its table, of the arms to draw.
         tuned: Reads how the arms were tuned.
         metric: The metric to draw; of the test set, and of the validation set where that is drawn.
         by: What stands on the horizontal axis, where it may be chosen; empty for the default.
     """
 
-    held: Held
+    source: Held | None
     table: Table
     tuned: Callable[[], Tuning]
     metric: str
@@ -51,7 +52,14 @@ class Plotted:
     @property
     def study(self) -> Study:
         """The study."""
-        return self.held.study
+        return self.table.study
+
+    @property
+    def held(self) -> Held:
+        """What the store holds; raises ``NothingToPlotError`` where there is a table alone."""
+        if self.source is None:
+            raise NothingToPlotError("it is drawn from trials, which findings do not have")
+        return self.source
 
     @cached_property
     def tuning(self) -> Tuning:
@@ -77,6 +85,32 @@ class Plotted:
         """Return an arm's history."""
         return self.held.histories[self.study.arm_id(arm)]
 
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """The rows that lines and points have a colour and a name for: all, or where that would be a crowd a few.
+
+        Of more than sixteen rows they are the baseline's and the eight with the largest mean difference to it. That is
+        for the eye alone: the others are drawn in grey, and nothing is tested by it.
+        """
+        rows = self.table.rows
+        if len(rows) <= _CROWD:
+            return frozenset(rows)
+        own = {row for (row, _), arm in self.arms.items() if arm.loss.label == self.study.baseline}
+        leads = {row: lead for row in rows if row not in own and (lead := self._lead(row)) is not None}
+        return frozenset(own | set(sorted(leads, key=lambda row: -leads[row])[:_NAMED]))
+
+    def _lead(self, row: str) -> float | None:
+        cells = [self.table.cells.get((row, column, self.metric)) for column in self.table.columns]
+        found = [c.difference or c.value for c in cells if c is not None]
+        means = [estimate.mean for estimate in found if estimate is not None]
+        sign = -1 if less_is_better(self.metric) else 1
+        return sign * sum(means) / len(means) if means else None
+
+    def line_look(self, row: str, column: str) -> Look:
+        """Return how the loss of a cell is drawn among many: in grey where it is not :attr:`named`."""
+        found = self.look(row, column)
+        return found if row in self.named else replace(found, colour=OTHERS)
+
     def look(self, row: str, column: str) -> Look:
         """Return how the loss of a cell is drawn."""
         return self.looks[self.arms[row, column].loss.label]
@@ -84,9 +118,9 @@ class Plotted:
 
 def figure(width: float, height: float) -> Figure:
     """Return an empty figure of so many inches."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - for those who plot
+    from topk_platform.reports.plots.figures import ShownFigure  # noqa: PLC0415 - matplotlib, for those who plot
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def panels(
@@ -119,8 +153,17 @@ def legend(made: Figure, axes: Iterable[Axes], width: int = 30) -> None:
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(str(label), handle)
+    others = {name: handle for name, handle in handles.items() if _is_other(handle)}
+    handles = {name: handle for name, handle in handles.items() if name not in others}
+    if others:
+        handles[f"{len(others)} others"] = next(iter(others.values()))
     if handles:
         legend_of(made, list(handles.values()), [wrapped(label, width) for label in handles])
+
+
+def _is_other(handle: Artist) -> bool:
+    colour = getattr(handle, "get_color", None)
+    return colour is not None and colour() == OTHERS
 
 
 def legend_of(made: Figure, handles: Sequence[Artist], names: Sequence[str], inches: float = 1.7) -> None:

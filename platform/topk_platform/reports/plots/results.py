@@ -11,7 +11,7 @@ from topk_platform.reports.cells import Cell
 from topk_platform.reports.formats.words import metric_title, title_of
 from topk_platform.reports.plots.axis import Axis, axis_of
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, figure, legend, panels
-from topk_platform.reports.plots.style import COLUMN, INK, PAGE, wrapped
+from topk_platform.reports.plots.style import COLUMN, INK, OTHERS, PAGE, wrapped
 from topk_platform.reports.statistics import Estimate
 from topk_platform.specs import Arm, less_is_better, scale_of, unit_of
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["accuracy", "differences", "front", "regimes"]
 
-_WIDE = 9
+_WIDE, _MANY = 9, 16
+_BARS = 30  # that a column's width has room for
 _MARKS = {"": "", "better": "▲", "worse": "▼"}
 
 
@@ -45,6 +46,8 @@ def accuracy(data: Plotted) -> Figure:
     made, axes = panels(shown, 2.3, sharey=True)
     places = dict(zip(shown, axes, strict=True))
     ordinal = bool(axis.names)
+    if ordinal and sum(map(len, lines.values())) > _BARS:
+        made.set_size_inches(PAGE, made.get_size_inches()[1])
     count = len({series for _, series in lines})
     for number, ((panel, series), points) in enumerate(lines.items()):
         shift = (number % count - (count - 1) / 2) * 0.7 / count if ordinal else 0.0
@@ -92,15 +95,16 @@ def _lines(data: Plotted, axis: Axis) -> dict[tuple[str, str], list[_Point]]:
 def _line(
     ax: Axes, data: Plotted, series: str, points: Sequence[_Point], *, shift: float, bars: bool
 ) -> None:
-    look = data.look(points[0].row, points[0].column)
+    look = data.line_look(points[0].row, points[0].column)
     xs = [point.x + shift for point in points]
     scale = scale_of(data.metric)
     means, low, high = ([scale * v for v in values] for values in zip(*map(_ends, points), strict=True))
     style = "none" if bars else look.line
-    ax.plot(xs, means, color=look.colour, marker=look.marker, linestyle=style, label=series)
+    order = 1 if look.colour == OTHERS else 3
+    ax.plot(xs, means, color=look.colour, marker=look.marker, linestyle=style, label=series, zorder=order)
     if bars:
-        ax.vlines(xs, low, high, color=look.colour, linewidth=1)
-    else:
+        ax.vlines(xs, low, high, color=look.colour, linewidth=1, zorder=order)
+    elif order > 1:
         ax.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
 
 
@@ -117,7 +121,7 @@ def differences(data: Plotted) -> Figure:
     if not columns:
         why = "the study has no baseline" if data.study.baseline is None else "no pair of seeds has ended"
         raise NothingToPlotError(f"there are no differences of {data.metric} to draw: {why}")
-    names = [wrapped(row, 24) for row in rows]
+    names = [wrapped(row, 24 if len(rows) <= _MANY else 34) for row in rows]
     lines = max(name.count("\n") + 1 for name in names)
     made, axes = panels(columns, 0.75 + (0.09 + 0.11 * lines) * len(rows), sharey=True)
     for column, ax in zip(columns, axes, strict=True):
@@ -272,10 +276,11 @@ def _spot(
     at: tuple[Estimate, Estimate],
     metrics: tuple[str, str],
 ) -> None:
-    look, (x, y) = data.look(row, column), at
+    look, (x, y) = data.line_look(row, column), at
     (wide, high) = (scale_of(metric) for metric in metrics)
-    ax.plot(wide * x.mean, high * y.mean, look.marker, color=look.colour, label=row)
-    if not math.isnan(x.half_width) and not math.isnan(y.half_width):
+    order = 1 if look.colour == OTHERS else 3
+    ax.plot(wide * x.mean, high * y.mean, look.marker, color=look.colour, label=row, zorder=order)
+    if order > 1 and not math.isnan(x.half_width) and not math.isnan(y.half_width):
         across, up = [wide * x.low, wide * x.high], [high * y.low, high * y.high]
         ax.plot(across, [high * y.mean] * 2, color=look.colour, linewidth=0.7, alpha=0.6)
         ax.plot([wide * x.mean] * 2, up, color=look.colour, linewidth=0.7, alpha=0.6)

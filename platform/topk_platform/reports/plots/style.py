@@ -10,7 +10,7 @@ from typing import Any
 
 from topk_platform.specs import Loss
 
-__all__ = ["COLUMN", "INK", "PAGE", "Look", "looks", "styled", "wrapped"]
+__all__ = ["COLUMN", "INK", "OTHERS", "PAGE", "Look", "looks", "styled", "wrapped"]
 
 COLUMN = 3.5
 """The width of a journal's column, in inches."""
@@ -18,6 +18,8 @@ PAGE = 7.2
 """The width of a page, in inches."""
 INK = "#1b1b1b"
 """The colour of text and of the baseline; a page in the dark replaces it."""
+OTHERS = "#BDBDBD"
+"""The colour of what a crowded plot does not name."""
 
 # Okabe and Ito's palette without its yellow, which is too pale for lines on white, and a grey.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A7A7A")

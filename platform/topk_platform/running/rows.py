@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from topk_platform.cli.consoles import duration
 from topk_platform.records import ArmState, StudyState
 from topk_platform.running.watching import value_told, values_told
+from topk_platform.running.words import duration
 
 __all__ = ["arm_line", "arms_text", "headline", "sparkline"]
 

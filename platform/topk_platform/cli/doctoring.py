@@ -1,0 +1,99 @@
+"""The command that finds out beforehand what would keep a study from running."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from topk_platform.cli.codes import Exit
+from topk_platform.cli.consoles import make_console, print_json
+from topk_platform.cli.options import DataOption, JsonOption, MlflowOption, StoreOption, named_place
+from topk_platform.cli.studies import load_study
+
+if TYPE_CHECKING:
+    from topk_platform.running.doctor import Diagnosis, Finding
+
+__all__ = ["doctor"]
+
+_MARKS = {"good": ("ok", "green"), "warning": ("note", "yellow"), "wrong": ("WRONG", "bold red")}
+_MANY = 3  # nodes that are named; of more their number is told
+
+
+def doctor(
+    study: Annotated[
+        str | None, typer.Argument(help="A study whose data and modules are looked for as well.")
+    ] = None,
+    store: StoreOption = "runs",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="A Ray cluster, host:port or auto, all of whose nodes are asked; this machine by default.",
+            callback=named_place,
+            rich_help_panel="Where things are",
+        ),
+    ] = None,
+    mlflow: MlflowOption = None,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Look for what would keep a study from running, here or on every node of a cluster.
+
+    Exit code 1: something is wrong. Its output belongs into a bug report.
+    """
+    wanted = None if study is None else load_study(study)
+    from topk_platform.running.doctor import diagnose  # noqa: PLC0415 - after the study, whose name may be misspelt
+
+    found = diagnose(wanted, store=store, address=address, mlflow_uri=mlflow, data=data)
+    if json:
+        print_json(_data(found))
+    else:
+        make_console().print(_table(found))
+        typer.echo(_summary(found))
+    raise typer.Exit(Exit.DONE if found.sound else Exit.FAILED)
+
+
+def _table(found: Diagnosis) -> Table:
+    table = Table(
+        "", "check", "where", "found, and what to do", box=None, pad_edge=False, header_style="bold"
+    )
+    for finding in found.findings:
+        mark, style = _MARKS[finding.state]
+        said = Text(finding.found)
+        if finding.remedy:
+            said.append(f"\n{finding.remedy}", style)
+        table.add_row(Text(mark, style), Text(finding.check), Text(_where(finding.nodes)), said)
+    return table
+
+
+def _where(nodes: Sequence[str]) -> str:
+    return f"{len(nodes)} nodes" if len(nodes) > _MANY else ", ".join(nodes)
+
+
+def _summary(found: Diagnosis) -> str:
+    wrong = [finding for finding in found.findings if finding.state == "wrong"]
+    notes = sum(finding.state == "warning" for finding in found.findings)
+    told = (
+        f"{len(wrong)} things are wrong"
+        if len(wrong) > 1
+        else "1 thing is wrong"
+        if wrong
+        else "Nothing is wrong"
+    )
+    return told + (f", {notes} to note" if notes else "") + "."
+
+
+def _data(found: Diagnosis) -> dict[str, Any]:
+    return {
+        "sound": found.sound,
+        "findings": [_finding(finding) for finding in found.findings],
+        "driver": found.driver,
+        "nodes": found.nodes,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {name: getattr(finding, name) for name in ("check", "state", "nodes", "found", "remedy")}

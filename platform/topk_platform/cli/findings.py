@@ -1,0 +1,98 @@
+"""The command that shows findings: a study's table and plots from a small file, without its store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topk_platform.cli.consoles import csv_data, make_console, print_json
+from topk_platform.cli.options import JsonOption, MetricsOption, check_format
+from topk_platform.cli.studies import shipped_findings
+from topk_platform.errors import UserError, reason, unknown_name
+
+if TYPE_CHECKING:
+    from topk_platform.reports.findings import Findings
+
+__all__ = ["findings"]
+
+_FORMATS = ("rich", "md", "csv", "latex", "html")
+_SUFFIXES = (".svg", ".png", ".pdf")
+
+
+def findings(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="A study whose findings are shipped, or a file of findings; by default all that are shipped."
+        ),
+    ] = None,
+    output: Annotated[str, typer.Option("--format", help="rich, md, csv, latex or html.")] = "rich",
+    metric: MetricsOption = None,
+    transpose: Annotated[bool, typer.Option("--transpose", help="Losses as columns.")] = False,
+    plot: Annotated[
+        str, typer.Option("--plot", help="accuracy, differences, map, front, ranks or profile, into a file.")
+    ] = "",
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help="The plot's file, .svg, .png or .pdf; by default STUDY-KIND.svg."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print what studies found elsewhere: the table, or a plot, of findings that are shipped or in a file."""
+    check_format(output, *_FORMATS, json=json)
+    if to is not None and (not plot or to.suffix not in _SUFFIXES):
+        raise UserError(f"--to is of --plot and must end in .svg, .png or .pdf, got {str(to)!r}")
+    if name is None:
+        _list(json=json)
+        return
+    found = _named(name)
+    if plot:
+        _plot(found, plot, to, (metric or [""])[0])
+        return
+    from topk_platform.reports.formats import as_format  # noqa: PLC0415 - pyarrow and numpy
+
+    made = as_format("csv" if json else output, found.table, metric or (), transpose=transpose)
+    if json:
+        print_json(csv_data(str(made)))
+    elif output == "rich":
+        make_console().print(made, found.told())
+    else:
+        typer.echo(str(made), nl=False)
+
+
+def _list(*, json: bool) -> None:
+    found = shipped_findings()
+    if json:
+        print_json([{"study": one.study.name, **one.made} for one in found])
+    else:
+        for one in found:
+            typer.echo(one.told())
+        if not found:
+            typer.echo("No findings are shipped.")
+
+
+def _named(name: str) -> Findings:
+    from topk_platform.reports.findings import Findings  # noqa: PLC0415 - pyarrow and numpy
+
+    if name.endswith(".gz"):
+        return Findings.read(name)
+    shipped = {one.study.name: one for one in shipped_findings()}
+    if name not in shipped:
+        raise unknown_name("study whose findings are shipped", name, shipped)
+    return shipped[name]
+
+
+def _plot(found: Findings, kind: str, to: Path | None, metric: str) -> None:
+    from topk_platform.reports import plots  # noqa: PLC0415 - pyarrow and numpy
+
+    if kind not in plots.KINDS:
+        raise unknown_name("kind of plot", kind, plots.KINDS)
+    path = to or Path(f"{found.study.name}-{kind}.svg")
+    made = plots.draw(kind, plots.plotted_table(found.table, metric))
+    try:
+        path.write_bytes(plots.written(made, path.suffix[1:]))
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {reason(error)}") from error
+    typer.echo(f"wrote {path}")

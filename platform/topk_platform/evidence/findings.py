@@ -1,0 +1,63 @@
+"""A study's findings taken from a store, in the file that others read without it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from topk_platform.errors import UserError
+from topk_platform.identity import environment_of
+from topk_platform.reports import build_table
+from topk_platform.reports.findings import Findings
+from topk_platform.reports.reading import Held, read
+from topk_platform.running.recommending import situations_of
+from topk_platform.specs import Study
+
+__all__ = ["findings"]
+
+
+def findings(
+    study: Study, *, store: str | Path = "runs", data: str | Path | None = None, note: str = ""
+) -> Findings:
+    """Return what a store holds of a study as findings: a table and what it is of, without trials.
+
+    Args:
+        study: The study.
+        store: Folder or URI of the results.
+        data: The folder of datasets, which are read to say what the regimes are.
+        note: Whatever is to be told with them, such as the commit.
+
+    Raises:
+        UserError: if the store holds nothing of the study, no confirmation has ended, or a dataset is not at hand.
+
+    Example:
+        >>> from topk_studies import digits
+        >>> found = findings(digits(), store="runs", note="two cores")  # doctest: +SKIP
+        >>> Path("digits.json.gz").write_bytes(found.to_bytes())  # doctest: +SKIP
+    """
+    held = read(study, store, needed=True)
+    table = build_table(held.study, held.histories, ranks=held.ranks)
+    if not table.confirmed.completed:
+        raise UserError(f"no confirmation of study {study.name} has ended: there is nothing found yet")
+    left_out: dict[str, str] = {}
+    from topk_platform.data import data_at  # noqa: PLC0415 - torch
+
+    with data_at(data):
+        situations = situations_of(study.name, study.arms, left_out)
+    if left_out:
+        raise UserError("; ".join(f"{place}: {why}" for place, why in left_out.items()))
+    return Findings(table, situations, _made(held, note))
+
+
+def _made(held: Held, note: str) -> Mapping[str, Any]:
+    rows = [row for history in held.histories.values() for row in history.rows()]
+    return {
+        "trials": len(rows),
+        "code_versions": sorted({row["code_version"] for row in rows}),
+        "environments": sorted({environment_of(row) for row in rows}),
+        "datasets": dict(sorted({row["regime"]: row["dataset_fingerprint"] for row in rows}.items())),
+        "package": importlib.metadata.version("topk-studies"),
+        "note": note,
+    }

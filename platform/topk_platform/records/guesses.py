@@ -1,0 +1,70 @@
+"""The K guesses of every test image, per confirmed run: what a network takes for what."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from topk_platform.records.ranks import class_column, class_numbers
+from topk_platform.records.store import Store
+from topk_platform.specs import Trial
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Guesses", "guesses_name", "read_guesses", "save_guesses"]
+
+_IMAGES = b"images"
+
+
+class Guesses(NamedTuple):
+    """What a run would show of its test images, in the split's order.
+
+    Args:
+        classes: The arm's K classes of each image, best first, ``(N, K)``; where scores are equal, any of them.
+        images: The split's fingerprint, as of :class:`~topk_platform.records.Ranks`, which has the true classes.
+    """
+
+    classes: npt.NDArray[np.int64]
+    images: str
+
+
+def guesses_name(key: str) -> str:
+    """Return the name, inside a study's folder, of a trial's guesses."""
+    return f"guesses/{key}.parquet"
+
+
+def save_guesses(store: Store, trial: Trial, guesses: Tensor, images: str) -> None:
+    """Write a trial's guesses: two bytes each, four where there are more than 65,536 classes; compressed.
+
+    Args:
+        store: The study's folder.
+        trial: The confirmed trial.
+        guesses: ``(N, K)``, best first.
+        images: The test split's fingerprint.
+    """
+    columns = {f"guess{place}": class_column(values) for place, values in enumerate(guesses.T, 1)}
+    table = pa.table(columns).replace_schema_metadata({"trial": trial.to_json(), _IMAGES: images})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    store.write(guesses_name(trial.key), buffer.getvalue())
+
+
+def read_guesses(store: Store, key: str) -> Guesses | None:
+    """Return a trial's guesses, None where none were kept.
+
+    Args:
+        store: The study's folder.
+        key: The trial's.
+    """
+    try:
+        table = pq.ParquetFile(io.BytesIO(store.read(guesses_name(key)))).read()
+    except FileNotFoundError:
+        return None
+    found = np.stack([class_numbers(column) for column in table.columns], 1)
+    return Guesses(found, table.schema.metadata[_IMAGES].decode())

@@ -1,0 +1,120 @@
+"""A table's rows as mappings, many of which are never looked into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, overload
+
+import pyarrow as pa
+
+__all__ = ["Row", "RowViews", "to_rows"]
+
+Row = Mapping[str, Any]
+"""One row of a table."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CODES: dict[pa.DataType, Literal["i", "q", "d"]] = {pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
+
+
+class RowViews(Sequence[Row]):
+    """A table's rows, each a place in columns that become Python's values when one of them is first asked for.
+
+    A table of a million trials asks for a third of their columns, and for one row in a thousand of the rest.
+
+    Args:
+        table: The rows.
+
+    Example:
+        >>> rows = RowViews(pa.table({"key": ["a", "b"], "number": [0, 1]}))
+        >>> rows[1]["key"], rows.column("number")
+        ('b', [0, 1])
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self._columns = _Columns(table)
+        self._count: int = table.num_rows
+
+    def column(self, name: str) -> list[Any]:
+        """Return a column's values; none of a table that is empty and knows no columns."""
+        return self._columns[name] if self._count else []
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Row]: ...
+    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
+        places = range(self._count)[place]
+        if isinstance(places, range):
+            return [_View(self._columns, one) for one in places]
+        return _View(self._columns, places)
+
+    def __iter__(self) -> Iterator[Row]:
+        columns = self._columns
+        return (_View(columns, place) for place in range(self._count))
+
+
+class _Columns(dict[str, list[Any]]):
+    """Columns by name, each made of Arrow's when it is first asked for."""
+
+    def __init__(self, table: pa.Table) -> None:
+        super().__init__()
+        self.table = table
+
+    def __missing__(self, name: str) -> list[Any]:
+        self[name] = found = _items(self.table.column(name))
+        return found
+
+
+class _View(Mapping[str, Any]):
+    __slots__ = ("_columns", "_place")
+
+    def __init__(self, columns: _Columns, place: int) -> None:
+        self._columns = columns
+        self._place = place
+
+    def __getitem__(self, name: str) -> Any:
+        return self._columns[name][self._place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns.table.column_names)
+
+    def __len__(self) -> int:
+        return len(self._columns.table.column_names)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def to_rows(table: pa.Table) -> list[Row]:
+    """Return a table's rows as dictionaries, in a third of Arrow's own time; equal texts are one object."""
+    columns = [_items(column) for column in table.columns]
+    names = table.column_names
+    return [dict(zip(names, items, strict=True)) for items in zip(*columns, strict=True)]
+
+
+def _items(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        # Arrow would make datetimes of them by pandas, whose import takes as long as all the rest.
+        return [_moment(value) for value in column.cast(pa.int64()).to_pylist()]
+    if not column.null_count and pa.types.is_string(column.type):
+        found = column.combine_chunks().dictionary_encode()
+        texts = found.dictionary.to_pylist()
+        return [texts[i] for i in _numbers(found.indices)]
+    if not column.null_count and column.type in _CODES:
+        return _numbers(column.combine_chunks())
+    items: list[Any] = column.to_pylist()
+    return items
+
+
+def _numbers(array: pa.Array) -> list[Any]:
+    # Not by to_numpy, which imports pandas.
+    held = memoryview(array.buffers()[1]).cast("B").cast(_CODES[array.type])
+    return held[array.offset : array.offset + len(array)].tolist()
+
+
+def _moment(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)

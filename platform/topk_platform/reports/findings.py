@@ -1,0 +1,242 @@
+"""A study's findings in a small file: definition, cells, chosen values, what its regimes are, and where it all is from.
+
+It holds no trial and no image's rank, some kilobytes in place of many megabytes: enough for its table, for the plots
+that are drawn from one, and for recommendations; to compute all of it again there is ``topk bundle``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from topk_platform.errors import UserError, reason
+from topk_platform.records import Tally
+from topk_platform.reports.cells import Cell
+from topk_platform.reports.recommending import Compared, Situation
+from topk_platform.reports.statistics import Estimate
+from topk_platform.reports.table import Choice, Table, row_and_column
+from topk_platform.specs import Arm, Parameter, Study
+
+__all__ = ["Findings", "Situations", "comparisons"]
+
+_FORMAT = 1
+_NUMBERS = ("mean", "half_width", "low", "high", "p")
+_COPIED = ("best", "stopped", "mark", "p_holm", "improvement", "metric")
+
+Situations = Mapping[tuple[str, int], Situation]
+"""What each regime is at each K, by their name and number."""
+
+
+@dataclass(frozen=True, repr=False)
+class Findings:
+    """What a study found.
+
+    Args:
+        table: Its table; its confirmations have status and key alone.
+        situations: What its regimes are; one whose data were not at hand is missing.
+        made: Where it is from: ``trials``, ``code_versions``, ``environments``, ``datasets``, ``package`` and ``note``.
+    """
+
+    table: Table
+    situations: Situations
+    made: Mapping[str, Any]
+
+    @property
+    def study(self) -> Study:
+        """The study, as it was defined."""
+        return self.table.study
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """The metrics that are kept: those that tables show, and every arm's top-K accuracy."""
+        return frozenset((*self.study.show, *(f"top{arm.k}" for arm in self.study.arms)))
+
+    def to_bytes(self) -> bytes:
+        """Return the file, gzipped JSON; the same for the same findings."""
+        table = self.table
+        told = {
+            "format": _FORMAT,
+            "study": json.loads(table.study.to_json()),
+            "made": dict(self.made),
+            "across": table.across,
+            "left": table.left,
+            "situations": [
+                {"regime": regime, **asdict(what)} for (regime, _), what in self.situations.items()
+            ],
+            "cells": [_cell_data(p, cell) for p, cell in table.cells.items() if p[2] in self.metrics],
+            "choices": [
+                {**_at(p), "chosen": [asdict(one) for one in found]} for p, found in table.choices.items()
+            ],
+            "confirmations": [
+                {**_at(place), "runs": {seed: [row["status"], row["key"]] for seed, row in rows.items()}}
+                for place, rows in table.confirmations.items()
+            ],
+        }
+        return gzip.compress(json.dumps(told, allow_nan=False, separators=(",", ":")).encode(), mtime=0)
+
+    @classmethod
+    def read(cls, file: str | Path) -> Findings:
+        """Return the findings in a file that ``topk export STUDY --format findings`` wrote.
+
+        Args:
+            file: The file.
+
+        Raises:
+            UserError: if it cannot be read, or is something else.
+        """
+        try:
+            told = json.loads(gzip.decompress(Path(file).read_bytes()))
+            return cls._of(told)
+        except OSError as error:
+            raise UserError(f"{str(file)!r} must be a file of findings: {reason(error)}") from error
+        except (ValueError, KeyError, TypeError, EOFError) as error:
+            raise UserError(
+                f"{str(file)!r} must be a file of `topk export --format findings`: {error!r}"
+            ) from error
+
+    @classmethod
+    def _of(cls, told: Mapping[str, Any]) -> Findings:
+        if told["format"] != _FORMAT:
+            raise ValueError(f"format must be {_FORMAT}, got {told['format']!r}")
+        study = Study.from_json(json.dumps(told["study"]))
+        arms = {row_and_column(study, told["across"], arm): arm for arm in study.arms}
+        confirmed = {_place(one): _runs(one["runs"]) for one in told["confirmations"]}
+        table = Table(
+            study=study,
+            rows=tuple(dict.fromkeys(row for row, _ in arms)),
+            columns=tuple(dict.fromkeys(column for _, column in arms)),
+            cells={
+                (*_place(one), one["metric"]): _cell(one, study, arms[_place(one)]) for one in told["cells"]
+            },
+            choices={_place(one): tuple(Choice(**c) for c in one["chosen"]) for one in told["choices"]},
+            across=told["across"],
+            confirmations=confirmed,
+            left=told["left"],
+        )
+        return cls(table, dict(map(_situation, told["situations"])), told["made"])
+
+    def compared(self) -> list[Compared]:
+        """Return every loss beside the baseline, as ``topk recommend`` weighs them."""
+        return list(comparisons(self.table, self.situations))
+
+    def told(self) -> str:
+        """Return where the findings are from, in a line."""
+        made = self.made
+        code = ", ".join(version[:8] for version in made["code_versions"])
+        note = f"; {made['note']}" if made["note"] else ""
+        return (
+            f"{self.study.name}: {made['trials']} trials of code {code}, topk-studies {made['package']}{note}"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.table.to_html()
+
+    def __str__(self) -> str:
+        return f"{self.table}\n{self.told()}"
+
+    __repr__ = __str__
+
+
+def comparisons(table: Table, situations: Situations) -> Iterable[Compared]:
+    """Yield every loss beside its baseline in top-K test accuracy, at the arms' own K, of regimes that are known.
+
+    Args:
+        table: A study's.
+        situations: What its regimes are.
+    """
+    study = table.study
+    if study.baseline is None:
+        return
+    for arm in study.arms:
+        metric, place = f"top{arm.k}", row_and_column(study, table.across, arm)
+        cell = table.cells.get((*place, metric))
+        if cell is None or cell.difference is None or (arm.regime.name, arm.k) not in situations:
+            continue
+        yield Compared(
+            study=study.name,
+            regime=arm.regime.name,
+            model=arm.model.label,
+            loss=arm.loss.label,
+            baseline=study.baseline,
+            metric=metric,
+            situation=situations[arm.regime.name, arm.k],
+            cell=cell,
+            theirs=table.cells[(*_beside(study, table, arm), metric)].confirmed,
+            values=_values(table, arm, place),
+        )
+
+
+def _beside(study: Study, table: Table, arm: Arm) -> tuple[str, str]:
+    """Return the place of the baseline that an arm is compared with."""
+    same = (arm.regime.name, arm.model.label, study.baseline)
+    other = next(a for a in study.arms if (a.regime.name, a.model.label, a.loss.label) == same)
+    return row_and_column(study, table.across, other)
+
+
+def _values(table: Table, arm: Arm, place: tuple[str, str]) -> tuple[Mapping[str, Parameter], ...]:
+    choices = sorted(table.choices.get(place, ()), key=lambda choice: -choice.validation)
+    found = [arm.loss.parameters(choice.values) for choice in choices]
+    return tuple(found or [arm.loss.parameters({})])
+
+
+def _at(place: Sequence[str]) -> dict[str, str]:
+    return {"row": place[0], "column": place[1]}
+
+
+def _place(told: Mapping[str, Any]) -> tuple[str, str]:
+    return told["row"], told["column"]
+
+
+def _cell_data(place: Sequence[str], cell: Cell) -> dict[str, Any]:
+    return {
+        **_at(place),
+        **{name: getattr(cell, name) for name in _COPIED},
+        "metric": place[2],
+        "value": _estimate_data(cell.value),
+        "difference": _estimate_data(cell.difference),
+        "differences": dict(cell.differences),
+        "confirmed": asdict(cell.confirmed),
+        "searched": asdict(cell.searched),
+    }
+
+
+def _cell(told: Mapping[str, Any], study: Study, arm: Arm) -> Cell:
+    made = Cell(_estimate(told["value"]), _estimate(told["difference"]))
+    return replace(
+        made,
+        **{name: told[name] for name in _COPIED},
+        published=study.published_of(arm, told["metric"]),
+        differences={int(seed): value for seed, value in told["differences"].items()},
+        confirmed=Tally(**told["confirmed"]),
+        searched=Tally(**told["searched"]),
+    )
+
+
+def _estimate_data(found: Estimate | None) -> dict[str, Any] | None:
+    """Return an estimate as JSON knows it, which has no NaN, without what more seeds would make of it."""
+    if found is None:
+        return None
+    numbers = {name: getattr(found, name) for name in _NUMBERS}
+    finite = {name: None if math.isnan(value) else value for name, value in numbers.items()}
+    return {**finite, "n": found.n, "covers": found.covers}
+
+
+def _estimate(told: Mapping[str, Any] | None) -> Estimate | None:
+    if told is None:
+        return None
+    mean, half_width, low, high, p = (math.nan if told[name] is None else told[name] for name in _NUMBERS)
+    return Estimate(mean, half_width, told["n"], low, high, p, told["covers"])
+
+
+def _runs(told: Mapping[str, Sequence[str]]) -> dict[int, dict[str, Any]]:
+    return {int(seed): {"status": status, "key": key} for seed, (status, key) in told.items()}
+
+
+def _situation(told: Mapping[str, Any]) -> tuple[tuple[str, int], Situation]:
+    found = Situation(**{field.name: told[field.name] for field in fields(Situation)})
+    return (told["regime"], found.k), found

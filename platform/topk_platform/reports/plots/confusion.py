@@ -1,0 +1,211 @@
+"""Which classes share the K guesses with the true one: look-alikes that no top-K loss need tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from topk_platform.records import read_guesses, read_model
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, figure
+from topk_platform.reports.plots.style import INK, PAGE, wrapped
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["confusion", "groups_of", "sharing"]
+
+_Array = npt.NDArray[np.float64]
+_FEW = 16  # classes of which several arms stand side by side
+_MOST = 64  # classes that have a row of their own
+_PANELS = 6
+_ALIKE = 0.5
+_ROW = 0.1  # inches, for a name in the smallest readable letters
+
+
+class _Confused(NamedTuple):
+    """What an arm's runs took for what.
+
+    Attributes:
+        title: The arm's name, K and seeds.
+        shares: Of :func:`sharing`, the mean over seeds.
+        names: The classes'.
+    """
+
+    title: str
+    shares: sparse.csr_array
+    names: Sequence[str]
+
+
+def sharing(labels: npt.NDArray[np.int64], guesses: npt.NDArray[np.int64], classes: int) -> sparse.csr_array:
+    """Return in which share of a class's images each class is among the guesses, ``(L, L)``.
+
+    The diagonal is each class's top-K accuracy; a row of a class that has images sums to K.
+
+    Args:
+        labels: The true class of each image, ``(N,)``.
+        guesses: The K guesses of each, ``(N, K)``.
+        classes: L.
+
+    Example:
+        >>> sharing(np.array([0, 0, 1]), np.array([[0, 1], [0, 2], [1, 0]]), 3).toarray()
+        array([[1. , 0.5, 0.5],
+               [1. , 1. , 0. ],
+               [0. , 0. , 0. ]])
+    """
+    counts = np.bincount(labels, minlength=classes)
+    weights = np.repeat(1 / counts[labels], guesses.shape[1])
+    places = np.repeat(labels, guesses.shape[1]), guesses.ravel()
+    return sparse.csr_array(sparse.coo_array((weights, places), shape=(classes, classes)))
+
+
+def groups_of(shares: _Array, alike: float = _ALIKE) -> list[list[int]]:
+    """Return classes in groups of look-alikes, similar groups beside one another.
+
+    Two classes are as alike as the mean of how often each is among the guesses for the other; groups are joined by
+    their mean likeness (average linkage) as long as it is at least ``alike``.
+
+    Args:
+        shares: ``(n, n)``, as of :func:`sharing`.
+        alike: From which likeness on classes are one group.
+
+    Example:
+        >>> groups_of(np.array([[1, 0, 0.9], [0, 1, 0.1], [0.7, 0, 1]]))
+        [[1], [0, 2]]
+    """
+    from scipy.cluster import hierarchy  # noqa: PLC0415 - a part of a second, for this plot alone
+    from scipy.spatial.distance import squareform  # noqa: PLC0415 - as above
+
+    if len(shares) < 2:
+        return [list(range(len(shares)))]
+    distance = 1 - np.minimum(_likeness(shares), 1)
+    np.fill_diagonal(distance, 0)
+    tree = hierarchy.linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
+    found = hierarchy.fcluster(tree, 1 - alike + 1e-9, "distance")
+    groups: dict[int, list[int]] = {}
+    for place in hierarchy.leaves_list(tree).tolist():
+        groups.setdefault(int(found[place]), []).append(place)
+    return list(groups.values())
+
+
+def _likeness(shares: _Array) -> _Array:
+    return np.asarray((shares + shares.T) / 2, float)
+
+
+def confusion(data: Plotted) -> Figure:
+    """Draw which classes are among the K guesses for which, in shares of the test images, look-alikes framed.
+
+    Up to sixteen classes the arms of a regime stand side by side; of more, one arm has the page: the baseline's of the
+    first regime, or the first of those shown. Of more than 64 classes those are drawn that are most alike another one.
+    """
+    arms = _drawn(data)
+    chosen = _chosen(sum((arm.shares for arm in arms[1:]), arms[0].shares))
+    groups = groups_of(np.mean([arm.shares[chosen][:, chosen].toarray() for arm in arms], axis=0))
+    order = chosen[[place for group in groups for place in group]]
+    made, axes = _axes(arms, len(order))
+    for arm, ax in zip(arms, axes, strict=True):
+        image = ax.imshow(arm.shares[order][:, order].toarray(), cmap="YlGnBu", vmin=0, vmax=1)
+        _framed(ax, groups)
+        _named(ax, [arm.names[label] for label in order])
+        more = "" if len(order) == arm.shares.shape[0] else f": {len(order)} of {arm.shares.shape[0]} classes"
+        ax.set_title(f"{wrapped(arm.title, 44 if len(arms) > 1 else 90)}{more}")
+    made.colorbar(image, ax=axes, label="share of the images of the row's class", shrink=0.5, pad=0.02)
+    return made
+
+
+def _drawn(data: Plotted) -> list[_Confused]:
+    found: list[_Confused] = []
+    for place in _places(data):
+        if (arm := _confused(data, place)) is not None:
+            found.append(arm)
+        if found and (len(found[0].names) > _FEW or len(found) == _PANELS):
+            return found[:_PANELS]
+    if not found:
+        raise NothingToPlotError("no confirmed run has kept its guesses for the test images")
+    return found
+
+
+def _places(data: Plotted) -> list[tuple[str, str]]:
+    """Return the arms of the first regime that has confirmations, the baseline's first."""
+    ended = [place for place in data.arms if data.table.confirmations.get(place)]
+    first = next((c for c in data.table.columns if any(c == column for _, column in ended)), None)
+    shown = [place for place in ended if place[1] == first]
+    return sorted(shown, key=lambda place: data.arms[place].loss.label != data.study.baseline)
+
+
+def _confused(data: Plotted, place: tuple[str, str]) -> _Confused | None:
+    store, rows = data.held.ledger.store, data.table.confirmations[place].values()
+    keys = [row["key"] for row in rows if row["status"] == "completed"]
+    ranks = data.held.ranks(keys)
+    runs = {key: kept for key in keys if (kept := read_guesses(store, key)) is not None and key in ranks}
+    if not runs:
+        return None
+    saved = read_model(store, next(iter(runs)))
+    seen = max(max(int(run.classes.max()), int(ranks[key].label.max())) for key, run in runs.items())
+    classes = saved.inputs.classes if saved is not None else 1 + seen
+    names = [saved.inputs.name(label) if saved is not None else str(label) for label in range(classes)]
+    total = sum(
+        (sharing(ranks[key].label, run.classes, classes) for key, run in runs.items()), _none(classes)
+    )
+    arm = data.arms[place]
+    return _Confused(
+        f"{arm.name}, K = {arm.k}, n = {len(runs)} seeds", sparse.csr_array(total / len(runs)), names
+    )
+
+
+def _none(classes: int) -> sparse.csr_array:
+    return sparse.csr_array((classes, classes), dtype=float)
+
+
+def _chosen(shares: sparse.csr_array) -> npt.NDArray[np.int64]:
+    """Return the classes to draw: all, or those that are most alike another one."""
+    count = shares.shape[0]
+    if count <= _MOST:
+        return np.arange(count)
+    likeness = (shares + shares.T).tolil()
+    likeness.setdiag(0)
+    most = np.asarray(likeness.tocsr().max(axis=1).toarray(), float).ravel()
+    return np.sort(np.argsort(-most, kind="stable")[:_MOST])
+
+
+def _axes(arms: Sequence[_Confused], count: int) -> tuple[Figure, list[Axes]]:
+    if len(arms) == 1:
+        side = max(2.6, min(PAGE - 0.9, 0.8 + count * _ROW))
+        made = figure(side + 0.9, side)
+        return made, [made.subplots()]
+    across = min(len(arms), 3)
+    down = -(-len(arms) // across)
+    made = figure(PAGE, 2.3 * down)
+    if engine := made.get_layout_engine():
+        engine.set(h_pad=0.08)  # type: ignore[call-arg]  # squares leave it no room that it knows of
+    grid = list(made.subplots(down, across, squeeze=False).flat)
+    for ax in grid[len(arms) :]:
+        ax.remove()
+    return made, grid[: len(arms)]
+
+
+def _framed(ax: Axes, groups: Sequence[Sequence[int]]) -> None:
+    from matplotlib.patches import Rectangle  # noqa: PLC0415 - for those who plot
+
+    start = 0
+    for group in groups:
+        if len(group) > 1:
+            corner = (start - 0.5, start - 0.5)
+            ax.add_patch(Rectangle(corner, len(group), len(group), fill=False, edgecolor=INK, linewidth=0.7))
+        start += len(group)
+
+
+def _named(ax: Axes, names: Sequence[str]) -> None:
+    size = 6.5 if len(names) <= _FEW else 5
+    ax.set_yticks(range(len(names)), names, fontsize=size)
+    ax.set_xticks(range(len(names)), names, fontsize=size)
+    if max(map(len, names)) > (3 if len(names) <= _FEW else 1):
+        for label in ax.get_xticklabels():
+            label.set(rotation=90, ha="center", va="top")
+    ax.set_ylabel("true class")
+    ax.set_xlabel("among the guesses")
+    ax.tick_params(length=0, pad=1)

@@ -1,0 +1,91 @@
+"""What a diagnosis is made of: a finding a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from topk_platform.running.doctor.facts import Facts
+
+__all__ = ["DRIVER", "HERE", "Diagnosis", "Finding", "Node", "State", "merged"]
+
+DRIVER, HERE = "driver", "here"
+"""What this machine is called: where it starts studies on a cluster, and where it is all there is."""
+
+State = Literal["good", "warning", "wrong"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a cluster, or this machine.
+
+    Args:
+        name: What it is called.
+        facts: What it says of itself; None where it did not answer.
+        problem: Why it did not.
+        gpus: How many GPUs Ray was told that it has.
+        behind: By how many seconds its clock is behind the driver's, below 0 where it is ahead.
+    """
+
+    name: str
+    facts: Facts | None
+    problem: str = ""
+    gpus: float = 0.0
+    behind: float = 0.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line.
+
+    Args:
+        check: What was looked at.
+        state: ``"good"``; ``"warning"``, for what works and may surprise; ``"wrong"``, for what stops a study or
+            makes its results differ.
+        found: What was found, in a line.
+        remedy: What to do about it; empty where it is good.
+        nodes: Where: names of nodes, or ``"driver"``.
+    """
+
+    check: str
+    state: State
+    found: str
+    remedy: str = ""
+    nodes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All that was looked at.
+
+    Args:
+        findings: A line each.
+        driver: What this machine says of itself.
+        nodes: The cluster's nodes; none where none was asked for.
+    """
+
+    findings: Sequence[Finding]
+    driver: Facts
+    nodes: Sequence[Node] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong; there may be warnings."""
+        return all(finding.state != "wrong" for finding in self.findings)
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings check by check, those that say the same of several nodes as one.
+
+    Example:
+        >>> two = [Finding("clock", "good", "right", nodes=[name]) for name in ("a", "b")]
+        >>> merged(two)[0].nodes
+        ['a', 'b']
+    """
+    where: dict[tuple[str, State, str, str], list[str]] = {}
+    for one in findings:
+        where.setdefault((one.check, one.state, one.found, one.remedy), []).extend(one.nodes)
+    order = {check: place for place, check in enumerate(dict.fromkeys(check for check, *_ in where))}
+    found = [Finding(*said, nodes=list(dict.fromkeys(nodes))) for said, nodes in where.items()]
+    return sorted(found, key=lambda finding: order[finding.check])

@@ -1,0 +1,43 @@
+"""What this package's platform needs of others, as its own metadata say."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+__all__ = ["fits", "platform_requirements"]
+
+_DISTRIBUTION, _EXTRA = "topk-studies", "platform"
+
+
+def platform_requirements() -> dict[str, str]:
+    """Return the packages that the platform needs, each with the versions that it takes.
+
+    Where the package runs from its sources without having been installed, nothing is known.
+
+    Example:
+        >>> "torch" in platform_requirements()
+        True
+    """
+    try:
+        lines = importlib.metadata.requires(_DISTRIBUTION) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+    found = map(Requirement, lines)
+    return {
+        one.name: str(one.specifier)
+        for one in found
+        if one.marker is None or one.marker.evaluate({"extra": _EXTRA})
+    }
+
+
+def fits(version: str, wanted: str) -> bool:
+    """Return whether a version is among those that are taken.
+
+    Example:
+        >>> fits("5.0.1", ">=5.0,<5.1"), fits("2.15.0+cu132", ">=2.10"), fits("4.9", ">=5.0,<5.1")
+        (True, True, False)
+    """
+    return SpecifierSet(wanted).contains(version, prereleases=True)

@@ -1,0 +1,62 @@
+"""Which arm a free worker is given to: the one that would otherwise keep the study waiting longest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from topk_platform.search.board import ArmBoard
+
+__all__ = ["Order", "Pace", "alike", "paces"]
+
+Pace = Callable[[str], float]
+"""About how many seconds a training of an arm takes, by its identity; an ensemble's, where members train together."""
+
+
+def alike(_arm_id: str) -> float:
+    """Take all trainings for equally long."""
+    return 1.0
+
+
+class Order:
+    """The order in which arms are given free workers.
+
+    An arm's trials wait for one another, and the confirmations for all of them; arms may wait for another's search. The
+    arm goes first behind which most time has to pass, however many workers there are: so that, when only the narrow
+    arms are left, they are nearly done. Among equals it is the arm with most work left. No result depends on it.
+
+    Args:
+        arms: The boards of all arms.
+    """
+
+    def __init__(self, arms: Iterable[ArmBoard]) -> None:
+        self._waiting: dict[str, list[ArmBoard]] = {}
+        for arm in arms:
+            if arm.origin is not None:
+                self._waiting.setdefault(arm.origin.arm_id, []).append(arm)
+
+    def urgency(self, arm: ArmBoard, pace: Pace) -> tuple[float, float]:
+        """Return how long an arm's longest way to the end takes, and all its work; the largest goes first."""
+        seconds = pace(arm.arm_id)
+        return self._way(arm, pace, seconds), seconds * (arm.left - len(arm.running))
+
+    def _way(self, arm: ArmBoard, pace: Pace, seconds: float) -> float:
+        lanes = arm.lanes
+        if arm.arm_id not in self._waiting:
+            return seconds * max(lane.search_rounds + lane.confirm_rounds for lane in lanes)
+        behind = [self._way(other, pace, pace(other.arm_id)) for other in self._waiting[arm.arm_id]]
+        own = seconds * max(lane.confirm_rounds for lane in lanes)
+        return seconds * max(lane.search_rounds for lane in lanes) + max(own, *behind)
+
+
+def paces(known: Mapping[str, float]) -> Pace:
+    """Return a pace by what is known of some arms; others take the mean.
+
+    Example:
+        >>> pace = paces({"long": 3.0, "short": 1.0})
+        >>> pace("long"), pace("other"), paces({})("any")
+        (3.0, 2.0, 1.0)
+    """
+    mean = sum(known.values()) / len(known) if known else 1.0
+    return lambda arm_id: known.get(arm_id, mean)

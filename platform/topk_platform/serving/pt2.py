@@ -1,0 +1,60 @@
+"""An exported network as a model of MLflow's, which ``mlflow.pytorch.load_model`` loads and nothing unpickles."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import torch
+
+from topk_platform.errors import UserError, reason
+from topk_platform.serving.classifier import load_model
+from topk_platform.serving.package import MLMODEL, PT2, WEIGHTS
+
+__all__ = ["write_pt2"]
+
+
+def write_pt2(folder: Path) -> tuple[str, ...]:
+    """Write ``data/model.pt2`` and ``MLmodel`` beside an exported network, and return their names.
+
+    The first is ``torch.export``'s graph with its tensors, from inputs ``(n, *shape)``, any n, to scores ``(n, L)``,
+    preprocessing and all; MLflow makes sure that nothing in it is a pickle before it loads it.
+
+    Args:
+        folder: The folder of the export.
+
+    Raises:
+        UserError: if the network has an operation that ``torch.export`` cannot follow.
+    """
+    classifier = load_model(folder)
+    takes = classifier.config.inputs
+    kind = torch.uint8 if takes.kind == "image" else torch.float32
+    example = torch.zeros((2, *takes.shape), dtype=kind)
+    place = folder / PT2
+    place.parent.mkdir(exist_ok=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch's own workings
+            shapes = ({0: torch.export.Dim("n")},)
+            torch.export.save(
+                torch.export.export(classifier.module, (example,), dynamic_shapes=shapes), place
+            )
+    except (torch._dynamo.exc.TorchDynamoException, RuntimeError, ValueError) as error:
+        raise UserError(
+            f"model {classifier.config.model.name} has no graph of its own: {reason(error)}"
+        ) from error
+    (folder / MLMODEL).write_text(_description())
+    return PT2, MLMODEL
+
+
+def _description() -> str:
+    from mlflow.version import VERSION  # noqa: PLC0415 - light, and of this option alone
+
+    flavors = {
+        "pytorch": {"model_data": "data", "pytorch_version": torch.__version__, "code": None},
+        "python_function": {"loader_module": "topk_platform.serving.flavor", "data": WEIGHTS, "env": {}},
+    }
+    return (
+        json.dumps({"flavors": flavors, "mlflow_version": VERSION}, indent=1) + "\n"
+    )  # which is YAML as well

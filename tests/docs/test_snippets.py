@@ -1,0 +1,72 @@
+"""Every block of Python that the README and the pages show runs, one after the other, as a reader would type them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import topk_platform
+from topk_platform.testing import SamplerContract
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("*/*.md"))]
+# Blocks that want what a run leaves, and the test that runs them there.
+ELSEWHERE = {"serving.md": ROOT / "tests" / "platform" / "serving" / "test_serving.py"}
+EXAMPLES = {path.read_text() for path in (DOCS / "examples").glob("*.py")}  # tests/studies/test_examples.py
+
+
+def blocks(page: Path) -> list[str]:
+    found = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return [block for block in found if block not in EXAMPLES]
+
+
+SHOWING = [page for page in PAGES if blocks(page) and page.name not in ELSEWHERE]
+
+
+def assumed() -> dict[str, Any]:
+    """What a page takes for granted: its reader's own network and data, and the names of the package it is about.
+
+    In float64, which no kernel takes: in a new checkout each would be compiled for many seconds.
+    """
+    names = {name: getattr(topk_platform, name) for name in topk_platform.__all__}
+    return names | {
+        "SamplerContract": SamplerContract,
+        "torch": torch,
+        "model": torch.nn.Linear(4, 10).double(),
+        "images": torch.randn(8, 4).double(),
+        "labels": torch.randint(10, (8,)),
+        "scores": torch.randn(8, 10).double(),
+        "counts": torch.arange(10, 20),
+        "__name__": "a_page",
+    }
+
+
+@pytest.mark.parametrize("page", SHOWING, ids=lambda page: page.stem)
+def test_what_a_page_shows_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a block prints is what the comments at its left margin say."""
+    monkeypatch.chdir(tmp_path)
+    names = assumed()
+    for block in blocks(page):
+        exec(compile(block, str(page), "exec"), names)  # noqa: S102 - our own page
+        printed = capsys.readouterr().out.splitlines()
+        if printed:
+            assert printed == [line[2:] for line in block.splitlines() if line.startswith("# ")]
+
+
+@pytest.mark.parametrize("name", sorted(ELSEWHERE))
+def test_what_does_not_run_here_runs_elsewhere(name: str) -> None:
+    assert f'"{name}"' in ELSEWHERE[name].read_text()
+
+
+def test_the_training_step_of_the_readme_gives_gradients() -> None:
+    names = assumed()
+    for block in blocks(ROOT / "README.md"):
+        exec(block, names)  # noqa: S102 - our own page
+    assert names["model"].weight.grad.abs().sum() > 0

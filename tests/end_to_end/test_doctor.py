@@ -1,0 +1,194 @@
+"""`topk doctor` on a cluster of two nodes on which nine things are wrong, each for real or as a node sees it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from ray._private import services
+from ray.cluster_utils import Cluster
+
+from topk_platform.running import cluster
+
+OWN = ["unshare", "--user", "--map-root-user", "--mount"]
+AHEAD = 600
+WRONG = 9
+COMMAND = ("doctor", "doctor_lab:study", "--mlflow", "http://127.0.0.1:9")
+
+PARTS = """
+from sklearn.base import BaseEstimator
+from torch import nn
+
+def network(shape, classes, head):
+    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0] * shape[1] * shape[2], classes))
+"""
+LAB = """
+from topk_platform import Loss, Model, Recipe, Regime, Study, grid
+
+options = {"folder": "birds", "size": 8}
+regimes = [Regime("birds", "image_folder", options=options)]
+arms = grid(regimes, [Model("doctor_parts:network")], [Loss("cross_entropy")], k=1, recipe=Recipe(epochs=1))
+study = Study("birds", arms, topk=(1,))
+"""
+LATE = f"import time\ntell = time.time\ntime.time = lambda: tell() + {AHEAD}\n"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        shutil.which("unshare") is None or subprocess.run([*OWN, "true"], check=False).returncode != 0,
+        reason="this system lets nobody mount a disk of his own",
+    ),
+    pytest.mark.skipif(torch.cuda.is_available(), reason="needs a GPU that is not there"),
+]
+
+
+def write_birds(folder: Path) -> None:
+    from torchvision.io import write_png
+
+    images = torch.Generator().manual_seed(0)
+    for name in ("jay", "wren"):
+        (folder / "birds" / name).mkdir(parents=True)
+        for number in range(10):
+            pixels = torch.randint(0, 256, (3, 8, 8), dtype=torch.uint8, generator=images)
+            write_png(pixels, str(folder / "birds" / name / f"{number}.png"))
+
+
+def package(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def metadata_of(name: str) -> Path:
+    (found,) = {
+        file.locate().parent for file in importlib.metadata.files(name) or () if file.name == "METADATA"
+    }
+    return Path(found)
+
+
+def broken(folder: Path, lab: Path) -> list[str]:
+    """The mounts and variables of a node: its own empty store and data, a full disk, no Numba, an older Optuna."""
+    made = {name: folder / name for name in ("numba", "sklearn", "optuna", "late", "tmp")}
+    for path in made.values():
+        path.mkdir()
+    for name in ("numba", "sklearn"):
+        line = f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')\n"
+        (made[name] / "__init__.py").write_text(line)
+    (made["optuna"] / "METADATA").write_text("Metadata-Version: 2.1\nName: optuna\nVersion: 4.9.0\n")
+    (made["late"] / "sitecustomize.py").write_text(LATE)
+    mounts = [
+        *(f"mount --bind {made[name]} {package(name)}" for name in ("numba", "sklearn")),
+        f"mount --bind {made['optuna']} {metadata_of('optuna')}",
+        f"mount -t tmpfs tmpfs {lab / 'data'}",
+        f"mount -t tmpfs tmpfs {lab / 'runs'}",
+        f"mount -t tmpfs -o size=64m tmpfs {made['tmp']}",
+    ]
+    variables = f"TMPDIR={made['tmp']} PYTHONPATH={made['late']}"
+    return [*OWN, "sh", "-c", f'{" && ".join(mounts)} && exec env {variables} "$@"', "sh"]
+
+
+@pytest.fixture(scope="module")
+def lab(visited: Any) -> Path:
+    folder: Path = visited.folder
+    (folder / "doctor_parts.py").write_text(PARTS)
+    (folder / "doctor_lab.py").write_text(LAB)
+    write_birds(folder / "data")
+    (folder / "runs").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def nodes(visited: Any, lab: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A head that promises a GPU which is not there, and a node on which everything else is wrong."""
+    start = services.start_ray_process
+    command = broken(tmp_path_factory.mktemp("broken"), lab)
+
+    def apart(line: list[str], *arguments: Any, **keywords: Any) -> Any:
+        return start([*command, *line], *arguments, **keywords)
+
+    with cluster._on_loopback(), pytest.MonkeyPatch.context() as patch:
+        two = Cluster()
+        two.add_node(num_cpus=1, num_gpus=1, include_dashboard=False)
+        patch.setattr(services, "start_ray_process", apart)
+        two.add_node(num_cpus=1)
+        patch.undo()
+        two.wait_for_nodes(timeout=600)
+        yield two
+        two.shutdown()
+
+
+@pytest.fixture(scope="module")
+def findings(visited: Any, lab: Path, nodes: Cluster) -> list[dict[str, Any]]:
+    line = (
+        "doctor",
+        "doctor_lab:study",
+        "--address",
+        nodes.address,
+        "--mlflow",
+        "http://127.0.0.1:9",
+        "--json",
+    )
+    out, _ = visited.topk(*line, code=1)
+    found: list[dict[str, Any]] = json.loads(out)["findings"]
+    return found
+
+
+def wrong(findings: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """What is wrong, by check, each with whether on the head, on the node or at the driver."""
+    found: dict[str, list[str]] = {}
+    for one in findings:
+        if one["state"] == "wrong":
+            where = {"driver": "driver"}.get(one["nodes"][0], "head" if "head" in one["nodes"][0] else "node")
+            assert one["remedy"] and len(one["nodes"]) == 1
+            found.setdefault(one["check"], []).append(f"{where}: {one['found']}")
+    return found
+
+
+def test_each_thing_that_is_wrong_is_told_with_its_place(findings: list[dict[str, Any]], lab: Path) -> None:
+    found = wrong(findings)
+    assert set(found) == {
+        *("tracking", "gpus", "versions", "same bits", "modules", "data", "disk", "clock", "store"),
+    }
+    assert len(found) == WRONG and all(len(lines) == 1 for lines in found.values()), found
+    first = {check: lines[0] for check, lines in found.items()}
+    assert first["tracking"].startswith("driver: mlflow must be")
+    assert first["gpus"].startswith("head: Ray was told of 1 here, and torch can use none: ")
+    assert first["versions"] == "node: optuna 4.9.0, the platform takes <5.1,>=5.0"
+    assert first["same bits"].startswith("node: losses torch, not numba ")
+    assert "No module named 'sklearn'" in first["modules"]
+    assert f"there is no folder {lab / 'data' / 'birds'}" in first["data"]
+    assert first["disk"] == "node: 0.1 GiB free for temporary files"
+    assert first["clock"].removeprefix("node: ").split()[1:] == ["s", "ahead", "of", "the", "driver's"]
+    assert AHEAD - 5 <= float(first["clock"].split()[1]) <= AHEAD
+    assert "what was written there a moment ago is not there" in first["store"]
+    assert list((lab / "runs").iterdir()) == []
+
+
+def test_what_is_sound_is_told_too(findings: list[dict[str, Any]]) -> None:
+    sound = {(one["check"], *one["nodes"]) for one in findings if one["state"] == "good"}
+    assert ("cluster", "driver") in sound
+    assert {check for check, *nodes in sound if any("head" in node for node in nodes)} >= {
+        *("machine", "python", "versions", "code", "modules", "data", "same bits", "clock", "store", "disk"),
+    }
+
+
+def test_people_get_a_table(visited: Any, nodes: Cluster) -> None:
+    out, _ = visited.topk(*COMMAND, "--address", nodes.address, code=1)
+    lines = out.splitlines()
+    assert lines[0].split() == ["check", "where", "found,", "and", "what", "to", "do"]
+    assert lines[-1] == f"{WRONG} things are wrong."
+    assert sum(line.startswith("WRONG") for line in lines) == WRONG
+
+
+def test_a_cluster_that_does_not_answer_is_a_finding(visited: Any, lab: Path) -> None:
+    out, _ = visited.topk("doctor", "--address", "127.0.0.1:9", "--json", code=1)
+    (found,) = (one for one in json.loads(out)["findings"] if one["state"] == "wrong")
+    assert found["check"] == "cluster" and "no Ray cluster answers at '127.0.0.1:9'" in found["found"]

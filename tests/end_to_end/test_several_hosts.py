@@ -1,0 +1,96 @@
+"""A study over hosts of their own, one of which is cut off with store and MLflow, and one taken away for good."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import Site
+from hosts import network, refusal
+from mlflow import MlflowClient
+from services import CREDENTIALS, object_store, tracking_server
+
+Rows = Callable[..., list[dict[str, Any]]]
+Until = Callable[..., None]
+
+pytestmark = [
+    pytest.mark.skipif(bool(refusal()), reason=refusal() or "hosts can be made"),
+    pytest.mark.timeout(3600),
+    pytest.mark.slow,
+]
+
+CUT_SECONDS = 60.0
+
+
+@pytest.fixture
+def site(lab: Any, tmp_path: Path) -> Iterator[Site]:
+    (tmp_path / "hosts").mkdir()
+    with network(tmp_path / "hosts", lab.folder) as net:
+        yield Site(net, tmp_path, lab.folder, lab.environment)
+
+
+def tracked(uri: str) -> Counter[str]:
+    """Return how many ended runs MLflow has of each trial."""
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("small")
+    runs = client.search_runs([experiment.experiment_id], max_results=1000) if experiment else []
+    tags = (run.data.tags for run in runs if run.info.status != "RUNNING")
+    return Counter(tag["topk.key"] for tag in tags if "topk.key" in tag)
+
+
+def test_a_host_is_cut_off_for_a_minute_and_one_is_taken_away(
+    site: Site,
+    lab: Any,
+    reference: Any,
+    until: Until,
+    rows: Rows,
+    check_undisturbed: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the host that is cut off, store and MLflow are gone as well; the one taken away had a slow link."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    head, server, far = (site.host(name) for name in ("head", "server", "far"))
+    far.slow("50mbit")
+    site.tell("three hosts are up: head, server with S3 and MLflow, far behind 50 Mbit/s")
+    store, mlflow = object_store(server), tracking_server(server)
+    address = f"{head.address}:6379"
+    site.head(head, head.address, "--num-cpus", "0", "--include-dashboard", "false")
+    for host in (server, far):
+        site.worker(host, address)
+    site.tell("Ray is started on all of them")
+
+    lab.allow(1)
+    command = ["topk", "run", "my_lab:study", "--json", "--checkpoints", "0", "--workers", "2"]
+    process, log = site.start(head, *command, "--address", address, "--store", store, "--mlflow", mlflow)
+
+    def wait(condition: Callable[[], bool], what: str) -> None:
+        until(lambda: process.poll() is not None or condition(), what)
+        assert process.poll() is None, f"it ended before {what}: {log.read_text()}"
+        site.tell(what)
+
+    wait(lambda: len(lab.noted("held")) == 2, "a trial has ended, and one is held on either host")
+    cut = time.monotonic()
+    site.net.cut(server)
+    site.tell("server is cut off")
+    lab.allow(3)
+    wait(lambda: log.read_text().count('"again"') >= 1, "the trial on server is given up for lost")
+    time.sleep(max(0.0, cut + CUT_SECONDS - time.monotonic()))
+    site.net.mend(server)
+    site.tell("server is back")
+    wait(lambda: len(lab.noted("held")) == 4, "server trains again: a trial is held on either host")
+    assert len(rows(store, "small")) == 2  # of the two that were held before, the one on far has ended
+    far.power_off()
+    site.tell("far is taken away")
+    site.worker(site.host("other"), address)
+    site.tell("other is brought")
+    lab.allow(10**6)
+    until(lambda: process.poll() is not None, "the study has ended")
+    site.tell("the study has ended")
+    assert process.returncode == 0, log.read_text()
+    check_undisturbed(store, reference)
+    assert tracked(mlflow) == Counter(row["key"] for row in rows(store, "small"))

@@ -1,0 +1,313 @@
+"""The files of deploy/, as far as they can be checked without a registry, a Kubernetes or a Docker daemon.
+
+Whole schemas are not kept here. Where they are at hand, KUBERAY_CRD names KubeRay's ray.io_rayjobs.yaml, COMPOSE_SCHEMA
+the Compose Specification's compose-spec.json, and the files are held against them too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from typer.main import get_command
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The Dockerfile's, each in a line."""
+    text = re.sub(r"^#.*\n", "", (DEPLOY / "Dockerfile").read_text(), flags=re.MULTILINE)
+    lines = filter(None, re.sub(r"\\\n\s*", "", text).splitlines())
+    return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def those(word: str) -> list[str]:
+    return [rest for found, rest in instructions() if found == word]
+
+
+def copied() -> list[str]:
+    sources = [rest.split()[:-1] for rest in those("COPY") if not rest.startswith("--from")]
+    return [name for names in sources for name in names]
+
+
+def test_the_image_has_all_that_the_wheel_is_built_of() -> None:
+    build = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    needed = {"pyproject.toml", PROJECT["project"]["readme"], *PROJECT["project"]["license-files"]}
+    assert needed | {name.partition("/")[0] for name in build} <= {*copied()}
+    assert all((ROOT / name).exists() for name in copied())
+    allowed = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    assert allowed[0] == "*" and {f"!{name}" for name in copied()} <= {*allowed}
+
+
+def test_the_image_is_small_pinned_and_nobody_is_root_in_it() -> None:
+    assert those("USER")[-1] not in ("root", "0")
+    assert not those("ADD") and not those("ARG")
+    assert all(
+        ":" in image and "latest" not in image for image in (rest.split()[0] for rest in those("FROM"))
+    )
+    for line in those("RUN"):
+        assert subprocess.run(["sh", "-n", "-c", line]).returncode == 0
+        if "apt-get install" in line:
+            assert "--no-install-recommends" in line and line.endswith("rm -rf /var/lib/apt/lists/*")
+        if "pip install" in line or "pip wheel" in line:
+            assert "--no-cache-dir" in line
+    assert not re.search(r"(?i)(password|secret|token)\s*=", (DEPLOY / "Dockerfile").read_text())
+
+
+def test_the_image_installs_the_platform_and_what_kuberay_asks_with() -> None:
+    (install,) = (line for line in those("RUN") if "topk_studies-*.whl" in line)
+    assert "[platform]" in install and "ray[default]" in install
+    assert "platform" in PROJECT["project"]["optional-dependencies"]
+    assert any("wget" in line for line in those("RUN"))
+
+
+# compose.yaml
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return loaded
+
+
+def test_nothing_is_published_on_an_open_address_without_being_told(compose: dict[str, Any]) -> None:
+    ports = {name: service.get("ports", []) for name, service in compose["services"].items()}
+    published = [port for some in ports.values() for port in some]
+    assert published
+    assert all(re.match(r"(127\.0\.0\.1|\$\{LISTEN:-127\.0\.0\.1\}):\d+:\d+$", port) for port in published)
+    # What asks nobody for a password stays on loopback, whatever LISTEN says.
+    assert ports["mlflow"] == ["127.0.0.1:5000:5000"] and ports["postgres"] == []
+    assert all(service.get("network_mode") != "host" for service in compose["services"].values())
+
+
+def test_secrets_come_from_a_file_that_its_head_makes(compose: dict[str, Any]) -> None:
+    text = (DEPLOY / "compose.yaml").read_text()
+    needed = set(re.findall(r"\$\{(\w*PASSWORD)", text))
+    assert needed and all(re.search(rf"\$\{{{name}:\?", text) for name in needed)  # without it nothing starts
+    (names,) = re.findall(r"for name in ([A-Z_ ]+);", text)
+    assert {f"{name}_PASSWORD" for name in names.split()} == needed
+    assert "umask 077" in text
+    for service in compose["services"].values():
+        for name, value in service.get("environment", {}).items():
+            assert not re.search("PASSWORD|SECRET", name) or value.startswith("${"), name
+
+
+def test_its_services_wait_for_those_that_they_need(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    for service in services.values():
+        for name, how in service.get("depends_on", {}).items():
+            assert how["condition"] != "service_healthy" or "healthcheck" in services[name]
+        for volume in service.get("volumes", []):
+            assert volume.partition(":")[0] in compose["volumes"]
+        assert "build" in service or ":" in service["image"]
+
+
+@pytest.mark.slow  # imports MLflow
+def test_mlflow_takes_its_options(compose: dict[str, Any]) -> None:
+    from mlflow.cli import server
+
+    known = {option for parameter in server.params for option in parameter.opts}
+    program, command, *options = compose["services"]["mlflow"]["command"]
+    assert (program, command) == ("mlflow", "server")
+    assert {option.partition("=")[0] for option in options} <= known
+
+
+def test_compose_takes_it(compose: dict[str, Any]) -> None:
+    place = os.environ.get("COMPOSE_SCHEMA")
+    if place is None:
+        pytest.skip("COMPOSE_SCHEMA names no compose-spec.json")
+    jsonschema.Draft7Validator(json.loads(Path(place).read_text())).validate(compose)
+
+
+# kuberay.yaml
+
+# Of KubeRay's ray.io/v1, as its documentation has them: what may stand where.
+KNOWN = {
+    "spec": {
+        *(
+            "entrypoint",
+            "submissionMode",
+            "backoffLimit",
+            "shutdownAfterJobFinishes",
+            "ttlSecondsAfterFinished",
+        ),
+        *("rayClusterSpec", "runtimeEnvYAML", "activeDeadlineSeconds", "suspend", "jobId", "metadata"),
+        *("clusterSelector", "submitterConfig", "submitterPodTemplate", "deletionStrategy", "managedBy"),
+    },
+    "cluster": {
+        *("rayVersion", "authOptions", "enableInTreeAutoscaling", "autoscalerOptions", "headGroupSpec"),
+        *("workerGroupSpecs", "headServiceAnnotations", "gcsFaultToleranceOptions", "suspend", "managedBy"),
+    },
+    "head": {
+        "serviceType",
+        "rayStartParams",
+        "template",
+        "enableIngress",
+        "headService",
+        "labels",
+        "resources",
+    },
+    "worker": {
+        *("groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template", "numOfHosts"),
+        *("idleTimeoutSeconds", "scaleStrategy", "suspend", "labels", "resources"),
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def job() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "kuberay.yaml").read_text())
+    return loaded
+
+
+def groups(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    cluster = job["spec"]["rayClusterSpec"]
+    yield cluster["headGroupSpec"]
+    yield from cluster["workerGroupSpecs"]
+
+
+def containers(job: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for group in groups(job) for one in group["template"]["spec"]["containers"]]
+
+
+def test_its_fields_are_those_of_a_rayjob(job: dict[str, Any]) -> None:
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    cluster = job["spec"]["rayClusterSpec"]
+    assert job["spec"].keys() <= KNOWN["spec"] and cluster.keys() <= KNOWN["cluster"]
+    assert cluster["headGroupSpec"].keys() <= KNOWN["head"]
+    assert all(group.keys() <= KNOWN["worker"] for group in cluster["workerGroupSpecs"])
+    assert all(isinstance(v, str) for group in groups(job) for v in group["rayStartParams"].values())
+    assert job["spec"]["submissionMode"] in ("K8sJobMode", "HTTPMode", "InteractiveMode", "SidecarMode")
+
+
+def test_the_ray_of_the_cluster_is_ours_and_asks_for_a_token(job: dict[str, Any]) -> None:
+    from packaging.requirements import Requirement
+
+    cluster = job["spec"]["rayClusterSpec"]
+    (ray,) = (
+        line for line in PROJECT["project"]["optional-dependencies"]["platform"] if line.startswith("ray[")
+    )
+    assert Requirement(ray).specifier.contains(cluster["rayVersion"])
+    assert cluster["authOptions"] == {"mode": "token"}
+    assert cluster["headGroupSpec"]["serviceType"] == "ClusterIP"
+
+
+def test_workers_come_and_go(job: dict[str, Any]) -> None:
+    cluster = job["spec"]["rayClusterSpec"]
+    assert cluster["enableInTreeAutoscaling"] and job["spec"]["shutdownAfterJobFinishes"]
+    assert all(group["minReplicas"] == 0 < group["maxReplicas"] for group in cluster["workerGroupSpecs"])
+    assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    assert any("nvidia.com/gpu" in one["resources"]["limits"] for one in containers(job))
+
+
+def test_nobody_is_root_and_keys_come_from_a_secret(job: dict[str, Any]) -> None:
+    for one in containers(job):
+        assert one["securityContext"]["runAsNonRoot"] and one["securityContext"]["runAsUser"] == 1000
+        assert one["envFrom"] == [{"secretRef": {"name": "topk-store"}}] and "env" not in one
+        assert one["resources"]["requests"] == one["resources"]["limits"]
+    assert any("--uid 1000" in line for line in those("RUN"))
+
+
+def test_its_entrypoint_is_a_command_of_ours(job: dict[str, Any]) -> None:
+    from topk_platform.cli import app
+
+    program, command, study, *rest = shlex.split(job["spec"]["entrypoint"])
+    known = {option for p in get_command(app).commands[command].params for option in p.opts}  # type: ignore[attr-defined]
+    assert program == "topk" and not study.startswith("-")
+    assert {word for word in rest if word.startswith("--")} <= known
+    assert "--address" in rest and "--workers" in rest  # without which it would not grow
+
+
+def test_kubernetes_takes_it(job: dict[str, Any]) -> None:
+    place = os.environ.get("KUBERAY_CRD")
+    if place is None:
+        pytest.skip("KUBERAY_CRD names no ray.io_rayjobs.yaml")
+    versions = yaml.load(Path(place).read_text(), yaml.CSafeLoader)["spec"]["versions"]
+    (schema,) = (one["schema"]["openAPIV3Schema"] for one in versions if one["name"] == "v1")
+    schema["properties"]["metadata"] = {}
+    jsonschema.Draft7Validator(closed(schema)).validate(job)
+
+
+def closed(schema: Any) -> Any:
+    """The schema as Kubernetes applies it: what is not named is refused; numbers may stand for their texts."""
+    if isinstance(schema, list):
+        return [closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    inner = {name: closed(one) for name, one in schema.items()}
+    return {"additionalProperties": False, **inner} if "properties" in inner else inner
+
+
+# slurm.sh, with stand-ins; the real thing: end_to_end/test_slurm.py
+
+TOPK = """#!/bin/bash
+echo "$*" >> "$NOTES/called"
+trap 'exit 143' TERM
+touch "$NOTES/running"
+for _ in $(seq 400); do [ -e "$NOTES/done" ] && exit "$(cat "$NOTES/done")"; sleep 0.05; done
+"""
+SCONTROL = '#!/bin/bash\necho "$*" >> "$NOTES/requeued"\n'
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    for name, text in (("topk", TOPK), ("scontrol", SCONTROL)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    names = {"TOPK_BIN": tmp_path, "NOTES": tmp_path, "SLURM_JOB_ID": 7, "SLURM_JOB_NUM_NODES": 1}
+    environment = {
+        **os.environ,
+        **{name: str(value) for name, value in names.items()},
+        "SLURM_JOB_NODELIST": "n1",
+    }
+    command = ["bash", str(DEPLOY / "slurm.sh"), "digits", "--store", "/s"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + 60
+        while not (tmp_path / "running").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        yield process
+        process.kill()
+
+
+def test_on_one_node_a_job_needs_no_cluster_and_goes_on_after_sigterm(
+    script: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    script.send_signal(signal.SIGTERM)
+    told, _ = script.communicate(timeout=60)
+    assert (tmp_path / "called").read_text() == "run digits --store /s\n"
+    assert (tmp_path / "requeued").read_text() == "requeue 7\n"
+    assert "the code is 143; the job is put into the queue again" in told
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_study_that_has_ended_is_not_queued_again(
+    script: subprocess.Popen[str], tmp_path: Path, code: int
+) -> None:
+    (tmp_path / "done.new").write_text(str(code))
+    (tmp_path / "done.new").rename(tmp_path / "done")
+    told, _ = script.communicate(timeout=60)
+    assert script.returncode == code and told.endswith(f"the code is {code}\n")
+    assert not (tmp_path / "requeued").exists()
+
+
+def test_every_file_is_told_of_in_the_docs() -> None:
+    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    ours = [file.name for file in DEPLOY.iterdir() if not fnmatch(file.name, "*.dockerignore")]
+    assert not [name for name in ours if f"deploy/{name}" not in pages]
