@@ -12,7 +12,7 @@ CREATE = $(PYTHON) -m venv $(VENV)
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
 endif
 
-.PHONY: study test test-others test-ray test-slow fuzz gpu docs lint audit wheel-check clean
+.PHONY: study test test-others test-ray test-slow regression fuzz gpu docs lint audit wheel-check clean
 
 study: $(VENV)/.platform
 	$(BIN)/topk run letters_quick
@@ -31,6 +31,11 @@ test-ray: $(VENV)/.test
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m "slow and not gpu"
+
+# Small trials of every loss and kind of regime, on the CPU and on a GPU if there is one, compared with what is stored in
+# benchmarks/regression.csv; REGRESSION=--renew stores this version's results in their place.
+regression: $(VENV)/.test
+	$(BIN)/python benchmarks/regression.py $(REGRESSION)
 
 # All that waits for a GPU, in at most ten minutes, and a report; with the set-up where there is one, else with whatever
 # $(PYTHON) has: torch, torchvision, numpy, pyarrow, scikit-learn, pytest and hypothesis are enough. It fetches nothing.

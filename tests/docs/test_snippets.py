@@ -17,8 +17,8 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("*/*.md"))]
 # Blocks that want what a run leaves, and the test that runs them there.
 ELSEWHERE = {
-    "notebook.md": ROOT / "tests" / "end_to_end" / "test_studies.py",
     "serving.md": ROOT / "tests" / "platform" / "serving" / "test_serving.py",
+    "notebook.md": ROOT / "tests" / "docs" / "test_notebook.py",
 }
 EXAMPLES = {path.read_text() for path in (DOCS / "examples").glob("*.py")}  # tests/studies/test_examples.py
 

@@ -89,8 +89,8 @@ class Plotted:
     def named(self) -> frozenset[str]:
         """The rows that lines and points have a colour and a name for: all, or where that would be a crowd a few.
 
-        Of more than sixteen rows they are the baseline's and the eight with the largest mean difference to it. That is
-        for the eye alone: the others are drawn in grey, and nothing is tested by it.
+        Of more than sixteen rows they are the baseline's and the eight whose differences to it sum up to the most over
+        all columns. That is for the eye alone: the others are drawn in grey, and nothing is tested by it.
         """
         rows = self.table.rows
         if len(rows) <= _CROWD:
@@ -104,7 +104,7 @@ class Plotted:
         found = [c.difference or c.value for c in cells if c is not None]
         means = [estimate.mean for estimate in found if estimate is not None]
         sign = -1 if less_is_better(self.metric) else 1
-        return sign * sum(means) / len(means) if means else None
+        return sign * sum(means) if means else None
 
     def line_look(self, row: str, column: str) -> Look:
         """Return how the loss of a cell is drawn among many: in grey where it is not :attr:`named`."""
