@@ -65,7 +65,7 @@ def test_a_host_is_cut_off_for_a_minute_and_one_is_taken_away(
     site.tell("Ray is started on all of them")
 
     lab.allow(1)
-    command = ["topk", "run", "my_lab:study", "--json", "--checkpoints", "0", "--workers", "2"]
+    command = ["topk", "run", "my_lab:study", "--json", "--checkpoints", "2", "--workers", "2"]
     process, log = site.start(head, *command, "--address", address, "--store", store, "--mlflow", mlflow)
 
     def wait(condition: Callable[[], bool], what: str) -> None:
