@@ -26,7 +26,7 @@ say() { echo "$(date '+%F %T') slurm.sh: $*"; }
 stopped='' begun='' child='' ray=''
 stop() {
     stopped=yes
-    say "SIGTERM: the time is up"
+    say "SIGTERM: the time is up, or the job is cancelled"
     [ -z "$child" ] || kill -TERM "$child"
 }
 trap stop TERM
@@ -113,8 +113,10 @@ if [ -n "$ray" ]; then
     ended "$ray"
 fi
 
-# What was cut off goes on in the next run of this job; a study that has ended, in whichever way, does not.
-if [ -n "$stopped" ] && { [ "$code" = 143 ] || [ -z "$begun" ]; }; then
+# What was cut off goes on in the next run of this job; a study that has ended, in whichever way, does not, nor one whose
+# job somebody has cancelled, which is then no longer running.
+running() { scontrol show job "$SLURM_JOB_ID" --oneliner | grep -q ' JobState=RUNNING '; }
+if [ -n "$stopped" ] && running && { [ "$code" = 143 ] || [ -z "$begun" ]; }; then
     say "the code is $code; the job is put into the queue again"
     exec scontrol requeue "$SLURM_JOB_ID"
 fi

@@ -263,7 +263,10 @@ trap 'exit 143' TERM
 touch "$NOTES/running"
 for _ in $(seq 400); do [ -e "$NOTES/done" ] && exit "$(cat "$NOTES/done")"; sleep 0.05; done
 """
-SCONTROL = '#!/bin/bash\necho "$*" >> "$NOTES/requeued"\n'
+SCONTROL = """#!/bin/bash
+[ "$1" = show ] && echo "JobId=7 JobState=$(cat "$NOTES/state") Reason=None" && exit
+echo "$*" >> "$NOTES/requeued"
+"""
 
 
 @pytest.fixture
@@ -271,6 +274,7 @@ def script(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     for name, text in (("topk", TOPK), ("scontrol", SCONTROL)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
+    (tmp_path / "state").write_text("RUNNING")
     names = {"TOPK_BIN": tmp_path, "NOTES": tmp_path, "SLURM_JOB_ID": 7, "SLURM_JOB_NUM_NODES": 1}
     environment = {
         **os.environ,
@@ -294,6 +298,15 @@ def test_on_one_node_a_job_needs_no_cluster_and_goes_on_after_sigterm(
     assert (tmp_path / "called").read_text() == "run digits --store /s\n"
     assert (tmp_path / "requeued").read_text() == "requeue 7\n"
     assert "the code is 143; the job is put into the queue again" in told
+
+
+def test_a_job_that_somebody_has_cancelled_is_not_queued_again(
+    script: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    (tmp_path / "state").write_text("COMPLETING")
+    script.send_signal(signal.SIGTERM)
+    script.communicate(timeout=60)
+    assert script.returncode == 143 and not (tmp_path / "requeued").exists()
 
 
 @pytest.mark.parametrize("code", [0, 3])

@@ -155,6 +155,8 @@ class TrackingSink(threading.Thread):
     def _open(self) -> None:
         # By default MLflow tries a server that is down for minutes; a study that is done should not wait for that.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        # Else it prints every run's address, with the server's password where that stands in it.
+        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
         from mlflow import MlflowClient  # noqa: PLC0415 - seconds of import, here off the hot path
 
         # Which tell of every table that they create, and of an error that is told in a line by many.

@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any
 
 from ray import tune
+from ray.tune.execution import class_cache
 from rich.console import Console
 
 from topk_platform.errors import ChangedError
@@ -67,7 +68,7 @@ def tune_trials(
     conductor = Conductor(board, keep, tell, orders, PAUSES, budget or Budget())
     for round_ in count():
         tuner = _tuner(study, conductor, slots, scratch, f"study-{round_}")
-        with _own_interrupts():
+        with _own_interrupts(), _own_keys():
             tuner.fit()
         if (pause := conductor.wait) is None:
             break
@@ -124,3 +125,17 @@ def _own_interrupts() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _own_keys() -> Iterator[None]:
+    """Keep Tune from sending the driver's keys to workers, for Ray writes all that is sent so into its logs.
+
+    Every machine has its own, as it needs them without Tune: in its environment or by its role.
+    """
+    before = class_cache.ENV_VARS_TO_PROPAGATE
+    class_cache.ENV_VARS_TO_PROPAGATE = {name for name in before if not name.startswith("AWS_")}
+    try:
+        yield
+    finally:
+        class_cache.ENV_VARS_TO_PROPAGATE = before
