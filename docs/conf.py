@@ -16,10 +16,11 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
+    "loss_pictures",
     "native_mathml",
     "pages",
 ]
-exclude_patterns = ["_build", "examples", "extensions"]
+exclude_patterns = ["_build", "examples", "extensions", "studies"]
 
 myst_enable_extensions = ["dollarmath", "attrs_inline"]
 myst_heading_anchors = 3  # the depth to which headings can be linked to

@@ -18,6 +18,7 @@ from topk_platform.references import is_reference
 from topk_platform.specs import Arm, OptunaSampler, Study
 
 __all__ = [
+    "code_files",
     "code_version",
     "code_versions",
     "loaded_version",
@@ -45,6 +46,30 @@ def code_version(arm: Arm) -> str:
 def code_versions(study: Study) -> dict[str, str]:
     """Return each arm's code version, by arm identity."""
     return {study.arm_id(arm): code_version(arm) for arm in study.arms}
+
+
+def code_files(arm: Arm) -> dict[str, str]:
+    """Return the files that an arm's code version is of, as far as they are no installed package's: a hash of each.
+
+    They tell which file has changed where the version has. The losses' and the platform's are named by their paths,
+    such as ``topk_losses/margins.py``, the user's by their modules.
+    """
+    theirs = {name: _file_hash(path) for name, path in user_modules(arm).items()}
+    return {**_own_files(), **theirs}
+
+
+@cache
+def _own_files() -> dict[str, str]:
+    here = Path(__file__).parent
+    files = {path: path.relative_to(root.parent) for root in _own_roots() for path in _files(root)}
+    inside = {
+        path: here.name / place if path.is_relative_to(here) else place for path, place in files.items()
+    }
+    return {place.as_posix(): _file_hash(path) for path, place in inside.items()}
+
+
+def _file_hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 def platform_version() -> str:
@@ -105,9 +130,13 @@ def _version(names: tuple[str, ...]) -> str:
 
 @cache
 def _own_sources() -> str:
+    return _hashed(_own_roots())
+
+
+def _own_roots() -> list[Path]:
     here = Path(__file__).parent
     losses = Path(str(importlib.util.find_spec("topk_losses").origin)).parent  # type: ignore[union-attr]
-    return _hashed([losses, *(here / part for part in _PLATFORM_PARTS)])
+    return [losses, *(here / part for part in _PLATFORM_PARTS)]
 
 
 @cache
@@ -120,12 +149,16 @@ def _installed_sources(top: str) -> str:
 def _hashed(roots: Iterable[Path]) -> str:
     state = hashlib.sha256()
     for root in roots:
-        for path in sorted([root] if root.is_file() else root.rglob("*.py")):
-            place = path.relative_to(root.parent)
-            if "testing" not in place.parts:
-                state.update(place.as_posix().encode())
-                state.update(path.read_bytes())
+        for path in _files(root):
+            state.update(path.relative_to(root.parent).as_posix().encode())
+            state.update(path.read_bytes())
     return state.hexdigest()
+
+
+def _files(root: Path) -> list[Path]:
+    """Return the sources of a package, or of a part of one, in their order; what is for tests does not count."""
+    found = sorted([root] if root.is_file() else root.rglob("*.py"))
+    return [path for path in found if "testing" not in path.relative_to(root.parent).parts]
 
 
 def _followed(names: Iterable[str]) -> dict[str, Path]:

@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.skipif(bool(refusal()), reason=refusal() or "hosts can be made"),
     pytest.mark.timeout(3600),
     pytest.mark.slow,
+    pytest.mark.hosts,
 ]
 
 CUT_SECONDS = 60.0

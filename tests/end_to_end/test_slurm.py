@@ -55,6 +55,7 @@ PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.hosts,
     pytest.mark.timeout(3600),
     pytest.mark.skipif(
         any(shutil.which(name, path=PATH) is None for name in PROGRAMS),

@@ -85,7 +85,6 @@ _EPILOG = "\n\n".join(
 app = typer.Typer(
     name="topk",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     epilog=_EPILOG,
 )
@@ -123,7 +122,7 @@ def main() -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != _DEBUG]
     debug = len(arguments) < len(sys.argv) - 1
     try:
-        app(args=arguments)
+        app(args=arguments, prog_name="topk")
     except UserError as error:
         _end(error, f"topk: {error}", Exit.BAD_INPUT, debug)
     except Exception as error:  # noqa: BLE001 - told in a line, its traceback is kept

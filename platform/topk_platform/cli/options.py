@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -45,8 +46,21 @@ def check_format(output: str, *known: str, json: bool = False) -> None:
 
 _SIZE, _PLACES, _OUTPUT = "What of it", "Where things are", "Output"
 
+
+def _begins(incomplete: str) -> list[str]:
+    """Return the studies whose names begin so, for a shell that completes one; none where they cannot be found."""
+    from topk_platform.cli.studies import known_studies  # noqa: PLC0415 - of completion alone
+
+    with suppress(Exception):  # a shell's line is no place for an error
+        return [name for name in known_studies() if name.startswith(incomplete)]
+    return []
+
+
 StudyArgument = Annotated[
-    str, typer.Argument(help="A name that `topk list` shows, or package.module:attribute.")
+    str,
+    typer.Argument(
+        help="A name that `topk list` shows, or package.module:attribute.", autocompletion=_begins
+    ),
 ]
 RecordedArgument = Annotated[str, typer.Argument(help="The study's name, as `topk status` tells it.")]
 TrialsOption = Annotated[

@@ -26,8 +26,8 @@ from topk_platform.cli.studies import wanted_study
 from topk_platform.errors import UserError
 
 if TYPE_CHECKING:
+    from topk_platform.running.batch_sizes import Probe
     from topk_platform.running.planning import Plan
-    from topk_platform.running.probing import Probe
     from topk_platform.specs import Study
 
 __all__ = ["plan", "probe"]
@@ -56,7 +56,10 @@ def plan(
     smoke: SmokeOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Show a study's arms, what is done, about how long the rest takes, and how many workers it can feed."""
+    """Show a study's arms, what is done, about how long the rest takes, and how many workers it can feed.
+
+    Of recorded trials that do not count any more it says why, such as which source file has changed.
+    """
     if price is not None and not (math.isfinite(price) and price > 0):
         raise UserError(f"--price must be above 0, got {price}")
     console = make_console()
@@ -98,7 +101,7 @@ def probe(
     """
     console = make_console()
     wanted = wanted_study(study, smoke, tell=None if json else console)
-    from topk_platform.running.probing import probe as probe_study  # noqa: PLC0415 - torch
+    from topk_platform.running.batch_sizes import probe as probe_study  # noqa: PLC0415 - torch
 
     with make_console(stderr=True).status("reading data") as shown:
         found = probe_study(
@@ -128,9 +131,10 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     ]
     workers = {"search_workers": plan.search_workers, "confirm_workers": plan.confirm_workers}
     cost = None if price is None else plan.cost(price)
+    again = [{"trials": found.trials, "why": found.why, "arms": found.arms} for found in plan.outdated]
     foreseen = {"workers": plan.forecast.workers, "elapsed": plan.forecast.seconds}
     totals = {"left": plan.left, "seconds": plan.seconds, **foreseen, **workers, "cost": cost}
-    return {"study": plan.study.name, **totals, "arms": arms}
+    return {"study": plan.study.name, **totals, "outdated": again, "arms": arms}
 
 
 def _probe_data(found: Probe) -> dict[str, Any]:
@@ -160,6 +164,8 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
         f"{plan.left} trials left, about {duration(plan.seconds)} of training on one worker at most{cost}",
         highlight=False,
     )
+    for found in plan.outdated:
+        console.print(f"Trained again: {found}", highlight=False, markup=False)
     if plan.left:
         told = f"About {duration(plan.forecast.seconds)} on {_workers(study, plan.forecast.workers)}"
         console.print(told, highlight=False)

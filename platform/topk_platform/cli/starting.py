@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import keyword
 import shlex
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from topk_platform.cli.new_data import DataCode, data_code
+from topk_platform.cli.new_networks import NETWORKS, NetworkCode, network_code
 from topk_platform.cli.options import named_place
-from topk_platform.errors import UserError, reason, unknown_name
+from topk_platform.errors import UserError, reason
 
-__all__ = ["NETWORKS", "new"]
+__all__ = ["new"]
 
-NETWORKS = ("convnet", "densenet", "densenet121_small", "linear", "mlp", "resnet18_small")
-"""Ours; any other name is torchvision's."""
-
-_ARRAYS = (".npz", ".pt")
 _PANEL = "What is asked for otherwise"
 
 _FILE = '''"""{title}
@@ -58,46 +53,6 @@ study = Study(
 )
 '''
 
-_READ_NPZ = """
-
-def data() -> Dataset:
-    with np.load(data_folder() / {file}) as arrays:
-        return from_tensors((arrays[{inputs}], arrays[{labels}]))
-
-"""
-_READ_PT = """
-
-def data() -> Dataset:
-    arrays = torch.load(data_folder() / {file}, weights_only=True)
-    return from_tensors((arrays[{inputs}], arrays[{labels}]))
-
-"""
-
-
-@dataclass(frozen=True)
-class _Data:
-    """What a study file says of its data.
-
-    Args:
-        title: What they are, in words.
-        place: The folder of datasets that holds them.
-        classes: How many classes there are.
-        network: What suits them.
-        regime: The code of the regime; ``{name}`` stands for the study's name.
-        function: The code of a function that reads them, if they need one.
-        imports: The lines that it needs.
-        augmentation: The code of the recipe's, if there is one.
-    """
-
-    title: str
-    place: Path
-    classes: int
-    network: str
-    regime: str
-    function: str = ""
-    imports: tuple[str, ...] = ()
-    augmentation: str = ""
-
 
 def new(
     name: Annotated[str, typer.Argument(help="Of the study and of its file, NAME.py, in this folder.")],
@@ -105,14 +60,18 @@ def new(
         str | None,
         typer.Option(
             "--from",
-            help="A folder of images, CLASS/IMAGE or train/CLASS/IMAGE; or an .npz or .pt file of inputs and labels.",
+            help="A folder of images, CLASS/IMAGE or train/CLASS/IMAGE; an .npz or .pt file of inputs and labels; or a "
+            "folder that a Hugging Face image dataset was saved to by save_to_disk.",
             callback=named_place,
             rich_help_panel=_PANEL,
         ),
     ] = None,
     network: Annotated[
         str | None,
-        typer.Option(help=f"{', '.join(NETWORKS)}, or any of torchvision's.", rich_help_panel=_PANEL),
+        typer.Option(
+            help=f"{', '.join(NETWORKS)}, any of torchvision's, or timm:NAME, any of timm's.",
+            rich_help_panel=_PANEL,
+        ),
     ] = None,
     k: Annotated[
         int | None, typer.Option("-k", help="How many guesses count.", rich_help_panel=_PANEL)
@@ -125,19 +84,19 @@ def new(
     """Write a study file that runs: two losses, searched and compared, on your own images or arrays."""
     file = _file(name)
     place = Path(_answer(source, "--from", "Folder of images, or .npz or .pt file")).expanduser().absolute()
-    data = _images(place, size) if place.is_dir() else _arrays(place)
+    data = data_code(place, size)
     if data.classes < 2:
         raise UserError(f"--from must hold at least 2 classes, got {data.classes} in {place}")
-    model = _model(_answer(network, "--network", "Network", data.network))
+    model = network_code(_answer(network, "--network", "Network", data.network))
     guesses = _guesses(k, data.classes)
     text = _FILE.format(
         title=f"{name}: which loss finds the right one among {guesses} of {data.classes} classes, {data.title}.",
         name=name,
         place=_quoted(data.place),
-        imports=_imports(data),
-        function=data.function,
+        imports=_imports(data, model),
+        function=_functions(data, model),
         regime=data.regime.format(name=name),
-        model=model,
+        model=model.model.format(name=name),
         k=guesses,
         topk=tuple(sorted({1, guesses})) if guesses > 1 else "(1,)",
         epochs=epochs,
@@ -179,107 +138,22 @@ def _guesses(given: int | None, classes: int) -> int:
     return int(text)
 
 
-def _model(network: str) -> str:
-    if network in NETWORKS:
-        return f'Model("{network}")'
-    from torchvision import models  # noqa: PLC0415 - torch, a second or two
-
-    known = models.list_models(module=models)
-    if network not in known:
-        raise unknown_name("network", network, [*NETWORKS, *known])
-    return f'Model("torchvision", {{"architecture": "{network}"}})'
-
-
-def _images(folder: Path, size: int) -> _Data:
-    train = folder / "train" if (folder / "train").is_dir() else folder
-    classes = [place for place in train.iterdir() if place.is_dir() and not place.name.startswith(".")]
-    options = f'{{"folder": {_code(folder.name)}, "size": {size}}}'
-    return _Data(
-        title=f"on the images of {folder.name}",
-        place=folder.parent,
-        classes=len(classes),
-        network="convnet",
-        regime=f'Regime("images", "image_folder", options={options.replace("{", "{{").replace("}", "}}")})',
-        imports=("Augmentation",),
-        augmentation=f", augmentation=Augmentation(crop={size // 8}, flip=True)",
+def _imports(data: DataCode, network: NetworkCode) -> str:
+    names = sorted({*data.names, "Float", "Loss", "Model", "Recipe", "Regime", "Study"})
+    # As ruff sorts them: plain imports first, and capitals as small letters.
+    others = sorted(
+        {*data.imports, *network.imports}, key=lambda line: (line.startswith("from"), line.lower())
     )
+    ours = [f"from topk_platform import {', '.join(names)}, grid"]
+    if data.function:
+        ours.append("from topk_platform.data import Dataset, data_folder, from_tensors")
+    return "\n".join([*others, *([""] if others else []), *ours, *network.ours])
 
 
-def _arrays(file: Path) -> _Data:
-    if file.suffix not in _ARRAYS or not file.is_file():
-        raise UserError(
-            f"--from must be a folder of images or a file {' or '.join(_ARRAYS)}, got {str(file)!r}"
-        )
-    import numpy as np  # noqa: PLC0415 - what is a folder need not wait for
-
-    arrays = {name: np.asarray(array) for name, array in _reader(file.suffix)(file).items()}
-    inputs, labels = _pair(file, arrays)
-    image = arrays[inputs].dtype == np.uint8 and arrays[inputs].ndim == 4
-    read, library = (_READ_NPZ, "import numpy as np") if file.suffix == ".npz" else (_READ_PT, "import torch")
-    return _Data(
-        title=f"on the arrays of {file.name}",
-        place=file.parent,
-        classes=len(np.unique(arrays[labels])),
-        network="convnet" if image else "mlp",
-        regime='Regime("arrays", "{name}:data")',
-        function=read.format(file=_code(file.name), inputs=_code(inputs), labels=_code(labels)),
-        imports=(library,),
-    )
-
-
-def _reader(suffix: str) -> Callable[[Path], Mapping[Any, Any]]:
-    return _npz if suffix == ".npz" else _pt
-
-
-def _npz(file: Path) -> Mapping[Any, Any]:
-    import numpy as np  # noqa: PLC0415 - as above
-
-    try:
-        with np.load(file) as arrays:
-            return dict(arrays)
-    except Exception as error:  # whatever NumPy says of a file that is none
-        raise UserError(f"--from {str(file)!r} cannot be read: {reason(error)}") from error
-
-
-def _pt(file: Path) -> Mapping[Any, Any]:
-    import torch  # noqa: PLC0415 - a second or two
-
-    try:
-        found = torch.load(file, weights_only=True)
-    except Exception as error:  # whatever torch says of a file that is none
-        raise UserError(f"--from {str(file)!r} cannot be read: {reason(error)}") from error
-    named = dict(enumerate(found)) if isinstance(found, tuple | list) else found
-    if not isinstance(named, dict):
-        raise UserError(
-            f"--from must hold a dictionary or a pair of tensors, got {type(found).__name__} in {file}"
-        )
-    return {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
-
-
-def _pair(file: Path, arrays: Mapping[Any, Any]) -> tuple[Any, Any]:
-    """Return the names of the inputs and of the labels: the one list of whole numbers, and what is as long as it."""
-    labels = [name for name, array in arrays.items() if array.ndim == 1 and array.dtype.kind in "iu"]
-    inputs = [name for name in arrays if labels and name not in labels and arrays[name].ndim >= 2]
-    inputs = [name for name in inputs if len(arrays[name]) == len(arrays[labels[0]])]
-    if len(labels) != 1 or len(inputs) != 1:
-        shapes = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
-        raise UserError(
-            f"--from must hold inputs (n, ...) and whole labels (n,), one of each, got {shapes or 'nothing'} in {file}"
-        )
-    return inputs[0], labels[0]
-
-
-def _imports(data: _Data) -> str:
-    names = ["Float", "Loss", "Model", "Recipe", "Regime", "Study", "grid"]
-    if not data.function:
-        return f"from topk_platform import {', '.join(sorted({*data.imports, *names[:-1]}))}, grid"
-    lines = [*data.imports, "", f"from topk_platform import {', '.join(names)}"]
-    return "\n".join([*lines, "from topk_platform.data import Dataset, data_folder, from_tensors"])
-
-
-def _code(value: Any) -> str:
-    """Return a text or a number as Python's code, in double quotes as the rest of the file."""
-    return json.dumps(value)
+def _functions(data: DataCode, network: NetworkCode) -> str:
+    if data.function and network.function:
+        return data.function.rstrip("\n") + "\n" + network.function
+    return data.function or network.function
 
 
 def _quoted(place: Path) -> str:

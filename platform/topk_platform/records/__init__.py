@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from topk_platform.records.repairing import Repaired, repair
     from topk_platform.records.schema import SCHEMA_VERSION
     from topk_platform.records.snapshot import is_current, write_snapshot
-    from topk_platform.records.states import ArmState, StudyState, note_state, read_state
+    from topk_platform.records.states import ArmState, StudyState, note_state, read_state, trend_of
     from topk_platform.records.store import Store
     from topk_platform.records.syncing import open_sink, sync
     from topk_platform.records.tracked import tracking_uri
@@ -78,6 +78,7 @@ __all__ = [
     "save_model",
     "sync",
     "tracking_uri",
+    "trend_of",
     "write_snapshot",
 ]
 
@@ -117,6 +118,7 @@ _HOMES = {
     "read_model": "models",
     "read_ranks": "ranks",
     "read_state": "states",
+    "trend_of": "states",
     "repair": "repairing",
     "save_model": "models",
     "sync": "syncing",

@@ -6,9 +6,10 @@ import dataclasses
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from topk_platform.errors import StoreError
 from topk_platform.records.history import Tally
@@ -19,9 +20,10 @@ from topk_platform.records.undone import Undone
 from topk_platform.records.views import Row
 from topk_platform.specs import Scalar, Trial
 
-__all__ = ["ArmState", "StudyState", "note_state", "read_state"]
+__all__ = ["ArmState", "StudyState", "note_state", "read_state", "trend_of"]
 
 _FILE = "standing.json"
+_TREND = 12  # values of a search that are kept: as many as a row of a terminal has room for
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class ArmState:
             confirmation; None before the first.
         values: What that trial had chosen.
         seconds: About how long what is left takes on the workers that it has; None where that is not known.
+        trend: The best validation value so far after each completed search trial, in their order; of many, some, the
+            first and the last among them.
 
     Example:
         >>> state = ArmState("clean/mlp/ldam", Tally(completed=3, pruned=1), left=6)
@@ -55,6 +59,7 @@ class ArmState:
     best: float | None = None
     values: Mapping[str, Scalar] = field(default_factory=dict)
     seconds: float | None = None
+    trend: tuple[float, ...] = ()
 
     @property
     def done(self) -> int:
@@ -114,6 +119,21 @@ class StudyState:
         return sum(arm.lost for arm in self.arms)
 
 
+def trend_of(values: Iterable[float]) -> tuple[float, ...]:
+    """Return the highest value so far after each one; of many, a few at even distances, the first and the last too.
+
+    Example:
+        >>> trend_of([0.5, 0.4, 0.7])
+        (0.5, 0.5, 0.7)
+        >>> trend_of(range(1000))[:3], len(trend_of(range(1000)))
+        ((0, 91, 182), 12)
+    """
+    found = list(accumulate((value for value in values if math.isfinite(value)), max))
+    if len(found) <= _TREND:
+        return tuple(found)
+    return tuple(found[round(place * (len(found) - 1) / (_TREND - 1))] for place in range(_TREND))
+
+
 def note_state(store: Store, state: StudyState) -> None:
     """Note in a study's folder how it stands, in place of what was noted before.
 
@@ -127,7 +147,10 @@ def _noted(store: Store) -> StudyState | None:
     """Return what a driver has noted, or None: it is for people, and whatever cannot be read of it is left out."""
     with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError):
         found = json.loads(store.read(_FILE))
-        arms = [ArmState(**{**arm, "tally": Tally(**arm["tally"])}) for arm in found["arms"]]
+        arms = [
+            ArmState(**{**arm, "tally": Tally(**arm["tally"]), "trend": tuple(arm.get("trend", ()))})
+            for arm in found["arms"]
+        ]
         return StudyState(**{**found, "arms": tuple(arms), "events": tuple(found["events"])})
     return None
 
@@ -180,7 +203,9 @@ def _ended(name: str, rows: Sequence[Row]) -> ArmState:
     best = max(values, key=lambda pair: pair[0], default=(-math.inf, None))
     if best[1] is None or best[0] == -math.inf:
         return ArmState(name, tally, metric=metric)
-    return ArmState(name, tally, metric=metric, best=best[0], values=_chosen(best[1]))
+    searched = sorted((row["number"], value) for value, row in values if row["phase"] == "search")
+    trend = trend_of(value for _, value in searched)
+    return ArmState(name, tally, metric=metric, best=best[0], values=_chosen(best[1]), trend=trend)
 
 
 def _value(row: Row, metric: str) -> float:

@@ -46,8 +46,9 @@ class Cell:
         confirmed: How its seeds ended.
         searched: How its search trials ended.
         mark: Whether it is better or worse than the baseline by more than chance explains: its p-value, corrected for
-            the differences of all cells of this metric, is below 0.05. What diverged or failed would have been worse
-            than what is left: with such seeds it is never better, and never worse than a baseline that has them.
+            the differences of all cells of this metric, is below 0.05. A seed that diverged or failed has no accuracy
+            and would have lowered the mean: a cell with such seeds is never marked better, and where the baseline has
+            such seeds no cell is marked worse.
         differences: By seed, those that ``difference`` is the mean of.
         stopped: Whether it dropped out of a race (:class:`~topk_platform.specs.Racing`), so that it has fewer seeds.
         improvement: The probability that a run of it beats one of the baseline's, whatever their seeds.

@@ -15,7 +15,7 @@ from topk_platform.identity import Identity, with_origins
 from topk_platform.models import build_model, check_model
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.search import check_sampler
-from topk_platform.specs import Arm, Scalar, Study, measure_of, reaching
+from topk_platform.specs import Arm, Scalar, Setting, Study, measure_of, reaching
 from topk_platform.training import check_ensemble, check_loss
 
 __all__ = ["check_device", "check_imported", "check_study"]
@@ -103,11 +103,11 @@ def _check_arm(arm: Arm, dataset: Source) -> None:
 
 def _check_space(arm: Arm, class_counts: Tensor) -> None:
     """Build recipe and loss from the first values, then with each dimension at each of its ends."""
-    _check_values(arm, arm.loss.first, class_counts)
+    first = _check_values(arm, arm.loss.first, class_counts)
     for name, value in _ends(arm):
         values = reaching(arm.loss.space, arm.loss.first, name, value)
         try:
-            _check_values(arm, values, class_counts)
+            _check_values(arm, values, class_counts, first)
         except UserError as error:
             changed = {n: v for n, v in values.items() if n not in arm.loss.first or v != arm.loss.first[n]}
             held = ", ".join(f"{n} = {v!r}" for n, v in changed.items())
@@ -120,14 +120,25 @@ def _ends(arm: Arm) -> Iterator[tuple[str, Scalar]]:
             yield name, value
 
 
-def _check_values(arm: Arm, values: Mapping[str, Scalar], class_counts: Tensor) -> None:
-    first = values is arm.loss.first
+def _check_values(
+    arm: Arm, values: Mapping[str, Scalar], class_counts: Tensor, first: Setting | None = None
+) -> Setting:
+    """Build recipe and loss from values, and return them as a setting.
+
+    Args:
+        arm: The arm.
+        values: Of its space.
+        class_counts: Of its training split.
+        first: The setting of the space's first values, where others are looked at: a loss whose parameters are those
+            is not built again, nor is it held to the recipe again.
+    """
     try:
         setting = arm.setting(values)
-        if first or setting.own != arm.setting(arm.loss.first).own:
-            check_loss(arm.loss, setting.own, arm.k, class_counts, setting.recipe if first else None)
+        if first is None or setting.own != first.own:
+            check_loss(arm.loss, setting.own, arm.k, class_counts, setting.recipe if first is None else None)
     except UserError as error:
         raise UserError(f"arm {arm.name}: {error}") from error
+    return setting
 
 
 def _check_ensemble(arm: Arm, dataset: Source) -> None:

@@ -23,7 +23,7 @@ class Event:
         kind: What.
         trials: The trials that it happened to; none at the begin.
         record: What came of the trial that has ended.
-        why: The fault, in words.
+        why: The fault, in words; at the begin, why recorded trials do not count, if there are such.
         workers: How many are busy now.
         slots: At the begin, how many trials may run at once.
         seconds: At the begin, about how long a trial takes, or an ensemble, by arm identity, as far as that is known.

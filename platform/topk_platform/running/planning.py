@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,11 +11,12 @@ from pathlib import Path
 from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
 from topk_platform.running.boards import finished, make_board
+from topk_platform.running.changes import Outdated, outdated
 from topk_platform.running.expecting import ended_seconds
 from topk_platform.running.forecast import Forecast, forecast
 from topk_platform.running.here import local_workers
 from topk_platform.search import ArmBoard, Board, Slot
-from topk_platform.specs import Arm, Study
+from topk_platform.specs import Arm, Study, digest
 
 __all__ = ["ArmPlan", "Plan", "plan"]
 
@@ -54,14 +56,16 @@ class Plan:
     """A study's plan.
 
     Args:
-        study: The study.
+        study: The study, with the budget that was asked for.
         arms: Its arms.
         forecast: How long the rest takes on several workers.
+        outdated: Why recorded trials of arms that are not done do not count, and are trained again.
     """
 
     study: Study
     arms: tuple[ArmPlan, ...]
     forecast: Forecast
+    outdated: tuple[Outdated, ...] = ()
 
     @property
     def left(self) -> int:
@@ -114,10 +118,10 @@ def plan(
 ) -> Plan:
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
-    Arms without an ended trial are timed here by an epoch of their first, or by the start of a long one, for some
-    seconds in all; the rest take the mean of those. A first step and validation, in which kernels are compiled, are
-    not timed. What is done is what counted on the machine of the last run. Where every trial has ended, the data are
-    not read: ``run`` finds out whether they are still the same.
+    How long trials take of arms that have none yet is told by those of the arms that have some and share their regime,
+    network and recipe, else by a few steps on this machine, of one arm for all that share data, network and batches;
+    see :func:`~topk_platform.running.timing.trial_seconds`. What is done is what counted on the machine of the last
+    run. Where every trial has ended, the data are not read: ``run`` finds out whether they are still the same.
 
     Args:
         study: The study.
@@ -151,10 +155,16 @@ def plan(
         counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
         histories = read_history(ledger, study, counted)
         board = make_board(study, counted, histories)
-        unknown = [arm for i, arm in board.arms.items() if arm.left and not _mean_seconds(histories[i])]
+        likely = _of_their_like(histories)
+        unknown = [arm for i, arm in board.arms.items() if arm.left and i not in likely]
         if unknown:
             check_device(study)
-        return _plan(study, board, histories, trial_seconds(unknown), workers)
+        left = [i for i, arm in board.arms.items() if arm.left]
+        again = tuple(
+            outdated(study, ledger, counted, left)
+        )  # before the forecast, which plays the board to its end
+        found = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
+        return replace(found, outdated=again)
 
 
 def _plan(
@@ -187,6 +197,19 @@ def _plan(
     at_once = workers or (local_workers(study) if board.left else 1)
     foreseen = forecast(board, lasting, at_once, known)  # last, for it plays the board to its end
     return Plan(study, tuple(arms.values()), foreseen)
+
+
+def _of_their_like(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
+    """Return how long trials of an arm take, by those of the arms that have the same regime, network and recipe."""
+    known: dict[str, list[float]] = defaultdict(list)
+    kinds = {
+        i: digest((h.arm.regime, h.arm.model, h.arm.recipe, h.arm.protocol.ensemble))
+        for i, h in histories.items()
+    }
+    for arm_id, history in histories.items():
+        if seconds := _mean_seconds(history):
+            known[kinds[arm_id]].append(seconds)
+    return {i: sum(known[kind]) / len(known[kind]) for i, kind in kinds.items() if kind in known}
 
 
 def _mean_seconds(history: ArmHistory) -> float:

@@ -11,12 +11,13 @@ from topk_platform.records import ArmState, StudyState
 from topk_platform.running.watching import value_told, values_told
 from topk_platform.running.words import duration
 
-__all__ = ["arm_line", "arms_text", "headline"]
+__all__ = ["arm_line", "arms_text", "headline", "sparkline"]
 
 _COUNTS = ("running", "pruned", "diverged", "failed", "lost")
 _STYLES = {"running": "cyan", "pruned": "yellow", "diverged": "red", "failed": "red", "lost": "red"}
 _SHORTEST = 12  # letters of a configuration that are worth a column
 _GAP = "  "
+_BARS = "▁▂▃▄▅▆▇█"
 
 
 def headline(state: StudyState) -> str:
@@ -60,8 +61,9 @@ def arms_text(state: StudyState, width: int, most: int | None = None) -> Text:
     """
     shown, rest = _shown(state.arms, most)
     counts = [name for name in _COUNTS if any(_count(arm, name) for arm in state.arms)]
-    more = ["best validation", *(["left"] if any(arm.seconds and arm.left for arm in shown) else [])]
-    for columns in (more, more[:1], []):
+    trend = ["search"] if any(len(arm.trend) > 1 for arm in shown) else []
+    left = ["left"] if any(arm.seconds and arm.left for arm in shown) else []
+    for columns in (["best validation", *trend, *left], ["best validation", *left], ["best validation"], []):
         rows = _rows(shown, rest, [*counts, *columns])
         widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
         room = width - sum(widths) - len(_GAP) * len(widths)
@@ -72,6 +74,19 @@ def arms_text(state: StudyState, width: int, most: int | None = None) -> Text:
         rows = [[*cells, _cut(value, room)] for cells, value in zip(rows, values, strict=True)]
         widths.append(0)
     return _laid_out(rows, widths, ["", "", *(_STYLES[name] for name in counts)])
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return a bar a value, from the lowest of them to the highest; nothing of fewer than two.
+
+    Example:
+        >>> sparkline([0.5, 0.5, 0.75, 1.0])
+        '▁▁▅█'
+    """
+    if len(values) < 2:
+        return ""
+    low, span = min(values), max(values) - min(values)
+    return "".join(_BARS[round((len(_BARS) - 1) * (value - low) / span) if span else 0] for value in values)
 
 
 def _cut(text: str, room: int) -> str:
@@ -116,6 +131,8 @@ def _rows(shown: Iterable[ArmState], rest: Sequence[ArmState], columns: Sequence
 def _cell(arm: ArmState, column: str) -> str:
     if column in _COUNTS:
         return str(_count(arm, column) or "")
+    if column == "search":
+        return sparkline(arm.trend)
     if column == "left":
         return duration(arm.seconds) if arm.seconds and arm.left else ""
     return value_told(arm.best, arm.metric)

@@ -25,6 +25,7 @@ from topk_platform.records import (
 from topk_platform.reports import build_table
 from topk_platform.running.boards import finished, in_environment, make_board
 from topk_platform.running.budget import Budget, Limits
+from topk_platform.running.changes import note_code, outdated
 from topk_platform.running.events import Event
 from topk_platform.running.expecting import ended_seconds, expect
 from topk_platform.running.faults import Faults
@@ -209,7 +210,10 @@ def _run(
             heard = partial(_hear, watch, tell)
             if board.left:
                 histories = read_history(ledger, study, counted, curves=False)
-                heard(Event("begun", slots=cluster.slots, seconds=_mean_seconds(histories)))
+                left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
+                why = "; ".join(map(str, outdated(study, ledger, counted, left)))
+                note_code(ledger.store, study)
+                heard(Event("begun", slots=cluster.slots, seconds=_mean_seconds(histories), why=why))
                 expect(budget, board, histories, here=launch.address is None)
                 with Noting(ledger.store, watch):
                     faults = _run_trials(study, board, recorder, heard, cluster.slots, launch)

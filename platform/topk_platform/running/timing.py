@@ -1,61 +1,114 @@
-"""About how long a trial takes, or an ensemble, from an epoch of it or the start of a long one."""
+"""About how long a trial takes, or an ensemble, from a few steps of one like it."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from topk_platform.search import ArmBoard
-from topk_platform.specs import Trial
+from topk_platform.specs import Recipe, Trial, digest
 from topk_platform.training import Session
 from topk_platform.training.clock import Stopwatch
 from topk_platform.training.ensemble import Ensemble
+from topk_platform.training.setup import dataset_of, recipe_of
 
 __all__ = ["trial_seconds"]
 
 _MEASURING_SECONDS = 20.0
-_EPOCH_SECONDS = 10.0  # of an epoch that takes longer, so many are timed
+_STEPS_SECONDS = 0.3  # of an epoch that takes longer, so many are timed
+_SHORT_SECONDS = 0.1  # what takes less is timed twice
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """How fast trials train that share data, network and batches.
+
+    Args:
+        step: Seconds of a step.
+        validation: Seconds of a validation.
+    """
+
+    step: float
+    validation: float
+
+    def seconds(self, recipe: Recipe, steps: int) -> float:
+        """Return about how long a trial takes whose epochs have so many steps."""
+        validations = sum(recipe.evaluates(number) for number in range(1, recipe.epochs + 1))
+        return recipe.epochs * steps * self.step + validations * self.validation
 
 
 def trial_seconds(boards: Sequence[ArmBoard]) -> dict[str, float]:
-    """Return the seconds of each arm's next trial, or ensemble, by arm identity, of as many as there is time for."""
+    """Return about how many seconds each arm's next trial, or ensemble, takes, by arm identity.
+
+    Of the arms that share data, network and batches only the first is timed: the others differ in how many epochs and
+    training images they have. Their losses differ too, and a costly one on a small network takes longer than this
+    tells. Where there are too many kinds to time them all, the arms of those left out are missing.
+    """
     until = time.monotonic() + _MEASURING_SECONDS
-    measured = {}
+    paces: dict[str, _Pace] = {}
+    steps = _Steps()
+    found = {}
     for board in boards:
-        if time.monotonic() < until and (slot := board.next_slot()) is not None:
-            measured[board.arm_id] = _guess(_prepared([board.trial(member) for member in board.block(slot)]))
-    return measured
+        if (slot := board.next_slot()) is None:
+            continue
+        trials = [board.trial(member) for member in board.block(slot)]
+        kind = _kind(trials)
+        if kind not in paces and time.monotonic() < until:
+            paces[kind] = _pace(_prepared(trials))
+        if kind in paces:
+            found[board.arm_id] = paces[kind].seconds(recipe_of(trials[0]), steps.of(trials[0]))
+    return found
 
 
 def _prepared(trials: Sequence[Trial]) -> Session | Ensemble:
     return Session.prepare(trials[0]) if len(trials) == 1 else Ensemble.prepare(trials)
 
 
-def _guess(session: Session | Ensemble) -> float:
-    recipe = session.recipe
+def _kind(trials: Sequence[Trial]) -> str:
+    """Return what trials share whose steps take about equally long, of an ensemble how many they are."""
+    arm, recipe = trials[0].arm, recipe_of(trials[0])
+    data = (arm.regime.dataset, arm.regime.options)
+    batches = (recipe.batch_size, recipe.accumulate, recipe.optimizer, recipe.augmentation, recipe.numerics)
+    return digest((data, arm.model, arm.loss.head, batches, len(trials)))
+
+
+class _Steps:
+    """How many steps an epoch has; the training images of each regime are counted once."""
+
+    def __init__(self) -> None:
+        self._samples: dict[str, int] = {}
+
+    def of(self, trial: Trial) -> int:
+        """Return the steps of one of a trial's epochs."""
+        if (regime := digest(trial.arm.regime)) not in self._samples:
+            self._samples[regime] = len(dataset_of(trial).train)
+        return math.ceil(self._samples[regime] / recipe_of(trial).batch_size)
+
+
+def _pace(session: Session | Ensemble) -> _Pace:
     # What is done once in a process, such as compiling kernels or memory's first use, may take as long as all the rest.
     session.advance(lambda: True)
     _validation_seconds(session)
-    epoch = _epoch_seconds(session, _EPOCH_SECONDS)
+    step = _step_seconds(session, _STEPS_SECONDS)
     validation = _validation_seconds(session)
-    if epoch < 1:  # what disturbs so short a measurement only lengthens it
-        epoch = min(epoch, _seconds(session.train_epoch))
+    if step * session.epoch_steps < _SHORT_SECONDS:  # what disturbs so short a measurement only lengthens it
+        step = min(step, _step_seconds(session, _STEPS_SECONDS))
         validation = min(validation, _validation_seconds(session))
-    validations = sum(recipe.evaluates(number) for number in range(1, recipe.epochs + 1))
-    return recipe.epochs * epoch + validations * validation
+    return _Pace(step, validation)
 
 
-def _epoch_seconds(session: Session | Ensemble, enough: float) -> float:
-    """Return about how long an epoch takes, from as many of its steps left as are made in ``enough`` seconds."""
+def _step_seconds(session: Session | Ensemble, enough: float) -> float:
+    """Return how long a step takes, from as many of the epoch's steps left as are made in ``enough`` seconds."""
     done, until = session.step, time.perf_counter() + enough
     device = session.trial.device if isinstance(session, Session) else session.trials[0].device
     with Stopwatch(device) as watch:
         session.advance(lambda: time.perf_counter() >= until)
-    return watch.seconds * session.epoch_steps / (session.step - done)
+    return watch.seconds / (session.step - done)
 
 
 def _validation_seconds(session: Session | Ensemble) -> float:

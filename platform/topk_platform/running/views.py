@@ -11,7 +11,6 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from topk_platform.identity import told
 from topk_platform.running.events import Event
 from topk_platform.running.rows import arm_line, arms_text, headline
 from topk_platform.running.watching import Watch
@@ -51,12 +50,10 @@ class View:
 class ForPeople(View):
     """Shows it to people, who are told as well which recorded trials do not count."""
 
-    def __call__(self, watch: Watch, event: Event) -> None:
-        """Take note of an event; at the begin, tell which rows do not count."""
-        if event.kind == "begun" and watch.board.left and (outdated := watch.board.outdated):
-            self.console.print(
-                f"Recorded trials that do not count: {told(outdated)}.", highlight=False, markup=False
-            )
+    def __call__(self, watch: Watch, event: Event) -> None:  # noqa: ARG002 - what is shown of it is others' affair
+        """Take note of an event; at the begin, tell which recorded trials do not count and why."""
+        if event.kind == "begun" and event.why:
+            self.console.print(f"Trained again: {event.why}", highlight=False, markup=False)
 
 
 class LiveView(ForPeople):

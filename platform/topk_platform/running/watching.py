@@ -14,7 +14,7 @@ from typing import Self, get_args
 
 from topk_platform.errors import StoreError
 from topk_platform.outcomes import best
-from topk_platform.records import ArmState, Store, StudyState, Tally, note_state
+from topk_platform.records import ArmState, Store, StudyState, Tally, note_state, trend_of
 from topk_platform.running.events import Event
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import Scalar, Status, Trial, TrialRecord
@@ -38,6 +38,8 @@ class _Arm:
         found = best(trial for trial in shown.values() if not math.isnan(trial.objective))
         self.best = None if found is None else (found.objective, found.values)
         self.count, self.total, self.guess = 0, 0.0, math.nan
+        searched = sorted(board.searched.items())
+        self.values = [trial.objective for _, trial in searched if trial.status == "completed"]
 
     def end(self, record: TrialRecord) -> bool:
         """Count an ended trial; return whether it is the best so far."""
@@ -47,6 +49,8 @@ class _Arm:
         if record.status != "completed" or (record.trial.phase == "confirm" and self.board.arm.is_searched):
             return False
         value = record.validation.get(self.metric, -math.inf)
+        if record.trial.phase == "search":
+            self.values.append(value)
         if self.best is not None and not value > self.best[0]:
             return False
         self.best = value, record.trial.values
@@ -78,6 +82,7 @@ class _Arm:
             best=None if self.best is None else self.best[0],
             values={} if self.best is None else self.best[1],
             seconds=None if math.isnan(seconds) else seconds,
+            trend=trend_of(self.values.copy()),
         )
 
 

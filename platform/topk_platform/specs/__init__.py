@@ -7,7 +7,7 @@ from topk_platform.specs.codec import canonical_json, digest
 from topk_platform.specs.conditions import active, in_order, reaching
 from topk_platform.specs.inputs import Inputs
 from topk_platform.specs.loss import Loss
-from topk_platform.specs.metrics import (
+from topk_platform.specs.metric_names import (
     GROUPS,
     Measure,
     accuracy_names,

@@ -9,7 +9,7 @@ from functools import cache
 from types import FunctionType, NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from topk_platform.specs.checks import check
+from topk_platform.errors import UserError
 
 __all__ = ["Count", "NonNegative", "Part", "Positive", "Rule", "Share", "Whole", "check_fields", "one_of"]
 
@@ -78,16 +78,18 @@ def _annotations(cls: type) -> dict[str, Any]:
 
 
 def _check(place: str, value: Any, annotation: Any, also: str = "") -> None:
+    # No `check(...)`: its message would be made of every field of every spec, thousands of them.
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         _check(place, value, parts[0])
         for rule in parts[1:]:
-            check(rule.holds(value), f"{place} must be {rule.text}{also}, got {value!r}")
+            if not rule.holds(value):
+                raise UserError(f"{place} must be {rule.text}{also}, got {value!r}")
     elif origin in (Union, UnionType):
         _check_union(place, value, annotation)
     else:
-        fits = _fits(value, origin or annotation)
-        check(fits, f"{place} must be {_described(annotation)}, got {_shown(value)}")
+        if not _fits(value, origin or annotation):
+            raise UserError(f"{place} must be {_described(annotation)}, got {_shown(value)}")
         if origin in (tuple, Sequence):
             for number, item in enumerate(value):
                 _check(f"{place}[{number}]", item, parts[0])
@@ -103,8 +105,9 @@ def _check_union(place: str, value: Any, annotation: Any) -> None:
         plain = get_args(member)[0] if get_origin(member) is Annotated else member
         if _fits(value, get_origin(plain) or plain):
             also = " or None" if NoneType in get_args(annotation) else ""
-            return _check(place, value, member, also)
-    return check(False, f"{place} must be {_described(annotation)}, got {_shown(value)}")
+            _check(place, value, member, also)
+            return
+    raise UserError(f"{place} must be {_described(annotation)}, got {_shown(value)}")
 
 
 def _fits(value: Any, kind: Any) -> bool:

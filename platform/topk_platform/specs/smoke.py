@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from topk_platform.specs.arm import Arm, Model
 from topk_platform.specs.loss import Loss
-from topk_platform.specs.metrics import GROUPS
+from topk_platform.specs.metric_names import GROUPS
 from topk_platform.specs.recipe import Recipe
 from topk_platform.specs.regime import Regime
 from topk_platform.specs.space import Choice, Scalar
 
 __all__ = ["STANDINS", "StandIn", "smoke_arm"]
 
-_MODULE = "topk_platform.testing.smoke"
+_MODULE = "topk_platform.testing.smoke_datasets"
 _EPOCHS = 2
 _BATCH = 16  # of some 50 images
 _PARTS = 4
@@ -23,7 +23,7 @@ _WHOLE_SIZE = ("alexnet", "inception", "maxvit", "vit")  # torchvision's that ta
 
 @dataclass(frozen=True)
 class StandIn:
-    """What stands in for a dataset, as a function of the same name in ``topk_platform.testing.smoke``.
+    """What stands in for a dataset, as a function of the same name in ``topk_platform.testing.smoke_datasets``.
 
     Args:
         classes: How many the dataset itself has.
@@ -64,7 +64,7 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
         >>> arm = Arm(Regime("r", "imagenet"), Model("torchvision"), Loss("ldam"), 5, Recipe(90, batch_size=256))
         >>> small = smoke_arm(arm, 8)
         >>> small.regime.dataset, small.regime.options["classes"], small.recipe.epochs, small.recipe.batch_size
-        ('topk_platform.testing.smoke:imagenet', 8, 2, 16)
+        ('topk_platform.testing.smoke_datasets:imagenet', 8, 2, 16)
     """
     recipe = replace(arm.recipe, epochs=min(_EPOCHS, arm.recipe.epochs))
     small = replace(arm, model=_untrained(arm.model), recipe=recipe)

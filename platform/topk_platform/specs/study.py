@@ -18,7 +18,7 @@ from topk_platform.specs.claims import Claim, Contrast, check_claims
 from topk_platform.specs.codec import LATER, decode, digest, encode
 from topk_platform.specs.displayed import study_to_html, study_to_text
 from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
-from topk_platform.specs.metrics import (
+from topk_platform.specs.metric_names import (
     accuracy_names,
     candidate_names,
     coverage_names,
@@ -125,10 +125,11 @@ class Study:
 
     def _check_origins(self) -> None:
         for arm in self.arms:
+            if not arm.start_from:
+                continue
             told = f"study {self.name}: arm {arm.name} cannot start from {arm.start_from!r}"
             if (origin := self.origin(arm)) is None:
-                check(not arm.start_from, f"{told}; arms: {[other.name for other in self.arms]}")
-                continue
+                raise UserError(f"{told}; arms: {[other.name for other in self.arms]}")
             check(origin.is_searched, f"{told}, which searches nothing")
             seen = [arm.name]
             while origin is not None:
@@ -221,6 +222,17 @@ class Study:
 
         Of an arm that starts from another one's best it holds how many trials decide which that is.
         """
+        if self._named.get(arm.name) is not arm:  # another study's, or a changed one
+            return self._hashed(arm)
+        if arm.name not in self._arm_ids:
+            self._arm_ids[arm.name] = self._hashed(arm)
+        return self._arm_ids[arm.name]
+
+    @cached_property
+    def _arm_ids(self) -> dict[str, str]:
+        return {}
+
+    def _hashed(self, arm: Arm) -> str:
         origin = self.origin(arm)
         start = () if origin is None else (self.arm_id(origin), self.trials)
         more = (*start, {"measures": self.measures}) if self.measures else start

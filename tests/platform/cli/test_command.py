@@ -169,3 +169,39 @@ def test_what_packages_bring_is_listed_and_runs_by_its_name(
     brought["topk.studies"] = [Point("digits", "birds_lab:digits")]
     with pytest.raises(ValueError, match="'digits', which is taken"):
         known_studies()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("topk pl", {"plan", "plot"}),
+        ("topk run letters_q", {"letters_quick"}),
+        ("topk table --form", {"--format"}),
+        ("topk run no_such_", set()),
+    ],
+)
+def test_a_shell_completes_commands_studies_and_options(
+    line: str, offered: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As bash asks, by environment variables of the shell's script."""
+    monkeypatch.setattr(sys, "argv", ["topk"])
+    for name, value in {
+        "_TOPK_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(line.count(" ")),
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main()
+    assert set(capsys.readouterr().out.split()) == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_shown(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["topk"])
+    monkeypatch.setenv("_TOPK_COMPLETE", f"source_{shell}")
+    with pytest.raises(SystemExit):
+        main()
+    assert "_TOPK_COMPLETE=complete_" in capsys.readouterr().out

@@ -14,7 +14,7 @@ from PIL import Image
 
 from topk_platform import plan
 from topk_platform.cli import main
-from topk_platform.cli.starting import NETWORKS
+from topk_platform.cli.new_networks import NETWORKS
 from topk_platform.cli.studies import load_study
 from topk_platform.data import data_at
 from topk_platform.models import MODELS
@@ -99,6 +99,57 @@ def test_arrays(new: New, tmp_path: Path, suffix: str) -> None:
     assert (code, err) == (0, "")
     assert {(arm.k, arm.model.name) for arm in load_study(f"{name}:study").arms} == {(3, "mlp")}
     check_runs(name, tmp_path / "lab", tmp_path)
+
+
+@pytest.mark.slow  # timm takes seconds to import
+@pytest.mark.parametrize(
+    ("architecture", "code"),
+    [("mobilenetv3_small_050", "in_chans=shape[0])"), ("vit_tiny_patch16_224", "img_size=shape[1:])")],
+)
+def test_a_network_of_timms(new: New, birds: Path, tmp_path: Path, architecture: str, code: str) -> None:
+    """Of any image size where it takes any, else told the size that its positions are for."""
+    pytest.importorskip("timm", reason="timm is not installed")
+    assert new(architecture, "--from", str(birds), "--network", f"timm:{architecture}", "-k", "2")[0] == 0
+    assert code in (tmp_path / f"{architecture}.py").read_text()
+    assert {arm.model.label for arm in load_study(f"{architecture}:study").arms} == {architecture}
+    check_runs(architecture, birds.parent, tmp_path)
+
+
+@pytest.mark.slow  # datasets takes seconds to import
+@pytest.mark.parametrize("splits", [(), ("train", "test"), ("train", "valid", "test")])
+def test_a_hugging_face_dataset(new: New, tmp_path: Path, splits: tuple[str, ...]) -> None:
+    """Saved as one table, or with splits: what there is none of is taken from training."""
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    draw = np.random.default_rng(0)
+    pictures = [Image.fromarray(draw.integers(0, 256, (20, 24), dtype=np.uint8)) for _ in range(36)]
+    features = datasets.Features(
+        {"image": datasets.Image(), "label": datasets.ClassLabel(names=["a", "b", "c"])}
+    )
+    rows = datasets.Dataset.from_dict({"image": pictures, "label": [i % 3 for i in range(36)]}, features)
+    saved = datasets.DatasetDict(dict.fromkeys(splits, rows)) if splits else rows
+    saved.save_to_disk(str(tmp_path / "lab" / "beans"))
+    name = f"beans_in_{len(splits)}"
+    assert new(name, "--from", "lab/beans", "--size", "16")[0] == 0
+    text = (tmp_path / f"{name}.py").read_text()
+    assert [f'splits["{part}"]' in text for part in ("train", "valid", "test")] == [
+        part in splits for part in ("train", "valid", "test")
+    ]
+    check_runs(name, tmp_path / "lab", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "package"),
+    [(["--from", "lab", "--network", "timm:resnet10t"], "timm"), (["--from", "saved"], "datasets")],
+)
+def test_what_needs_a_package_that_is_not_installed_says_so(
+    new: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], package: str
+) -> None:
+    for folder in ("lab/one", "lab/two", "saved"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "saved" / "dataset_dict.json").write_text("{}")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    code, _, err = new("mine", *arguments)
+    assert code == 2 and f"pip install {package}" in err and not (tmp_path / "mine.py").exists()
 
 
 def test_what_is_not_given_is_asked_for(

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from topk_platform.cli.progress import make_view
 from topk_platform.cli.standing import status
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
-from topk_platform.records import ArmState, Ledger, Store, StudyState, Tally, note_state, read_state
+from topk_platform.records import ArmState, Ledger, Store, StudyState, Tally, note_state, read_state, trend_of
 from topk_platform.running.events import Event
 from topk_platform.running.notebook import NotebookView
-from topk_platform.running.rows import arms_text, headline
+from topk_platform.running.rows import arms_text, headline, sparkline
 from topk_platform.running.views import Lines, LiveView, View, view_for
 from topk_platform.running.watching import Noting, Watch
 from topk_platform.search import ArmBoard, Board
@@ -136,9 +137,10 @@ def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
     live = drive.watch.state()
     note_state(drive.ledger.store, live)
     read = read_state(drive.ledger, drive.ledger.rows())
-    assert [(a.arm, a.tally, a.left, a.metric, a.best, a.values) for a in read.arms] == [
-        (a.arm, a.tally, a.left, a.metric, a.best, a.values) for a in live.arms
+    assert [(a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in read.arms] == [
+        (a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in live.arms
     ]
+    assert sum(len(arm.trend) for arm in live.arms) == 3  # completed search trials
     assert (live.running, read.running) == (1, 0)
     with drive.ledger.writing(STUDY):  # somebody drives it
         assert read_state(drive.ledger, drive.ledger.rows()).running == 1
@@ -191,6 +193,28 @@ def test_no_name_is_cut_off_and_each_arm_has_one_line(width: int) -> None:
         assert sum(line.startswith(f"{arm.arm} ") for line in lines) == 1
     assert ("tau=0.1" in "".join(lines)) == (width >= 130)
     assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize(("width", "there"), [(80, False), (130, True)])
+def test_the_best_value_over_the_search_is_a_sparkline(width: int, there: bool) -> None:
+    """Where there is room; an arm with one trial has none yet."""
+    arms = [
+        replace(arm, trend=trend)
+        for arm, trend in zip(a_state(2).arms, [(0.5, 0.6, 1.0), (0.5,)], strict=True)
+    ]
+    lines = text_of(console_of(width), arms_text(replace(a_state(2), arms=tuple(arms)), width))
+    assert ("▁▂█" in lines[1], "search" in lines[0]) == (there, there)
+    assert "▁" not in lines[2]
+    assert sparkline([0.5, 0.5]) == "▁▁" and sparkline([]) == ""
+
+
+def test_of_a_long_search_a_few_values_are_kept() -> None:
+    """The best so far, falling nowhere; the first and the last; what is not finite does not count."""
+    values = [0.3, float("nan"), *(i / 1000 for i in range(1000)), 0.1]
+    trend = trend_of(values)
+    assert (len(trend), trend[0], trend[-1]) == (12, 0.3, 0.999)
+    assert sorted(trend) == list(trend)
+    assert trend_of([float("nan")]) == ()
 
 
 def test_a_piped_table_is_as_wide_as_it_needs() -> None:

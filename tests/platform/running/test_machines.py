@@ -20,6 +20,7 @@ from topk_platform.reports import to_markdown
 from topk_platform.running import machines
 from topk_platform.running import study as running_study
 from topk_platform.running.boards import in_environment, make_board
+from topk_platform.running.changes import outdated
 from topk_platform.running.checks import check_study
 from topk_platform.running.conductor import Conductor, Orders
 from topk_platform.running.events import Event
@@ -88,9 +89,11 @@ def test_another_machine_starts_anew_and_says_why(store: Path) -> None:
     board = board_here(store)
     assert board.left == board.total == 3
     with make_view(console, quiet=False, json=False) as view:
-        view(Watch("s", board), Event("begun"))
+        counted = in_environment(a_study(), check_study(a_study()), environment("cpu"))
+        why = outdated(a_study(), Ledger.open(Store.open(store), "s"), counted, board.arms)
+        view(Watch("s", board), Event("begun", why="; ".join(map(str, why))))
     text = console.export_text()
-    assert text.count("Recorded trials that do not count: 3 of torch 1.0 in place of ") == 1
+    assert text.count(": the machine or its packages have changed: torch 1.0 in place of ") == 1
 
 
 @pytest.mark.usefixtures("no_ray")

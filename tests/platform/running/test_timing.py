@@ -8,7 +8,7 @@ from itertools import chain, repeat
 import pytest
 from torch import Tensor
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform import Arm, Loss, Model, PerClass, Recipe, Regime, Study
 from topk_platform.data import load
 from topk_platform.identity import Identity
 from topk_platform.running import timing
@@ -20,7 +20,7 @@ from topk_platform.training import Session
 def test_of_a_long_epoch_the_start_is_timed(
     enough: float, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a clock that each look at moves on by a second: as many of 17 steps as there is time for, then all of them."""
+    """By a clock that each look at moves on by a second: as many of 17 steps as there is time for, or all of them."""
     regime = Regime("r", "digits")
     study = Study("s", [Arm(regime, Model("linear"), Loss("cross_entropy"), 3, Recipe(2))], topk=(1, 3))
 
@@ -29,7 +29,7 @@ def test_of_a_long_epoch_the_start_is_timed(
     seconds = iter(range(1000))
     monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
     # The watch looks at the clock when it starts and stops, and the steps' end is looked for after each of them.
-    assert timing._epoch_seconds(session, enough) == (1 + steps) * 17 / steps
+    assert timing._step_seconds(session, enough) == (1 + steps) / steps
     assert session.step == steps
 
 
@@ -79,4 +79,43 @@ def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(session, "_step", slow_at_first(session._step, 0.25))
     monkeypatch.setattr(session, "validate", slow_at_first(session.validate, 0.5))
     assert session.epoch_steps == 17
-    assert timing._guess(session) == pytest.approx(200 * (17 * 0.25 + 0.5))
+    monkeypatch.setattr(timing, "_STEPS_SECONDS", 10.0)  # the whole epoch
+    pace = timing._pace(session)
+    assert (pace.step, pace.validation) == pytest.approx((0.25, 0.5))
+    assert pace.seconds(session.recipe, steps=17) == pytest.approx(200 * (17 * 0.25 + 0.5))
+
+
+def test_arms_that_share_data_network_and_batches_are_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two losses and two regimes by one measurement, told by their epochs and steps; another network by its own."""
+    study = Study(
+        "s",
+        [
+            Arm(regime, model, Loss(loss), 3, Recipe(epochs, evaluate_every=2))
+            for regime in (Regime("all", "digits"), Regime("few", "digits", conditions=(PerClass(10),)))
+            for model, epochs in ((Model("linear"), 4), (Model("mlp"), 6))
+            for loss in ("cross_entropy", "focal")
+        ],
+        topk=(1, 3),
+    )
+    fingerprint = load(study.arms[0].regime).fingerprint
+    boards = [ArmBoard(study, arm, Identity("c", fingerprint)) for arm in study.arms]
+    timed: list[str] = []
+
+    def pace(session: Session) -> timing._Pace:
+        timed.append(session.trial.arm.name)
+        return timing._Pace(step=float(10 ** len(timed)), validation=0.5)
+
+    monkeypatch.setattr(timing, "_pace", pace)
+    seconds = timing.trial_seconds(boards)
+    assert timed == ["all/linear/cross_entropy", "all/mlp/cross_entropy"]
+    names = {board.arm_id: board.arm.name for board in boards}
+    # 1,078 training images are 17 batches of 64, 100 are 2.
+    wanted = {
+        "all/linear": 4 * 17 * 10 + 2 * 0.5,
+        "all/mlp": 6 * 17 * 100 + 3 * 0.5,
+        "few/linear": 4 * 2 * 10 + 2 * 0.5,
+        "few/mlp": 6 * 2 * 100 + 3 * 0.5,
+    }
+    assert {names[i]: value for i, value in seconds.items()} == {
+        f"{place}/{loss}": value for place, value in wanted.items() for loss in ("cross_entropy", "focal")
+    }

@@ -11,8 +11,8 @@ import pytest
 from topk_platform import LabelNoise, LongTail, Model, Recipe, Regime, TrainFraction
 from topk_platform.data import DATASETS, load, read
 from topk_platform.specs import STANDINS, Arm, Loss, smoke_arm
-from topk_platform.testing import RegimeContract, smoke
-from topk_platform.testing.smoke import written
+from topk_platform.testing import RegimeContract, smoke_datasets
+from topk_platform.testing.smoke_datasets import written
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def regime(dataset: str, classes: int = 8) -> Regime:
 
 @pytest.mark.parametrize("dataset", list(STANDINS))
 def test_a_standin_takes_its_datasets_options(dataset: str) -> None:
-    function, original = getattr(smoke, dataset), DATASETS[dataset]
+    function, original = getattr(smoke_datasets, dataset), DATASETS[dataset]
     takes, wanted = (inspect.signature(f).parameters for f in (function, original))
     assert set(takes) == set(wanted) | {"classes"}
     assert all(takes[name].default == wanted[name].default for name in wanted)
@@ -48,7 +48,7 @@ def test_a_standin_needs_no_data_and_has_its_classes(dataset: str, folder: Path)
 
 def test_an_option_that_the_dataset_lacks_is_refused() -> None:
     with pytest.raises(ValueError, match="did you mean 'size'"):
-        read(Regime("r", "topk_platform.testing.smoke:imagenet", options={"sise": 3}))
+        read(Regime("r", "topk_platform.testing.smoke_datasets:imagenet", options={"sise": 3}))
 
 
 def test_files_are_written_once(folder: Path) -> None:

@@ -12,7 +12,7 @@ from topk_platform.reports.cells import Cell
 from topk_platform.reports.statistics import Covers, Estimate
 from topk_platform.reports.table import Fruitless, Table
 from topk_platform.specs import Published, Scalar
-from topk_platform.specs.metrics import GROUPS, less_is_better, measure_of, scale_of, unit_of
+from topk_platform.specs.metric_names import GROUPS, less_is_better, measure_of, scale_of, unit_of
 
 __all__ = [
     "count",

@@ -24,8 +24,8 @@ from topk_platform import (
 )
 from topk_platform.errors import UserError
 from topk_platform.running import fitting
+from topk_platform.running.batch_sizes import ArmProbe, probe
 from topk_platform.running.memory import available_memory
-from topk_platform.running.probing import ArmProbe, probe
 from topk_platform.specs import Trial
 from topk_platform.training.probing import StepError
 

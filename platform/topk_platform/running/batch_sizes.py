@@ -22,7 +22,7 @@ class ArmProbe:
         arm: The arm.
         samples: Of its training split.
         batch: The recipe's, or the largest that is searched; never more than there are samples.
-        largest: The largest that fits in one part, to one part in 16.
+        largest: The largest that fits at once, to within one in 16.
         accumulate: The least number of parts in which ``batch`` fits, or None.
         problem: Why nothing was found, or what does not fit whatever the batch.
     """

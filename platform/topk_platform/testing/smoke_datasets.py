@@ -20,7 +20,7 @@ import torch
 
 from topk_platform import data
 from topk_platform.testing import standins
-from topk_platform.testing.cifar import write_cifar100
+from topk_platform.testing.cifar_files import write_cifar100
 
 __all__ = ["cifar100", "imagenet", "imagenet_lt", "inaturalist", "letters", "plantnet300k", "written"]
 

@@ -1,0 +1,231 @@
+"""The data of a study that ``topk new`` writes: image folders, arrays, or what Hugging Face's ``datasets`` saved."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from topk_platform.errors import UserError, reason
+
+__all__ = ["DataCode", "data_code"]
+
+_ARRAYS = (".npz", ".pt")
+_SAVED = ("dataset_dict.json", "dataset_info.json")  # of several splits, of one
+_HELD_OUT = {"validation": ("validation", "valid", "val"), "test": ("test",)}
+
+_READ_NPZ = """
+
+def data() -> Dataset:
+    with np.load(data_folder() / {file}) as arrays:
+        return from_tensors((arrays[{inputs}], arrays[{labels}]))
+
+"""
+_READ_PT = """
+
+def data() -> Dataset:
+    arrays = torch.load(data_folder() / {file}, weights_only=True)
+    return from_tensors((arrays[{inputs}], arrays[{labels}]))
+
+"""
+
+
+_READ_SAVED = """
+
+def data() -> Dataset:
+    splits = load_from_disk(data_folder() / {file})
+    return from_tensors({splits})
+
+
+def arrays(rows: Rows) -> tuple[np.ndarray, list[int]]:
+    images = [ImageOps.fit(image.convert("RGB"), ({size}, {size})) for image in rows[{inputs}]]
+    return np.stack([np.asarray(image) for image in images]).transpose(0, 3, 1, 2), rows[{labels}][:]
+
+"""
+
+
+@dataclass(frozen=True)
+class DataCode:
+    """What a study file says of its data.
+
+    Args:
+        title: What they are, in words.
+        place: The folder of datasets that holds them.
+        classes: How many classes there are.
+        network: What suits them.
+        regime: The code of the regime; ``{name}`` stands for the study's name.
+        function: The code of a function that reads them, if they need one.
+        imports: The lines that it needs, of other packages.
+        names: What it needs of ``topk_platform``.
+        augmentation: The code of the recipe's, if there is one.
+    """
+
+    title: str
+    place: Path
+    classes: int
+    network: str
+    regime: str
+    function: str = ""
+    imports: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    augmentation: str = ""
+
+
+def data_code(place: Path, size: int) -> DataCode:
+    """Return the code of a study's data.
+
+    Args:
+        place: A folder of images, an ``.npz`` or ``.pt`` file, or a folder that ``datasets`` saved to.
+        size: Of images, in pixels.
+
+    Raises:
+        UserError: if it is none of these, cannot be read, or ``datasets`` is not installed that it takes.
+    """
+    if not place.is_dir():
+        return _arrays(place)
+    return _saved(place, size) if any((place / name).is_file() for name in _SAVED) else _images(place, size)
+
+
+def _saved(folder: Path, size: int) -> DataCode:
+    if importlib.util.find_spec("datasets") is None:
+        raise UserError(
+            f"--from {str(folder)!r} was saved by datasets, which is not installed: pip install datasets"
+        )
+    import datasets  # noqa: PLC0415 - a second or two
+
+    try:
+        found = datasets.load_from_disk(str(folder))
+    except Exception as error:  # whatever it says of a folder that it cannot read
+        raise UserError(f"--from {str(folder)!r} cannot be read: {reason(error)}") from error
+    several = isinstance(found, datasets.DatasetDict)
+    if several and "train" not in found:
+        raise UserError(f"--from must hold a split 'train', got {sorted(found)} in {folder}")
+    image, label, classes = _columns(folder, (found["train"] if several else found).features)
+    splits = _splits(found if several else {})
+    return DataCode(
+        title=f"on the images of {folder.name}",
+        place=folder.parent,
+        classes=classes,
+        network="convnet",
+        regime='Regime("images", "{name}:data")',
+        function=_READ_SAVED.format(
+            file=_code(folder.name), splits=splits, size=size, inputs=_code(image), labels=_code(label)
+        ),
+        imports=(
+            "import numpy as np",
+            "from datasets import Dataset as Rows",
+            "from datasets import load_from_disk",
+            "from PIL import ImageOps",
+        ),
+        names=("Augmentation",),
+        augmentation=f", augmentation=Augmentation(crop={size // 8}, flip=True)",
+    )
+
+
+def _columns(folder: Path, features: Mapping[str, Any]) -> tuple[str, str, int]:
+    """Return the names of the column of images and of that of labels, and how many classes there are."""
+    images = [name for name, feature in features.items() if type(feature).__name__ == "Image"]
+    labels = [name for name, feature in features.items() if type(feature).__name__ == "ClassLabel"]
+    if len(images) != 1 or len(labels) != 1:
+        kinds = ", ".join(f"{name} {type(feature).__name__}" for name, feature in features.items())
+        raise UserError(
+            f"--from must hold one column of images and one of class labels, got {kinds} in {folder}: "
+            "remove_columns leaves others out"
+        )
+    return images[0], labels[0], int(features[labels[0]].num_classes)
+
+
+def _splits(found: Mapping[str, Any]) -> str:
+    """Return the arguments of ``from_tensors``; what there is no split for is taken from training."""
+    if not found:
+        return "arrays(splits)"
+    names = {part: next((n for n in names if n in found), "") for part, names in _HELD_OUT.items()}
+    given = [f"{part}=arrays(splits[{_code(name)}])" for part, name in names.items() if name]
+    return ", ".join(['arrays(splits["train"])', *given])
+
+
+def _images(folder: Path, size: int) -> DataCode:
+    train = folder / "train" if (folder / "train").is_dir() else folder
+    classes = [place for place in train.iterdir() if place.is_dir() and not place.name.startswith(".")]
+    options = f'{{"folder": {_code(folder.name)}, "size": {size}}}'
+    return DataCode(
+        title=f"on the images of {folder.name}",
+        place=folder.parent,
+        classes=len(classes),
+        network="convnet",
+        regime=f'Regime("images", "image_folder", options={options.replace("{", "{{").replace("}", "}}")})',
+        names=("Augmentation",),
+        augmentation=f", augmentation=Augmentation(crop={size // 8}, flip=True)",
+    )
+
+
+def _arrays(file: Path) -> DataCode:
+    if file.suffix not in _ARRAYS or not file.is_file():
+        raise UserError(
+            f"--from must be a folder of images or a file {' or '.join(_ARRAYS)}, got {str(file)!r}"
+        )
+    import numpy as np  # noqa: PLC0415 - what is a folder need not wait for
+
+    arrays = {name: np.asarray(array) for name, array in _reader(file.suffix)(file).items()}
+    inputs, labels = _pair(file, arrays)
+    image = arrays[inputs].dtype == np.uint8 and arrays[inputs].ndim == 4
+    read, library = (_READ_NPZ, "import numpy as np") if file.suffix == ".npz" else (_READ_PT, "import torch")
+    return DataCode(
+        title=f"on the arrays of {file.name}",
+        place=file.parent,
+        classes=len(np.unique(arrays[labels])),
+        network="convnet" if image else "mlp",
+        regime='Regime("arrays", "{name}:data")',
+        function=read.format(file=_code(file.name), inputs=_code(inputs), labels=_code(labels)),
+        imports=(library,),
+    )
+
+
+def _reader(suffix: str) -> Callable[[Path], Mapping[Any, Any]]:
+    return _npz if suffix == ".npz" else _pt
+
+
+def _npz(file: Path) -> Mapping[Any, Any]:
+    import numpy as np  # noqa: PLC0415 - as above
+
+    try:
+        with np.load(file) as arrays:
+            return dict(arrays)
+    except Exception as error:  # whatever NumPy says of a file that is none
+        raise UserError(f"--from {str(file)!r} cannot be read: {reason(error)}") from error
+
+
+def _pt(file: Path) -> Mapping[Any, Any]:
+    import torch  # noqa: PLC0415 - a second or two
+
+    try:
+        found = torch.load(file, weights_only=True)
+    except Exception as error:  # whatever torch says of a file that is none
+        raise UserError(f"--from {str(file)!r} cannot be read: {reason(error)}") from error
+    named = dict(enumerate(found)) if isinstance(found, tuple | list) else found
+    if not isinstance(named, dict):
+        raise UserError(
+            f"--from must hold a dictionary or a pair of tensors, got {type(found).__name__} in {file}"
+        )
+    return {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
+
+
+def _pair(file: Path, arrays: Mapping[Any, Any]) -> tuple[Any, Any]:
+    """Return the names of the inputs and of the labels: the one list of whole numbers, and what is as long as it."""
+    labels = [name for name, array in arrays.items() if array.ndim == 1 and array.dtype.kind in "iu"]
+    inputs = [name for name in arrays if labels and name not in labels and arrays[name].ndim >= 2]
+    inputs = [name for name in inputs if len(arrays[name]) == len(arrays[labels[0]])]
+    if len(labels) != 1 or len(inputs) != 1:
+        shapes = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
+        raise UserError(
+            f"--from must hold inputs (n, ...) and whole labels (n,), one of each, got {shapes or 'nothing'} in {file}"
+        )
+    return inputs[0], labels[0]
+
+
+def _code(value: Any) -> str:
+    """Return a text or a number as Python's code, in double quotes as the rest of the file."""
+    return json.dumps(value)

@@ -1,0 +1,193 @@
+"""Why recorded trials do not count and are trained again: what of code, data, versions or study has changed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from topk_platform.code_version import code_files, code_version
+from topk_platform.identity import Identity
+from topk_platform.records import Ledger, Row, Store
+from topk_platform.records.views import to_rows
+from topk_platform.specs import Arm, Study, Trial
+from topk_platform.specs.codec import encode
+
+__all__ = ["Outdated", "note_code", "outdated"]
+
+_FILE = "code.json"
+_VERSIONS = 30  # the newest that are kept; each knows a hash of some 150 files
+_NAMED = 4  # files, or differences of a study, that a line names
+_CHANGES = {  # what an identity says of a row, in a sentence of its own
+    "other data": "the data have changed",
+    "another start, whose code or data have changed": "code or data of the arm that it starts from have changed",
+}
+_COLUMNS = ("key", "arm", "arm_id", "code_version", "dataset_fingerprint", "versions", "ended")
+
+
+@dataclass(frozen=True)
+class Outdated:
+    """Recorded trials that do not count any more, for one reason.
+
+    Args:
+        why: What has changed.
+        trials: How many there are.
+        arms: The names of their arms.
+    """
+
+    why: str
+    trials: int
+    arms: tuple[str, ...]
+
+    def __str__(self) -> str:
+        arms = self.arms[0] if len(self.arms) == 1 else f"{len(self.arms)} arms"
+        return f"{self.trials} recorded trial{'' if self.trials == 1 else 's'} of {arms}: {self.why}"
+
+
+def outdated(
+    study: Study, ledger: Ledger, counted: Mapping[str, Identity], open_: Iterable[str]
+) -> list[Outdated]:
+    """Return why recorded trials of a study's arms do not count, the reason of the most trials first.
+
+    Args:
+        study: The study.
+        ledger: Holds the trials, and what was noted of the code they were trained with, see :func:`note_code`.
+        counted: Which rows count, by arm identity.
+        open_: The identities of the arms of which something is left to run: of no others is anything told.
+    """
+    if not ledger.exists:
+        return []
+    arms = {study.arm_id(arm): arm for arm in study.arms}
+    asked = {arm.name: arm_id for arm_id, arm in arms.items() if arm_id in set(open_)}
+    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in to_rows(ledger.read("trials", _COLUMNS)):
+        if row["arm"] not in asked:
+            continue
+        if row["arm_id"] != asked[row["arm"]]:
+            found[row["arm"], row["arm_id"]].append(row)
+        elif reason := counted.get(row["arm_id"], Identity()).excludes(row):
+            found[row["arm"], f"{reason} {row['code_version']}"].append(row)
+    explained = _Explained(study, ledger, arms, counted)
+    return _summed((explained(asked[name], rows), name, len(rows)) for (name, _), rows in found.items())
+
+
+def _summed(reasons: Iterable[tuple[str, str, int]]) -> list[Outdated]:
+    trials: Counter[str] = Counter()
+    arms: dict[str, dict[str, None]] = defaultdict(dict)
+    for why, arm, count in reasons:
+        trials[why] += count
+        arms[why][arm] = None
+    return [Outdated(why, count, tuple(arms[why])) for why, count in trials.most_common()]
+
+
+@dataclass
+class _Explained:
+    """Says of rows that are alike in what decides it why they do not count."""
+
+    study: Study
+    ledger: Ledger
+    arms: Mapping[str, Arm]
+    counted: Mapping[str, Identity]
+    _noted: dict[str, dict[str, str]] | None = field(default=None)
+
+    def __call__(self, arm_id: str, rows: Sequence[Row]) -> str:
+        if rows[0]["arm_id"] != arm_id:
+            return self._definition(self.arms[arm_id], max(rows, key=lambda row: row["ended"])["key"])
+        identity, row = self.counted[arm_id], rows[0]
+        if identity.code_version not in ("", row["code_version"]):
+            return self._code(self.arms[arm_id], row["code_version"])
+        reason = identity.excludes(row)
+        return _CHANGES.get(reason, f"the machine or its packages have changed: {reason}")
+
+    def _definition(self, arm: Arm, key: str) -> str:
+        """Return what the study says otherwise than the trial that has this key."""
+        (row,) = self.ledger.rows(where=f"key = '{key}'")
+        with suppress(ValueError, TypeError):
+            differing = _differing(Trial.from_json(row["config"]), arm, self.study)
+            if differing:
+                return f"the study has changed: {_named(differing, '; ')}"
+        return "the study has changed, or an earlier version wrote them"
+
+    def _code(self, arm: Arm, was: str) -> str:
+        if self._noted is None:
+            self._noted = _read(self.ledger.store)
+        if was not in self._noted:
+            return f"the code has changed since version {was}, of whose files nothing is noted"
+        before, now = self._noted[was], code_files(arm)
+        changed = [f"{name}{_how(name, before, now)}" for name in _changed(before, now)]
+        return (
+            f"the code has changed: {_named(changed, ', ')}"
+            if changed
+            else "an installed package has changed"
+        )
+
+
+def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
+
+
+def _how(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    return " (new)" if name not in before else " (gone)" if name not in now else ""
+
+
+def _named(items: Sequence[str], separator: str) -> str:
+    more = f"{separator}and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return separator.join(items[:_NAMED]) + more
+
+
+def _differing(trial: Trial, arm: Arm, study: Study) -> list[str]:
+    """Return what decides an arm's identity and was another for a trial, such as ``recipe.epochs was 20, is 30``."""
+    was = _facts(
+        trial.arm, trial.root, trial.topk, trial.targets, trial.threads, trial.device, trial.measures
+    )
+    now = _facts(arm, study.seed, study.topk, study.targets, study.threads, study.device, study.measures)
+    before, after = dict(_flat(was)), dict(_flat(now))
+    return [
+        f"{name} was {before.get(name, 'not there')}, is {after.get(name, 'gone')}"
+        for name in _changed(before, after)
+    ]
+
+
+def _facts(arm: Arm, *others: object) -> dict[str, Any]:
+    names = ("seed", "topk", "targets", "threads", "device", "measures")
+    facts: dict[str, Any] = encode({**{name: getattr(arm, name) for name in arm.__dataclass_fields__}})
+    return {**facts, **encode(dict(zip(names, others, strict=True)))}
+
+
+def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _flat(item, f"{place}.{name}" if place else name)
+    else:
+        yield place, json.dumps(value)
+
+
+def note_code(store: Store, study: Study) -> None:
+    """Note of which files the code version of each arm is, so that it can be told later which of them have changed.
+
+    Args:
+        store: The study's folder.
+        study: The study.
+
+    Raises:
+        StoreError: if it cannot be written.
+    """
+    noted = _read(store)
+    new = {code_version(arm): arm for arm in study.arms}
+    if not new.keys() - noted.keys():
+        return
+    noted |= {version: code_files(arm) for version, arm in new.items()}
+    newest = dict(list(noted.items())[-max(_VERSIONS, len(new)) :])
+    store.write(_FILE, json.dumps(newest).encode())
+
+
+def _read(store: Store) -> dict[str, dict[str, str]]:
+    """Return the files of each version that was noted; what is damaged is as good as none."""
+    if not store.exists(_FILE):
+        return {}
+    with suppress(ValueError, AttributeError):
+        return {str(version): dict(files) for version, files in json.loads(store.read(_FILE)).items()}
+    return {}

@@ -1,0 +1,128 @@
+"""What a plan says of trials that are trained again: which of code, data, versions or study has changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform.code_version import code_files, code_version
+from topk_platform.identity import Identity
+from topk_platform.records import Ledger, Store
+from topk_platform.running.changes import note_code, outdated
+from topk_platform.specs import Trial, TrialRecord
+
+
+def a_study(epochs: int = 1, topk: tuple[int, ...] = (1, 3)) -> Study:
+    losses = [Loss("cross_entropy"), Loss("focal")]
+    arms = [Arm(Regime("r", "digits"), Model("linear"), loss, 3, Recipe(epochs)) for loss in losses]
+    return Study("s", arms, topk=topk, trials=1, seeds=2)
+
+
+def identities(study: Study, code: str, data: str = "f") -> dict[str, Identity]:
+    return {study.arm_id(arm): Identity(code, data, {"torch": "2.0"}) for arm in study.arms}
+
+
+def recorded(place: Path, study: Study, code: str) -> Ledger:
+    """A ledger with two confirmations of each arm."""
+    ledger = Ledger.open(Store.open(place), study.name)
+    with ledger.writing(study) as writer:
+        for arm in study.arms:
+            for seed in (1, 2):
+                trial = Trial(
+                    "s",
+                    study.arm_id(arm),
+                    arm,
+                    study.topk,
+                    "confirm",
+                    0,
+                    seed,
+                    0,
+                    {},
+                    "f",
+                    code,
+                    study.targets,
+                )
+                metrics = dict.fromkeys(study.metrics, 0.5)
+                writer.put(
+                    TrialRecord(trial, "completed", "", metrics, metrics, (), 1.0, 0.0, 1.0, {"torch": "2.0"})
+                )
+    return ledger
+
+
+def told(study: Study, ledger: Ledger, counted: Mapping[str, Identity]) -> list[str]:
+    return [str(found) for found in outdated(study, ledger, counted, counted)]
+
+
+def test_nothing_is_told_of_what_counts_or_of_arms_that_are_done(tmp_path: Path) -> None:
+    study = a_study()
+    ledger = recorded(tmp_path, study, "c")
+    assert told(study, ledger, identities(study, "c")) == []
+    assert outdated(study, ledger, identities(study, "other"), []) == []
+    assert told(study, Ledger.open(Store.open(tmp_path / "new"), "s"), identities(study, "c")) == []
+
+
+@pytest.mark.parametrize(
+    ("counted", "why"),
+    [
+        (Identity("c", "g"), "the data have changed"),
+        (
+            Identity("c", "f", {"torch": "2.1"}),
+            "the machine or its packages have changed: torch 2.0 in place of 2.1",
+        ),
+        (Identity("d", "f"), "the code has changed since version c, of whose files nothing is noted"),
+    ],
+)
+def test_data_versions_and_code_of_which_nothing_is_noted(
+    tmp_path: Path, counted: Identity, why: str
+) -> None:
+    study = a_study()
+    ledger = recorded(tmp_path, study, "c")
+    found = told(study, ledger, {study.arm_id(arm): counted for arm in study.arms})
+    assert found == [f"4 recorded trials of 2 arms: {why}"]
+
+
+def test_the_files_that_changed_are_named(tmp_path: Path) -> None:
+    """By what was noted when the trials ran: as if one file had been other then, one gone since, and one new."""
+    study = a_study()
+    code = code_version(study.arms[0])
+    ledger = recorded(tmp_path, study, "older")
+    note_code(ledger.store, study)
+    noted = json.loads(ledger.store.read("code.json"))
+    assert noted == {code: code_files(study.arms[0])}
+    older = {**noted[code], "topk_losses/margins.py": "other", "topk_losses/gone.py": "x"}
+    del older["topk_platform/metrics.py"]
+    ledger.store.write("code.json", json.dumps({"older": older, **noted}).encode())
+    assert told(study, ledger, identities(study, code)) == [
+        "4 recorded trials of 2 arms: the code has changed: topk_losses/gone.py (gone), topk_losses/margins.py, "
+        "topk_platform/metrics.py (new)"
+    ]
+
+
+def test_what_was_noted_stays_and_damage_is_as_good_as_nothing(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    store.write("code.json", b"junk")
+    note_code(store, a_study())
+    store.write(
+        "code.json", json.dumps({"older": {"a": "b"}, **json.loads(store.read("code.json"))}).encode()
+    )
+    before = store.read("code.json")
+    note_code(store, a_study(epochs=2))  # of the same code
+    assert store.read("code.json") == before
+    assert list(json.loads(before)) == ["older", code_version(a_study().arms[0])]
+
+
+def test_a_study_that_changed_names_its_differences(tmp_path: Path) -> None:
+    ledger = recorded(tmp_path, a_study(), "c")
+    new = a_study(epochs=5, topk=(1, 2, 3))
+    (found,) = told(new, ledger, identities(new, "c"))
+    assert found.startswith(
+        "4 recorded trials of 2 arms: the study has changed: recipe.epochs was 1, is 5; topk was "
+    )
+    one = dataclasses.replace(new, arms=new.arms[:1])
+    (found,) = told(one, ledger, identities(one, "c"))
+    assert found.startswith("2 recorded trials of r/linear/cross_entropy: ")
