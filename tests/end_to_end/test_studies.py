@@ -151,17 +151,6 @@ def test_the_study_that_a_page_shows_runs(shared: Any, tmp_path: Path) -> None:
     assert "top-3 accuracy" in out
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("shared")
-def test_the_cells_of_the_notebook_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "notebook.md").read_text()
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
-        exec(block, names)  # noqa: S102 - our own page
-    assert names["summary"].table.study == names["study"]
-
-
 def test_a_large_study_needs_nothing_but_seconds(shared: Any, tmp_path: Path) -> None:
     write_inaturalist(tmp_path / "data", classes=7)
     (shared.folder / "large_lab.py").write_text(LARGE)

@@ -21,7 +21,7 @@ __all__ = ["trial_seconds"]
 
 _MEASURING_SECONDS = 20.0
 _STEPS_SECONDS = 0.3  # of an epoch that takes longer, so many are timed
-_SHORT_SECONDS = 0.1  # what takes less is timed twice
+_LONG_STEP_SECONDS = 1.0  # steps that take less are timed twice
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _pace(session: Session | Ensemble) -> _Pace:
     _validation_seconds(session)
     step = _step_seconds(session, _STEPS_SECONDS)
     validation = _validation_seconds(session)
-    if step * session.epoch_steps < _SHORT_SECONDS:  # what disturbs so short a measurement only lengthens it
+    if step < _LONG_STEP_SECONDS:  # what disturbs so short a measurement only lengthens it
         step = min(step, _step_seconds(session, _STEPS_SECONDS))
         validation = min(validation, _validation_seconds(session))
     return _Pace(step, validation)

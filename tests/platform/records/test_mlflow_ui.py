@@ -27,7 +27,7 @@ from topk_platform.running.recording import Recorder
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARM = "clean/mlp/smooth_topk_svm"
-PATIENCE = 120.0  # seconds, of which a free machine takes two
+PATIENCE = 240.0  # seconds, of which a free machine takes two
 
 pytestmark = [
     pytest.mark.slow,
