@@ -12,7 +12,7 @@ CREATE = $(PYTHON) -m venv $(VENV)
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
 endif
 
-.PHONY: study test test-others test-ray test-slow regression fuzz gpu docs lint audit wheel-check clean
+.PHONY: study test test-others test-ray test-slow test-hosts regression fuzz gpu docs lint audit wheel-check clean
 
 study: $(VENV)/.platform
 	$(BIN)/topk run letters_quick
@@ -30,7 +30,12 @@ test-ray: $(VENV)/.test
 	$(BIN)/python -m pytest tests/end_to_end -n 2 --dist loadfile -m "ray and not slow and not gpu" $(if $(SAID),>$(SAID) 2>&1)
 
 test-slow: $(VENV)/.test
-	$(BIN)/python -m pytest -m "slow and not gpu"
+	$(BIN)/python -m pytest -m "slow and not gpu and not hosts"
+
+# Clusters of several hosts on this machine: network namespaces, which want root, Ray's jobs, and Slurm where it is
+# installed.
+test-hosts: $(VENV)/.test
+	$(BIN)/python -m pytest tests/end_to_end -m hosts
 
 # Small trials of every loss and kind of regime, on the CPU and on a GPU if there is one, compared with what is stored in
 # benchmarks/regression.csv; REGRESSION=--renew stores this version's results in their place.

@@ -13,8 +13,18 @@ from sphinx.writers.html5 import HTML5Translator
 __all__ = ["setup"]
 
 
+_COMMON = {"&#x029F5;": "\\"}  # the operator of \\setminus, which few fonts have
+
+
+def _mathml(node: nodes.Element, display: str = "inline") -> str:
+    drawn: str = convert(node.astext().strip(), display=display)
+    for rare, common in _COMMON.items():
+        drawn = drawn.replace(rare, common)
+    return drawn
+
+
 def _inline(writer: HTML5Translator, node: nodes.math) -> None:
-    writer.body.append(convert(node.astext()))
+    writer.body.append(_mathml(node))
     raise nodes.SkipNode
 
 
@@ -22,7 +32,7 @@ def _block(writer: HTML5Translator, node: nodes.math_block) -> None:
     number = get_node_equation_number(writer, node) if node["number"] else ""
     writer.body.append(writer.starttag(node, "div", CLASS="math"))
     writer.body.append(f'<span class="eqno">({number})</span>' if number else "")
-    writer.body.append(convert(node.astext().strip(), display="block") + "</div>\n")
+    writer.body.append(_mathml(node, "block") + "</div>\n")
     raise nodes.SkipNode
 
 

@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -16,7 +19,10 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("*/*.md"))]
 # Blocks that want what a run leaves, and the test that runs them there.
-ELSEWHERE = {"serving.md": ROOT / "tests" / "platform" / "serving" / "test_serving.py"}
+ELSEWHERE = {
+    "serving.md": ROOT / "tests" / "platform" / "serving" / "test_serving.py",
+    "notebook.md": ROOT / "tests" / "docs" / "test_notebook.py",
+}
 EXAMPLES = {path.read_text() for path in (DOCS / "examples").glob("*.py")}  # tests/studies/test_examples.py
 
 
@@ -70,3 +76,28 @@ def test_the_training_step_of_the_readme_gives_gradients() -> None:
     for block in blocks(ROOT / "README.md"):
         exec(block, names)  # noqa: S102 - our own page
     assert names["model"].weight.grad.abs().sum() > 0
+
+
+def test_the_query_of_the_ledgers_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On trials made up so that those that it shall find have the numbers that the page prints."""
+    page = (DOCS / "ledger.md").read_text()
+    ((query,), printed) = re.findall(r'duckdb\.sql\("""(.*?)"""\)', page, re.DOTALL), page[page.index("┌") :]
+    rows = [tuple(map(float, row)) for row in re.findall(r"│ +([\d.]+) │ +([\d.]+) │ +([\d.]+) │", printed)]
+    places = {"phase": "search", "regime": "noise-0.8", "loss": "smooth_topk_svm", "status": "completed"}
+    right = [
+        {
+            "counts": True,
+            **places,
+            "param.tau": tau,
+            "param.learning_rate": rate,
+            "validation.top5": top5 / 100,
+        }
+        for tau, rate, top5 in rows
+    ]
+    wrong = [{**right[0], name: "other"} for name in places] + [{**right[0], "counts": False}]
+    folder = tmp_path / "runs" / "letters_quick" / "tables"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist([*wrong, *reversed(right)]), folder / "trials.parquet")
+    monkeypatch.chdir(tmp_path)
+    found = duckdb.sql(re.sub(r"^ *\.\.\.", "", query, flags=re.MULTILINE)).fetchall()
+    assert len(rows) == 4 and sorted(found) == sorted(rows)

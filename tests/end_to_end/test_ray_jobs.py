@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.skipif(bool(refusal() or WITHOUT_JOBS), reason=refusal() or WITHOUT_JOBS or "they are there"),
     pytest.mark.timeout(3600),
     pytest.mark.slow,
+    pytest.mark.hosts,
 ]
 
 PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"

@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.skipif(bool(refusal()), reason=refusal() or "hosts can be made"),
     pytest.mark.timeout(3600),
     pytest.mark.slow,
+    pytest.mark.hosts,
 ]
 
 CUT_SECONDS = 60.0
@@ -65,7 +66,7 @@ def test_a_host_is_cut_off_for_a_minute_and_one_is_taken_away(
     site.tell("Ray is started on all of them")
 
     lab.allow(1)
-    command = ["topk", "run", "my_lab:study", "--json", "--checkpoints", "0", "--workers", "2"]
+    command = ["topk", "run", "my_lab:study", "--json", "--checkpoints", "2", "--workers", "2"]
     process, log = site.start(head, *command, "--address", address, "--store", store, "--mlflow", mlflow)
 
     def wait(condition: Callable[[], bool], what: str) -> None:

@@ -55,6 +55,7 @@ PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.hosts,
     pytest.mark.timeout(3600),
     pytest.mark.skipif(
         any(shutil.which(name, path=PATH) is None for name in PROGRAMS),
@@ -189,6 +190,7 @@ def test_the_time_limit_changes_nothing(
             lambda: int(slurm.state(job)["Restarts"]) >= 1,
             "the time limit has hit and the job is queued again",
         )
+        slurm.run("scontrol", "update", f"JobId={job}", "TimeLimit=60")
         assert len(rows(store, "small")) == 1  # what was let on has ended, the rest waits in its checkpoints
         lab.allow(10**6)
         until(lambda: slurm.state(job)["JobState"] in DEAD, "the job has ended")

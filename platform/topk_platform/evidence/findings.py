@@ -12,7 +12,7 @@ from topk_platform.identity import environment_of
 from topk_platform.reports import build_table
 from topk_platform.reports.findings import Findings
 from topk_platform.reports.reading import Held, read
-from topk_platform.running.recommending import situations_of
+from topk_platform.running.recommending import situations_at
 from topk_platform.specs import Study
 
 __all__ = ["findings"]
@@ -42,10 +42,7 @@ def findings(
     if not table.confirmed.completed:
         raise UserError(f"no confirmation of study {study.name} has ended: there is nothing found yet")
     left_out: dict[str, str] = {}
-    from topk_platform.data import data_at  # noqa: PLC0415 - torch
-
-    with data_at(data):
-        situations = situations_of(study.name, study.arms, left_out)
+    situations = situations_at(study, data, left_out)
     if left_out:
         raise UserError("; ".join(f"{place}: {why}" for place, why in left_out.items()))
     return Findings(table, situations, _made(held, note))

@@ -148,9 +148,9 @@ class Table:
         return found
 
     def __str__(self) -> str:
-        console = Console(
-            file=io.StringIO(), force_jupyter=False, width=shutil.get_terminal_size((120, 24)).columns
-        )
+        width = shutil.get_terminal_size((120, 24)).columns
+        # A notebook would show what is captured as well, and in colours.
+        console = Console(file=io.StringIO(), force_jupyter=False, color_system=None, width=width)
         with console.capture() as written:
             console.print(self)
         return written.get()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import logging
 import threading
 import time
+import warnings
 from types import TracebackType
 from typing import Any, Self
 
@@ -57,6 +59,9 @@ class NotebookView(ForPeople):
     def __enter__(self) -> Self:
         from IPython.display import display  # noqa: PLC0415 - for notebooks, which have it
 
+        # Ray and what it imports ask for widgets, of which nothing here is made.
+        logging.getLogger("ray.widgets").setLevel(logging.WARNING)
+        warnings.filterwarnings("ignore", message="IProgress not found")
         self._handle = display(_Standing("starting Ray"), display_id=True)
         self._thread.start()
         return self

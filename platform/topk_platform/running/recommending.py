@@ -13,7 +13,7 @@ from topk_platform.reports.recommending import Compared, Recommendation, Situati
 from topk_platform.reports.table import build_table, row_and_column
 from topk_platform.specs import Arm, LabelNoise, Regime, Study
 
-__all__ = ["recommend", "situation_of", "situations_of"]
+__all__ = ["recommend", "situation_of", "situations_at", "situations_of"]
 
 _UNKNOWN = "its definition is not known here: name it with --study package.module:attribute"
 
@@ -135,6 +135,22 @@ def situations_of(
             except UserError as error:
                 left_out[f"{study}, {arm.regime.name}"] = f"its data cannot be read: {error}"
     return found
+
+
+def situations_at(
+    study: Study, data: str | Path | None, left_out: dict[str, str]
+) -> dict[tuple[str, int], Situation]:
+    """Return what a study's regimes are by the data in a folder; arguments as of :func:`situations_of`.
+
+    Args:
+        study: The study.
+        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
+        left_out: What is not at hand is put in here, with why.
+    """
+    from topk_platform.data import data_at  # noqa: PLC0415 - torch
+
+    with data_at(data):
+        return situations_of(study.name, study.arms, left_out)
 
 
 def situation_of(regime: Regime, k: int) -> Situation:

@@ -52,6 +52,7 @@ class ArmBoard:
     def __post_init__(self) -> None:
         self.arm_id = self.study.arm_id(self.arm)
         self.origin: ArmBoard | None = None
+        self._ahead: tuple[int, int, int] | None = None
         points = self.study.points(self.arm)
         self._searchers: dict[int, Searcher] = {}
         self.lanes = [
@@ -99,6 +100,21 @@ class ArmBoard:
         found = (slot for lane in self.lanes if (slot := lane.next_slot()) is not None)
         return min(found, key=lambda slot: (slot[2], slot[1]), default=None)
 
+    @property
+    def ahead(self) -> tuple[int, int, int]:
+        """What has not started: how many trainings of searches follow one another, how many confirmations; trials."""
+        if self._ahead is None:
+            searches = max(lane.search_rounds for lane in self.lanes)
+            confirmations = max(lane.confirm_rounds for lane in self.lanes)
+            self._ahead = searches, confirmations, self.left - len(self.running)
+        return self._ahead
+
+    def limit(self, until: int, last: int) -> None:
+        """Let no seed start now that comes after ``until``, and none ever after ``last``."""
+        self._ahead = None
+        for lane in self.lanes:
+            lane.limit(until, last)
+
     def _lane(self, slot: Slot) -> Lane:
         phase, number, seed = slot
         repeats = self.arm.repeats
@@ -106,18 +122,21 @@ class ArmBoard:
 
     def take(self, slots: Iterable[Slot]) -> None:
         """Take note that trials start."""
+        self._ahead = None
         for slot in slots:
             self.running.add(slot)
             self._lane(slot).take(slot)
 
     def release(self, slot: Slot) -> None:
         """Let a trial that was under way start again."""
+        self._ahead = None
         self.running.discard(slot)
         if (lane := self._lane(slot)).wants(slot):
             lane.free(slot)
 
     def leave(self, slot: Slot) -> None:
         """Leave a trial that was under way without a result: nothing of the arm that has to know it starts."""
+        self._ahead = None
         self.running.discard(slot)
         if self._lane(slot).wants(slot):
             self.open.add(slot)
@@ -208,6 +227,7 @@ class ArmBoard:
 
     def end(self, slot: Slot, ended: Ended) -> None:
         """Take note of an ended trial."""
+        self._ahead = None
         self.running.discard(slot)
         lane = self._lane(slot)
         wanted = lane.wants(slot)
@@ -243,8 +263,7 @@ def _race(rivals: Sequence[ArmBoard]) -> None:
     results = {arm.arm_id: arm.results() for arm in rivals}
     found = race(study.racing, racing_step([arm.arm for arm in rivals]), study.seeds, results)
     for arm in rivals:
-        for lane in arm.lanes:
-            lane.limit(found.until, found.last(arm.arm_id, study.seeds))
+        arm.limit(found.until, found.last(arm.arm_id, study.seeds))
 
 
 MayStart = Callable[[str, int], bool]

@@ -174,8 +174,8 @@ class Lane:
         """How many trainings of the search have to follow one another until all has ended that has not started yet."""
         if self._confirming:
             return 0
-        blocks, parallel = math.ceil(len(self._free) / self._size), (self._width - 1) // self._size + 1
-        return math.ceil(blocks / parallel)
+        blocks = len(self._free) if self._size == 1 else math.ceil(len(self._free) / self._size)
+        return blocks if self._width == 1 else math.ceil(blocks / ((self._width - 1) // self._size + 1))
 
     @property
     def confirm_rounds(self) -> int:

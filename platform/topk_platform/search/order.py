@@ -38,16 +38,15 @@ class Order:
 
     def urgency(self, arm: ArmBoard, pace: Pace) -> tuple[float, float]:
         """Return how long an arm's longest way to the end takes, and all its work; the largest goes first."""
-        seconds = pace(arm.arm_id)
-        return self._way(arm, pace, seconds), seconds * (arm.left - len(arm.running))
+        seconds, (searches, confirmations, left) = pace(arm.arm_id), arm.ahead
+        way = seconds * (searches + confirmations)
+        if self._waiting:
+            way = max(way, seconds * searches + self._behind(arm, pace))
+        return way, seconds * left
 
-    def _way(self, arm: ArmBoard, pace: Pace, seconds: float) -> float:
-        lanes = arm.lanes
-        if arm.arm_id not in self._waiting:
-            return seconds * max(lane.search_rounds + lane.confirm_rounds for lane in lanes)
-        behind = [self._way(other, pace, pace(other.arm_id)) for other in self._waiting[arm.arm_id]]
-        own = seconds * max(lane.confirm_rounds for lane in lanes)
-        return seconds * max(lane.search_rounds for lane in lanes) + max(own, *behind)
+    def _behind(self, arm: ArmBoard, pace: Pace) -> float:
+        """Return how long the longest way to the end is of those that wait for an arm's search."""
+        return max((self.urgency(other, pace)[0] for other in self._waiting.get(arm.arm_id, ())), default=0.0)
 
 
 def paces(known: Mapping[str, float]) -> Pace:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import sys
+import types
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -17,8 +21,9 @@ from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
 from topk_platform.records import ArmState, Ledger, Store, StudyState, Tally, note_state, read_state, trend_of
 from topk_platform.running.events import Event
+from topk_platform.running.notebook import NotebookView
 from topk_platform.running.rows import arms_text, headline, sparkline
-from topk_platform.running.views import LiveView, View
+from topk_platform.running.views import Lines, LiveView, View, view_for
 from topk_platform.running.watching import Noting, Watch
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import TrialRecord
@@ -237,3 +242,57 @@ def test_the_live_view_fits_its_terminal(tmp_path: Path) -> None:
     for _ in range(5):
         drive.step()
     assert len(text_of(console, view.drawn())) < console.height
+
+
+class Shown:
+    """In place of IPython's handle of an output: what was shown, one after the other."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def display(self, shown: Any, display_id: bool) -> Shown:
+        assert display_id
+        self.seen.append(shown)
+        return self
+
+    def update(self, shown: Any) -> None:
+        self.seen.append(shown)
+
+
+def test_in_a_notebook_one_output_is_drawn_anew_and_tells_how_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, ipython = Shown(), types.ModuleType("IPython.display")
+    vars(ipython)["display"] = shown.display
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython)
+    with NotebookView() as view:
+        drive = Drive(view, tmp_path)
+        for _ in range(5):
+            drive.step()
+    assert "starting Ray" in repr(shown.seen[0])
+    last = shown.seen[-1]
+    assert repr(last).startswith("s  5/") and "r/mlp/cross_entropy" in repr(last)
+    assert re.search(r'<progress value="5" max="\d+">', last._repr_html_())
+
+
+def test_scripts_are_told_on_standard_error_unless_they_do_not_want_to_be(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert isinstance(view_for(shown=True), Lines) and type(view_for(shown=False)) is View
+    view_for(shown=True).console.print("told")
+    assert capsys.readouterr() == ("", "told\n")
+
+
+def test_a_study_and_a_loss_say_what_they_are() -> None:
+    text = str(STUDY)
+    assert text.startswith("s\n") and "losses: cross_entropy, focal, topk_hinge" in text
+    assert "3 search trials in each of 2, 2 seeds each" in text
+    assert (
+        "<td>0.01 to 1</td><td>0.1</td>" in STUDY._repr_html_() and "learning_rate" in LOSSES[0]._repr_html_()
+    )
+    many = [Loss("focal", label=f"l{i}") for i in range(30)]
+    wide = Study(
+        "wide", grid([Regime("r", "digits")], [Model("mlp")], many, k=1, recipe=Recipe(1)), topk=(1,)
+    )
+    assert "and 18 more" in str(wide)

@@ -70,8 +70,9 @@ def slow_left(arm: ArmBoard) -> int:
 
 
 def slow_rounds(arm: ArmBoard) -> int:
-    """How many trainings have to follow one another, counted search by search."""
-    count, rounds = arm.arm.repeats.count, []
+    """How many trainings have to follow one another, counted search by search: those of the search that is behind
+    most, and one confirmation."""
+    count, rounds, confirmed = arm.arm.repeats.count, [], []
     size, width = arm.arm.protocol.ensemble, arm.arm.protocol.width
     for search in range(count):
         own = [n for n in range(arm.trials) if n % count == search and n not in arm.searched]
@@ -82,8 +83,9 @@ def slow_rounds(arm: ArmBoard) -> int:
         slots = [("confirm", number, seed) for seed in seeds]
         confirms = seeds if waits else [s for s in slots if s not in arm.running | arm.confirmed.keys()]
         blocks, parallel = -(-len(free) // size), -(-width // size)
-        rounds.append(-(-blocks // parallel) + bool(confirms and (waits or number is not None)))
-    return max(rounds)
+        rounds.append(-(-blocks // parallel))
+        confirmed.append(bool(confirms and (waits or number is not None)))
+    return max(rounds) + max(confirmed)
 
 
 def slow_next(board: Board) -> tuple[Slot, ...]:

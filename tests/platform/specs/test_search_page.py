@@ -1,4 +1,4 @@
-"""What docs/search.md says of samplers is so."""
+"""What docs/searching.md says of samplers is so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import topk_platform
 from topk_platform.specs import Protocol, Sampler
 
-PAGE = (Path(__file__).parents[3] / "docs" / "search.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "searching.md").read_text()
 
 
 def test_the_page_names_every_sampler_and_its_packages() -> None:

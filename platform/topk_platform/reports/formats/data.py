@@ -173,7 +173,8 @@ def _fronts(table: Table) -> tuple[_Kinds, _Rows]:
     """Return every metric of every point of the fronts, and each front's hypervolume, a row each."""
     kinds = dict.fromkeys(("loss", table.across), pa.string()) | {"search": pa.int64(), "values": pa.string()}
     kinds |= {"metric": pa.string(), "validation": pa.float64(), "mean": pa.float64()}
-    kinds |= {"half_width": pa.float64(), "n": pa.int64()}
+    kinds |= {"half_width": pa.float64(), "low": pa.float64(), "high": pa.float64()}
+    kinds |= {"covers": pa.string(), "n": pa.int64()}
     points = [
         (row, column, search, json.dumps(dict(values)), metric, validation, *_estimated(test))
         for row, column, search, values, metric, validation, test in front_rows(table.fronts)

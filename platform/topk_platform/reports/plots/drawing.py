@@ -89,22 +89,25 @@ class Plotted:
     def named(self) -> frozenset[str]:
         """The rows that lines and points have a colour and a name for: all, or where that would be a crowd a few.
 
-        Of more than sixteen rows they are the baseline's and the eight with the largest mean difference to it. That is
-        for the eye alone: the others are drawn in grey, and nothing is tested by it.
+        Of more than sixteen rows they are the baseline's and those of the eight losses whose differences to it sum up
+        to the most over all columns and models. That is for the eye alone: the others are grey, and nothing is tested.
         """
         rows = self.table.rows
         if len(rows) <= _CROWD:
             return frozenset(rows)
-        own = {row for (row, _), arm in self.arms.items() if arm.loss.label == self.study.baseline}
-        leads = {row: lead for row in rows if row not in own and (lead := self._lead(row)) is not None}
-        return frozenset(own | set(sorted(leads, key=lambda row: -leads[row])[:_NAMED]))
+        labels = {row: arm.loss.label for (row, _), arm in self.arms.items()}
+        leads: dict[str, float] = {}
+        for row, label in labels.items():
+            leads[label] = leads.get(label, 0.0) + self._lead(row)
+        leads.pop(self.study.baseline or "", None)
+        leading = {self.study.baseline, *sorted(leads, key=lambda label: -leads[label])[:_NAMED]}
+        return frozenset(row for row, label in labels.items() if label in leading)
 
-    def _lead(self, row: str) -> float | None:
+    def _lead(self, row: str) -> float:
         cells = [self.table.cells.get((row, column, self.metric)) for column in self.table.columns]
         found = [c.difference or c.value for c in cells if c is not None]
-        means = [estimate.mean for estimate in found if estimate is not None]
         sign = -1 if less_is_better(self.metric) else 1
-        return sign * sum(means) / len(means) if means else None
+        return sign * sum(estimate.mean for estimate in found if estimate is not None)
 
     def line_look(self, row: str, column: str) -> Look:
         """Return how the loss of a cell is drawn among many: in grey where it is not :attr:`named`."""

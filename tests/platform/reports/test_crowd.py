@@ -1,0 +1,62 @@
+"""Studies of many losses: a plot names a few of them, a page's table falls apart into the models'."""
+
+from __future__ import annotations
+
+import pytest
+
+from topk_platform import LabelNoise, Loss, Model, Recipe, Regime, Study, grid
+from topk_platform.records import Tally
+from topk_platform.reports import Cell, Table, estimate, page, plots
+from topk_platform.reports.plots.style import OTHERS
+from topk_platform.reports.table import row_and_column
+
+JITTER = (0.0, 0.004, -0.003, 0.002)
+LOSSES = [Loss("cross_entropy"), *(Loss("focal", label=f"loss-{i}") for i in range(15))]
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    """Of two models, the second in one regime alone; loss i is i points ahead everywhere, the last loss only there."""
+    regimes = [Regime("a", "digits"), Regime("b", "digits", (LabelNoise(0.5),))]
+    made = {"losses": LOSSES, "k": 3, "recipe": Recipe(1)}
+    arms = [
+        *grid(regimes, [Model("linear")], **made),
+        *grid(regimes[1:], [Model("mlp")], **made),
+    ]
+    study, cells = Study("crowd", arms, topk=(1, 3)), {}
+    for arm in arms:
+        place, gain = row_and_column(study, "regime", arm), 0.01 * LOSSES.index(arm.loss)
+        ahead = estimate([gain + j for j in JITTER]) if gain else None
+        for metric in ("top1", "top3"):
+            value = estimate([0.5 + gain + j for j in JITTER])
+            cells[(*place, metric)] = Cell(value, ahead, confirmed=Tally(4), metric=metric)
+    rows, columns = ([*dict.fromkeys(place[axis] for place in cells)] for axis in (0, 1))
+    places = {place[:2]: {} for place in cells}
+    return Table(study, tuple(rows), tuple(columns), cells, {}, confirmations=places)
+
+
+def test_the_baseline_and_those_that_lead_it_are_named(table: Table) -> None:
+    data = plots.plotted_table(table)
+    leading = ["cross_entropy", *(f"loss-{i}" for i in range(14, 6, -1))]
+    assert data.named == {f"{model}/{loss}" for model in ("linear", "mlp") for loss in leading}
+    for kind, named, others in (("accuracy", leading, 7), ("front", data.named, 14)):
+        made = plots.draw(kind, data)
+        (legend,) = made.legends
+        names = [text.get_text().replace("\n", " ") for text in legend.get_texts()]
+        assert sorted(names) == sorted([*(name.replace("_", " ") for name in named), f"{others} others"])
+        lines = [line for ax in made.axes for line in ax.lines if not str(line.get_label()).startswith("_")]
+        assert {str(line.get_label()) in named for line in lines if line.get_color() != OTHERS} == {True}
+        assert {str(line.get_label()) in named for line in lines if line.get_color() == OTHERS} == {False}
+
+
+def test_a_page_has_a_table_of_each_model(table: Table) -> None:
+    parts = list(page._titled(table))
+    assert [title for title, _ in parts] == [
+        f"top-{k} accuracy, %: {model}" for model in ("linear", "mlp") for k in (3, 1)
+    ]
+    for title, block in parts:
+        model = title.rpartition(" ")[2]
+        shown = block.table
+        assert shown.columns == (("a", "b") if model == "linear" else ("b",))
+        assert len(shown.rows) == 16 and all(row.startswith(f"{model}/") for row in shown.rows)
+        assert shown.tests == table.tests
