@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow import MlflowClient
 
 from topk_platform import Float, LabelNoise, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study, grid
 from topk_platform.records import Ledger, Store, last_counted, open_sink, read_history
@@ -113,6 +114,12 @@ def wait_for(port: int) -> None:
             connection.close()
 
 
+def experiment(address: str) -> str:
+    """The study's, by its name."""
+    client = MlflowClient(address)
+    return str(client.get_experiment_by_name("which-loss").experiment_id)
+
+
 @pytest.fixture
 def page(address: str) -> Iterator[Any]:
     """The study's runs, in a browser."""
@@ -122,9 +129,7 @@ def page(address: str) -> Iterator[Any]:
         browser = play.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         opened = browser.new_page(viewport={"width": 1200, "height": 640})
         opened.set_default_timeout(1000 * PATIENCE)
-        opened.goto(address, wait_until="commit")
-        opened.get_by_role("link", name="which-loss").first.click()
-        opened.get_by_role("link", name="Training runs").click()
+        opened.goto(f"{address}/#/experiments/{experiment(address)}/runs", wait_until="commit")
         opened.get_by_test_id("search-box").wait_for()
         if (assistant := opened.get_by_role("button", name="Close")).count():
             assistant.first.click()
