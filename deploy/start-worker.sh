@@ -4,7 +4,7 @@
 #   deploy/start-worker.sh 10.0.0.1:6379                    in the foreground, as a service or in tmux
 #   deploy/start-worker.sh 10.0.0.1:6379 --num-gpus 2       the rest goes to `ray start`
 #
-# A node that the head has not heard of for a quarter of a minute, for instance because a cable was pulled, is given up,
+# A node that the head has not heard of for about a minute, for instance because a cable was pulled, is given up,
 # and its processes end when they hear of it. Here they are started anew, so that it joins again once the head answers.
 #
 # NODE_ADDRESS is this machine's address, by default that from which the head is reached; RAY, RAY_BASE_PORT and the

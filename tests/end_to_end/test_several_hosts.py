@@ -83,8 +83,8 @@ def test_a_host_is_cut_off_for_a_minute_and_one_is_taken_away(
     time.sleep(max(0.0, cut + CUT_SECONDS - time.monotonic()))
     site.net.mend(server)
     site.tell("server is back")
-    wait(lambda: len(lab.noted("held")) == 4, "server trains again: a trial is held on either host")
-    assert len(rows(store, "small")) == 2  # of the two that were held before, the one on far has ended
+    # A trial that could not write its checkpoint meanwhile is tried again as well, and held once more.
+    wait(lambda: len(lab.noted("held")) >= 4, "server trains again: a trial is held on either host")
     far.power_off()
     site.tell("far is taken away")
     site.worker(site.host("other"), address)

@@ -172,6 +172,10 @@ class Network:
         """Pull a host's cable."""
         host.cut()
 
+    def route(self, address: str, host: Host) -> None:
+        """Let this process reach one more address at a host, until the switch is gone."""
+        _ip("route", "add", address, "via", host.address, "dev", self.bridge)
+
     def mend(self, host: Host) -> None:
         """Put it in again."""
         host.mend(self.bridge)
