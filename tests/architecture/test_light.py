@@ -276,6 +276,7 @@ def test_scripts_that_read_are_light_too(lab: tuple[Path, str]) -> None:
     assert done.stdout.strip() == "('cross_entropy', 'smooth_topk_svm') 0 []"
 
 
+@pytest.mark.slow
 def test_a_study_that_is_done_starts_no_ray_and_leaves_mlflow_alone(
     lab: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ INTERFACE = ("test_kernel_interface.py",)
 @pytest.mark.parametrize(
     ("files", "which"),
     [
-        (KERNELS, "not slow"),
+        pytest.param(KERNELS, "not slow", marks=pytest.mark.slow),
         pytest.param(INTERFACE, "not slow", marks=pytest.mark.slow),
         pytest.param((*KERNELS, *INTERFACE), "slow", marks=pytest.mark.slow),
     ],

@@ -134,7 +134,7 @@ def test_the_csv_has_every_number_of_the_ledger_once(study: Study, store: Path, 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ("--format xml", "--format must be model, optuna or csv"),
+        ("--format xml", "--format must be model, optuna, csv or findings"),
         ("", "--format model needs --arm"),
         ("--format csv --arm a/b/c", "leave --arm out"),
         ("--format csv --onnx", "are of a network"),

@@ -64,7 +64,7 @@ def sharing(labels: npt.NDArray[np.int64], guesses: npt.NDArray[np.int64], class
 
 
 def groups_of(shares: _Array, alike: float = _ALIKE) -> list[list[int]]:
-    """Return classes in groups of look-alikes, similar groups beside one another.
+    """Return classes in groups of look-alikes, similar groups and similar classes beside one another.
 
     Two classes are as alike as the mean of how often each is among the guesses for the other; groups are joined by
     their mean likeness (average linkage) as long as it is at least ``alike``.
@@ -75,7 +75,7 @@ def groups_of(shares: _Array, alike: float = _ALIKE) -> list[list[int]]:
 
     Example:
         >>> groups_of(np.array([[1, 0, 0.9], [0, 1, 0.1], [0.7, 0, 1]]))
-        [[1], [0, 2]]
+        [[1], [2, 0]]
     """
     from scipy.cluster import hierarchy  # noqa: PLC0415 - a part of a second, for this plot alone
     from scipy.spatial.distance import squareform  # noqa: PLC0415 - as above
