@@ -181,7 +181,7 @@ def _axes(arms: Sequence[_Confused], count: int) -> tuple[Figure, list[Axes]]:
     down = -(-len(arms) // across)
     made = figure(PAGE, 2.3 * down)
     if engine := made.get_layout_engine():
-        engine.set(h_pad=0.08)  # type: ignore[call-arg]  # squares leave it no room that it knows of
+        engine.set(h_pad=0.08, w_pad=0.06)  # type: ignore[call-arg]  # squares leave it no room that it knows of
     grid = list(made.subplots(down, across, squeeze=False).flat)
     for ax in grid[len(arms) :]:
         ax.remove()
