@@ -30,7 +30,7 @@ test-ray: $(VENV)/.test
 	$(BIN)/python -m pytest tests/end_to_end -n 2 --dist loadfile -m "ray and not slow and not gpu" $(if $(SAID),>$(SAID) 2>&1)
 
 test-slow: $(VENV)/.test
-	$(BIN)/python -m pytest -m "slow and not gpu and not hosts"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow and not gpu and not hosts"
 
 # Clusters of several hosts on this machine: network namespaces, which want root, Ray's jobs, and Slurm where it is
 # installed.
