@@ -12,7 +12,11 @@ import pytest
 from hosts import Host, network, refusal
 
 WITHOUT = refusal() or ("" if shutil.which("nft") else "needs nft")
-pytestmark = [pytest.mark.skipif(bool(WITHOUT), reason=WITHOUT or "nft is there"), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.skipif(bool(WITHOUT), reason=WITHOUT or "nft is there"),
+    pytest.mark.slow,
+    pytest.mark.hosts,
+]
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "close-ports.sh"
 LISTEN = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,9 @@ def refusal() -> str:
     """Return why no hosts can be made on this machine; empty where they can."""
     if os.geteuid() != 0:
         return "network namespaces on a bridge want root"
+    needed = Path(__file__).resolve(), Path(sys.executable)
+    if hidden := [str(path) for path in needed if path.parts[1] in {"tmp", "run"}]:
+        return f"every host has /tmp and /run of its own, so that {hidden[0]} is not there"
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
         return f"needs {', '.join(missing)}"
     if subprocess.run([*_ALONE, "true"], check=False, capture_output=True).returncode:
