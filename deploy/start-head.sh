@@ -31,10 +31,16 @@ esac
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
 [ -n "${RAY_AUTH_TOKEN:-}${RAY_AUTH_TOKEN_PATH:-}" ] || "$ray" get-auth-token --generate >/dev/null
 
+# Ray's client has a port only where it is installed, and `ray start` refuses the option elsewhere.
+client=
+if "$(dirname "$(command -v "$ray")")/python" -c 'import grpc' 2>/dev/null; then
+    client="--ray-client-server-port $((base + 9))"
+fi
+
 # Every port is said, so that a firewall can be told of them: close-ports.sh.
 export AUTOSCALER_METRIC_PORT=$((base + 7)) DASHBOARD_METRIC_PORT=$((base + 8))
 exec "$ray" start --head --node-ip-address "$address" --port "$port" --dashboard-host 127.0.0.1 \
     --node-manager-port $((base + 1)) --object-manager-port $((base + 2)) --runtime-env-agent-port $((base + 3)) \
     --dashboard-agent-grpc-port $((base + 4)) --dashboard-agent-listen-port $((base + 5)) \
-    --metrics-export-port $((base + 6)) --ray-client-server-port $((base + 9)) \
+    --metrics-export-port $((base + 6)) $client \
     --min-worker-port $((base + 100)) --max-worker-port $((base + 999)) "$@"

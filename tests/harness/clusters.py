@@ -68,12 +68,12 @@ class Site:
     def head(self, host: Host, *arguments: str) -> None:
         """Start the cluster's head on a host; the arguments are ``start-head.sh``'s."""
         command = [_DEPLOY / "start-head.sh", *arguments, *_MEMORY]
-        for _ in range(_TRIES):
-            with suppress(RuntimeError):
+        for _ in range(_TRIES - 1):
+            with suppress(RuntimeError):  # its agents may start too slowly on a busy machine
                 host.run(command, **self.environment)
                 return
             host.run([_BIN / "ray", "stop", "--force"], **self.environment)
-        raise RuntimeError(f"Ray did not start on {host.name} in {_TRIES} tries")
+        host.run(command, **self.environment)
 
     def worker(self, host: Host, head: str) -> None:
         """Let a host join, for one trial at a time."""
