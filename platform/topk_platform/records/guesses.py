@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from topk_platform.records.ranks import class_column, class_numbers
+from topk_platform.records.per_image import found, written
 from topk_platform.records.store import Store
 from topk_platform.specs import Trial
 
@@ -18,8 +15,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["Guesses", "guesses_name", "read_guesses", "save_guesses"]
-
-_IMAGES = b"images"
 
 
 class Guesses(NamedTuple):
@@ -48,11 +43,8 @@ def save_guesses(store: Store, trial: Trial, guesses: Tensor, images: str) -> No
         guesses: ``(N, K)``, best first.
         images: The test split's fingerprint.
     """
-    columns = {f"guess{place}": class_column(values) for place, values in enumerate(guesses.T, 1)}
-    table = pa.table(columns).replace_schema_metadata({"trial": trial.to_json(), _IMAGES: images})
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
-    store.write(guesses_name(trial.key), buffer.getvalue())
+    columns = {f"guess{place}": values for place, values in enumerate(guesses.T, 1)}
+    store.write(guesses_name(trial.key), written(columns, trial, images))
 
 
 def read_guesses(store: Store, key: str) -> Guesses | None:
@@ -63,8 +55,7 @@ def read_guesses(store: Store, key: str) -> Guesses | None:
         key: The trial's.
     """
     try:
-        table = pq.ParquetFile(io.BytesIO(store.read(guesses_name(key)))).read()
+        columns, images = found(store.read(guesses_name(key)))
     except FileNotFoundError:
         return None
-    found = np.stack([class_numbers(column) for column in table.columns], 1)
-    return Guesses(found, table.schema.metadata[_IMAGES].decode())
+    return Guesses(np.stack(list(columns.values()), 1), images)

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from topk_platform.records.per_image import found, written
 from topk_platform.records.store import Store
 from topk_platform.specs import Trial
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "Ranks",
-    "class_column",
-    "class_numbers",
-    "ranks_name",
-    "read_all_ranks",
-    "read_ranks",
-    "save_ranks",
-]
+__all__ = ["Ranks", "ranks_name", "read_all_ranks", "read_ranks", "save_ranks"]
 
 _COLUMNS = ("greater", "tied", "label", "group")
-_IMAGES = b"images"
 _AT_ONCE = 16  # an object store answers in some 30 ms, however many ask
 
 
@@ -68,17 +57,8 @@ def save_ranks(store: Store, trial: Trial, ranks: Tensor, images: str) -> None:
         ranks: ``(4, N)``: the columns of :class:`Ranks` in their order.
         images: The test split's fingerprint.
     """
-    columns = {name: class_column(values) for name, values in zip(_COLUMNS, ranks, strict=True)}
-    table = pa.table(columns).replace_schema_metadata({"trial": trial.to_json(), _IMAGES: images})
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
-    store.write(ranks_name(trial.key), buffer.getvalue())
-
-
-def class_column(values: Tensor) -> pa.Array:
-    """Return whole numbers from 0 as a column: two bytes each, four where one is above 65,535."""
-    found = values.numpy()
-    return pa.array(found, pa.uint16() if found.max(initial=0) < 2**16 else pa.uint32())
+    columns = dict(zip(_COLUMNS, ranks, strict=True))
+    store.write(ranks_name(trial.key), written(columns, trial, images))
 
 
 def read_ranks(store: Store, key: str) -> Ranks | None:
@@ -89,25 +69,16 @@ def read_ranks(store: Store, key: str) -> Ranks | None:
         key: The trial's.
     """
     try:
-        table = pq.ParquetFile(io.BytesIO(store.read(ranks_name(key)))).read()
+        columns, images = found(store.read(ranks_name(key)))
     except FileNotFoundError:
         return None
-    greater, tied, label, group = (class_numbers(table[name]) for name in _COLUMNS)
-    return Ranks(greater, tied, label, group, table.schema.metadata[_IMAGES].decode())
+    greater, tied, label, group = (columns[name] for name in _COLUMNS)
+    return Ranks(greater, tied, label, group, images)
 
 
 def read_all_ranks(store: Store, keys: Iterable[str]) -> dict[str, Ranks]:
     """Return the ranks of the trials that have any, by key; many files are read at a time."""
     wanted = list(keys)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda key: read_ranks(store, key), wanted)
-        return {key: ranks for key, ranks in zip(wanted, found, strict=True) if ranks is not None}
-
-
-def class_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """Return the numbers of such a column, ``(N,)``."""
-    # Not by to_numpy, which imports pandas.
-    array = column.combine_chunks()
-    kind = np.uint16 if array.type == pa.uint16() else np.uint32
-    held = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * np.dtype(kind).itemsize)
-    return held.astype(np.int64)
+        read = pool.map(lambda key: read_ranks(store, key), wanted)
+        return {key: ranks for key, ranks in zip(wanted, read, strict=True) if ranks is not None}

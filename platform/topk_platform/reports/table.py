@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import io
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
 
 from topk_platform.identity import environment_of
 from topk_platform.outcomes import Ended
 from topk_platform.records import ArmHistory, Row, Tally, last_seeds
 from topk_platform.reports.cells import Cell, ReadRanks, Runs, cell_of, marked, runs_of
 from topk_platform.reports.fronts import Front, front_of
+from topk_platform.reports.plain import as_text
 from topk_platform.reports.statistics import Ranking, ranking
 from topk_platform.specs import Arm, Phase, Scalar, Study, less_is_better
 
@@ -148,12 +145,7 @@ class Table:
         return found
 
     def __str__(self) -> str:
-        width = shutil.get_terminal_size((120, 24)).columns
-        # A notebook would show what is captured as well, and in colours.
-        console = Console(file=io.StringIO(), force_jupyter=False, color_system=None, width=width)
-        with console.capture() as written:
-            console.print(self)
-        return written.get()
+        return as_text(self)
 
     __repr__ = __str__
 

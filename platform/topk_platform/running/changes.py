@@ -6,13 +6,13 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from topk_platform.code_version import code_files, code_version
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Row, Store
-from topk_platform.records.views import to_rows
+from topk_platform.records.views import RowViews
 from topk_platform.specs import Arm, Study, Trial
 from topk_platform.specs.codec import encode
 
@@ -25,7 +25,8 @@ _CHANGES = {  # what an identity says of a row, in a sentence of its own
     "other data": "the data have changed",
     "another start, whose code or data have changed": "code or data of the arm that it starts from have changed",
 }
-_COLUMNS = ("key", "arm", "arm_id", "code_version", "dataset_fingerprint", "versions", "ended")
+_KIND = ("arm", "arm_id", "code_version", "dataset_fingerprint", "versions")
+_COLUMNS = ("key", *_KIND, "ended")
 
 
 @dataclass(frozen=True)
@@ -61,15 +62,19 @@ def outdated(
     if not ledger.exists:
         return []
     arms = {study.arm_id(arm): arm for arm in study.arms}
-    asked = {arm.name: arm_id for arm_id, arm in arms.items() if arm_id in set(open_)}
+    asked = {arms[arm_id].name: arm_id for arm_id in open_}
+    rows = RowViews(ledger.read("trials", _COLUMNS))
+    kinds = zip(*(rows.column(name) for name in _KIND), strict=True)
+    alike: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for kind, row in zip(kinds, rows, strict=True):
+        if kind[0] in asked:
+            alike[kind].append(row)
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in to_rows(ledger.read("trials", _COLUMNS)):
-        if row["arm"] not in asked:
-            continue
-        if row["arm_id"] != asked[row["arm"]]:
-            found[row["arm"], row["arm_id"]].append(row)
-        elif reason := counted.get(row["arm_id"], Identity()).excludes(row):
-            found[row["arm"], f"{reason} {row['code_version']}"].append(row)
+    for (name, arm_id, code, *_), same in alike.items():  # few, however many rows there are
+        if arm_id != asked[name]:
+            found[name, arm_id] += same
+        elif reason := counted.get(arm_id, Identity()).excludes(same[0]):
+            found[name, f"{reason} {code}"] += same
     explained = _Explained(study, ledger, arms, counted)
     return _summed((explained(asked[name], rows), name, len(rows)) for (name, _), rows in found.items())
 
@@ -153,7 +158,7 @@ def _differing(trial: Trial, arm: Arm, study: Study) -> list[str]:
 
 def _facts(arm: Arm, *others: object) -> dict[str, Any]:
     names = ("seed", "topk", "targets", "threads", "device", "measures")
-    facts: dict[str, Any] = encode({**{name: getattr(arm, name) for name in arm.__dataclass_fields__}})
+    facts: dict[str, Any] = encode({field.name: getattr(arm, field.name) for field in fields(arm)})
     return {**facts, **encode(dict(zip(names, others, strict=True)))}
 
 

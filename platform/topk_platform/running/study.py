@@ -150,7 +150,7 @@ def _run_checked(
     download: bool,
 ) -> Summary:
     # Torch, a second or two that what is wrong with the arguments need not wait for.
-    from topk_platform.data import data_at  # noqa: PLC0415 - as the comment says
+    from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.checks import check_device, check_imported, check_study  # noqa: PLC0415
     from topk_platform.training import environment  # noqa: PLC0415
 

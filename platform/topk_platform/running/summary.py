@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import html
-import io
-import shutil
 from dataclasses import dataclass, field
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.text import Text
 
 from topk_platform.errors import reason
 from topk_platform.reports import Table
+from topk_platform.reports.plain import as_text
 from topk_platform.running.faults import Faults
 
 __all__ = ["Summary", "problems"]
@@ -47,12 +46,7 @@ class Summary:
         return Group(self.table, done, *problems(self))
 
     def __str__(self) -> str:
-        width = shutil.get_terminal_size((120, 24)).columns
-        # A notebook would show what is captured as well, and in colours.
-        console = Console(file=io.StringIO(), force_jupyter=False, color_system=None, width=width)
-        with console.capture() as written:
-            console.print(self)
-        return written.get()
+        return as_text(self)
 
     __repr__ = __str__
 

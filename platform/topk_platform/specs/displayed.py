@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ def study_to_text(study: Study) -> str:
     Args:
         study: The study.
     """
-    return "\n".join([f"{study.name}: {study.description}".removesuffix(": "), *_facts(study).values()])
+    return "\n".join([f"{study.name}: {study.description}".removesuffix(": "), *_facts(study)])
 
 
 def study_to_html(study: Study) -> str:
@@ -48,7 +48,7 @@ def study_to_html(study: Study) -> str:
     Args:
         study: The study.
     """
-    facts = "".join(f"<li>{escape(fact)}</li>" for fact in _facts(study).values())
+    facts = "".join(f"<li>{escape(fact)}</li>" for fact in _facts(study))
     losses = {arm.loss.label: arm.loss for arm in study.arms}.values()
     spaces = [row for loss in losses for row in _rows(loss, loss.label)]
     shown = _table(("loss", "parameter", "values", "first"), spaces) if spaces else ""
@@ -70,7 +70,7 @@ def loss_to_html(loss: Loss) -> str:
     )
 
 
-def _facts(study: Study) -> Mapping[str, str]:
+def _facts(study: Study) -> list[str]:
     arms = study.arms
     searched = sum(arm.is_searched for arm in arms)
     ks = sorted({arm.k for arm in arms})
@@ -80,13 +80,13 @@ def _facts(study: Study) -> Mapping[str, str]:
         "losses": dict.fromkeys(arm.loss.label for arm in arms),
     }
     budget = f"{study.trials} search trials in each of {searched}, " if searched else ""
-    return {
-        **{kind: f"{kind}: {_listed(list(names))}" for kind, names in named.items()},
-        "arms": f"{len(arms)} arms of a regime, a model and a loss: {budget}{study.seeds} seeds each, "
+    return [
+        *(f"{kind}: {_listed(list(names))}" for kind, names in named.items()),
+        f"{len(arms)} arms of a regime, a model and a loss: {budget}{study.seeds} seeds each, "
         f"{study.size} trainings at most",
-        "shown": f"K = {', '.join(map(str, ks))}; shown are {', '.join(study.show)}; "
+        f"K = {', '.join(map(str, ks))}; shown are {', '.join(study.show)}; "
         f"baseline {study.baseline or 'none'}",
-    }
+    ]
 
 
 def _listed(names: Sequence[str]) -> str:

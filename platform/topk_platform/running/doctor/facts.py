@@ -18,6 +18,7 @@ from topk_platform.errors import StoreError, UserError, reason
 from topk_platform.records import Store
 from topk_platform.references import import_reference
 from topk_platform.running.doctor.gpus import Gpu, gpus_here
+from topk_platform.running.here import local_cpus
 from topk_platform.running.memory import available_memory
 from topk_platform.specs import Regime
 
@@ -112,7 +113,7 @@ def examine(question: Question) -> Facts:
         files=_files(question.data),
         reply=tell("store", lambda: _reply(question), ""),
         gpus=gpus,
-        cores=_cores(),
+        cores=local_cpus(),
         memory=tell("memory", available_memory, 0),
         free=_free(question),
         problems=tell.problems | _unimportable(question.references),
@@ -197,10 +198,6 @@ def _unimportable(references: Sequence[str]) -> dict[str, str]:
         except UserError as error:
             found[f"reference {name}"] = str(error)
     return found
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _free(question: Question) -> dict[str, int]:

@@ -1,0 +1,56 @@
+"""Whole numbers of every test image of a run, as the Parquet files of ranks and guesses hold them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from topk_platform.specs import Trial
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["found", "written"]
+
+_IMAGES = b"images"
+
+
+def written(columns: Mapping[str, Tensor], trial: Trial, images: str) -> bytes:
+    """Return a file: two bytes a number, four in a column where one is above 65,535; compressed.
+
+    Args:
+        columns: Numbers from 0, ``(N,)`` each.
+        trial: Whose they are.
+        images: The test split's fingerprint.
+    """
+    table = pa.table({name: _column(values) for name, values in columns.items()})
+    table = table.replace_schema_metadata({"trial": trial.to_json(), _IMAGES: images})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def found(content: bytes) -> tuple[dict[str, npt.NDArray[np.int64]], str]:
+    """Return the columns of a file, in their order, and the test split's fingerprint."""
+    table = pq.ParquetFile(io.BytesIO(content)).read()
+    columns = {name: _numbers(table[name]) for name in table.column_names}
+    return columns, table.schema.metadata[_IMAGES].decode()
+
+
+def _column(values: Tensor) -> pa.Array:
+    numbers = values.numpy()
+    return pa.array(numbers, pa.uint16() if numbers.max(initial=0) < 2**16 else pa.uint32())
+
+
+def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    # Not by to_numpy, which imports pandas.
+    array = column.combine_chunks()
+    kind = np.uint16 if array.type == pa.uint16() else np.uint32
+    held = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * np.dtype(kind).itemsize)
+    return held.astype(np.int64)
