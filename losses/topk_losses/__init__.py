@@ -1,4 +1,4 @@
-"""Losses for top-K classification: exact, stable, and usable with nothing but torch."""
+"""Losses for top-K classification: exact, numerically stable, with torch as the only dependency."""
 
 from topk_losses import functional
 from topk_losses.backends import BackendChoice, backend, explain_backend, use_backend

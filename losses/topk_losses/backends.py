@@ -1,4 +1,4 @@
-"""Which backend computes the losses: compiled kernels, where the package behind them is installed, or torch."""
+"""The choice of the backend that computes the losses: Numba's or Triton's kernels where installed, or torch."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _OF_DEVICE = {"cpu": "numba", "cuda": "triton"}
 
 
 def backend(device: str = "cpu") -> str:
-    """Return what computes the losses of tensors on a device, with its version.
+    """Return the backend that computes losses on a device, with its version.
 
-    Losses without a kernel, and calls that no kernel takes, go through torch on every device. Two backends agree to
-    rounding but not to the last bit, and the noised losses draw other noise from one seed.
+    Losses without kernels, and calls that the kernels do not support, are computed by torch on every device. Backends
+    agree up to rounding but not in every bit, and with the same seed they draw different noise for the noised losses.
 
     Args:
-        device: A device's type, such as ``"cpu"`` or ``"cuda"``.
+        device: The type of a device, such as ``"cpu"`` or ``"cuda"``.
 
     Returns:
-        ``"numba VERSION"`` on the CPU and ``"triton VERSION"`` on CUDA where these are installed and
-        :func:`use_backend` does not forbid them, else ``"torch"``.
+        ``"numba VERSION"`` on the CPU and ``"triton VERSION"`` on CUDA, where these are installed and not excluded by
+        :func:`use_backend`; else ``"torch"``.
 
     Example:
         >>> backend("mps")
@@ -40,14 +40,14 @@ def backend(device: str = "cpu") -> str:
 
 
 def use_backend(name: Wanted) -> AbstractContextManager[None]:
-    """In a context, or in a function that this decorates, have one backend compute the losses.
+    """Compute losses with one backend, in a ``with`` block or in a decorated function.
 
-    A call that the backend's kernels cannot have goes through torch, as it always does; one that they can have but that
-    torch computes as fast goes through the kernels. The setting is that of a thread.
+    Calls that the backend's kernels do not support are still computed by torch. Calls that torch computes as fast, and
+    that ``"auto"`` therefore leaves to torch, are computed by the kernels. The setting applies to the current thread.
 
     Args:
-        name: ``"torch"``, ``"numba"`` (on the CPU), ``"triton"`` (on CUDA devices), or ``"auto"``, which is what holds
-            without this.
+        name: ``"torch"``, ``"numba"`` (on the CPU), ``"triton"`` (on CUDA devices), or the default ``"auto"``: the
+            kernels where they are installed and faster.
 
     Raises:
         ValueError: for other names, and for a backend that is not installed.
@@ -67,15 +67,15 @@ def use_backend(name: Wanted) -> AbstractContextManager[None]:
 
 
 def explain_backend(loss: Callable[..., Any], *inputs: Any, **options: Any) -> list[BackendChoice]:
-    """Return what computes each operation of a call, and why no other backend does; the call is made for it.
+    """Call a loss, and return the backend of each operation with the reasons against the other backends.
 
     Args:
         loss: A loss of this package, as a module or a function, or anything that calls one.
-        *inputs: What it is called with, such as scores and targets.
-        **options: The same.
+        *inputs: The arguments of the call, such as scores and targets.
+        **options: The keyword arguments of the call.
 
     Returns:
-        One :class:`BackendChoice` per operation in the order of the choices; none for a loss that has no kernels.
+        One :class:`BackendChoice` per operation, in the order of the choices; none for a loss without kernels.
 
     Example:
         >>> import torch

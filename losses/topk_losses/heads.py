@@ -16,20 +16,20 @@ class CosineHead(nn.Module):
 
     .. math:: s_c = \lambda \cdot \frac{\langle w_c, x \rangle}{\|w_c\| \, \|x\|}
 
-    LDAM and the noised imbalanced hinge want cosines, λ = 1, since they bring a scale of their own. The
-    cosines are computed in float32 under autocast too: half precision would round away margins of 0.01.
-    Features of length 0 give cosines of 0 and a finite gradient.
+    LDAM and the noised imbalanced hinge need plain cosines, λ = 1, since they have a scale of their own. Under autocast
+    the cosines are still computed in float32, because half precision would round away margins of 0.01. Features of
+    length 0 have cosines of 0 and a finite gradient.
 
     Args:
         in_features: F, the number of features.
         classes: L, the number of classes.
         scale: λ, above 0.
-        generator: source of the initial weights, which are directions drawn uniformly from the sphere.
-        device: the weights' device.
-        dtype: the weights' dtype.
+        generator: random generator of the initial weights, which are uniform on the unit sphere.
+        device: device of the weights.
+        dtype: dtype of the weights.
 
     Raises:
-        ValueError: for sizes below 1, scales not above 0, and in ``forward`` for features of another size.
+        ValueError: for sizes below 1 and λ not above 0, and in ``forward`` for features of another size.
 
     Example:
         >>> import torch
@@ -59,13 +59,13 @@ class CosineHead(nn.Module):
         self.reset_parameters(generator)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw new directions of length 1."""
+        """Draw new class weights, uniform on the unit sphere."""
         with torch.no_grad():
             self.weight.normal_(generator=generator)
             self.weight.copy_(_unit(self.weight))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features ``(..., F)`` to cosines ``(..., L)``, float64 for float64 features, else float32."""
+        """Return cosines ``(..., L)`` for features ``(..., F)``: float64 for float64 features, else float32."""
         check_scores(features, "features", dimensions=1)
         if features.shape[-1] != self.in_features:
             raise ValueError(f"features must have {self.in_features} columns, got {tuple(features.shape)}")
@@ -75,11 +75,11 @@ class CosineHead(nn.Module):
             return self.scale * cosines
 
     def extra_repr(self) -> str:
-        """The constructor's arguments."""
+        """Return the constructor's arguments as text."""
         return f"in_features={self.in_features}, classes={self.classes}, scale={self.scale}"
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    """Vectors divided by their lengths; those of length 0 stay as they are."""
+    """Divide vectors by their lengths; vectors of length 0 stay as they are."""
     length: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return vectors / length.masked_fill(length == 0, 1)

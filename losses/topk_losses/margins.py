@@ -1,4 +1,4 @@
-"""What the losses for long-tailed data derive from the classes' counts, once, before training."""
+"""Margins and class weights for long-tailed data, computed from the class counts once before training."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["effective_number_weights", "uneven_margins"]
 
 
 def uneven_margins(class_counts: Tensor | Sequence[int], max_margin: float) -> Tensor:
-    r"""Margins that are larger for rarer classes.
+    r"""Return margins that are larger for rarer classes.
 
     .. math:: m_c = m_{max} \cdot (n_c / \min n)^{-1/4}
 
     Args:
-        class_counts: n, the training set's count of each class ``(L,)``, above 0.
-        max_margin: the rarest class's margin, above 0, in the units of the scores it is compared with.
+        class_counts: n, the number of training samples of each class ``(L,)``, above 0.
+        max_margin: the margin of the rarest class, above 0, in the units of the scores.
 
     Returns:
         float32 margins ``(L,)``.
 
     Raises:
-        ValueError: for counts or a largest margin not above 0. The counts' values are read on every device.
+        ValueError: for counts or ``max_margin`` not above 0. On a GPU this check waits for the device.
 
     References:
         Cao et al.: Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss, NeurIPS 2019.
@@ -40,21 +40,21 @@ def uneven_margins(class_counts: Tensor | Sequence[int], max_margin: float) -> T
 
 
 def effective_number_weights(class_counts: Tensor | Sequence[int], beta: float = 0.9999) -> Tensor:
-    r"""Class weights by the effective number of samples, with a mean of 1: LDAM's deferred re-weighting.
+    r"""Return class weights by the effective number of samples, with mean 1, as in LDAM's deferred re-weighting.
 
     .. math:: w_c \propto (1 - \beta) / (1 - \beta^{n_c})
 
-    Deferred means that training starts without weights and sets them from a given epoch on.
+    Deferred means that training starts without weights and uses them from a given epoch on.
 
     Args:
-        class_counts: n, the training set's count of each class ``(L,)``, above 0.
-        beta: β, in [0, 1): 0 gives equal weights, 1 would give weights 1 / n.
+        class_counts: n, the number of training samples of each class ``(L,)``, above 0.
+        beta: β, in [0, 1): 0 gives equal weights; as β → 1 the weights tend to multiples of 1 / n.
 
     Returns:
         float32 weights ``(L,)``.
 
     Raises:
-        ValueError: for counts not above 0 and β outside [0, 1). The counts' values are read on every device.
+        ValueError: for counts not above 0 and β outside [0, 1). On a GPU this check waits for the device.
 
     References:
         Cui et al.: Class-Balanced Loss Based on Effective Number of Samples, CVPR 2019.

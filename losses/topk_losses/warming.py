@@ -1,4 +1,4 @@
-"""Kernels compiled before they are needed."""
+"""Compiling the losses' kernels before training."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def warm_up(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> None:
-    """Have the kernels of losses compiled now, or read from disk, and not at the first step.
+    """Compile the kernels of losses, or read them from disk, now rather than at the first training step.
 
-    The first call in a new installation compiles for up to a quarter of a minute per loss; later processes read what it
-    has left on disk, see the environment variable ``TOPK_LOSSES_CACHE``. To be called before worker processes start,
-    lest each of them compiles the same. Random generators are left as they are.
+    In a new installation the first call compiles for up to 15 seconds per loss. Later processes read the compiled
+    kernels from disk; the environment variable ``TOPK_LOSSES_CACHE`` names the folder. Call it before worker processes
+    start, so that they do not all compile the same kernels. The state of random generators does not change.
 
     Args:
-        *losses: Losses of this package, or all that have kernels.
-        classes: Number of classes of the scores to come; of another number Triton compiles anew, Numba does not.
-        dtype: Of the scores to come.
-        device: Of the scores to come.
+        *losses: Losses of this package; by default all losses with kernels.
+        classes: Number of classes in training. Triton compiles anew for another number, Numba does not.
+        dtype: Dtype of the scores in training.
+        device: Device of the scores in training.
 
     Raises:
-        ValueError: For a number of classes below 1, and as the losses do.
+        ValueError: For ``classes`` below 1, and for arguments that the losses reject.
 
     Example:
         >>> from topk_losses import TopKTransition

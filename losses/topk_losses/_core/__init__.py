@@ -1,1 +1,1 @@
-"""What every loss goes through: checks, the layout as rows, the reduction, gradients, and the gate to the backends."""
+"""Parts that all losses share: checks, the layout as rows, reduction, gradients, and the choice of the backend."""

@@ -1,8 +1,8 @@
-"""Losses with a gradient of their own: derivatives of every order, and a rule for ``vmap``.
+"""Losses with a hand-written gradient, higher derivatives, and support for ``vmap``.
 
-A rule computes the losses of rows together with what their gradient needs, and the gradient from that. Second
-derivatives, which few ask for, are those of the same loss written in plain differentiable operations, which is also
-what ``torch.compile`` gets, for it fuses these itself.
+A rule computes the losses of rows, and keeps the tensors from which it then computes the gradient. Second derivatives,
+which are rarely needed, come from the same loss written in plain differentiable operations. ``torch.compile`` gets
+these operations, too, because it fuses them itself.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from topk_losses._core.shapes import computing
 __all__ = ["Input", "Rule", "RuleOfLabels", "losses_by"]
 
 Input: TypeAlias = float | Tensor
-"""What a loss takes beside scores and labels: one number, or one value per row ``(N,)``."""
+"""A further input of a loss, such as its margin: one number, or one value per row ``(N,)``."""
 
 Kept = TypeVar("Kept", bound=tuple[Tensor, ...])
 
 
 class _Together(tuple[Tensor, ...]):
-    """What a rule keeps without names for it."""
+    """Kept tensors without names."""
 
     def __new__(cls, *tensors: Tensor) -> Self:
         return super().__new__(cls, tensors)
@@ -38,9 +38,10 @@ class Rule(ABC, Generic[Kept]):
     Further inputs, such as a margin, come after the labels, in the same order everywhere.
 
     Attributes:
-        keeps: Makes what :meth:`forward` kept out of its tensors, such as a named tuple.
-        complete: Whether labels are taken as they come, see :func:`~topk_losses._core.reduction.reduce_loss`.
-        narrow: Whether half-precision scores are read as they are; else they become float32 first.
+        keeps: The type of what :meth:`forward` keeps, such as a named tuple, called with the kept tensors.
+        complete: Whether the rule handles ignored and masked labels itself, see
+            :func:`~topk_losses._core.reduction.reduce_loss`.
+        narrow: Whether the rule reads half-precision scores directly; otherwise they are converted to float32 first.
     """
 
     keeps: ClassVar[Callable[..., Any]] = _Together
@@ -49,39 +50,39 @@ class Rule(ABC, Generic[Kept]):
 
     @abstractmethod
     def plain(self, scores: Tensor, labels: Tensor, *inputs: Any, **options: Any) -> Tensor:
-        """The losses in operations that autograd, ``vmap`` and ``torch.compile`` see through."""
+        """The losses in plain operations, for autograd, ``vmap`` and ``torch.compile``."""
 
     @abstractmethod
     def forward(self, scores: Tensor, labels: Tensor, *inputs: Any, **options: Any) -> tuple[Tensor, Kept]:
-        """The losses, and the tensors that the gradient needs; the option ``with_gradient`` says if it is wanted."""
+        """The losses, and the tensors that the gradient needs; the option ``with_gradient`` says if it is needed."""
 
     @abstractmethod
     def backward(
         self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept
     ) -> tuple[Tensor | None, ...]:
-        """The gradient with respect to the scores ``(N, L)`` and to each input ``(N,)``, given that to the losses.
+        """The gradient with respect to scores ``(N, L)`` and each input ``(N,)``, given that of the losses ``(N,)``.
 
         None for an input that has no gradient.
         """
 
     def again(self, scores: Tensor, labels: Tensor, inputs: Sequence[Any], kept: Kept) -> Tensor:  # noqa: ARG002
-        """The losses once more, in differentiable operations; a rule that draws takes the draws that it kept."""
+        """The losses recomputed in differentiable operations; a rule that draws reuses the draws that it kept."""
         return self.plain(scores, labels, *inputs)
 
 
 class RuleOfLabels(Rule[Kept]):
-    """A rule whose losses for several labels of a row are written in differentiable operations."""
+    """A rule that also has its losses for several labels per row, in differentiable operations."""
 
     @abstractmethod
     def of_labels(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``, in such operations."""
+        """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``, in differentiable operations."""
 
     def plain(self, scores: Tensor, labels: Tensor) -> Tensor:
         """The losses of one label per row."""
         return self.of_labels(scores, labels).squeeze(1)
 
     def losses(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """The same by the rule where there is one label per row."""
+        """The losses ``(M, C)`` for labels ``(M, C)``: by the rule's own gradient where C = 1."""
         return (
             losses_by(self, rows, labels).unsqueeze(1)
             if labels.shape[1] == 1
@@ -99,7 +100,7 @@ def losses_by(rule: Rule[Any], scores: Tensor, labels: Tensor, *inputs: Input) -
 
 
 class _Losses(torch.autograd.Function):
-    """Outputs the losses, then what is kept for the gradient."""
+    """Outputs the losses, followed by the tensors kept for the gradient."""
 
     @staticmethod
     def forward(*arguments: Any) -> tuple[Tensor, ...]:
@@ -112,7 +113,7 @@ class _Losses(torch.autograd.Function):
         ctx.rule, _, scores, labels, *rest = inputs
         ctx.numbers, tensors = _separated(rest)
         ctx.mark_non_differentiable(*output[1:])
-        ctx.set_materialize_grads(False)  # else zeros are made for all that is kept
+        ctx.set_materialize_grads(False)  # else torch makes gradients of zeros for all kept tensors
         ctx.save_for_backward(output[0], scores, labels, *tensors, *output[1:])
 
     @staticmethod
@@ -120,9 +121,9 @@ class _Losses(torch.autograd.Function):
         if gradient is None:
             return (None,) * (4 + len(ctx.numbers))
         losses, scores, labels, *tensors = ctx.saved_tensors
-        # A row without a loss has no gradient either: NaN would leave many rules as a finite number.
+        # A row whose loss is NaN must have a gradient of NaN; many rules would return finite numbers.
         gradient = gradient.masked_fill(losses.isnan(), torch.nan)
-        if torch.is_grad_enabled():  # somebody wants this differentiated again
+        if torch.is_grad_enabled():  # the caller will differentiate this gradient
             slopes = _Gradient.apply(ctx.rule, ctx.numbers, gradient, scores, labels, *tensors)
         else:
             slopes = _slopes(ctx.rule, ctx.numbers, gradient, scores, labels, tensors)
@@ -135,12 +136,12 @@ class _Losses(torch.autograd.Function):
     def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
         merged = _merged(info.batch_size, in_dims[2:], arguments[2:])
         losses, *kept = _Losses.apply(*arguments[:2], *merged)
-        # What is kept for the gradient has all models' rows in one dimension and stays so: see _Gradient.vmap.
+        # The kept tensors stay with the rows of all models in one dimension: _Gradient.vmap expects them so.
         return (losses.unflatten(0, (info.batch_size, -1)), *kept), (0, *[None] * len(kept))
 
 
 class _Gradient(torch.autograd.Function):
-    """The losses' gradient with respect to scores ``(N, L)`` and inputs ``(N,)``, given that to the losses."""
+    """The gradient with respect to scores ``(N, L)`` and inputs ``(N,)``, given that of the losses ``(N,)``."""
 
     @staticmethod
     def forward(*arguments: Any) -> tuple[Tensor | None, ...]:
@@ -191,7 +192,7 @@ class _Gradient(torch.autograd.Function):
         return split, tuple(None if slope is None else 0 for slope in split)
 
 
-# torch binds a function's arguments by its signature at every call, and finding it takes longer than a kernel.
+# torch looks up the signature of forward at every call, which takes longer than a kernel unless it is stored.
 for _function in (_Losses.forward, _Gradient.forward):
     _function.__signature__ = inspect.signature(_function)  # type: ignore[attr-defined]
 
@@ -204,7 +205,10 @@ def _slopes(
     labels: Tensor,
     tensors: Sequence[Tensor],
 ) -> tuple[Tensor | None, ...]:
-    """The rule's own gradient; of several gradients at once, into which no kernel can look, it computes one."""
+    """The rule's own gradient.
+
+    A batched ``gradient`` cannot be read by kernels: then the gradient for ones is computed and scaled by it.
+    """
     kept = _joined(rule, numbers, tensors)[1]
     if _is_wrapped(gradient):
         ones = torch.ones(len(scores), dtype=gradient.dtype, device=scores.device)
@@ -213,21 +217,21 @@ def _slopes(
 
 
 def _is_wrapped(tensor: Tensor) -> bool:
-    """Whether a tensor stands for several, as for ``is_grads_batched`` or in ``torch.func``."""
+    """Whether a tensor is a wrapped batch of tensors, as with ``is_grads_batched`` and in ``torch.func``."""
     return torch._C._functorch.is_legacy_batchedtensor(
         tensor
     ) or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def _scaled(gradient: Tensor, slopes: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    """Slopes for gradients of 1, times gradients: the scores' ``(N, L)`` and the inputs' ``(N,)``."""
+    """The slopes of scores ``(N, L)`` and inputs ``(N,)`` for a gradient of ones, times the gradient of the losses."""
     by_score, *by_input = slopes
     first = None if by_score is None else gradient.unsqueeze(-1) * by_score
     return first, *(None if slope is None else gradient * slope for slope in by_input)
 
 
 def _separated(inputs: Sequence[Any]) -> tuple[tuple[float | None, ...], list[Tensor]]:
-    """The inputs that are numbers, with None for a tensor, and the tensors."""
+    """The inputs that are numbers, with None in the place of tensors; and the tensors."""
     numbers = tuple(None if isinstance(one, Tensor) else one for one in inputs)
     return numbers, [one for one in inputs if isinstance(one, Tensor)]
 
@@ -235,14 +239,14 @@ def _separated(inputs: Sequence[Any]) -> tuple[tuple[float | None, ...], list[Te
 def _joined(
     rule: Rule[Any], numbers: Sequence[float | None], tensors: Sequence[Tensor]
 ) -> tuple[list[Any], Any]:
-    """The inputs in their order, and what the rule kept, under its own names."""
+    """The inputs in their order, and what the rule kept, as its ``keeps``."""
     waiting = iter(tensors)
     inputs = [next(waiting) if number is None else number for number in numbers]
     return inputs, rule.keeps(*waiting)
 
 
 def _merged(models: int, dims: Sequence[int | None], values: Sequence[Any]) -> list[Any]:
-    """The rows of all models in one dimension; numbers stay."""
+    """Tensors with the rows of all models merged into one dimension; numbers unchanged."""
     return [_merge(value, dim, models) for value, dim in zip(values, dims, strict=True)]
 
 

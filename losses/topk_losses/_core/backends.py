@@ -1,8 +1,8 @@
-"""The gate: which backend computes a call, and why.
+"""Chooses the backend that computes a call, and records the reasons.
 
-A rule asks it once for each call, and so does each operation on rows that several rules share. It goes through the
-backends that have kernels for the operation, in their order, and takes the first that does not refuse; torch comes
-last and refuses nothing.
+Every rule asks once per call, and so does each operation on rows that several rules share. The backends with kernels
+for the operation are tried in order, and the first that does not refuse the call is taken. torch comes last and never
+refuses.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ Wanted = Literal["auto", "torch", "numba", "triton"]
 BACKENDS: tuple[Wanted, ...] = ("auto", "torch", "numba", "triton")
 
 Refusal = Callable[[bool], str | None]
-"""Why a backend's kernels cannot have a call, or None if they can.
+"""Returns why a backend's kernels do not support a call, or None if they do.
 
-It is told whether this backend was asked for by name: then calls are taken, too, that torch computes as fast.
+Its argument says whether the user asked for this backend by name. If so, the kernels also take calls that torch
+computes as fast.
 """
 
 _WANTED: ContextVar[Wanted] = ContextVar("topk_losses.backend", default="auto")
@@ -30,12 +31,12 @@ _CHOICES: ContextVar[list[BackendChoice] | None] = ContextVar("topk_losses.choic
 
 
 class BackendChoice(NamedTuple):
-    """What computes one operation of a call.
+    """The backend that computes one operation of a call.
 
     Attributes:
-        operation: The loss, or the part of it, such as ``"largest"`` for the K largest scores.
+        operation: The name of the loss, or of a part of it such as ``"largest"``, the K largest scores.
         backend: ``"torch"``, ``"numba"`` or ``"triton"``.
-        refusals: For each backend that comes before this one, why it does not compute the operation.
+        refusals: For each backend that was tried before this one, why it does not compute the operation.
     """
 
     operation: str
@@ -45,7 +46,7 @@ class BackendChoice(NamedTuple):
 
 def choose(operation: str, **refusals: Refusal) -> str:
     """Return the first backend that does not refuse the call, or ``"torch"``."""
-    if torch.compiler.is_compiling():  # a graph shows torch's operations alone
+    if torch.compiler.is_compiling():  # graphs consist of torch's operations
         return "torch"
     name = _WANTED.get()
     reasons: dict[str, str] = {}
@@ -66,7 +67,7 @@ def _noted(operation: str, backend: str, reasons: dict[str, str]) -> str:
 
 @contextmanager
 def wanting(backend: Wanted) -> Iterator[None]:
-    """In this context, and in this thread, no other backend's kernels are taken."""
+    """In this context and thread, use no other backend's kernels."""
     token = _WANTED.set(backend)
     try:
         yield
@@ -75,12 +76,12 @@ def wanting(backend: Wanted) -> Iterator[None]:
 
 
 def wanted() -> Wanted:
-    """Return what is asked for here."""
+    """Return the backend that this context asks for."""
     return _WANTED.get()
 
 
 def choices_of(call: Callable[[], Any]) -> list[BackendChoice]:
-    """Return the choices that are made during a call."""
+    """Make a call, and return the choices of backends made during it."""
     choices: list[BackendChoice] = []
     token = _CHOICES.set(choices)
     try:

@@ -1,4 +1,4 @@
-"""Checks of arguments: each complaint is a ``ValueError`` naming argument, rule and value."""
+"""Checks of arguments: each raises a ``ValueError`` that names the argument, the rule and the value."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ REDUCTIONS = ("mean", "sum", "none")
 
 
 def values_are_readable(tensor: Tensor) -> bool:
-    """Whether looking at a tensor's values is free: in eager mode, on the CPU, outside ``torch.func``.
+    """Whether reading a tensor's values is cheap: in eager mode, on the CPU, outside ``torch.func``.
 
-    Anywhere else a look at the values would make the host wait for the device, break the graph of
-    ``torch.compile`` or fail under ``vmap``.
+    Anywhere else, reading them would wait for the device, break the graph of ``torch.compile`` or fail under ``vmap``.
     """
     return (
         not torch.compiler.is_compiling()
@@ -48,7 +47,7 @@ def values_are_readable(tensor: Tensor) -> bool:
 
 
 def check_scores(scores: Tensor, name: str = "scores", dimensions: int = 2) -> None:
-    """Floating-point scores with at least ``dimensions`` dimensions."""
+    """Check that scores are floating-point and have at least ``dimensions`` dimensions."""
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
         kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
         raise ValueError(f"{name} must be a floating-point tensor, got {kind}")
@@ -58,7 +57,7 @@ def check_scores(scores: Tensor, name: str = "scores", dimensions: int = 2) -> N
 
 
 def check_k(k: int, upper: int | None = None, rule: str = "the number of classes less one") -> None:
-    """A whole number in ``[1, upper]``; without ``upper`` (the classes are not known yet) at least 1."""
+    """Check a whole number in ``[1, upper]``, or of at least 1 while the number of classes is unknown (None)."""
     if isinstance(k, bool) or not isinstance(k, int):
         raise ValueError(f"k must be an int, got {k!r}")
     if k < 1 or (upper is not None and k > upper):
@@ -67,7 +66,7 @@ def check_k(k: int, upper: int | None = None, rule: str = "the number of classes
 
 
 def check_samples(samples: int | None) -> None:
-    """A positive whole number, or None for the exact expectation."""
+    """Check a positive whole number, or None for the exact expectation."""
     if samples is None:
         return
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
@@ -80,45 +79,45 @@ def _check_number(name: str, value: float) -> None:
 
 
 def check_positive(name: str, value: float) -> None:
-    """A finite number above 0."""
+    """Check a finite number above 0."""
     _check_number(name, value)
     if value <= 0:
         raise ValueError(f"{name} must be above 0, got {value}")
 
 
 def check_not_negative(name: str, value: float) -> None:
-    """A finite number of at least 0."""
+    """Check a finite number of at least 0."""
     _check_number(name, value)
     if value < 0:
         raise ValueError(f"{name} must be at least 0, got {value}")
 
 
 def check_exponent(name: str, value: float) -> None:
-    """A finite number above 0 and at most 1."""
+    """Check a finite number above 0 and at most 1."""
     check_positive(name, value)
     if value > 1:
         raise ValueError(f"{name} must be at most 1, got {value}")
 
 
 def check_dimension(name: str, value: int) -> None:
-    """A whole number of at least 1."""
+    """Check a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be an int of at least 1, got {value!r}")
 
 
 def check_reduction(reduction: str) -> None:
-    """One of ``"mean"``, ``"sum"``, ``"none"``."""
+    """Check that the reduction is ``"mean"``, ``"sum"`` or ``"none"``."""
     check_one_of("reduction", reduction, REDUCTIONS)
 
 
 def check_one_of(name: str, value: str, choices: Sequence[str]) -> None:
-    """One of some names."""
+    """Check that a value is one of several names."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def check_soft_topk(shape: str, form: str = "error") -> None:
-    """A shape of the soft top-K, and a form of the loss that it has."""
+    """Check a shape of the soft top-K, and that the loss exists in this form for it."""
     check_one_of("shape", shape, SOFT_SHAPES)
     check_one_of("form", form, ("log", "error"))
     if form == "log" and shape in MAY_BE_0:
@@ -126,7 +125,7 @@ def check_soft_topk(shape: str, form: str = "error") -> None:
 
 
 def check_per_class(name: str, values: Tensor, classes: int | None = None) -> None:
-    """A tensor with one real value per class; ``classes`` is None as long as their number is not known."""
+    """Check a tensor with one real value per class; ``classes`` is None while their number is unknown."""
     if (
         not isinstance(values, Tensor)
         or values.ndim != 1
@@ -142,7 +141,7 @@ def check_per_class(name: str, values: Tensor, classes: int | None = None) -> No
 
 
 def check_margin(margin: float | Tensor, classes: int | None = None, name: str = "margin") -> None:
-    """A finite number, or one value per class."""
+    """Check a finite number, or one value per class."""
     if isinstance(margin, Tensor):
         check_per_class(name, margin, classes)
     else:
@@ -150,17 +149,17 @@ def check_margin(margin: float | Tensor, classes: int | None = None, name: str =
 
 
 def check_margins(margins: Tensor, classes: int | None = None) -> None:
-    """One margin for each class, and not the classes' counts in their place."""
+    """Check one floating-point margin per class; integers are most likely class counts passed by mistake."""
     check_per_class("margins", margins, classes)
     if not margins.is_floating_point():
         raise ValueError(
-            f"margins must be floating-point numbers, one per class, got {margins.dtype}; of the classes' counts "
-            "uneven_margins(class_counts, max_margin) makes margins, and the modules' from_counts a loss"
+            f"margins must be floating-point numbers, one per class, got {margins.dtype}; to get margins from class "
+            "counts, call uneven_margins(class_counts, max_margin), or the from_counts method of the module"
         )
 
 
 def check_noise(noise: Tensor, shape: torch.Size) -> None:
-    """Noise of shape ``(B, *shape)``."""
+    """Check noise of shape ``(B, *shape)``."""
     check_scores(noise, "noise", dimensions=1)
     if noise.ndim != len(shape) + 1 or noise.shape[1:] != shape or not noise.shape[0]:
         raise ValueError(
@@ -169,9 +168,9 @@ def check_noise(noise: Tensor, shape: torch.Size) -> None:
 
 
 def check_counts(class_counts: Tensor, classes: int | None = None, *, look: bool = False) -> None:
-    """One count above 0 per class; with ``look`` the values are read wherever the tensor lives.
+    """Check one count above 0 per class; with ``look`` the values are read on every device.
 
-    A class without images has no logarithm and no margin: one zero would silently spoil every class.
+    A count of 0 has no logarithm and no margin, and would silently make the values of all classes useless.
     """
     check_per_class("class_counts", class_counts, classes)
     if look or values_are_readable(class_counts):
@@ -181,13 +180,15 @@ def check_counts(class_counts: Tensor, classes: int | None = None, *, look: bool
 
 
 def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: int) -> bool:
-    """Labels of shape ``(N, ...)`` in ``[0, classes)``, apart from those equal to ``ignore_index``.
+    """Check labels of shape ``(N, ...)`` in ``[0, classes)``; those equal to ``ignore_index`` are allowed.
 
     Returns:
-        Whether it is known that no label is ignored, which saves the work of leaving some out.
+        Whether it is known that no label is ignored, which saves the work of handling ignored labels.
     """
     if target.dtype == torch.bool or target.is_complex():
-        raise ValueError(f"target must hold whole labels or floating-point probabilities, got {target.dtype}")
+        raise ValueError(
+            f"target must hold integer labels or floating-point probabilities, got {target.dtype}"
+        )
     expected = shape[:1] + shape[2:]
     if target.shape != expected:
         raise ValueError(
@@ -203,10 +204,10 @@ def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: 
 
 
 def check_soft(scores: Tensor, target: Tensor, ignore_index: int, taken: bool) -> None:
-    """Probabilities of the scores' shape, for a loss that takes them."""
+    """Check probabilities of the scores' shape, for a loss that takes them."""
     if not taken:
         raise ValueError(
-            f"target must hold int64 labels, since this loss has no soft targets; got {target.dtype}"
+            f"target must hold integer labels, since this loss takes no soft targets; got {target.dtype}"
         )
     if target.shape != scores.shape:
         raise ValueError(

@@ -1,7 +1,7 @@
-"""Kernels for the CPU, compiled by Numba where it is installed; else, plain torch computes the same.
+"""Compiling and running CPU kernels with Numba, where it is installed; otherwise plain torch computes the same.
 
-A kernel loops over rows in plain Python over NumPy arrays, which are the tensors' own memory. Kernels stand in modules
-of their own, which are imported when a call first needs them, since they import Numba.
+A kernel is a Python function that loops over the rows of NumPy arrays, which share the tensors' memory. Kernels are in
+modules of their own, imported when a call first needs them, because those modules import Numba.
 """
 
 from __future__ import annotations
@@ -23,52 +23,52 @@ __all__ = ["array", "compiled", "in_parts", "is_there", "refusal", "rows_per_thr
 F = TypeVar("F", bound=Callable[..., object])
 
 DTYPES = (torch.float32, torch.float64)
-SCORES_PER_THREAD = 2**18  # with fewer, a thread costs more than it saves
+SCORES_PER_THREAD = 2**18  # the fewest scores for which a thread saves more time than it costs
 
 
 @functools.cache
 def is_there() -> bool:
-    """Whether Numba can be imported; it asks for a NumPy that it knows."""
+    """Whether Numba can be imported; it raises ``ImportError`` for versions of NumPy that it does not support."""
     if importlib.util.find_spec("numba") is None:
         return False
     try:
         importlib.import_module("numba")
     except ImportError as error:
-        warnings.warn(f"Numba is of no use, so that losses run in plain torch: {error}", stacklevel=2)
+        warnings.warn(f"Numba cannot be imported, so losses run in plain torch: {error}", stacklevel=2)
         return False
     return True
 
 
 def refusal(scores: Tensor, dtypes: Sequence[torch.dtype] = DTYPES) -> str | None:
-    """Why no kernel can have these scores: they take strided tensors on the CPU, in eager mode, outside torch.func."""
+    """Why no kernel takes these scores: kernels need strided CPU tensors, in eager mode, outside ``torch.func``."""
     if scores.device.type != "cpu":
         return "the scores are not on the CPU"
     if scores.dtype not in dtypes:
         return f"the kernels do not take {scores.dtype}"
     if scores.layout != torch.strided or type(scores) not in (Tensor, torch.nn.Parameter):
-        return "the scores are no plain tensor"  # fake, sparse, or distributed over processes
+        return "the scores are not a plain tensor"  # fake, sparse, or distributed over processes
     if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
         return "the call is inside torch.compile or torch.func"
     return None if is_there() else "Numba is not installed"
 
 
 def compiled(*fastmath: str, counting: bool = True, inner: bool = False) -> Callable[[F], F]:
-    """Decorate a function to be machine code that runs without the interpreter's lock, kept on disk once compiled.
+    """Decorate a function to be compiled; it releases the interpreter's lock, and its machine code is kept on disk.
 
     Args:
-        fastmath: LLVM's leave for ``"reassoc"`` (sums in any order), ``"contract"`` and the like.
-        counting: False for a function that makes no arrays, but for views of those it is given, and that returns
-            none. It leaves out the counting of references, which costs more than the work on a short row, where this
-            Numba has an option for it.
-        inner: Whether kernels alone call the function. It then has no way in from Python, which is a good part of what
-            there is to compile; called from there nonetheless, it takes the process down.
+        fastmath: LLVM's fast-math flags, such as ``"reassoc"`` (sums in any order) and ``"contract"``.
+        counting: False for a function that makes and returns no arrays other than views of its arguments. Reference
+            counting is then left out where this version of Numba allows it; on a short row it costs more than the work
+            itself.
+        inner: Whether only kernels call the function. It is then compiled without an entry point for Python, which
+            saves much of the compile time. Calling it from Python crashes the process.
     """
     from numba import njit  # noqa: PLC0415  # an optional dependency
     from numba.core.options import DefaultOptions  # noqa: PLC0415
 
     from topk_losses._core.numba_cache import keep_on_disk  # noqa: PLC0415
 
-    # A division by 0 gives inf, as it does in torch.
+    # error_model "numpy": a division by 0 gives inf, as in torch.
     options: dict[str, object] = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
     if not counting and hasattr(DefaultOptions, "_nrt"):
         options["_nrt"] = False
@@ -82,19 +82,22 @@ def compiled(*fastmath: str, counting: bool = True, inner: bool = False) -> Call
 
 
 def array(tensor: Tensor) -> Any:
-    """The tensor's memory as NumPy's, put in order first if it is not."""
+    """The tensor as a NumPy array that shares its memory; a tensor that is not contiguous is copied first."""
     if tensor.requires_grad or tensor.is_neg():
         tensor = tensor.detach().resolve_neg()
     return tensor.contiguous().numpy()
 
 
 def rows_per_thread(classes: int) -> int:
-    """The fewest rows that are worth a thread."""
+    """The fewest rows for which a further thread pays."""
     return max(1, SCORES_PER_THREAD // classes)
 
 
 def in_parts(kernel: Callable[[int, int], None], rows: int, at_least: int) -> None:
-    """Run a kernel over the rows ``[first, last)``, in as many threads as torch has, with no fewer rows in each."""
+    """Run a kernel on parts ``[first, last)`` of the rows, in up to torch's number of threads.
+
+    Each thread gets at least ``at_least`` rows.
+    """
     threads = max(1, min(torch.get_num_threads(), rows // at_least))
     if threads == 1:
         kernel(0, rows)
@@ -110,10 +113,10 @@ def in_parts(kernel: Callable[[int, int], None], rows: int, at_least: int) -> No
 
 @functools.cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """The threads beside the caller's, kept from one call to the next."""
+    """The threads besides the caller's, reused by later calls."""
     return ThreadPoolExecutor(threads, thread_name_prefix="topk_losses")
 
 
-# The threads of a parent are not in a forked process.
+# A forked process does not have its parent's threads, so it must make a pool of its own.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)

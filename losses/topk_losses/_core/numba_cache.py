@@ -1,7 +1,7 @@
-"""Where compiled kernels are kept, and what is said while they are compiled.
+"""The disk cache of compiled kernels, and a log message while kernels are compiled.
 
-Numba looks at the module of a function alone to see whether what it has on disk is still true. Ours share functions, so
-that they are kept under one stamp of all the package's kernels: a change to one of them compiles all anew.
+Numba decides by a function's own module whether its machine code on disk is up to date. Our kernels call functions of
+other modules, so all of them are stored with one hash of all kernel sources: a change of one compiles all anew.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from numba.core import caching, event
 __all__ = ["keep_on_disk"]
 
 PACKAGE = Path(__file__).parents[1]
-VARIABLE = "TOPK_LOSSES_CACHE"  # of the environment: a folder for compiled kernels
-PATIENCE = 1.0  # seconds of compiling before a word is said
+VARIABLE = "TOPK_LOSSES_CACHE"  # environment variable: the folder for compiled kernels
+PATIENCE = 1.0  # seconds of compiling before the message is logged
 
 log = logging.getLogger("topk_losses")
 
 
 def keep_on_disk(kernel: Any) -> None:
-    """Have a function's machine code read from disk, and written there, if there is any place for it."""
-    if not hasattr(kernel, "py_func"):  # NUMBA_DISABLE_JIT leaves functions as they are
+    """Read a function's machine code from disk and write it there, if any folder is writable."""
+    if not hasattr(kernel, "py_func"):  # with NUMBA_DISABLE_JIT functions are not compiled
         return
     _announce()
     try:
         kernel._cache = _Cache(kernel.py_func)
-    except RuntimeError:  # no folder can be written
+    except RuntimeError:  # no folder is writable
         return
     _forget_what_cannot_be_read(kernel._cache)
 
 
 def _forget_what_cannot_be_read(cache: Any) -> None:
-    """Clear what an earlier version of a module has left on disk, if its arguments were of a class that is gone.
+    """Delete a cache entry that refers to a class that no longer exists.
 
-    Numba keeps the names of such classes in the index of a function's machine code, which it reads before it looks
-    whether that is still true.
+    The index of a function's machine code names the classes of its arguments. Numba reads it before it checks whether
+    the machine code is up to date, and fails if an earlier version of a module had a class that is gone.
     """
     try:
         cache._cache_file._load_index()
@@ -53,7 +53,7 @@ def _forget_what_cannot_be_read(cache: Any) -> None:
 
 
 class _Locator(caching._CacheLocator):
-    """The first folder that can be written: that of the environment, the package's own, the user's, a temporary one."""
+    """Finds the first writable folder: the environment's, the package's own, the user's cache, a temporary one."""
 
     def __init__(self, function: Any, folder: Path) -> None:
         self._line = function.__code__.co_firstlineno
@@ -102,7 +102,7 @@ def _folders(family: Path) -> Iterator[Path]:
 
 
 def _private_folder() -> Path | None:
-    """A temporary folder that is this user's alone: what lies there is run."""
+    """A temporary folder that only this user can write to, because machine code found there is executed."""
     if not hasattr(os, "getuid"):
         return None
     folder = Path(tempfile.gettempdir()) / f"topk_losses-{os.getuid()}"
@@ -125,12 +125,12 @@ def _stamp() -> str:
 
 @functools.cache
 def _announce() -> None:
-    """From now on, say so where compiling takes longer than a moment."""
+    """From now on, log a message when compiling takes longer than ``PATIENCE``."""
     event.register("numba:compile", _Announcer())
 
 
 class _Announcer(event.Listener):
-    """Says once in a process that kernels are being compiled, when all of it has taken longer than a moment."""
+    """Logs once per process that kernels are being compiled, when this has taken ``PATIENCE`` seconds in total."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -163,6 +163,6 @@ class _Announcer(event.Listener):
     def _tell(self) -> None:
         self._told = True
         log.warning(
-            "topk_losses compiles its kernels for this processor: up to a quarter of a minute for a loss, once; later "
-            "processes find them on disk"
+            "topk_losses is compiling its kernels for this processor, once, up to 15 seconds per loss; later processes "
+            "read them from disk"
         )

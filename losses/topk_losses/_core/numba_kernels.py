@@ -1,4 +1,4 @@
-"""What several families' kernels do, for Numba: powers of two, sums, and floats as whole numbers in their order."""
+"""Functions that Numba kernels of several families share: powers of two, sums, and order-preserving integers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = [
 
 Floats = NDArray[np.float32]
 
-SUMMED = 1024  # values whose sum is float32; the sums of these are float64
+SUMMED = 1024  # length of the blocks whose sums are float32; block sums are added in float64
 LOG2E = math.log2(math.e)
 LOWEST = np.float32(-3.4028234663852886e38)  # the smallest finite score
 MAGNITUDE, SIGN = np.int32(2**31 - 1), np.int32(31)
 
-# 2^x: x less the nearest whole number, found by adding a number whose last place is 1, goes into a polynomial with
-# a relative error of 2e-9; the whole number goes into the exponent's bits.
+# 2^x: adding ROUNDER, a float whose last bit is worth 1, rounds x to the nearest integer. A polynomial with a relative
+# error of 2e-9 gives the power of the fractional part; the integer goes into the exponent bits.
 ROUNDER = np.float32(1.5 * 2**23)
 BIAS = np.int32(127)
 FRACTION = np.int32(23)
@@ -54,15 +54,15 @@ summing = compiled("reassoc", "contract", counting=False, inner=True)
 
 
 def room_for(classes: int) -> Floats:
-    """Memory for one thread."""
+    """A buffer for one thread."""
     return np.empty(classes, np.float32)
 
 
 @borrowing
 def key_of(bits: np.int32) -> np.int32:
-    """A float's bits as a whole number in the order of the floats, and back again.
+    """Map a float's bits to an integer with the same order as the floats; applied twice, it returns the bits.
 
-    Whole numbers are compared many at once, floats are not. +inf and positive NaN are the largest.
+    Maxima of integers are vectorised, those of floats are not. Positive NaN is the largest, then +inf.
     """
     return np.int32(bits ^ (np.int32(bits >> SIGN) & MAGNITUDE))
 
@@ -71,7 +71,7 @@ def key_of(bits: np.int32) -> np.int32:
 def powers_of_two(
     values: Floats, reference: np.float32, scale: np.float32, factor: np.float32, out: Floats
 ) -> None:
-    """``factor · 2^(scale (values - reference))`` with a power of at most 2, and 0 below 2^-126; NaN stays."""
+    """Write ``factor · 2^(scale (values - reference))``; powers are at most 2, and 0 below 2^-126; NaN stays NaN."""
     for j in range(len(values)):
         exponent = (values[j] - reference) * scale
         exponent = FLUSHED if exponent < FLUSHED else exponent

@@ -1,8 +1,8 @@
-"""What every loss does with its rows' losses: hard and soft targets, ignored labels, weights and reductions.
+"""From losses of rows to the result: hard and soft targets, ignored labels, weights and reductions.
 
-A loss is given as a function of scores ``(M, L)`` and labels ``(M, C)`` that returns the losses ``(M, C)`` of each row
-for each of its C labels. Labels ask for C = 1. Soft targets are the expectation over a label drawn from them,
-``Σ_c t_c loss(s, c)``, and ask for all the L labels.
+A loss is a function of scores ``(M, L)`` and labels ``(M, C)`` that returns the losses ``(M, C)`` of each row for each
+of its C labels. For labels C is 1. For soft targets the result is the expectation over a label drawn from them,
+``Σ_c t_c loss(s, c)``, so C is L.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ F = TypeVar("F", bound=Callable[..., Tensor])
 
 
 class Reduction(NamedTuple):
-    """The arguments that every loss has, and that torch's cross-entropy has.
+    """The arguments that all losses share with torch's cross-entropy.
 
     Attributes:
-        weight: One factor per class ``(L,)``. The mean divides by the sum of the labels' weights; with soft targets,
-            whose terms it multiplies, by the number of samples.
-        ignore_index: Labels that count for nothing.
+        weight: One factor per class ``(L,)``. The mean divides by the sum of the labels' weights. With soft targets
+            the weights multiply the terms of the expectation, and the mean divides by the number of samples.
+        ignore_index: Label of the samples to leave out.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
 
@@ -39,7 +39,7 @@ class Reduction(NamedTuple):
 
 
 def takes_single_rows(loss: F) -> F:
-    """Decorate a loss of scores and targets to take one row ``(L,)`` and its label ``()`` as well, as torch's does."""
+    """Decorate a loss to take a single row ``(L,)`` and its label ``()`` as well, as torch's cross-entropy does."""
 
     @functools.wraps(loss)
     def of_any(scores: Tensor, target: Tensor, *args: Any, **options: Any) -> Tensor:
@@ -75,8 +75,8 @@ def reduce_loss(
         target: Labels ``(N, ...)``, or probabilities of the scores' shape where ``soft`` allows them.
         how: Weights, ignored labels and the reduction.
         soft: Whether the loss takes soft targets.
-        complete: Whether the loss takes scores of any precision and labels as they come: ignored ones cost 0 and a
-            target whose score is -inf costs +inf. Kernels do both on their way, which saves launching others.
+        complete: Whether the loss handles scores of any precision, ignored labels (loss 0) and masked targets (loss
+            +inf) itself. Kernels do this in passing, which saves launching further kernels.
 
     Returns:
         A scalar, or for ``"none"`` a tensor ``(N, ...)``; float64 for float64 scores, else float32.
@@ -122,7 +122,7 @@ def _of_labels(
     if how.weight is None:
         return _finished(losses, scores, how)
     shares = how.weight.to(losses.dtype)[labels.clamp(0, scores.shape[1] - 1) if complete else labels]
-    if ignored is not None:  # not 0 · inf: what is ignored costs nothing, whatever its weight
+    if ignored is not None:  # the loss of ignored samples is 0 even for an infinite weight: 0 · inf is NaN
         shares = shares.masked_fill(ignored, 0)
         losses = torch.where(ignored, losses, losses * shares)
     else:
@@ -131,15 +131,15 @@ def _of_labels(
 
 
 def _masked_targets_cost_infinity(losses: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
-    """A target whose own score is -inf costs +inf, whatever its loss makes of the other classes."""
+    """Set the loss to +inf where the target's own score is -inf, whatever the other classes' scores are."""
     return losses.masked_fill(rows.detach().gather(1, labels) == -torch.inf, torch.inf)
 
 
 def _expected(losses_of: RowLosses, rows: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    """The expected losses ``(M,)`` of labels drawn from soft targets ``(M, L)``."""
+    """The expected losses ``(M,)`` over labels drawn from soft targets ``(M, L)``."""
     labels = torch.arange(rows.shape[1], device=rows.device).expand_as(rows)
     losses = _masked_targets_cost_infinity(losses_of(rows, labels), rows, labels)
-    # A masked class that has no share in the target costs nothing: 0 · inf is 0 here.
+    # A masked class with target probability 0 contributes 0: here 0 · inf is 0.
     losses = losses.masked_fill((target == 0) & losses.isinf(), 0)
     return (losses * target if weight is None else losses * target * weight.to(rows.dtype)).sum(1)
 

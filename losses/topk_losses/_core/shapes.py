@@ -9,8 +9,8 @@ from torch import Tensor
 
 __all__ = ["class_last", "computing", "full_precision", "log_softmax", "per_label", "softmax"]
 
-FEW_CLASSES = 16  # float32 values in the widest register
-MANY_ROWS = 128  # below, turning the rows around costs what it gains
+FEW_CLASSES = 16  # float32 values in the widest vector register
+MANY_ROWS = 128  # with fewer rows, transposing costs as much as it gains
 
 
 def computing(scores: Tensor) -> Tensor:
@@ -19,7 +19,7 @@ def computing(scores: Tensor) -> Tensor:
 
 
 def full_precision(scores: Tensor) -> AbstractContextManager[object]:
-    """A context without autocast, whose matrix products would fall back to half precision."""
+    """A context without autocast, under which matrix products would be in half precision."""
     device = scores.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
@@ -27,9 +27,9 @@ def full_precision(scores: Tensor) -> AbstractContextManager[object]:
 
 
 def per_label(values: float | Tensor, labels: Tensor, scores: Tensor) -> float | Tensor:
-    """The value of each label: a number as it is, a tensor ``(L,)`` looked up, in the computation's precision.
+    """The value of each label, from one number for all or a tensor ``(L,)``, in the precision of the computation.
 
-    A label that is no class, for its loss is not to count, has any class's value.
+    An ignored label may be out of range; it gets the value of some class, since its loss is not used.
     """
     if not isinstance(values, Tensor):
         return values
@@ -52,5 +52,5 @@ def softmax(rows: Tensor) -> Tensor:
 
 
 def _few_classes(rows: Tensor) -> bool:
-    """Whether turning the rows pays: few classes fill no vector register, many samples do, 3 to 6 times as fast."""
+    """Whether to transpose: few classes do not fill a vector register, many rows do, which is 3 to 6 times as fast."""
     return rows.device.type == "cpu" and rows.shape[1] < FEW_CLASSES and rows.shape[0] >= MANY_ROWS

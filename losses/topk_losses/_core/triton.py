@@ -1,8 +1,7 @@
 """Which calls Triton's kernels take, and how they are launched.
 
-They take CUDA tensors in float32, bfloat16 or float16 of moderate size, in eager mode. All other calls, and every call
-where Triton is missing or where its kernels cannot be compiled or launched, go the way of plain torch, which computes
-the same.
+They take CUDA tensors in float32, bfloat16 or float16 of moderate size, in eager mode. Plain torch computes all other
+calls, and every call where Triton is missing or its kernels cannot be compiled or launched, with the same result.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ __all__ = [
 ]
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-MOST_CLASSES = 2**15  # a row stays in one program's registers
-WARNED: set[str] = set()  # losses whose kernels failed in this process, of which it is told once
+MOST_CLASSES = 2**15  # a row has to fit into the registers of one program
+WARNED: set[str] = set()  # losses whose kernels failed in this process; each is reported once
 
 
 @functools.cache
@@ -47,9 +46,9 @@ def _device_is_able(index: int | None) -> bool:
 
 
 def refusal(scores: Tensor, target: Tensor, asked: bool = False) -> str | None:
-    """Why no kernel can have these scores ``(N, L, ...)`` and this target; K is each loss's own affair.
+    """Why no kernel takes these scores ``(N, L, ...)`` and this target; each loss checks K itself.
 
-    Triton's interpreter runs the kernels on the CPU, slowly, where it is asked for by name.
+    If the user asks for Triton by name, its interpreter (``TRITON_INTERPRET=1``) runs the kernels on the CPU, slowly.
     """
     interpreted = asked and os.environ.get("TRITON_INTERPRET") == "1" and scores.device.type == "cpu"
     if scores.device.type != "cuda" and not interpreted:
@@ -59,8 +58,8 @@ def refusal(scores: Tensor, target: Tensor, asked: bool = False) -> str | None:
         (scores.shape[1] <= MOST_CLASSES, f"there are more than {MOST_CLASSES} classes"),
         (not target.is_floating_point(), "the targets are soft"),
         (target.device == scores.device, "the targets are on another device"),
-        # Neither fake nor distributed over devices.
-        (type(scores) in (Tensor, torch.nn.Parameter), "the scores are no plain tensor"),
+        # Fake tensors and those distributed over devices have other types.
+        (type(scores) in (Tensor, torch.nn.Parameter), "the scores are not a plain tensor"),
         (not torch.compiler.is_compiling(), "the call is inside torch.compile"),
         (torch._C._functorch.peek_interpreter_stack() is None, "the call is inside torch.func"),
         (is_there(), "Triton is not installed"),
@@ -70,30 +69,31 @@ def refusal(scores: Tensor, target: Tensor, asked: bool = False) -> str | None:
 
 
 class Rehearsed(Protocol):
-    """A loss's kernels, which can be tried."""
+    """The kernels of a loss, with a trial launch."""
 
     def __hash__(self) -> int:
-        """Of all that they are compiled for beside the rows."""
+        """The hash of all compile-time constants other than those of the rows."""
         ...
 
     @property
     def name(self) -> str:
-        """What the loss is called."""
+        """The name of the loss."""
         ...
 
     def rehearse(self, scores: Tensor, margin: float | Tensor, with_gradient: bool) -> None:
-        """Launch what a call with such scores and margins launches, forward and, if it is wanted, backward."""
+        """Launch the kernels of a call with such scores and margins: forward and, ``with_gradient``, backward."""
         ...
 
 
 def failure(kernels: Rehearsed, scores: Tensor, margin: float | Tensor) -> str | None:
     """Why the kernels cannot be compiled or launched for rows like these; tried once for each kind, on one row.
 
-    Tried beforehand, so that a gradient never finds its kernel missing, and no random number was drawn in vain. If
-    they cannot, a warning tells why, once for each loss.
+    The trial comes before the call, so that a backward pass never lacks its kernel and no random numbers are wasted. A
+    failure is reported by a warning, once per loss.
 
     Raises:
-        torch.OutOfMemoryError: or what Triton says of a device without memory, which is no fault of the kernels.
+        torch.OutOfMemoryError: or Triton's own error, if the device is out of memory, since the kernels are not at
+            fault.
     """
     kind = (scores.shape[1], scores.dtype, scores.device, isinstance(margin, Tensor))
     return _failure(kernels, *kind, with_gradient=torch.is_grad_enabled())
@@ -112,7 +112,7 @@ def _failure(
     row = torch.zeros(1, classes, dtype=dtype, device=device)
     try:
         kernels.rehearse(row, torch.zeros(1, device=device) if per_row else 0.0, with_gradient)
-    except Exception as error:  # Triton's own, its compilers', the driver's, the file system's
+    except Exception as error:  # from Triton, its compilers, the driver or the file system
         if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error):
             raise
         reason = f"{type(error).__name__}: {error}"
@@ -123,39 +123,37 @@ def _failure(
 
 def _warn(name: str, reason: str) -> None:
     if name not in WARNED:
-        warnings.warn(
-            f"Triton's kernels cannot run, so that {name} runs in plain torch: {reason}", stacklevel=2
-        )
+        warnings.warn(f"Triton's kernels cannot run, so {name} runs in plain torch: {reason}", stacklevel=2)
         WARNED.add(name)
 
 
 def block_of(classes: int) -> int:
-    """The least power of two from 16 on that holds a row."""
+    """The smallest power of two that holds a row, at least 16."""
     return max(16, 1 << (classes - 1).bit_length())
 
 
 def launch_options(block: int) -> dict[str, int | bool]:
-    """Warps for a row, with 16 scores per thread where neither bound on them holds; and fused multiply-adds.
+    """The number of warps per row, 4 to 32 with 16 scores per thread in between, and fused multiply-adds.
 
-    The latter are said aloud since Triton's own default changes.
+    Fused multiply-adds are set explicitly because Triton's default has changed between versions.
     """
     return {"num_warps": min(max(block // 512, 4), 32), "enable_fp_fusion": True}
 
 
 def launch(kernel: Any, rows: Tensor, *arguments: Any, block: int, **constants: Any) -> None:
-    """Run a kernel's program for each of the rows ``(N, ...)``."""
+    """Run a kernel with one program for each of the rows ``(N, ...)``."""
     if rows.shape[0]:
-        # Triton launches on the current device, which need not be the rows'.
+        # Triton launches on the current device, which may differ from that of the rows.
         with torch.cuda.device(rows.device) if rows.is_cuda else nullcontext():
             kernel[rows.shape[:1]](*arguments, BLOCK=block, **constants, **launch_options(block))
 
 
 def with_rows(scores: Tensor) -> Tensor:
-    """The scores ``(N, L)`` with each row's entries next to each other."""
+    """The scores ``(N, L)`` with the entries of each row contiguous."""
     return scores if scores.stride(1) == 1 else scores.contiguous()
 
 
 def halves(value: float) -> tuple[float, float]:
-    """A number as the sum of two in float32, which is what kernels can be given; 48 bits of it."""
+    """A number as the sum of two float32, about 48 bits: kernels take no float64 arguments."""
     high = ctypes.c_float(value).value
     return high, value - high

@@ -1,35 +1,35 @@
-r"""The expected k-th largest of independent Gaussians, compiled for the CPU.
+r"""The expected k-th largest of independent Gaussians on the CPU, with kernels compiled by Numba.
 
-What ``quadrature.py`` does in torch. Scores x are in units of ε from a centre that at least k classes reach;
-``p_i(t) = P(X_i > t)``, A, F and the sweeps are as there. All is in float64, whatever the scores are. Other than
-there:
+The method is that of ``quadrature.py``. Scores x are in units of ε from a centre that at least k classes reach;
+``p_i(t) = P(X_i > t)``, A, F and the sweeps are defined there. Everything is computed in float64 for scores of any
+dtype. The differences from ``quadrature.py`` are these:
 
-*Candidates.* A class at x is the k-th largest, or its absence would change which class is, only if it beats one of
-any k classes: of those at ``b_m``, from the centre upwards, with at most the probability ``Σ_m Φ((x - b_m) / √2)``.
-For x < -7 that is below ``r Φ(x / √2)``, ``r = Σ_m exp(-7 b_m / 2)``, since ``Q(u + v) <= Q(u) exp(-u v)``. First
-those with ``x < -√2 Φ⁻¹(1 - δ / (k L))`` are left out, then of the C others those with ``x < -√2 Φ⁻¹(1 - δ / (r
-C))``: with at most 2 δ for all together.
+*Candidates.* A class at x can be the k-th largest, or change by its absence which class is, only if it exceeds one of
+any k given classes. Take k classes at ``b_m``, from the centre upwards: the probability is at most
+``Σ_m Φ((x - b_m) / √2)``. For x < -7 this is below ``r Φ(x / √2)`` with ``r = Σ_m exp(-7 b_m / 2)``, since
+``Q(u + v) <= Q(u) exp(-u v)`` for Q = 1 - Φ. First the classes with ``x < -√2 Φ⁻¹(1 - δ / (k L))`` are left out, then
+of the C remaining ones those with ``x < -√2 Φ⁻¹(1 - δ / (r C))``, with a total probability of at most 2 δ.
 
-*Nodes* stand at the multiples of a step, 1/3 or that over a power of 2, so that Φ and φ at all of them come from one
-table and a few terms of Taylor's series. Blocks of 16 are added upwards until F is above 1 - δ and downwards until it
-is below δ: F is monotone, so that no window has to be looked for. Classes that cannot exceed a block's nodes are
-skipped there, and those that are certain to lower k.
+*Nodes* are the multiples of a step, which is 1/3 divided by a power of 2. So Φ and φ at all nodes come from one table
+and a few Taylor terms. Blocks of 16 nodes are added upwards until F is above 1 - δ, and downwards until it is below δ;
+as F is monotone, no window has to be searched for. In each block, classes that cannot exceed its nodes are skipped, and
+those certain to exceed them reduce k by 1.
 
-*Error.* With a step h the trapezoid rule errs by about ``w q``, ``q = exp(-2 (πσ/h)²)``, on a rise of F with width σ
-and weight w, and by ``D = w q^¼`` with every other node. D is measured: from the means by even and odd nodes, and
-from how far the probabilities' sum is from 1. σ is taken to be at least ``1 / (√k (1 + √(2 log(C/k))))``, which is
-0.5 to 0.9 of what C equal scores have. Where ``D q^¾`` may then exceed 3e-7 (float64 scores: 1e-10), or D 1e-4
-(1e-6), a finer lattice follows, chosen by the variance that was found.
+*Error.* With a step h, the trapezoid rule has an error of about ``w q``, ``q = exp(-2 (πσ/h)²)``, on a rise of F with
+width σ and weight w; with every second node it is ``D = w q^¼``. D is measured by the difference of the means over even
+and odd nodes, and by the deviation of the probabilities' sum from 1. σ is assumed to be at least
+``1 / (√k (1 + √(2 log(C/k))))``, which is 0.5 to 0.9 of its value for C equal scores. If with this σ ``D q^¾`` may
+exceed 3e-7 (float64 scores: 1e-10), or if D exceeds 1e-4 (1e-6), a finer lattice follows, chosen by the variance found.
 
-*Crowds.* Of more than 160 candidates, and more than 8 k, the best 4 k and some more are swept. The others enter by
-power sums of ``p / (1 - p)`` and by ``Σ log(1 - p)``, as in ``crowd.py``. These are sums of smooth functions of
-x, and so is a class's slope, ``∫ φ(t - x) P(exactly k - 1 of the others exceed t) dt``. Cells of width 1 (for float64
-scores 1/2) with more than 8 classes (12) are therefore stood for by as many Chebyshev points, with the masses with
-which every polynomial of their degree has the sum over the points that it has over the classes; slopes are interpolated
-between the points. So a thousand equal scores cost no more than forty points.
+*Crowds.* With more than 160 candidates and more than 8 k, slightly more than the best 4 k are swept. The others, the
+crowd, enter through power sums of ``p / (1 - p)`` and through ``Σ log(1 - p)``, as in ``crowd.py``. These are sums of
+smooth functions of x, and so is the derivative for a class, ``∫ φ(t - x) P(exactly k - 1 of the others exceed t) dt``.
+So cells of width 1 (float64 scores: 1/2) with more than 8 classes (12) are represented by 8 (12) Chebyshev points.
+Their masses make the sum of any polynomial of the points' degree equal to that over the classes, and derivatives are
+interpolated between the points. A thousand equal scores thus cost no more than forty points.
 
-Over spread, close, equal, stepped and distant rows, k up to 65 and L up to 20,000, values and probabilities differed
-from those of fine grids and adaptive quadrature by 3e-7 at the worst for float32 scores and 2e-11 for float64.
+For spread, close, equal, stepped and distant rows, k up to 65 and L up to 20,000, values and probabilities differed
+from those of fine grids and adaptive quadrature by at most 3e-7 for float32 scores and 2e-11 for float64.
 """
 
 from __future__ import annotations
@@ -52,30 +52,30 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGEST_RANK", "Levels", "NumbaExpected", "levels", "refusal"]
 
-LARGEST_RANK = 65  # of k: beyond, the powers of a crowd's sums were not looked at
+LARGEST_RANK = 65  # the largest k; for larger ones the accuracy of a crowd's power sums was not examined
 COARSEST = 1 / 3  # step of the first lattice
 LATTICES = 6
-FURTHEST = 9.5  # from a node, of the tables
+FURTHEST = 9.5  # the range of the tables around a node, in units of ε
 LEAST_GROUPS = 64
-CROWDED = 160  # candidates of a row; where there are more, the rest of them are a crowd
-AT_LEAST = 32  # rows for a thread
+CROWDED = 160  # in rows with more candidates, all but the best of them are a crowd
+AT_LEAST = 32  # rows per thread
 
 
 class Precision(NamedTuple):
-    """How precise the quadrature is."""
+    """The precision of the quadrature."""
 
     tail: float
-    """δ."""
+    """δ, the probability left out at each end."""
     noise: float
-    """Noise that is as good as impossible."""
+    """Noise of this size is treated as impossible."""
     target: float
-    """Of the error."""
+    """The error allowed."""
     cap: float
-    """Of the difference between the halves of a lattice."""
+    """The difference allowed between even and odd nodes."""
     terms: int
-    """Chebyshev points of a crowd's cell."""
+    """Chebyshev points per cell of a crowd."""
     cell: float
-    """Its width, in units of ε."""
+    """The width of such a cell, in units of ε."""
 
 
 SINGLE = Precision(1e-8, 6.0, 3e-7, 1e-4, 8, 1.0)
@@ -83,33 +83,33 @@ DOUBLE = Precision(1e-12, 8.2, 1e-10, 1e-6, 12, 0.5)
 
 
 class Levels(NamedTuple):
-    """Of each row ``(N,)``, what a first look finds."""
+    """Results of a first pass over the rows ``(N, L)``, each ``(N,)``."""
 
     centre: Tensor
     """A score near the k-th largest, float64."""
     largest: Tensor
     """The largest score, float64."""
     rivals: Tensor
-    """How many classes at the centre the best ones count for, float64."""
+    """r: the number of classes at the centre that is equivalent to the k best ones, float64."""
     counts: Tensor
-    """How many classes may be the k-th largest; -1 for rows with NaN, with +inf or with too few classes."""
+    """An upper bound of the number of candidates; -1 for rows with NaN, +inf or fewer than k classes."""
 
 
 class Kept(NamedTuple):
     """What the gradient needs."""
 
     classes: Tensor
-    """Those that can be the k-th largest, row after row, int32."""
+    """The classes that can be the k-th largest, in the order of the rows, int32."""
     probabilities: Tensor
-    """With which they are, in the scores' dtype; empty if nobody asked."""
+    """Their probabilities to be it, in the scores' dtype; empty if no gradient is needed."""
     offsets: Tensor
-    """Where a row's first class is ``(N,)``."""
+    """The position of each row's first class ``(N,)``."""
     counts: Tensor
-    """How many there are ``(N,)``."""
+    """The number of each row's classes ``(N,)``."""
 
 
 def refusal(scores: Tensor, k: int, epsilon: float) -> str | None:
-    """Why the kernels cannot have these scores ``(N, L)``."""
+    """Why the kernels do not take these scores ``(N, L)``."""
     if not epsilon > 0:
         return "epsilon is 0"
     if k > LARGEST_RANK:
@@ -118,7 +118,7 @@ def refusal(scores: Tensor, k: int, epsilon: float) -> str | None:
 
 
 def levels(scores: Tensor, k: int, epsilon: float) -> Levels:
-    """A first look at rows ``(N, L)``."""
+    """The first pass over rows ``(N, L)``."""
     rows, classes = scores.shape
     centre, largest, rivals = torch.empty(3, rows, dtype=torch.float64).unbind(0)
     found = Levels(centre, largest, rivals, torch.empty(rows, dtype=torch.int64))
@@ -130,13 +130,13 @@ def levels(scores: Tensor, k: int, epsilon: float) -> Levels:
 
 @dataclass(frozen=True, eq=False)
 class NumbaExpected(Rule[Any]):
-    """The expected k-th largest of ``N(s_i, ε²)``, less the score of a label or the largest, which is a constant.
+    """The expected k-th largest of ``N(s_i, ε²)``, minus the label's score or minus the largest, taken as constant.
 
     Attributes:
         k: Rank.
         epsilon: ε.
-        found: What the first look found; no row is odd.
-        labelled: Whether there are labels.
+        found: The results of the first pass; no row has NaN, +inf or too few classes.
+        labelled: Whether the label's score is subtracted, rather than the largest.
     """
 
     keeps = Kept
@@ -147,7 +147,7 @@ class NumbaExpected(Rule[Any]):
     labelled: bool
 
     def plain(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """The same in torch."""
+        """The values in torch."""
         below = below_largest(scores, self.k, self.epsilon)
         return below - scores.gather(1, labels).squeeze(1) if self.labelled else below
 
@@ -158,7 +158,7 @@ class NumbaExpected(Rule[Any]):
         return (self.found.centre - own + self.epsilon * shift).to(scores.dtype), kept
 
     def _expectations(self, scores: Tensor, with_slope: bool) -> tuple[Tensor, Kept]:
-        """From the centre to the expectation, in units of ε ``(N,)`` in float64, and who it is."""
+        """The expectations relative to the centres, in units of ε, float64 ``(N,)``, and the classes' probabilities."""
         precision, (rows, classes) = _precision(scores), scores.shape
         counts = self.found.counts.clone()
         ends = counts.cumsum(0)
@@ -183,7 +183,7 @@ class NumbaExpected(Rule[Any]):
         return shift, kept
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:
-        """Each row's probabilities times its gradient, less the gradient at its label."""
+        """The gradient: each row's probabilities times that of its value, minus this at the label."""
         slope = torch.zeros_like(scores, memory_format=torch.contiguous_format)
         arrays = [*_arrays(*kept), numba.array(gradient.to(scores.dtype)), slope.numpy()]
         numba.in_parts(lambda *part: _kernels().scatter(*arrays, *part), len(scores), AT_LEAST)
@@ -205,19 +205,19 @@ def _kernels() -> Any:
 
 
 def _groups(classes: int, k: int) -> int:
-    """So many that the k-th largest maximum is nearly the k-th largest score."""
+    """The number of groups, so large that the k-th largest maximum is close to the k-th largest score."""
     groups = max(LEAST_GROUPS, 16 * math.ceil(k / 4))
     return groups if classes >= 2 * groups else classes
 
 
 def _depth(tail: float, rivals: float) -> float:
-    """How far below the centre a class is if it beats one of so many with the probability of a tail."""
+    """How far below the centre a class is that exceeds one of ``rivals`` classes there with probability ``tail``."""
     return -math.sqrt(2) * NormalDist().inv_cdf(tail / rivals)
 
 
 @functools.cache
 def _depths(tail: float) -> Any:
-    """The depths for 1, 2, 4, … pairs of rivals."""
+    """The depths for 1, 2, 4, … pairs of a class and a rival."""
     return torch.tensor([_depth(tail, 2.0**j) for j in range(48)], dtype=torch.float64).numpy()
 
 
@@ -225,7 +225,7 @@ def _depths(tail: float) -> Any:
 def _rules(precision: Precision, k: int, depth: float) -> Rules:
     from topk_losses._expected.shared_kernels import Rules  # noqa: PLC0415
 
-    most = 1 / (1 + 10 ** -min(6.0, 100 / max(1, k - 1)))  # no power leaves a float's range
+    most = 1 / (1 + 10 ** -min(6.0, 100 / max(1, k - 1)))  # so that powers of p / (1 - p) do not overflow
     return Rules(
         depth,
         precision.noise,
@@ -240,7 +240,7 @@ def _rules(precision: Precision, k: int, depth: float) -> Rules:
 
 @functools.cache
 def _inverse(terms: int) -> Any:
-    """From values at Chebyshev's points in [-1, 1] to a polynomial's terms, the constant first."""
+    """The matrix from values at Chebyshev points in [-1, 1] to a polynomial's coefficients, the constant first."""
     return torch.linalg.inv(torch.linalg.vander(_chebyshev(terms))).numpy()
 
 
@@ -254,7 +254,7 @@ def _lattices() -> tuple[Tables, ...]:
 
 
 def _tables(step: float) -> Tables:
-    """Φ, φ and log(1 - Φ) at ``x - t``, t being a lattice's nodes, for a few x between two of them."""
+    """Tables of Φ, φ and log(1 - Φ) at ``x - t`` for the nodes t of a lattice and a few x between two nodes."""
     from topk_losses._expected.shared_kernels import BLOCK, Tables  # noqa: PLC0415
     from topk_losses._expected.tails_kernels import LOG_TERMS, PHASES  # noqa: PLC0415
 

@@ -1,10 +1,9 @@
-r"""Kernels of the expected k-th largest: candidates, quadrature and the probability of each class, row by row.
+r"""CPU kernels of the expected k-th largest: candidates, quadrature and the probability of each class, row by row.
 
-``cpu.py`` has the rules and their reasons. Scores x are in units of ε from a centre. Nodes t stand on a lattice,
-in blocks of T. What is per class, number m of exceedances and node lies flat, index ``m T + j``, so that the sweeps'
-steps from m to m - 1 are loops over a row of k T numbers that the compiler makes vectors of; tail probabilities, which
-all m share, are therefore written k times. They come from tables of Φ and φ at places of the lattice and Taylor's
-series.
+``cpu.py`` has the method and its reasons. Scores x are in units of ε from a centre. Nodes t are on a lattice, in blocks
+of T. Values per number m of exceedances and node are stored flat, at index ``m T + j``, so that a sweep's step from m
+to m - 1 is one vectorised loop over k T numbers. Tail probabilities are the same for all m and are therefore stored k
+times. They are computed from tables of Φ and φ by Taylor series.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ Doubles = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Names = NDArray[np.int32]
 
-LEAST_DEPTH = 7.0  # how far below the centre a class is a candidate at least, in units of ε
-TOP = 16.0  # where the last of a crowd's cells begins
-NONE: Any = np.int64(0)  # a plain 0 is a type of its own, for which all would be compiled once more
+LEAST_DEPTH = 7.0  # all classes down to this depth below the centre are candidates, in units of ε
+TOP = 16.0  # where the highest cell of a crowd begins, in units of ε above the centre
+NONE: Any = np.int64(0)  # a literal 0 has a type of its own, for which Numba would compile another version
 
 
 @compiled()
@@ -55,9 +54,9 @@ def levels(
     first: int,
     last: int,
 ) -> None:
-    """The largest score, one that k classes reach, how many equal ones they count for, and how many lie near or above.
+    """Write the results of the first pass for the rows from first to last: the fields of ``cpu.Levels``.
 
-    Near is within a depth below. The number is -1 for odd rows: with NaN, with +inf or with fewer than k classes.
+    ``counts`` are the classes down to ``depth`` below the centre; -1 in rows with NaN, +inf or fewer than k classes.
     """
     maxima, sums = np.empty(groups, scores.dtype), np.empty(groups, scores.dtype)
     best = np.empty(k, scores.dtype)
@@ -74,7 +73,7 @@ def levels(
 
 @borrowing
 def _maxima(s: Doubles, maxima: Doubles, sums: Doubles) -> None:
-    """The largest score of each group, class c belonging to group ``c mod G``, and the sum."""
+    """Write the largest score and the sum of each group; class c is in group ``c mod G``."""
     groups = len(maxima)
     for g in range(groups):
         maxima[g] = s[g]
@@ -83,13 +82,13 @@ def _maxima(s: Doubles, maxima: Doubles, sums: Doubles) -> None:
         part = s[start : start + groups]
         for g in range(len(part)):
             v = part[g]
-            sums[g] += v  # NaN if there is one
+            sums[g] += v  # NaN if the group contains NaN
             maxima[g] = v if v > maxima[g] else maxima[g]
 
 
 @borrowing
 def _best(maxima: Doubles, sums: Doubles, best: Doubles) -> bool:
-    """The k largest, descending; whether there is NaN, +inf, or not so many."""
+    """Write the k largest maxima, descending; return whether there is NaN, +inf, or fewer than k."""
     k = len(best)
     best[:] = -np.inf
     odd = False
@@ -149,7 +148,7 @@ def _candidates(s: Doubles, centre: float, epsilon: float, depth: float, x: Doub
 
 @borrowing
 def _kept(total: int, rivals: float, depths: Doubles, x: Doubles, names: Names) -> int:
-    """Leaves out what so few candidates allow to be left out."""
+    """Keep the candidates within the depth that their actual number allows, and return how many are kept."""
     size = 0
     while size < len(depths) - 1 and 2.0**size < rivals * total:
         size += 1
@@ -182,7 +181,7 @@ def expectations(
     first: int,
     last: int,
 ) -> None:
-    """The expected k-th largest from the centre in units of ε, and which classes are it with which probability."""
+    """Write the expected k-th largest relative to the centre in units of ε, and the candidates' probabilities."""
     widest = max(1, counts[first:last].max())
     swept = widest if widest <= rules.crowded else max(rules.crowded, LEADING * k + LEADING_SPARE)
     cells = int((rules.depth + TOP) / rules.cell) + 1
@@ -219,7 +218,7 @@ def scatter(
     first: int,
     last: int,
 ) -> None:
-    """Each row's shares times its gradient, where they belong."""
+    """Write each row's probabilities times its gradient to the entries of their classes."""
     for row in range(first, last):
         own = out[row]
         for i in range(offsets[row], offsets[row] + counts[row]):

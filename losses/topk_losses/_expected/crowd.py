@@ -1,15 +1,16 @@
 r"""How many of a crowd of independent Gaussians exceed t, by power sums: a few passes over the classes for all k.
 
-With ``p_i = P(X_i > t)``, ``r_i = p_i / (1 - p_i)`` and elementary symmetric polynomials e of the r_i, exactly m of the
-crowd exceed t with the probability ``e_m Π (1 - p_i)``. Newton's identities give the e_m from the power sums
-``Σ r_i^j`` for j <= m, that is, from one look at each class. Their terms have both signs, and sizes that together are
-those of the complete symmetric polynomial h_m; ``h_m Π (1 - p_i)`` is large only where some p_i are near 1. Then
-the 4 k or more classes above the crowd have p at least as large, and hardly ever less than k of all exceed t: nothing
-of that is left in the result: for k = 2 and more, p of the crowd's best class is below 0.99 wherever F > 1e-12. What is
-lost are two or three digits.
+Let ``p_i = P(X_i > t)``, ``r_i = p_i / (1 - p_i)``, and e_m the elementary symmetric polynomials of the r_i. The
+probability that exactly m of the crowd exceed t is ``e_m Π (1 - p_i)``. Newton's identities give the e_m from the power
+sums ``Σ r_i^j`` for j <= m, so p_i is computed once per class and node. The terms of the identities have both signs;
+their absolute values add up to the complete symmetric polynomial h_m, and ``h_m Π (1 - p_i)`` is large only if some p_i
+are near 1. In that case the 4 k or more classes above the crowd have p at least as large, so it hardly ever happens
+that fewer than k of all classes exceed t, and the result is not affected: for k >= 2, p of the crowd's best class is
+below 0.99 wherever F > 1e-12. Two or three digits are lost.
 
-Let ``A(m)`` be the probability that exactly m of all classes exceed t. That exactly k - 1 of all but i do is, the
-division of polynomials by ``(1 - p_i) + p_i z`` written out, ``(1 + r_i) Σ_l (-r_i)^l A(k - 1 - l)``.
+Let ``A(m)`` be the probability that exactly m of all classes exceed t. The probability that exactly k - 1 of all
+classes except i do follows from polynomial division by ``(1 - p_i) + p_i z``:
+``(1 + r_i) Σ_l (-r_i)^l A(k - 1 - l)``.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from torch import Tensor
 
 __all__ = ["LARGEST_RANK", "Crowd"]
 
-LARGEST_RANK = 16  # of k: beyond, powers leave float32's range
-LARGEST_POWER = 30  # of ten: of r^(k-1)
+LARGEST_RANK = 16  # the largest k; for larger ones powers leave the range of float32
+LARGEST_POWER = 30  # r^(k-1) is bounded by 10 to this power
 
 
 class Crowd(NamedTuple):
@@ -35,11 +36,11 @@ class Crowd(NamedTuple):
     nodes: Tensor
     """t, ``(T, n)``."""
     numbers: Sequence[int]
-    """How many of the classes can exceed each node."""
+    """The number of classes that can exceed each node."""
     weight: float
-    """How many classes each one stands for."""
+    """The number of classes that each one represents."""
     dtype: torch.dtype
-    """In which each class is looked at."""
+    """The dtype of the computations per class."""
 
     def counts(self, k: int) -> Tensor:
         """The probabilities that exactly m < k exceed each node, ``(k, T, n)``."""
@@ -61,7 +62,7 @@ class Crowd(NamedTuple):
                 sums[m] = power.mul_(ratio).sum(0)
 
     def shares(self, total: Tensor) -> Tensor:
-        """``Σ_t φ(t - x_i) P(exactly k - 1 of all but i exceed t)``, ``(R, n)``, for A at the nodes ``(k, T, n)``."""
+        """``Σ_t φ(t - x_i) P(exactly k - 1 of all but i exceed t)``, ``(R, n)``, given A at the nodes ``(k, T, n)``."""
         k = len(total)
         total = total.to(self.dtype)
         result = torch.zeros(self.x.shape, dtype=self.dtype)

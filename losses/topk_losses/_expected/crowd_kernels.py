@@ -1,4 +1,4 @@
-"""Crowds: many close classes stood for by a few points with masses, and slopes back from the points to the classes."""
+"""Crowds: representing many close classes by a few points with masses, and interpolating slopes for the classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Doubles = NDArray[np.float64]
 
 @borrowing
 def bound(total: int, k: int, rules: Rules, room: Room) -> int:
-    """The first cell above the crowd, for which the classes are put into cells."""
+    """Assign the classes to cells, and return the first cell above the crowd."""
     top = len(room.sizes) - 1
     room.sizes[:] = 0
     for i in range(total):
@@ -32,7 +32,7 @@ def bound(total: int, k: int, rules: Rules, room: Room) -> int:
 
 @borrowing
 def _within(x: float, cell: int, rules: Rules) -> float:
-    """Where in its cell a class lies, from -1 to 1."""
+    """The position of a class in its cell, from -1 to 1."""
     return ((x + rules.depth) / rules.cell - cell) * 2.0 - 1.0
 
 
@@ -40,7 +40,10 @@ def _within(x: float, cell: int, rules: Rules) -> float:
 def points(
     total: int, bound: int, inverse: Doubles, moments: Doubles, rules: Rules, room: Room
 ) -> tuple[int, int]:
-    """The classes above the crowd, and the crowd's points: of dense cells a few with masses, of others the classes."""
+    """Write the classes above the crowd and the crowd's points, and return both numbers.
+
+    Points are Chebyshev points with masses in dense cells, and the classes themselves in other cells.
+    """
     orders = len(inverse)
     swept, count = 0, 0
     moments[:bound] = 0.0
@@ -83,7 +86,7 @@ def spread(
     room: Room,
     out: Doubles,
 ) -> None:
-    """The slopes of the classes, from those of the swept and of the crowd's points."""
+    """Write the slopes of all classes, from those of the swept classes and of the crowd's points."""
     orders = len(inverse)
     alone = 0
     for i in range(total):

@@ -20,19 +20,19 @@ class Kept(NamedTuple):
     """What the gradient needs."""
 
     classes: Tensor
-    """Those that can be the k-th largest ``(M, N)``."""
+    """The classes that can be the k-th largest ``(M, N)``."""
     probabilities: Tensor
-    """With which they are ``(M, N)``."""
+    """Their probabilities to be it ``(M, N)``."""
 
 
 @dataclass(frozen=True, eq=False)
 class LongRows(Rule[Any]):
-    """The expected k-th largest less the largest score, which is a constant.
+    """The expected k-th largest minus the largest score, which is treated as a constant.
 
     Attributes:
         k: Rank.
         epsilon: ε.
-        groups: The scores in groups; all centres are finite.
+        groups: The scores in groups, with finite centres.
     """
 
     keeps = Kept
@@ -42,7 +42,7 @@ class LongRows(Rule[Any]):
     groups: Groups
 
     def plain(self, scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG002
-        """The same without a look at the scores."""
+        """The values, computed without reading the scores."""
         return below_largest(scores, self.k, self.epsilon)
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
@@ -54,7 +54,7 @@ class LongRows(Rule[Any]):
         )
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:  # noqa: ARG002
-        """Each row's probabilities times its gradient."""
+        """The gradient: each row's probabilities times that of its value."""
         slope = torch.zeros_like(scores, memory_format=torch.contiguous_format)
         slope.scatter_add_(1, kept.classes.t(), (kept.probabilities * gradient).t().to(slope.dtype))
         return (slope,)

@@ -1,7 +1,6 @@
-"""The expected k-th largest of independent Gaussians in torch: quadrature over a Poisson-binomial tail.
+"""The expected k-th largest of independent Gaussians in torch: quadrature of a Poisson-binomial tail.
 
-In operations that autograd, ``vmap`` and ``torch.compile`` see through; :func:`~topk_losses.operators.expected_topk`
-says what is computed.
+It works with autograd, ``vmap`` and ``torch.compile``; :func:`~topk_losses.operators.expected_topk` has the formula.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from torch import Tensor
 
 __all__ = ["below_largest"]
 
-TAIL = 1e-12  # probability left outside the window of integration, at either end
-COARSE_NODES = 49  # of the search for the window
-NODES = 64  # of the trapezoid rule
-BUDGET = 1 << 18  # numbers of one float64 intermediate, rows × classes × nodes: 2 MiB stay in the cache
-COMPILED_BUDGET = 1 << 24  # a graph has every piece unrolled in it, so there are few: 128 MiB
+TAIL = 1e-12  # probability outside the window of integration, at each end
+COARSE_NODES = 49  # nodes of the search for the window
+NODES = 64  # nodes of the trapezoid rule
+BUDGET = 1 << 18  # numbers in an intermediate result, rows × classes × nodes: 2 MiB, which fit into the cache
+COMPILED_BUDGET = 1 << 24  # the same in a compiled graph, which unrolls every piece: fewer pieces, 128 MiB
 
 
 def below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
-    """How far the expectation lies from the largest score ``(N,)``, which counts as a constant, for ``(N, L)``."""
+    """The expectation minus the largest score, which is treated as a constant: ``(N, L)`` to ``(N,)``."""
     top = scores.topk(k, dim=1).values
     valid = (top[:, :1].detach() < torch.inf) & (top[:, -1:].detach() > -torch.inf)
     largest, hard = top[:, 0].detach(), top[:, -1]
@@ -31,15 +30,15 @@ def below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
     if epsilon == 0:
         return torch.where(masked, hard.detach(), hard - largest)
     centre = hard.detach().double()
-    # Classes 40 ε away from the k-th score are certainly below or above everything in the window.
+    # Classes 40 ε away from the k-th score are certainly below or above the whole window.
     distances = ((scores.double() - centre.unsqueeze(1)) / epsilon).clamp(-40, 40).masked_fill(~valid, 0)
     shift = centre - largest + epsilon * _rank_mean(distances, k)
     return torch.where(valid.squeeze(1), shift, hard.detach()).to(scores.dtype)
 
 
 def _rank_mean(rows: Tensor, k: int) -> Tensor:
-    """The expected k-th largest of ``N(x_i, 1)``, ``(N, L)`` to ``(N,)``, the k-th of the x_i being 0."""
-    if 2 * k > rows.shape[1] + 1:  # the k-th largest is the (L - k + 1)-th smallest: the shorter polynomial
+    """The expected k-th largest of ``N(x_i, 1)``, ``(N, L)`` to ``(N,)``; the k-th largest x_i is 0."""
+    if 2 * k > rows.shape[1] + 1:  # the k-th largest is the (L - k + 1)-th smallest, a shorter polynomial
         mean: Tensor = -_RankMean.apply(-rows, rows.shape[1] - k + 1)
     else:
         mean = _RankMean.apply(rows, k)
@@ -94,7 +93,7 @@ def _pieces(rows: Tensor) -> tuple[Tensor, ...]:
 
 def _mean(x: Tensor, k: int) -> Tensor:
     end, step, parts = _grid(x, k)
-    # Of the ends, where F is 0 and 1, the trapezoid rule takes half.
+    # The trapezoid rule takes half of the ends, where F is 0 and 1: hence step / 2.
     area = step * sum(_cdf(x, nodes, k).sum(1) for nodes in parts)
     return end + step / 2 - area
 
@@ -106,7 +105,7 @@ def _slope(x: Tensor, k: int) -> Tensor:
 
 
 def _curvature(rows: Tensor, direction: Tensor, k: int) -> Tensor:
-    """The second derivative, which is symmetric, times a direction: forward over reverse."""
+    """The second derivative, which is symmetric, times a direction, by forward over reverse mode."""
     curves = []
     for x, along in zip(_pieces(rows), _pieces(direction), strict=True):
         _, step, parts = _grid(x, k)
@@ -120,7 +119,7 @@ def _total(x: Tensor, nodes: Tensor, k: int) -> Tensor:
 
 
 def _grid(x: Tensor, k: int) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-    """The window's end ``(M,)``, the nodes' distance ``(M,)`` and the nodes ``(M, T)`` in pieces of T."""
+    """The end of the window ``(M,)``, the step ``(M,)``, and the nodes ``(M, T)`` in pieces along T."""
     x = x.detach()
     # P(X_[k] < t) <= k Φ(t) and P(X_[k] > t) <= (L - k + 1) Φ(-t), since x_[k] = 0; Φ(-t) <= exp(-t²/2) / 2.
     low, high = (math.sqrt(2 * math.log(count / (2 * TAIL))) for count in (k, x.shape[1] - k + 1))
@@ -139,7 +138,7 @@ def _parts(nodes: Tensor, x: Tensor) -> tuple[Tensor, ...]:
 
 
 def _cdf(x: Tensor, nodes: Tensor, k: int) -> Tensor:
-    """``P(X_[k] <= t)``, ``(M, L)`` and t ``(M, T)`` to ``(M, T)``: at most k - 1 of the classes exceed t."""
+    """``P(X_[k] <= t)``, i.e. that at most k - 1 classes exceed t, for x ``(M, L)`` and t ``(M, T)``: ``(M, T)``."""
     distances = (nodes.unsqueeze(-1) - x.unsqueeze(1)) / math.sqrt(2)
     product = torch.stack([torch.erfc(-distances), torch.erfc(distances)][:k]) / 2
     while product.shape[-1] > 1:
@@ -153,7 +152,7 @@ def _cdf(x: Tensor, nodes: Tensor, k: int) -> Tensor:
 
 
 def _multiply(a: Tensor, b: Tensor, k: int) -> Tensor:
-    """Products of polynomials along dimension 0, truncated to k coefficients; all are positive."""
+    """Products of polynomials along dimension 0, truncated to k coefficients, all positive."""
     reverse = b.flip(0)
     coefficients = []
     for degree in range(min(k, a.shape[0] + b.shape[0] - 1)):

@@ -1,35 +1,35 @@
-r"""The expected k-th largest of independent Gaussians, and the probability of each to be it: for long rows on the CPU.
+r"""The expected k-th largest of independent Gaussians and each class's probability to be it, for long rows on the CPU.
 
-Scores are in units of ε, the largest first. With ``p_i(t) = P(X_i > t)`` a sweep over the classes keeps, for every node
-t, the probabilities of exactly m < k exceedances so far,
+Scores are in units of ε, sorted in descending order. With ``p_i(t) = P(X_i > t)``, a sweep over the classes keeps for
+each node t the probabilities of exactly m < k exceedances so far,
 
     A_i(m) = (1 - p_i) A_{i-1}(m) + p_i A_{i-1}(m - 1),        F(t) = P(X_[k] <= t) = Σ_m A_L(m),
 
 and the value is an integral of F. A sweep from the other end, ``S_i(m) = P(exactly k - 1 - m of the classes after i
 exceed)``, gives the probability that i is the k-th largest, ``∫ φ(t - x_i) Σ_m A_{i-1}(m) S_i(m) dt``. Both sweeps
-take means of probabilities, so that no error grows. Nothing is done for a class at nodes that it cannot exceed. Where
-more than 64 classes come into question, only the 4 k best are swept; how many of the crowd below them exceed t is where
-the sweep begins, and ``crowd.py`` has that distribution and the crowd's own probabilities.
+average probabilities, so errors do not grow. A class is skipped at nodes that it cannot exceed. If there are more than
+64 candidates, only the 4 k best are swept. The sweep then starts with the distribution of the number of exceedances
+among the others, the crowd; ``crowd.py`` computes this distribution and the probabilities of the crowd's classes.
 
-*Classes.* Let a be a score that at least k classes reach. A class at x_i is the k-th largest, or its absence would
-change which class is, only if X_i beats one of k classes from a upwards, which has at most the probability
-``k Φ((x_i - a) / √2)``. Left out are those with ``x_i < a - √2 Φ⁻¹(1 - δ / (k L))``: at most δ for all together.
+*Classes.* Let a be a score that at least k classes reach. A class at x_i can be the k-th largest, or change by its
+absence which class is, only if X_i exceeds one of k classes from a upwards; the probability is at most
+``k Φ((x_i - a) / √2)``. Classes with ``x_i < a - √2 Φ⁻¹(1 - δ / (k L))`` are left out, with a total of at most δ.
 
-*Window.* ``P(X_[k] <= t) <= k Φ(t - x_[k])`` and ``P(X_[k] > t) <= L Φ(x_[k] - t)``: outside the window from
-``x_[k] - Φ⁻¹(1 - δ/k)`` to ``x_[k] + Φ⁻¹(1 - δ/L)`` F is within δ of 0 or 1. A few nodes on it narrow it down to the
-outermost ones between which F leaves ``[δ, 1 - δ]``. For that the 4 k best classes will do: with fewer classes F is
-larger, by at most the chance that another one exceeds t. In a crowd one class stands for eight; if that was misleading,
-F at the window's ends tells, and the certain window takes its place.
+*Window.* As ``P(X_[k] <= t) <= k Φ(t - x_[k])`` and ``P(X_[k] > t) <= L Φ(x_[k] - t)``, F is within δ of 0 or 1 outside
+the window from ``x_[k] - Φ⁻¹(1 - δ/k)`` to ``x_[k] + Φ⁻¹(1 - δ/L)``. A few nodes narrow it down to the outermost nodes
+between which F is inside ``[δ, 1 - δ]``. The 4 k best classes suffice for this: leaving out classes increases F, by at
+most the probability that one of them exceeds t. In a crowd every eighth class represents eight. If F at the ends of the
+window shows that this was misleading, the certain window is used instead.
 
-*Nodes.* On the window stand 28 to 32 nodes for float32 scores, or 64 for float64, with δ = 1e-8 and 1e-12. With a
-step h the trapezoid rule errs by about ``q = exp(-2 (πσ/h)²)`` on a rise of width σ, and by its fourth root with
-every other node. So where the two means differ by D, and this comes from a part of the rise with weight w, the error
-is ``w q = D q^¾``. The steepest part of F for up to 64 classes has a width of about 0.2, where h, at most 0.4, leaves
-``q^¾ < 0.03``: the bound D < 1e-4 is one of 3e-6 at the worst, and of far less at the usual h of 0.3. For float64,
-and for more classes, D is asked to be below the error allowed. Where it is not, the nodes are doubled.
+*Nodes.* The window has 28 to 32 nodes for float32 scores (δ = 1e-8), and 64 for float64 (δ = 1e-12). With a step h,
+the trapezoid rule has an error of about ``q = exp(-2 (πσ/h)²)`` on a rise of width σ, and with every second node about
+its fourth root. So if the two means differ by D, due to a part of the rise with weight w, the error is
+``w q = D q^¾``. For up to 64 classes the steepest part of F has a width of about 0.2, where h <= 0.4 gives
+``q^¾ < 0.03``: D < 1e-4 then means an error of at most 3e-6, and far less at the usual h of 0.3. For float64, and for
+more classes, D itself must be below the error allowed. If it is not, the number of nodes is doubled.
 
 *Rounding.* For float32 scores and up to 64 classes the sweeps are in float32, the differences ``t - x_i`` and the
-integral in float64: 1e-6 ε at the worst, seen over random rows, in the value, and 4e-7 in the probabilities.
+integral in float64. The largest errors seen over random rows were 1e-6 ε in values and 4e-7 in probabilities.
 """
 
 from __future__ import annotations
@@ -49,32 +49,32 @@ __all__ = ["RankMean", "rank_mean"]
 MOST_NODES = 2**12
 COARSE_NODES = 15
 SHRINKING = 0.3
-OPEN = 100  # times δ: a window at whose ends F is further than that from 0 or 1 is too narrow
-LEADING = 4  # times k: classes that are swept one by one; there may be a crowd below them
-MOST_IN_FLOAT32 = 64  # classes swept: over more of them rounding adds up, and float64 is taken
-SAMPLED = 8  # classes of a crowd per one that stands for them in the search for the window
+OPEN = 100  # a window is too narrow if F at its ends is further than this times δ from 0 or 1
+LEADING = 4  # this times k classes are swept if there is a crowd below them
+MOST_IN_FLOAT32 = 64  # with more classes rounding errors add up, and float64 is used
+SAMPLED = 8  # classes of a crowd per class that represents them in the search for the window
 BUDGET = 2**23  # numbers in the table of A
-CROWD_BUDGET = 2**19  # numbers of a crowd looked at together
-LEVEL = 4  # nodes: classes whose numbers of nodes are the same after rounding up are swept in one go
+CROWD_BUDGET = 2**19  # numbers of a crowd processed at once
+LEVEL = 4  # numbers of nodes per class are rounded up to multiples of this; equal ones are swept together
 
 
 class Rule(NamedTuple):
-    """How precise the quadrature is."""
+    """The precision of the quadrature."""
 
     tail: float
-    """δ."""
+    """δ, the probability left out at each end."""
     nodes: int
-    """Of the first grid, an even number."""
+    """The number of nodes of the first grid, even."""
     tolerance: float
-    """Of the difference of the means by every other node."""
+    """The difference allowed between the means over even and odd nodes."""
     noise: float
-    """Noise that is as good as impossible."""
+    """Noise of this size is treated as impossible."""
     tails: torch.dtype
-    """Of the tail probabilities."""
+    """The dtype of the tail probabilities."""
     sweeps: torch.dtype
-    """Of the sweeps."""
+    """The dtype of the sweeps."""
     floor: float
-    """Of what the sweeps hold, so that no product of three of them is a denormal number, which would be slow."""
+    """A lower bound of values in the sweeps, so that products of three are not denormal numbers, which are slow."""
 
 
 DOUBLE = Rule(1e-12, 64, 1e-9, 8.2, torch.float64, torch.float64, 0.0)
@@ -86,15 +86,15 @@ class RankMean(NamedTuple):
     """The expected k-th largest."""
 
     shift: Tensor
-    """From the row's centre, in units of ε ``(N,)``, float64."""
+    """Its value relative to the row's centre, in units of ε ``(N,)``, float64."""
     classes: Tensor
-    """Those that can be the k-th largest ``(M, N)``; any class where a row has fewer."""
+    """The classes that can be the k-th largest ``(M, N)``; padded with any class."""
     probabilities: Tensor
-    """With which they are ``(M, N)``; 0 there."""
+    """Their probabilities to be it ``(M, N)``; 0 for the padding."""
 
 
 def rank_mean(scores: Tensor, groups: Groups, k: int, epsilon: float, with_slope: bool) -> RankMean:
-    """The expected k-th largest of ``N(s_i, ε²)`` for scores ``(N, L)`` in groups, all centres being finite."""
+    """The expected k-th largest of ``N(s_i, ε²)`` for scores ``(N, L)``, given their groups with finite centres."""
     rule = MIXED if scores.dtype == torch.float32 else DOUBLE
     reach = math.sqrt(2) * _quantile(rule.tail / (k * scores.shape[1]))
     x, classes = _candidates(groups, epsilon, reach)
@@ -134,13 +134,13 @@ def _quantile(tail: float) -> float:
 
 
 def _swept_classes(classes: int, k: int) -> int:
-    """How many of the best classes are swept one by one."""
+    """The number of classes that are swept, the best ones."""
     crowded = k <= LARGEST_RANK and classes > max(MOST_IN_FLOAT32, 2 * LEADING * k)
     return LEADING * k if crowded else classes
 
 
 def _candidates(groups: Groups, epsilon: float, reach: float) -> tuple[Tensor, Tensor]:
-    """Scores from the centre in units of ε, descending, -inf at the end, and their classes, ``(M, N)`` both."""
+    """Scores relative to the centre in units of ε, descending, padded with -inf; and classes, ``(M, N)`` each."""
     rows, classes, scores = above(groups, groups.centre - epsilon * reach)
     counts = torch.bincount(rows, minlength=len(groups.centre))
     table = scores.new_full((len(counts), int(counts.max())), -torch.inf)
@@ -154,7 +154,7 @@ def _candidates(groups: Groups, epsilon: float, reach: float) -> tuple[Tensor, T
 
 
 class Grid:
-    """Nodes, and the tail probabilities of every class at those that it can exceed, the least nodes first."""
+    """Nodes, and the tail probabilities of each class at the nodes that it can exceed, from the lowest node on."""
 
     def __init__(
         self,
@@ -181,11 +181,11 @@ class Grid:
         self.levels = [
             (size, number) for size, number in zip(sizes.tolist(), members.tolist(), strict=True) if size
         ]
-        """Numbers of nodes, and of classes that can exceed so many, for those that exceed any."""
-        # Relative to the start, in float64, so that float32 rounds what is a few ε.
+        """Pairs of a number of nodes (above 0) and the number of classes that can exceed so many."""
+        # Relative to the start, in float64, so that only small numbers are rounded to float32.
         steps = steps.div_(math.sqrt(2)).to(rule.tails)
         places = torch.split((x[: self.swept] - start).div_(math.sqrt(2)).to(rule.tails), members.tolist())
-        # Rows differ in what they reach: what is still less likely for one of them would be denormal in float32.
+        # Distances are bounded: rows reach different nodes, and smaller probabilities would be denormal in float32.
         most = (rule.noise + 0.5) / math.sqrt(2)
         self._distances = [
             (steps[:size] - part.unsqueeze(1)).clamp_(max=most)
@@ -194,23 +194,23 @@ class Grid:
         self.exceed = [torch.erfc(part).mul_(0.5).to(rule.sweeps) for part in self._distances]
 
     def densities(self, level: int) -> Tensor:
-        """``φ(t - x_i)`` of a level's classes ``(s, nodes, n)``; to be asked for once."""
+        """``φ(t - x_i)`` of a level's classes ``(s, nodes, n)``; may be called only once, since it overwrites."""
         density = self._distances[level].square_().neg_().exp_().mul_(1 / math.sqrt(2 * math.pi))
         return density.to(self.rule.sweeps)
 
     def table(self) -> Tensor:
-        """Room for the probabilities of -1 to k - 1 exceedances, ``(k + 1, T, n)``, as good as 0."""
+        """A table for the probabilities of -1 to k - 1 exceedances, ``(k + 1, T, n)``, filled with the floor."""
         return torch.full((self.k + 1, *self.nodes.shape), self.rule.floor, dtype=self.rule.sweeps)
 
     def tables(self) -> tuple[list[Tensor], Tensor]:
-        """One such table before each class of a level and one after the last, and room for as many in turn.
+        """For each level, tables before each of its classes and after the last ``(s + 1, k + 1, nodes, n)``.
 
-        Both ``(s + 1, k + 1, nodes, n)``, the second one flat and as large as the largest level.
+        And a flat buffer as large as the largest of these.
         """
         rows = len(self.end)
         shapes = [(number + 1, self.k + 1, size, rows) for size, number in self.levels]
         sizes = [math.prod(shape) for shape in shapes]
-        # In one piece, larger than all else here: so the allocator keeps its pages from one call to the next.
+        # One allocation, larger than all others here, so that the allocator keeps its pages between calls.
         *space, room = torch.split(
             torch.empty(sum(sizes) + max(sizes), dtype=self.rule.sweeps), [*sizes, max(sizes)]
         )
@@ -221,14 +221,11 @@ class Grid:
 
 
 def _integrals(grid: Grid, with_slope: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean ``(n,)``, probabilities of the first classes, and how far two ways to take each are apart ``(n,)``.
-
-    Infinity where the window is too narrow.
-    """
+    """Mean ``(n,)``, probabilities of the classes, and an error estimate ``(n,)``: inf if the window is too narrow."""
     tables, room = grid.tables() if with_slope else (None, None)
     total = _swept(grid, tables)
     cdf = total.sum(0).double()
-    # Of the ends, where F is 0 and 1, the trapezoid rule takes half.
+    # The trapezoid rule takes half of the ends, where F is 0 and 1: hence step / 2.
     mean = grid.end + grid.step / 2 - grid.step * cdf.sum(0)
     error = (1 - 2 * (cdf[1::2] - cdf[::2]).sum(0)).mul_(grid.step).abs_()
     narrow = (cdf[0] > OPEN * grid.rule.tail) | (cdf[-1] < 1 - OPEN * grid.rule.tail)
@@ -244,7 +241,7 @@ def _integrals(grid: Grid, with_slope: bool) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _swept(grid: Grid, tables: list[Tensor] | None) -> Tensor:
-    """A_L at the nodes ``(k, T, n)``; fills the tables, if they are wanted, with A before each class and after all."""
+    """A_L at the nodes ``(k, T, n)``; fills the tables, if given, with A before each class and after the last."""
     table = grid.table()
     table[1] = 1
     if len(grid.crowd.x):
@@ -265,7 +262,7 @@ def _swept(grid: Grid, tables: list[Tensor] | None) -> Tensor:
 
 
 def _shares(grid: Grid, tables: list[Tensor], room: Tensor) -> Tensor:
-    """``Σ_t φ(t - x_i) Σ_m A_{i-1}(m) S_i(m)`` of the classes swept, ``(Q, n)``; the tables are overwritten."""
+    """``Σ_t φ(t - x_i) Σ_m A_{i-1}(m) S_i(m)`` of the swept classes ``(Q, n)``; overwrites the tables."""
     after = grid.table()
     after[grid.k - 1] = 1
     results = []
@@ -285,12 +282,12 @@ def _shares(grid: Grid, tables: list[Tensor], room: Tensor) -> Tensor:
 
 
 def _certain_window(x: Tensor, k: int, rule: Rule) -> tuple[Tensor, Tensor]:
-    """Between which bounds the k-th largest lies but for δ on either side."""
+    """Bounds that contain the k-th largest, with an error probability of at most δ on each side."""
     return x[k - 1] - _quantile(rule.tail / k), x[k - 1] + _quantile(rule.tail / max(2, len(x)))
 
 
 def _window(x: Tensor, k: int, rule: Rule) -> tuple[Tensor, Tensor]:
-    """Between which nodes the k-th largest lies but for δ on either side; of crowds not for certain."""
+    """Nodes between which the k-th largest lies, with an error of δ on each side; only an estimate for crowds."""
     start, end = _certain_window(x, k, rule)
     swept = _swept_classes(len(x), k)
     best, rest, weight = x, x[:0], 1.0

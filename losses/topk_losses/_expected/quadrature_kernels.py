@@ -1,4 +1,4 @@
-"""The mean of the k-th largest on the first lattice that is fine enough."""
+"""The mean of the k-th largest, on the coarsest lattice that is fine enough."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["quadrature"]
 
 Doubles = NDArray[np.float64]
 
-BEFORE = 6.0  # deviations before the mean, where the lattice begins
+BEFORE = 6.0  # the lattice begins this many standard deviations below the mean
 MOST_BLOCKS = 4096
-FASTEST = 0.75  # steps up to that many deviations of the k-th largest are worth trying
-NEAR = 1.5  # how far from the centre, in units of ε, classes are counted for the choice of the first lattice
-ALONE = 0.75  # the deviation of the k-th largest of classes whose scores are ε apart
+FASTEST = 0.75  # the largest step worth trying, in standard deviations of the k-th largest
+NEAR = 1.5  # classes this close to the centre, in units of ε, determine the first lattice
+ALONE = 0.75  # the standard deviation of the k-th largest of classes whose scores are ε apart
 
 
 @borrowing
@@ -33,9 +33,10 @@ def _march(
     origin: int,
     room: Room,
 ) -> tuple[float, float, float]:
-    """The mean, how far its two ways by every other node are apart, and the second moment: blocks up, then down.
+    """The mean, the difference of its estimates by even and odd nodes, and the second moment: blocks up, then down.
 
-    With G = 1 - F from 0 on and -F below, they are ∫ G dt and 2 ∫ t G dt, whose kink at 0 costs the rule h² / 6.
+    With G = 1 - F for t >= 0 and -F below, they are ∫ G dt and 2 ∫ t G dt. At the kink of the latter at 0, the
+    trapezoid rule gives h² / 6 too little, which is added.
     """
     cdf = room.cdf
     step = tables.step
@@ -71,12 +72,12 @@ def _march(
         moment -= j
     mean = step * (even + odd - 0.5)
     error = 2.0 * step * abs(even - odd - 0.5)
-    return mean, error, 2.0 * step * step * moment - step * step / 6.0
+    return mean, error, 2.0 * step * step * moment + step * step / 6.0
 
 
 @borrowing
 def _missing(swept: int, count: int, step: float, room: Room) -> float:
-    """How far the slopes' sum is from 1."""
+    """The deviation of the slopes' sum from 1."""
     total = 0.0
     for i in range(swept):
         total += room.slopes[i]
@@ -87,7 +88,7 @@ def _missing(swept: int, count: int, step: float, room: Room) -> float:
 
 @borrowing
 def _level(lattices: tuple[Tables, ...], level: int, deviation: float) -> int:
-    """The first lattice from a level on that is fine enough for a deviation of the k-th largest."""
+    """The first lattice, from a level on, that is fine enough for a standard deviation of the k-th largest."""
     while level < len(lattices) - 1 and lattices[level].step > FASTEST * deviation:
         level += 1
     return level
@@ -105,7 +106,10 @@ def quadrature(
     with_slope: bool,
     room: Room,
 ) -> tuple[float, float]:
-    """The mean and the step, on the first lattice whose halves agree; of a crowd, the first look is at F alone."""
+    """The mean and the step, on the first lattice whose even and odd nodes agree.
+
+    With a crowd, slopes are only computed once the lattice is known to be fine enough for F.
+    """
     narrowest = 1.0 / (math.sqrt(k) * (1.0 + math.sqrt(2.0 * math.log(max(1.0, total / k)))))
     level, sloping, origin = 0, with_slope and count == 0, 0
     if count == 0:

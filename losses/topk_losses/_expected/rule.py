@@ -1,4 +1,4 @@
-"""The expected k-th largest score: the rule for a call, from the largest score or from a label's."""
+"""The expected k-th largest score, relative to the largest or to a label's: the choice of the rule for a call."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from topk_losses._rows.candidates import grouped
 
 __all__ = ["expected_above", "expected_below_largest"]
 
-SHORTEST = 64  # rows shorter than this, or than 8 k, take the plain path
+SHORTEST = 64  # rows with fewer classes than this, or than 8 k, are computed by plain.py
 
 
 def expected_below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
-    """How far the expectation lies from the largest score ``(N,)``, which counts as a constant, for ``(N, L)``.
+    """The expectation minus the largest score, which is treated as a constant: ``(N, L)`` to ``(N,)``.
 
-    Small differences are not rounded away by an offset that all scores have. Rows with NaN or +inf give anything.
+    This difference stays accurate when all scores have a large common offset. For rows with NaN or +inf the result is
+    undefined.
     """
     if _backend(scores, k, epsilon) == "numba":
         return _compiled(scores, None, k, epsilon)
@@ -38,10 +39,7 @@ def expected_below_largest(scores: Tensor, k: int, epsilon: float) -> Tensor:
 
 
 def expected_above(scores: Tensor, labels: Tensor, k: int, epsilon: float) -> Tensor:
-    """How far the expectation lies above the scores ``(N, C)`` of labels ``(N, C)``.
-
-    Rows with NaN or +inf give anything.
-    """
+    """The expectation minus the scores of labels ``(N, C)``: ``(N, C)``; undefined for rows with NaN or +inf."""
     if labels.shape[1] == 1 and _backend(scores, k, epsilon) == "numba":
         return _compiled(scores, labels, k, epsilon).unsqueeze(1)
     own = scores.gather(1, labels) - scores.detach().amax(1, keepdim=True)
@@ -53,7 +51,7 @@ def _backend(scores: Tensor, k: int, epsilon: float) -> str:
 
 
 def _compiled(scores: Tensor, labels: Tensor | None, k: int, epsilon: float) -> Tensor:
-    """The same from the kernels, for one label per row or none."""
+    """The expectation from the kernels, minus the score of one label per row, or minus the largest score."""
     found = cpu.levels(scores.detach(), k, epsilon)
     usual = found.counts >= 0
     if not usual.all():
@@ -63,7 +61,7 @@ def _compiled(scores: Tensor, labels: Tensor | None, k: int, epsilon: float) -> 
 
 
 def _long(scores: Tensor, labels: None, k: int, epsilon: float) -> Tensor:
-    """The same from torch, for long rows."""
+    """:func:`expected_below_largest` in torch, for long rows."""
     groups = grouped(scores.detach(), k)
     usual = (groups.largest < torch.inf) & (groups.centre > -torch.inf)
     if not usual.all():
@@ -79,7 +77,7 @@ def _apart(
     k: int,
     epsilon: float,
 ) -> Tensor:
-    """A function's results for the usual rows, and the plain path's for those with NaN, +inf or too few classes."""
+    """A function's results for the usual rows, and :func:`_plain`'s for those with NaN, +inf or too few classes."""
     result = scores.new_empty(len(scores))
     for chosen, one in ((usual, function), (~usual, _plain)):
         rows = chosen.nonzero().squeeze(1)

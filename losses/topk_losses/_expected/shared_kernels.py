@@ -1,4 +1,4 @@
-"""What the kernels of the expected k-th largest hand to each other."""
+"""Constants, parameters and buffers that the CPU kernels of the expected k-th largest share."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ __all__ = ["Room", "Rules", "Tables"]
 Doubles = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-BLOCK = 16  # T
-LEADING = 4  # times k: at least so many classes are swept above a crowd
-LEADING_SPARE = 64  # classes above a crowd beyond these, at most
+BLOCK = 16  # T, the number of nodes in a block
+LEADING = 4  # at least this times k classes are swept above a crowd
+LEADING_SPARE = 64  # at most this many further classes are swept
 
 borrowing = compiled("contract", counting=False, inner=True)
 summing = compiled("reassoc", "contract", "nsz", counting=False, inner=True)
 
 
 class Rules(NamedTuple):
-    """How precise the quadrature is, and what it does with crowds."""
+    """The precision of the quadrature, and the parameters of crowds."""
 
-    depth: float  # of a candidate below the centre
-    noise: float  # that is as good as impossible
-    tail: float  # of F, where the lattice ends
-    target: float  # of the error
-    cap: float  # of what the two halves of the lattice may differ by
-    most: float  # tail probability of a crowd's class
-    crowded: int  # candidates beyond which there is a crowd
+    depth: float  # candidates are at most this far below the centre
+    noise: float  # noise of this size is treated as impossible
+    tail: float  # δ: the lattice ends where F is this close to 0 or 1
+    target: float  # the error allowed
+    cap: float  # the difference allowed between even and odd nodes
+    most: float  # the largest tail probability of a crowd's class
+    crowded: int  # with more candidates than this there is a crowd
     cell: float  # width of a crowd's cell
 
 
 class Tables(NamedTuple):
-    """Functions of x - t on one of the lattices."""
+    """Tables of functions of x - t for one lattice."""
 
     values: Doubles  # Φ and φ, flat (PHASES, 2, M)
-    logs: Doubles  # Taylor's terms of log(1 - Φ), flat (PHASES, LOG_TERMS, M)
+    logs: Doubles  # coefficients of polynomials for log(1 - Φ), flat (PHASES, LOG_TERMS, M)
     length: int  # M
-    step: float  # between the nodes, of PHASES places
-    places: float  # per ε
+    step: float  # distance of the nodes; PHASES table places per step
+    places: float  # table places per ε
 
 
 class Room(NamedTuple):
-    """What one thread needs for a row with C candidates, of which up to S are swept."""
+    """Buffers of one thread for a row with up to C candidates, up to S of them swept."""
 
     x: Doubles  # (C,)
     lead: Doubles  # (S,)

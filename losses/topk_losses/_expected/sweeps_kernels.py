@@ -1,4 +1,4 @@
-"""F at the nodes of a block, and what the block adds to the slopes: sweeps over the classes, forth and back."""
+"""F at the nodes of a block, and the block's part of the slopes: forward and backward sweeps over the classes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["block"]
 Doubles = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-# Under every probability: products of smaller ones would be denormal numbers, which are slow.
+# A lower bound of all probabilities: products of smaller numbers would be denormal, which is slow.
 FLOOR = 1e-60
 
 
@@ -27,7 +27,7 @@ def _repeat(values: Doubles, size: int) -> None:
 
 @borrowing
 def _add_class(state: Doubles, before: Doubles, exceed: Doubles, size: int) -> None:
-    """The numbers of exceedances with one more class; those without it are kept."""
+    """Update the distribution of the number of exceedances by one class; keep that before it in ``before``."""
     for q in range(size + BLOCK):
         before[q] = state[q]
     for q in range(size):
@@ -38,7 +38,7 @@ def _add_class(state: Doubles, before: Doubles, exceed: Doubles, size: int) -> N
 def _add_class_behind(
     follow: Doubles, before: Doubles, exceed: Doubles, density: Doubles, size: int
 ) -> float:
-    """What the class adds to its slope, given the classes before and behind it; then it is one of those behind."""
+    """The block's part of a class's slope, given the classes before and after it; then adds it to those after."""
     share = 0.0
     for q in range(size):
         v = follow[q]
@@ -49,7 +49,7 @@ def _add_class_behind(
 
 @borrowing
 def _crowd_start(count: int, start: float, tables: Tables, k: int, most: float, room: Room) -> None:
-    """The probabilities that exactly m < k of the crowd exceed the nodes, by power sums and Newton's identities."""
+    """Write the probabilities that exactly m < k of the crowd exceed the nodes, from power sums (``crowd.py``)."""
     sums, state = room.sums, room.state
     exceed, ratio, power = room.lanes[0], room.lanes[1], room.lanes[2]
     sums[:k] = 0.0
@@ -89,7 +89,7 @@ def _crowd_start(count: int, start: float, tables: Tables, k: int, most: float, 
 def _crowd_slope(
     state: Doubles, exceed: Doubles, density: Doubles, rest: Doubles, k: int, most: float
 ) -> float:
-    """``Σ_t φ(t - x) P(exactly k - 1 of all but the class at x exceed t)``, by dividing the class out of all."""
+    """``Σ_t φ(t - x) P(exactly k - 1 of all but the class at x exceed t)``, by polynomial division."""
     for j in range(BLOCK):
         p = min(max(exceed[j], 0.0), most)
         stay = 1.0 / (1.0 - p)
@@ -110,7 +110,7 @@ def _crowd_slope(
 def _active(
     x: Doubles, swept: int, start: float, end: float, k: int, noise: float, active: Whole
 ) -> tuple[int, int]:
-    """How many of the classes swept may be on either side of a node, and what is left of k for them."""
+    """List the swept classes that may be on either side of a node; return their number and what remains of k."""
     number = 0
     for i in range(swept):
         if x[i] + noise > start:
@@ -126,7 +126,7 @@ def _active(
 def _forward(
     start: float, number: int, count: int, x: Doubles, tables: Tables, k: int, most: float, room: Room
 ) -> None:
-    """F at the nodes, and the probabilities of m exceedances before each active class, on top of the crowd's."""
+    """Write F at the nodes, and the probabilities of m exceedances before each active class, including the crowd."""
     state, size = room.state, k * BLOCK
     if count:
         _crowd_start(count, start, tables, k, most, room)
@@ -146,7 +146,7 @@ def _forward(
 
 @borrowing
 def _backward(start: float, number: int, count: int, tables: Tables, k: int, most: float, room: Room) -> None:
-    """Adds to the slopes of all who can be the k-th largest in the block."""
+    """Add the block's part to the slopes of the active classes and of the crowd's points."""
     follow, size = room.follow, k * BLOCK
     exceed, density, rest = room.lanes[0], room.lanes[1], room.lanes[2]
     for i in range(count):
@@ -173,7 +173,7 @@ def block(
     with_slope: bool,
     room: Room,
 ) -> None:
-    """F at the nodes of a block, and what the block adds to the slopes."""
+    """Write F at the nodes of a block, and add the block's part to the slopes."""
     end = start + (BLOCK - 1) * tables.step
     number, left = _active(x, swept, start, end, k, rules.noise, room.active)
     room.cdf[:] = 0.0

@@ -1,4 +1,4 @@
-"""Φ, φ and log(1 - Φ) at a block's nodes, by Taylor's series about the places of a table."""
+"""Φ, φ and log(1 - Φ) at a block's nodes, by series around the places of a table."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["logs", "tails"]
 Doubles = NDArray[np.float64]
 
 LOG_TERMS = 6
-SHIFT = 3  # of the bits of a place, to the step that it is in
-PHASES = 1 << SHIFT  # places of the tables in a step of the lattice
+SHIFT = 3  # a table place shifted right by this many bits is its step of the lattice
+PHASES = 1 << SHIFT  # table places per step of the lattice
 
 
 @borrowing
 def _place(x: float, tables: Tables) -> tuple[int, int, float]:
-    """Phase and first entry of the tables for x - t at a block's nodes, and how far from the place x is."""
+    """The phase and the first table entry for x - t at a block's nodes, and the distance of x from the table place."""
     place = math.floor(x * tables.places + 0.5)
     cell = int(place)
     first = min(max((tables.length >> 1) - (cell >> SHIFT), 0), tables.length - BLOCK)
@@ -29,7 +29,7 @@ def _place(x: float, tables: Tables) -> tuple[int, int, float]:
 
 @borrowing
 def tails(x: float, tables: Tables, exceed: Doubles, density: Doubles) -> None:
-    """Φ and φ at ``x - j h``, for x from the block's first node, by Taylor's series about the tables' places."""
+    """Write Φ and φ at ``x - j h``, x relative to the block's first node, by Taylor series around the table place."""
     phase, first, d = _place(x, tables)
     first += phase * 2 * tables.length
     tail = tables.values[first : first + BLOCK]
@@ -53,7 +53,7 @@ def tails(x: float, tables: Tables, exceed: Doubles, density: Doubles) -> None:
 
 @borrowing
 def logs(x: float, tables: Tables, out: Doubles) -> None:
-    """``log P(X <= t)``."""
+    """Write ``log P(X <= t)`` for the block's nodes t."""
     phase, first, d = _place(x, tables)
     d *= tables.places
     first += (phase + 1) * LOG_TERMS * tables.length

@@ -1,7 +1,8 @@
-"""The k-th largest of ``s + εZ`` in many draws at once, from what exceeds a threshold.
+"""The k-th largest of ``s + εZ`` in many draws at once, from the noisy scores that exceed a threshold.
 
-A draw of a row is a column: the noisy scores of the classes drawn outright stand first, then whatever of the others
-exceeds the threshold. Scores are in units of ε, relative to the row's centre. ``exceedances.py`` has the proof.
+A draw of a row is a column. It contains the noisy scores of the classes drawn outright (the table), then the noisy
+scores of other classes that exceed the threshold (points). Scores are in units of ε, relative to the row's centre. The
+proof is in ``exceedances.py``.
 """
 
 from __future__ import annotations
@@ -21,12 +22,10 @@ from topk_losses._rows.candidates import Candidates, Groups, above, slots
 
 __all__ = ["Columns"]
 
-COMPLETED = 2**18  # numbers at once of the draws that fall short
-ALL_DISTANCES = (
-    0.1  # cells per score that exceed the gap, from which on the distances of all scores are computed
-)
+COMPLETED = 2**18  # numbers computed at once when draws are completed
+ALL_DISTANCES = 0.1  # from this many large noises per score on, all distances are computed in advance
 OUTRIGHT = 1.5  # how far below the threshold, in units of ε, classes are still drawn outright
-HIGHEST = 48  # leading classes per row that stand in the table; where there are more, those that exceed are points too
+HIGHEST = 48  # the most classes per row in the table; if a row has more, there is no table and all are points
 
 
 class Points(NamedTuple):
@@ -37,12 +36,12 @@ class Points(NamedTuple):
     classes: Tensor
     """``(E,)``."""
     values: Tensor
-    """``(E,)``."""
+    """Noisy scores ``(E,)``."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the draws of some rows have in common; draw b of row n is the column ``b N + n``."""
+    """The draws of some rows; draw b of row n is the column ``b N + n``."""
 
     scores: Tensor
     """``(N, L)``."""
@@ -52,11 +51,11 @@ class Columns:
     near: Candidates
     """The classes drawn outright."""
     far: Candidates
-    """Those below them that are thinned for themselves."""
+    """The leading classes below these, which are thinned separately from all others."""
     table: Tensor
-    """Those that stand in the table ``(M, N)``; where a row has fewer, any class."""
+    """The classes in the table ``(M, N)``; where a row has fewer, any class."""
     table_x: Tensor
-    """Their scores in units of ε from the centre ``(M, N)``, there -inf."""
+    """Their scores in units of ε from the centre ``(M, N)``; -inf where a row has fewer."""
     k: int
     epsilon: float
     generator: torch.Generator | None
@@ -71,7 +70,7 @@ class Columns:
         epsilon: float,
         generator: torch.Generator | None,
     ) -> Self:
-        """The columns of rows with these thresholds."""
+        """Return the columns for rows ``(N, L)`` with their thresholds."""
         rows, classes, values = above(groups, threshold.level)
         x = (values - groups.centre.index_select(0, rows)).div_(epsilon)
         outright = x >= (threshold.height - min(OUTRIGHT, threshold.gap)).index_select(0, rows)
@@ -89,10 +88,10 @@ class Columns:
         return cls(scores, groups.centre, threshold, near, far, table, table_x, k, epsilon, generator)
 
     def draw(self, samples: int) -> tuple[Tensor, Tensor]:
-        """The k-th largest of some draws of each row and its class, ``(B, N)``."""
+        """Draw, and return the k-th largest noisy score of each draw and its class, ``(B, N)`` each."""
         points = self._points(samples)
         values = self._values(samples, points)
-        height = kth_largest(values, self.k).clone()  # it may be a row of the table
+        height = kth_largest(values, self.k).clone()  # it may be a view of a row of the values
         short = (height.view(samples, -1) < self.threshold.height).flatten().nonzero().squeeze(1)
         parts = torch.split(short, max(1, COMPLETED // self.scores.shape[1])) if len(short) else ()
         completed = [self._completed(values, points, part) for part in parts]
@@ -106,7 +105,7 @@ class Columns:
         return [*near, *self._far_points(samples), *self._other_points(samples)]
 
     def _far_points(self, samples: int) -> Iterator[Points]:
-        """Leading classes too far below the threshold to be drawn outright, thinned."""
+        """Points of the leading classes that are too far below the threshold to be drawn outright, by thinning."""
         rows, classes, x = self.far
         distance = x - self.threshold.height.index_select(0, rows)
         gap = min(OUTRIGHT, self.threshold.gap)
@@ -122,7 +121,7 @@ class Columns:
             yield Points(draw.mul_(len(self.scores)).add_(row), classes.index_select(0, entry), values)
 
     def _near_points(self, samples: int) -> Points:
-        """The classes drawn outright that exceed the threshold."""
+        """Points of the classes drawn outright."""
         rows, classes, x = self.near
         values = torch.randn((samples, len(x)), generator=self.generator, dtype=x.dtype).add_(x)
         kept = (values > self.threshold.height.index_select(0, rows)).flatten().nonzero().squeeze(1)
@@ -132,7 +131,7 @@ class Columns:
         return Points(columns, classes.index_select(0, entry), values.flatten().index_select(0, kept))
 
     def _other_points(self, samples: int) -> Iterator[Points]:
-        """Cells with large noise, thinned."""
+        """Points of all other classes, by thinning."""
         rows, classes = self.scores.shape
         scores_type = self.scores.dtype
         distance = self._distances(samples)
@@ -149,7 +148,7 @@ class Columns:
             yield Points(columns, own, values)
 
     def _distances(self, samples: int) -> Callable[[Tensor], Tensor]:
-        """How far cells of the scores lie above the threshold, in units of ε; -inf for leading classes."""
+        """A function from cells to their distances above the threshold, in units of ε; -inf for leading classes."""
         classes = self.scores.shape[1]
         scores = self.scores.flatten()
 
@@ -170,7 +169,7 @@ class Columns:
         return lambda cell: flat.index_select(0, cell)
 
     def _values(self, samples: int, points: list[Points]) -> Tensor:
-        """The table and, below it, the points, ``(R, B·N)``; -inf where there is none."""
+        """The columns ``(R, B·N)``: the table, and the points below it, padded with -inf."""
         columns, leading = samples * len(self.scores), len(self.table)
         counts = [torch.bincount(part.columns, minlength=columns) for part in points]
         offsets = list(accumulate(counts))
@@ -186,7 +185,7 @@ class Columns:
         return values
 
     def _classes(self, values: Tensor, points: list[Points], height: Tensor) -> Tensor:
-        """The classes ``(B·N,)`` whose values are these heights; the table's values are overwritten."""
+        """The classes ``(B·N,)`` that have these values in their columns; the table's values are overwritten."""
         classes = (
             self._table_classes(values[: len(self.table)].eq_(height)) if len(self.table) else height.long()
         )
@@ -196,16 +195,16 @@ class Columns:
         return classes
 
     def _table_classes(self, found: Tensor) -> Tensor:
-        """The class found in each column, of zeros and ones ``(M, B·N)``; any class where there is none."""
+        """The class of the entry that is 1 in each column of ``found`` ``(M, B·N)``; any class if there is none."""
         ones = torch.ones(len(found), dtype=found.dtype)
         ranks = torch.stack([ones, ones.cumsum(0) - 1]) @ found
-        several = ranks[0] > 1  # equal values: the first one
+        several = ranks[0] > 1  # equal values: take the first one
         if several.any():
             ranks[1, several] = found[:, several].argmax(0).to(found.dtype)
         return self.table.gather(0, ranks[1].to(torch.int64).view(-1, len(self.scores))).flatten()
 
     def _completed(self, values: Tensor, points: list[Points], draws: Tensor) -> tuple[Tensor, Tensor]:
-        """The k-th largest of draws that fall short: whatever does not exceed the threshold is drawn."""
+        """Complete draws with fewer than k values above the threshold: draw the others given that they are below."""
         row = draws % len(self.scores)
         height = self.threshold.height[row].unsqueeze(1)
         x = (self.scores[row] - self.centre[row].unsqueeze(1)).div_(self.epsilon)
@@ -222,7 +221,7 @@ class Columns:
 
 
 def _split(candidates: Candidates, first: Tensor) -> tuple[Candidates, Candidates]:
-    """Those of the candidates where ``first`` says so, and the others."""
+    """The candidates for which ``first`` is true, and the others."""
     parts = (first.nonzero().squeeze(1), first.logical_not().nonzero().squeeze(1))
     one, other = (Candidates(*(values.index_select(0, part) for values in candidates)) for part in parts)
     return one, other

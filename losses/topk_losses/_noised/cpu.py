@@ -1,29 +1,29 @@
-r"""The noised top-K operator and hinge on the CPU: rows drawn for by a kernel that Numba compiles.
+r"""The noised top-K operator and hinge on the CPU, with draws by a kernel that Numba compiles.
 
-It draws only what exceeds a threshold, by the three steps of ``exceedances.py``, whose proof holds for any threshold
-and any gaps. Scores are in units of ε from the row's centre, its k-th largest score or a little less.
+Only values that exceed a threshold are drawn, by the three steps of ``exceedances.py``, whose proof holds for any
+threshold and any gaps. Scores are in units of ε from the row's centre, its k-th largest score or slightly less.
 
 *Bins.* The classes down to 6.2 below the centre are put into bins of width 0.2. The threshold u is the highest upper
-edge of a bin that ``k + 2.5 sqrt(k) + 1`` noisy scores are expected to exceed, but not below -2.8.
+edge of a bin such that ``k + 2.5 sqrt(k) + 1`` noisy scores are expected to exceed it, but at least -2.8.
 
-*Outright* are drawn the classes of all bins from 0.6 below u on.
+*Outright.* The classes of the bins down to 0.6 below u are drawn outright.
 
-*Thinning.* Every other bin has its own gap g, that from its upper edge to u. The cells of its classes, draw after draw,
-are a Bernoulli process with probability ``1 - Φ(g)``: between two that exceed g lie ``⌊E/ν⌋``, with E exponential and
-``ν = -log Φ(g)``. The noise of one that does is a normal beyond g, by rejection: ``Z = g + E/λ``, with
-``λ = (g + sqrt(g² + 4))/2``, is kept with probability ``exp(-(Z - λ)²/2)``, that is if another exponential number is at
-least ``(Z - λ)²/2``. The classes below all bins are thinned in the same way, by a walk over the cells of all classes in
-which those that stand in a bin are passed over.
+*Thinning.* Every other bin has its own gap g, from its upper edge to u. A cell is one class in one draw. The cells of
+the bin whose noise exceeds g are a Bernoulli process with probability ``1 - Φ(g)``: between two of them lie ``⌊E/ν⌋``
+cells, with E exponential and ``ν = -log Φ(g)``. The noise of such a cell is a normal variable above g. It is drawn by
+rejection: ``Z = g + E/λ`` with ``λ = (g + sqrt(g² + 4))/2`` is kept with probability ``exp(-(Z - λ)²/2)``, that is, if
+another exponential variable is at least ``(Z - λ)²/2``. The classes below all bins are thinned in the same way, by a
+walk over the cells of all classes that skips those in bins.
 
-*Completion.* In a draw in which fewer than k classes exceed u, all others are drawn, given that they do not.
+*Completion.* In a draw with fewer than k values above u, all others are drawn given that they do not exceed u.
 
-Draws are made side by side; the k largest of each are found by exchanges of whole rows of draws.
+Several draws are made side by side (in lanes); min and max of whole rows of lanes find the k largest of each.
 
-NumPy's generator SFC64, seeded from torch's generator, makes normals and exponentials by the ziggurat's method from
-integers of 52 and 53 bits. Exact numbers can be drawn along with them that lead to the same decisions but where an
-integer lies next to one at which a decision turns: of the ziggurat, of a rejection, and of the number of cells passed
-over. With fewer than 16 decisions for a cell, the total variation between a draw of L classes and an exact one is at
-most ``16 L 2^-52``, below 1e-6 up to 10^8 classes; rounding aside, as in the full draw.
+NumPy's generator SFC64, seeded from torch's generator, makes normals and exponentials by the ziggurat method from
+integers of 52 and 53 bits. They can be coupled with exact variables such that both lead to the same decisions, unless
+an integer is next to one at which a decision changes: in the ziggurat, in a rejection, or in the number of cells
+skipped. With fewer than 16 decisions per cell, the total variation between a draw of L classes and an exact one is at
+most ``16 L 2^-52``, below 1e-6 up to 10^8 classes, apart from the rounding that the full draw also has.
 """
 
 from __future__ import annotations
@@ -42,20 +42,18 @@ from topk_losses._noised.drawn import DrawnHinge, KeptDraws
 __all__ = ["NumbaNoisedHinge", "draw", "refusal"]
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)  # half precision becomes float32 first
-MOST_K = 64  # the k largest are found in k steps per value
-LEAST_EPSILON = 1e-300  # its reciprocal is finite
-SPARE = 2.5  # standard deviations of the number that exceeds the threshold, by which more are wanted than k
-LEAST_WORK = (
-    4800  # draws by one generator in one thread, at least: starting one takes as long as some hundred
-)
-ROW_COST = 20  # draws that take as long as all else that is done for a row
-LONG = 64  # classes of a row; in a shorter one a draw costs the less
-MOST_SCORES = 2**20  # of a generator's rows, likewise
-MOST_PARTS = 16  # of the rows of a seed, each with a generator of its own
+MOST_K = 64  # finding the k largest takes k steps per value
+LEAST_EPSILON = 1e-300  # the reciprocal is still finite
+SPARE = 2.5  # how many standard deviations above k the expected number of exceedances is
+LEAST_WORK = 4800  # the fewest draws per generator: creating one takes as long as some hundred draws
+ROW_COST = 20  # the fixed cost of a row, in draws
+LONG = 64  # classes; in shorter rows a draw costs proportionally less
+MOST_SCORES = 2**20  # the most scores per generator
+MOST_PARTS = 16  # the most parts of a seed's rows, each with its own generator
 
 
 def refusal(scores: Tensor, k: int, epsilon: float) -> str | None:
-    """Why the kernel cannot draw for these scores ``(N, L, ...)``."""
+    """Why the kernel does not draw for these scores ``(N, L, ...)``."""
     if k > MOST_K:
         return f"k is above {MOST_K}"
     if not epsilon > LEAST_EPSILON:
@@ -64,12 +62,12 @@ def refusal(scores: Tensor, k: int, epsilon: float) -> str | None:
 
 
 def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The k-th largest's classes ``(N, B)`` and mean noise ``(N,)`` for scores ``(N, L)``.
+    """Draw, and return the classes ``(N, B)`` of the k-th largest and their mean noise ``(N,)``, for scores ``(N, L)``.
 
-    Each seed serves an equal share of the rows, and makes the draws that it would make for these alone. Rows with NaN
-    or +inf have NaN for noise, rows with fewer than k classes -inf, and both -1 for classes.
+    Each seed is used for an equal share of the rows, and gives the draws that it would give for its share alone. The
+    noise is NaN in rows with NaN or +inf, and -inf in rows with fewer than k classes; the classes of both are -1.
     """
-    kernels, epsilon = _kernels(), float(epsilon)  # a whole number would be compiled for anew
+    kernels, epsilon = _kernels(), float(epsilon)  # an int would compile a second version
     rows, size = scores.shape
     classes = torch.empty(rows, samples, dtype=torch.int64)
     noise = torch.empty(rows, dtype=scores.dtype)
@@ -93,7 +91,7 @@ def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[i
 
 @dataclass(frozen=True)
 class NumbaNoisedHinge(DrawnHinge):
-    """The noised top-K hinge of rows at K, ε and B in two kernels."""
+    """The noised top-K hinge with K, ε and B, in two kernels."""
 
     def forward(
         self,
@@ -104,7 +102,7 @@ class NumbaNoisedHinge(DrawnHinge):
         *,
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, KeptDraws]:
-        """The losses, and what the draws were."""
+        """The losses, and the draws."""
         scores = scores.contiguous()
         classes, noise = draw(scores, self.k + 1, self.epsilon, self.samples, seeds.tolist())
         margins = margin if isinstance(margin, Tensor) else torch.tensor([margin])

@@ -1,4 +1,4 @@
-"""The hinge over draws that ``cpu_kernels.py`` has made, and its gradient, compiled for the CPU."""
+"""CPU kernels of the hinge and its gradient, for draws made by ``cpu_kernels.py``."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def hinges(
     losses: Floats,
     active: Floats,
 ) -> None:
-    """Fill losses and the hinge's own derivative ``(N,)`` for what ``draw_rows`` has drawn.
+    """Write the losses ``(N,)`` and the derivative of the hinge function ``(N,)``, for the draws of ``draw_rows``.
 
-    Ignored labels cost 0, labels whose score is -inf cost +inf, neither with a gradient; margins are one or N.
+    The loss is 0 for ignored labels and +inf for labels whose score is -inf, both without gradient. Margins are
+    ``(1,)`` or ``(N,)``.
     """
     for n in range(len(scores)):
         losses[n], active[n] = 0.0, 0.0
@@ -53,7 +54,7 @@ def hinges(
 def hinge_gradients(
     labels: Integers, classes: Integers, active: Floats, gradients: Floats, out: Floats
 ) -> None:
-    """Add to ``(N, L)`` the gradients: of the draws each has its share, the label less 1, where the hinge is active."""
+    """Add the gradients to ``out`` ``(N, L)``: each class's share of the draws, minus 1 for the label, if active."""
     shares = np.zeros(out.shape[1])
     for n in range(len(out)):
         if active[n] == 0:

@@ -1,4 +1,4 @@
-"""The noised top-K operator's draws, compiled for the CPU; ``cpu.py`` explains and proves what is done here."""
+"""CPU kernels that draw for the noised top-K operator; ``cpu.py`` has the method and its proof."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ if TYPE_CHECKING:
     Integers: TypeAlias = NDArray[np.int64]
     Booleans: TypeAlias = NDArray[np.bool_]
 
-    # Plain tuples: Numba would keep the names of our classes on disk, and fail where a later version has renamed them.
+    # Plain tuples: Numba stores the names of our classes on disk, and would fail if a later version renamed them.
     Tables: TypeAlias = tuple[Doubles, Doubles, Doubles]
     """For the gaps ``g = i WIDTH``: ``1 - Φ((i + 1/2 - BINS) WIDTH)`` for i in ``[0, 2 BINS)``, ``-1 / log Φ(g)`` and
     ``(g + sqrt(g² + 4)) / 2`` for i in ``[0, BINS]``.
     """
     Found: TypeAlias = tuple[Integers, Doubles, Integers]
-    """A row's classes that stand in bins, their scores in units of ε from the centre, and their bins."""
+    """The classes of a row that are in bins, their scores in units of ε from the centre, and their bins."""
     Binned: TypeAlias = tuple[Integers, Doubles, Integers]
-    """The same from the highest bin to the lowest, and where each bin starts ``(BINS + 1,)``."""
+    """These classes and scores sorted from the highest bin to the lowest, and where each bin starts ``(BINS + 1,)``."""
     Block: TypeAlias = tuple[Doubles, Integers, Integers, Doubles, Integers]
-    """Draws side by side, in lanes: noisy scores one below the other, first those drawn outright; the classes of the
-    others and how many there are; room for the k largest, and the k-th largest ``(k + 1, ·)``; where that stands.
+    """Draws side by side, in lanes. Noisy scores of each lane, first those drawn outright; the classes of the others
+    and their number; a buffer for the k largest with the k-th largest in its last row ``(k + 1, ·)``; its position.
     """
     Completion: TypeAlias = tuple[Doubles, Booleans, Doubles]
-    """Every class's value ``(L,)``, whether it exceeds the threshold ``(L,)``, and room for the k largest values."""
+    """The value of every class ``(L,)``, whether it exceeds the threshold ``(L,)``, a buffer for the k largest."""
     Room: TypeAlias = tuple[tuple[Floats, Doubles], Found, Binned, Integers, Block, Completion]
-    """Memory for one row: the groups' maxima and the k largest of them, then as above, with the bins that are thinned
-    ``(4, BINS + 1)`` after the binned classes.
+    """Buffers for one row: group maxima and the k largest of them, then the tuples above, with the bins that are
+    thinned ``(4, BINS + 1)`` after ``Binned``.
     """
 
 __all__ = ["draw_rows", "generator", "room_for", "tables"]
 
-WIDTH = 0.2  # of a bin of classes, in units of ε
-ABOVE = 21  # bins above the centre, the first one with all that is higher still
+WIDTH = 0.2  # width of a bin, in units of ε
+ABOVE = 21  # bins above the centre; the first one has no upper bound
 BINS = ABOVE + 31
 DEEPEST = ABOVE + 14  # the lowest threshold is the upper edge of this bin
 OUTRIGHT = 3  # bins below the threshold whose classes are drawn outright
-WHOLE = 24  # classes up to which all are drawn outright
-MEMBERS = 8  # of a group of classes of which only the largest score is looked at first
-SPARE = 4  # groups for each of the k largest scores
+WHOLE = 24  # in rows of up to this many classes all are drawn outright
+MEMBERS = 8  # classes per group; groups are first compared by their maxima
+SPARE = 4  # there are at least this many times k groups
 MOST_LANES = 64  # draws made side by side
-LANES_ROOM = 2**21  # as many scores as there are in these
-FAR = 2.0**62  # more cells than anybody has
+LANES_ROOM = 2**21  # the most scores in all lanes together
+FAR = 2.0**62  # more cells than any call has
 
 
 def generator(seed: int, part: int) -> np.random.Generator:
-    """The source of the draws for a part of the rows that a seed serves."""
+    """The random generator for one part of a seed's rows."""
     return np.random.Generator(np.random.SFC64([seed, part]))
 
 
 @functools.cache
 def tables() -> Tables:
-    """What depends on the bins alone."""
+    """The tables that depend only on the bins."""
     gaps = [i * WIDTH for i in range(BINS + 1)]
     return (
         np.array([_tail_probability((i + 0.5 - BINS) * WIDTH) for i in range(2 * BINS)]),
@@ -74,7 +74,7 @@ def _tail_probability(x: float) -> float:
 
 
 def room_for(scores: Floats, k: int, samples: int) -> Room:
-    """Memory for one thread."""
+    """Buffers for one thread."""
     size, lanes = scores.shape[1], max(8, min(samples, MOST_LANES, LANES_ROOM // scores.shape[1]))
     largest = np.empty(k)
     found = np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64)
@@ -103,9 +103,9 @@ def draw_rows(
     classes: Integers,
     noise: Floats,
 ) -> None:
-    """Fill the k-th largest's classes ``(N, B)`` and mean noise ``(N,)`` for scores ``(N, L)``.
+    """Write the classes ``(N, B)`` of the k-th largest and their mean noise ``(N,)``, for scores ``(N, L)``.
 
-    Where there is NaN or +inf the noise is NaN, where fewer than k classes are not masked -inf, and the classes -1.
+    The noise is NaN in rows with NaN or +inf, and -inf in rows with fewer than k unmasked classes; classes are then -1.
     """
     (maxima, largest), found, binned, tiers, block, completion = room
     size = scores.shape[1]
@@ -113,7 +113,7 @@ def draw_rows(
         row = scores[n]
         _maximise(row, maxima)
         centre = _kth_largest(maxima, largest)
-        if centre == -np.inf:  # few groups have a class that is not masked
+        if centre == -np.inf:  # fewer than k groups have an unmasked class
             centre = _kth_largest(row, largest)
         if not centre > -np.inf:
             classes[n], noise[n] = -1, centre
@@ -143,7 +143,7 @@ def _groups(size: int, k: int) -> int:
 
 @borrowing
 def _maximise(row: Floats, maxima: Floats) -> None:
-    """The largest score of each group, which has every so many-th class; NaN if there is one."""
+    """Write the largest score of each group, G the number of groups: classes j, j + G, …; NaN if one is NaN."""
     groups = len(maxima)
     for j in range(groups):
         maxima[j] = row[j]
@@ -156,7 +156,7 @@ def _maximise(row: Floats, maxima: Floats) -> None:
 
 @borrowing
 def _kth_largest(scores: Floats, largest: Doubles) -> float:
-    """The k-th largest; NaN if one is NaN or +inf."""
+    """The k-th largest score, k being the length of the buffer; NaN if a score is NaN or +inf."""
     last = len(largest) - 1
     largest[:] = -np.inf
     strange = False
@@ -173,7 +173,7 @@ def _kth_largest(scores: Floats, largest: Doubles) -> float:
 
 @borrowing
 def _collect(row: Floats, maxima: Floats, centre: float, epsilon: float, found: Found) -> int:
-    """Find the classes above the lowest bin's lower edge; their number."""
+    """Write the classes above the lower edge of the lowest bin, and return their number."""
     classes, x, _ = found
     level = centre - (BINS - ABOVE) * WIDTH * epsilon
     groups, number, scale = len(maxima), 0, 1 / epsilon
@@ -196,7 +196,7 @@ def _leading(x: Doubles, number: int) -> int:
 
 @borrowing
 def _whole(row: Floats, centre: float, epsilon: float, binned: Binned) -> int:
-    """All classes in the highest bin, above a threshold that lies below all bins."""
+    """Put all classes into the highest bin, and return a threshold below all bins."""
     classes, x, starts = binned
     for c in range(len(row)):
         classes[c] = c
@@ -215,7 +215,7 @@ def _order(found: Found, number: int, binned: Binned) -> None:
     for i in range(number):
         bins[i] = min(int(max(ABOVE - x[i] * (1 / WIDTH), 0.0)), BINS - 1)
         starts[bins[i]] += 1
-    for j in range(BINS):  # where it ends; it is filled from there
+    for j in range(BINS):  # the ends of the bins, which are filled from there
         starts[j + 1] += starts[j]
     for i in range(number):
         place = starts[bins[i]] - 1
@@ -226,7 +226,7 @@ def _order(found: Found, number: int, binned: Binned) -> None:
 
 @borrowing
 def _threshold(starts: Integers, wanted: float, tails: Doubles) -> int:
-    """The first bin from whose upper edge on as many classes as wanted are expected to exceed it."""
+    """The highest bin such that at least ``wanted`` classes are expected to exceed its upper edge."""
     low, high = 0, DEEPEST
     if starts[BINS] <= wanted:
         return high
@@ -256,7 +256,7 @@ def _draw(
     completion: Completion,
     classes: Integers,
 ) -> float:
-    """Fill the classes ``(B,)`` of a row's draws; the mean noise."""
+    """Write the classes ``(B,)`` of the draws of a row, and return the mean noise."""
     level = centre - (BINS - ABOVE) * WIDTH * epsilon
     u, scale = (ABOVE - edge) * WIDTH if edge < BINS else -np.inf, 1 / epsilon
     _, spans, slopes = gap_tables
@@ -319,7 +319,7 @@ def _put(
     value: float,
     owner: int,
 ) -> int:
-    """Put a value on top of its lane; the height of the highest lane."""
+    """Append a value to its lane, and return the length of the longest lane."""
     place = outright + heights[lane]
     if place == height:
         values[height] = -np.inf
@@ -332,10 +332,10 @@ def _put(
 
 @borrowing
 def _select(values: Doubles, height: int, lanes: int, extremes: Doubles, places: Integers) -> None:
-    """Leave the k-th largest of each lane in the last row of the extremes, and where it stands.
+    """Write the k-th largest of each lane to the last row of ``extremes``, and its position; -inf for fewer than k.
 
-    The k largest of a lane, or, if these are fewer, the smallest ones from the k-th largest on with their signs
-    turned: value after value sinks to its place among them. -inf where there are fewer than k.
+    The k largest values of each lane are kept sorted by insertion. If fewer values lie at or below the k-th largest,
+    these are kept instead, by negating all values.
     """
     last = len(extremes) - 1
     extremes[:] = -np.inf
@@ -361,7 +361,7 @@ def _select(values: Doubles, height: int, lanes: int, extremes: Doubles, places:
 
 @borrowing
 def _tiers(starts: Integers, edge: int, spans: Doubles, rng: np.random.Generator, tiers: Integers) -> int:
-    """The bins whose classes are thinned: first place, number of classes, gap, cells before the first one drawn."""
+    """Write the bins that are thinned: start, number of classes, gap, cells before the first; return their number."""
     number = 0
     for j in range(edge + OUTRIGHT, BINS):
         if starts[j + 1] > starts[j]:
@@ -375,13 +375,13 @@ def _tiers(starts: Integers, edge: int, spans: Doubles, rng: np.random.Generator
 
 @borrowing
 def _skip(rng: np.random.Generator, span: float) -> int:
-    """How many cells come before the next one that exceeds its gap."""
+    """The number of cells before the next one whose noise exceeds its gap."""
     return int(min(rng.standard_exponential() * span, FAR))
 
 
 @borrowing
 def _tail(rng: np.random.Generator, gap: float, slope: float) -> float:
-    """A standard normal that exceeds a gap of at least 0, by rejection from an exponential distribution."""
+    """A standard normal variable given that it exceeds a gap >= 0, by rejection from an exponential distribution."""
     while True:
         z = gap + rng.standard_exponential() / slope
         if 2 * rng.standard_exponential() >= (z - slope) ** 2:
@@ -401,7 +401,7 @@ def _completed(
     completion: Completion,
     rng: np.random.Generator,
 ) -> tuple[float, int]:
-    """The k-th largest value and its class where fewer than k classes exceed u: all others are drawn, given this."""
+    """The k-th largest value and its class where fewer than k values exceed u; draws the others given this."""
     size = len(row)
     sorted_classes, drawn, others, heights = binned[0], block[0], block[1], block[2]
     values, above, largest = completion
@@ -422,7 +422,7 @@ def _completed(
 
 @borrowing
 def _below(rng: np.random.Generator, bound: float) -> float:
-    """A standard normal that does not exceed the bound."""
+    """A standard normal variable given that it does not exceed the bound."""
     if bound < 0:
         return -_tail(rng, -bound, (math.sqrt(bound * bound + 4) - bound) / 2)
     while True:

@@ -1,4 +1,4 @@
-"""The noised top-K hinge on a GPU: Triton's kernels make the noise where it is used."""
+"""The noised top-K hinge on a GPU, with Triton kernels that generate the noise where it is used."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["MOST_DRAWS", "MOST_K", "TritonNoisedHinge", "refusal"]
 MOST_K = 31  # the k largest of a draw stay in registers
 MOST_DRAWS = 128  # the draws of a row stay in registers
 DRAWS_AT_ONCE = 16
-CHUNK = 64  # classes drawn for at once: with more, few programs fit a processor's registers
-LEAST_ROOM = 256  # candidates that are put together in memory, or a sixteenth of the classes
+CHUNK = 64  # classes that noise is drawn for at once; larger chunks leave registers for fewer programs
+LEAST_ROOM = 256  # up to this many candidates, or a sixteenth of the classes, are listed in memory
 GROUPS = 256
 
 
@@ -29,7 +29,7 @@ def refusal(
     margin: float | Tensor = 1.0,
     asked: bool = False,
 ) -> str | None:
-    """Why the kernels cannot have this call."""
+    """Why the kernels do not take this call."""
     if samples > MOST_DRAWS or k > MOST_K:
         return f"samples are above {MOST_DRAWS}, or k is above {MOST_K}"
     return triton.refusal(scores, target, asked) or triton.failure(
@@ -39,11 +39,11 @@ def refusal(
 
 @dataclass(frozen=True)
 class TritonNoisedHinge(DrawnHinge):
-    """The noised top-K hinge of rows at K, ε and B in two kernels.
+    """The noised top-K hinge with K, ε and B, in two kernels.
 
     Attributes:
-        least_room: candidates that are put together in memory if there are that few, or no more than a sixteenth
-            of the classes; with more, all classes are drawn for.
+        least_room: Candidates are listed in memory if there are at most this many, or at most a sixteenth of the
+            classes. Otherwise noise is drawn for all classes.
     """
 
     k: int
@@ -62,7 +62,7 @@ class TritonNoisedHinge(DrawnHinge):
         *,
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, KeptDraws]:
-        """The losses, and what the draws were; each seed serves an equal share of the rows."""
+        """The losses, and the draws; each seed is used for an equal share of the rows."""
         scores = triton.with_rows(scores)
         rows, labels = scores.shape[0], labels.contiguous()
         losses, active = (torch.empty(rows, dtype=torch.float32, device=scores.device) for _ in range(2))
@@ -84,7 +84,7 @@ class TritonNoisedHinge(DrawnHinge):
         active: Tensor,
         places: Tensor,
     ) -> None:
-        """Fill the results of rows that one seed serves, the first of the seeds."""
+        """Write the results of the rows that use the first of the seeds."""
         rows, classes = scores.shape
         block = triton.block_of(classes)
         room = min(block, max(self.least_room, block // 16))
@@ -139,11 +139,11 @@ class TritonNoisedHinge(DrawnHinge):
 
     @property
     def name(self) -> str:
-        """What the loss is called."""
+        """The name of the loss."""
         return "noised_topk_hinge"
 
     def rehearse(self, scores: Tensor, margin: float | Tensor, with_gradient: bool) -> None:
-        """Launch what a call with such scores and margins launches."""
+        """Launch the kernels of a call with such scores and margins."""
         labels = torch.zeros(len(scores), 1, dtype=torch.int64, device=scores.device)
         seeds = torch.zeros_like(labels).reshape(-1)
         losses, kept = self.forward(scores, labels, margin, seeds, with_gradient=with_gradient)
@@ -152,7 +152,7 @@ class TritonNoisedHinge(DrawnHinge):
 
     @property
     def _lanes(self) -> int:
-        """The least power of two from 4 on, the Gaussians made together, that holds the draws."""
+        """The smallest power of two that is at least B and at least 4, the number of Gaussians made together."""
         return max(4, 1 << (self.samples - 1).bit_length())
 
 

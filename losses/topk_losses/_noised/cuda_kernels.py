@@ -1,19 +1,19 @@
-r"""Triton kernels of the noised top-K hinge: one program per row, the noise made where it is used.
+r"""Triton kernels of the noised top-K hinge: one program per row, which generates the noise where it is used.
 
-Noise: the Philox generator of ten rounds with the seed as key and (class, row, four draws) as counter gives four 32-bit
-words, and Box-Muller's formula makes four Gaussians of them, one for each of the four draws. A class's noise thus
-depends on the seed and its place alone, not on which other classes are looked at. With
-``u = (word + 1/2) / 2^32`` no Gaussian is beyond ``R = sqrt(-2 log(2^-33)) < 6.7638``; that has the probability
-1.4e-11 for one of a normal distribution, so that for up to 2^15 classes a draw's noise is within 4.5e-7 of it in
+Noise: the Philox generator with ten rounds, the seed as key and (class, row, group of four draws) as counter, gives
+four 32-bit words. The Box-Muller transform turns them into four Gaussians, one for each of the four draws. So the noise
+of a class depends only on the seed and its position, not on which other classes are drawn for. With
+``u = (word + 1/2) / 2^32`` no Gaussian exceeds ``R = sqrt(-2 log(2^-33)) < 6.7638``. An exact normal variable exceeds R
+with probability 1.4e-11, so for up to 2^15 classes the noise of a draw is within 4.5e-7 of the normal distribution in
 total variation.
 
 Candidates: let t be a lower bound of the (K+1)-th largest score. In every draw K + 1 noisy scores are at least
-``t - ε R``, so that a class below ``t - 2 ε R`` is in no draw the (K+1)-th largest, *whatever the noise*: leaving it
-out changes no result at all. t is the (K+1)-th largest of the maxima of groups of classes. If few classes are left
-their numbers are put together in memory first; each is then drawn for, a block at a time, all draws at once.
+``t - ε R``, so a class below ``t - 2 ε R`` is never the (K+1)-th largest, *whatever the noise*, and leaving it out does
+not change any result. t is the (K+1)-th largest of the maxima of groups of classes. If few classes are left, their
+indices are first listed in memory. Then noise is drawn for one chunk of classes at a time, for several draws at once.
 
-Each draw's K + 1 largest so far are kept in registers. The largest of a block goes in for the least of them, as long
-as it is larger in any draw; after the first block this is rare.
+The K + 1 largest noisy scores of each draw so far are kept in registers. The largest of a chunk replaces the smallest
+of them as long as it is larger in any draw; after the first chunk this is rare.
 """
 
 import triton
@@ -24,7 +24,7 @@ __all__ = ["noise", "noised_backward", "noised_forward"]
 
 @triton.jit
 def _normals(seed, row, classes, quads):
-    """Four Gaussians for each class ``(C, 1)`` and each four draws ``(1, Q)``, as ``(C, 4 Q)``."""
+    """Gaussians ``(C, 4 Q)``: four for each class ``(C, 1)`` and each group of four draws ``(1, Q)``."""
     first = (classes + quads * 0).to(tl.uint32)
     nothing = first * 0
     one, two, three, four = tl.philox(
@@ -43,13 +43,13 @@ def _polar(one, two):
     unit: tl.constexpr = 2.3283064365386963e-10  # 2^-32
     turn: tl.constexpr = 1.4629180792671596e-09  # 2 π 2^-32
     squared = -2 * tl.log((one.to(tl.float32) + 0.5) * unit)
-    # A fast logarithm may err in its sign just below 1.
+    # A fast logarithm may have the wrong sign just below 1.
     return tl.sqrt(tl.maximum(squared, 0.0)), two.to(tl.float32) * turn
 
 
 @triton.jit
 def noise(seeds, out, classes, DRAWS: tl.constexpr, BLOCK: tl.constexpr):
-    """All the noise ``(N, L, DRAWS)`` of a seed, which the loss never has in memory: to compare it with others."""
+    """Write all the noise ``(N, L, DRAWS)`` of a seed, which the loss never stores; for tests."""
     row = tl.program_id(0).to(tl.int64)
     index = tl.expand_dims(tl.arange(0, BLOCK), 1)
     quads = tl.expand_dims(tl.arange(0, DRAWS // 4), 0)
@@ -60,7 +60,7 @@ def noise(seeds, out, classes, DRAWS: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def _lower_bound(entries, K: tl.constexpr, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
-    """The (K+1)-th largest of the maxima of groups of entries: at most that of the entries themselves."""
+    """The (K+1)-th largest of the maxima of groups of entries, a lower bound of the (K+1)-th largest entry."""
     maxima = tl.max(tl.reshape(entries, [BLOCK // GROUPS, GROUPS]), 0)
     bound = tl.max(maxima, 0)
     found = tl.sum((maxima == bound).to(tl.int32), 0)
@@ -73,7 +73,7 @@ def _lower_bound(entries, K: tl.constexpr, GROUPS: tl.constexpr, BLOCK: tl.const
 
 @triton.jit
 def _insert(best, best_class, noisy, classes, SLOTS: tl.constexpr, CHUNK: tl.constexpr):
-    """The K + 1 largest ``(SLOTS, DRAWS)`` of those and of the noisy scores ``(CHUNK, DRAWS)``."""
+    """Update the K + 1 largest ``(SLOTS, DRAWS)`` and their classes with the noisy scores ``(CHUNK, DRAWS)``."""
     slot = tl.expand_dims(tl.arange(0, SLOTS), 1)
     place = tl.expand_dims(tl.arange(0, CHUNK), 1)
     least = tl.min(best, 0)
@@ -108,12 +108,12 @@ def _draw(
     DRAWS: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """Each draw's (K+1)-th largest noisy score ``(DRAWS,)``, less the centre, and its class.
+    """The (K+1)-th largest noisy score of each draw ``(DRAWS,)``, minus the centre, and its class.
 
-    The classes are the first ``number``, or, where they are few, those whose numbers are kept.
+    The classes are the first ``number``, or with ``few`` those listed in ``kept``.
     """
     slot = tl.expand_dims(tl.arange(0, SLOTS), 1)
-    # Slots beyond K + 1 are full from the start.
+    # Slots beyond K + 1 hold +inf, so that they are never replaced.
     best = tl.where(slot <= K, -float("inf"), float("inf")) + tl.zeros([SLOTS, DRAWS], tl.float32)
     best_class = tl.full([SLOTS, DRAWS], -1, tl.int32)
     for first in range(0, number, CHUNK):
@@ -131,12 +131,12 @@ def _draw(
 
 @triton.jit
 def noised_forward(
-    scores,  # (N, L), any float; its rows are `stride` apart
+    scores,  # (N, L), any floating-point dtype; rows are `stride` apart
     labels,  # (N,) int64
-    margins,  # (N,) float32, or anything if not PER_ROW
+    margins,  # (N,) float32; unused if not PER_ROW
     seeds,  # (1,) int64
     losses,  # (N,) float32
-    active,  # (N,) float32: the hinge's own derivative
+    active,  # (N,) float32: the derivative of the hinge function, 0 or 1
     places,  # (N, B) int32: the class that was the (K+1)-th largest, -1 for none
     kept,  # (N, ROOM) int32: scratch
     stride,
@@ -154,7 +154,7 @@ def noised_forward(
     CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Losses, and for each draw the class that the gradient goes to."""
+    """Write the losses, and for each draw the class that gets the gradient."""
     row = tl.program_id(0).to(tl.int64)
     scores += row * stride
     places += row * draws
@@ -166,10 +166,10 @@ def noised_forward(
     place = tl.arange(0, BLOCK)
     entries = tl.load(scores + place, mask=place < classes, other=-float("inf")).to(tl.float32)
     own = tl.load(scores + label, mask=(label >= 0) & (label < classes), other=float("nan")).to(tl.float32)
-    finite = entries < float("inf")  # or -inf; NaN is neither
+    finite = entries < float("inf")  # true for -inf, false for NaN
     broken = tl.min(finite.to(tl.int32), 0) == 0
     entries = tl.where(finite, entries, -float("inf"))
-    # Relative to the largest score, so that an offset does not round away the noise.
+    # Relative to the largest score, so that the noise is not rounded away beside large scores.
     centre = tl.max(entries, 0)
     centre = tl.where(centre > -float("inf"), centre, 0.0)
     entries = entries - centre
@@ -179,7 +179,7 @@ def noised_forward(
     few = number <= ROOM
     if few:
         tl.store(kept + tl.cumsum(wanted.to(tl.int32), 0) - 1, place, mask=wanted)
-        tl.debug_barrier()  # what one thread has stored others load
+        tl.debug_barrier()  # threads load what others have stored
     else:
         number = classes
     lane = tl.arange(0, DRAWS)
@@ -196,7 +196,7 @@ def noised_forward(
     argument = tl.where(broken, float("nan"), argument)
     masked = own == -float("inf")
     counted = label != ignored
-    # A masked target costs +inf whatever its row holds; it and what is ignored have no gradient. NaN stays.
+    # A masked target costs +inf whatever the other scores are. Masked and ignored rows have no gradient. NaN stays NaN.
     loss = tl.where(masked, float("inf"), tl.where(argument <= 0, 0.0, argument))
     tl.store(losses + row, tl.where(counted, loss, 0.0))
     tl.store(active + row, tl.where(counted & (masked == 0) & ((argument <= 0) == 0), 1.0, 0.0))
@@ -205,17 +205,17 @@ def noised_forward(
 @triton.jit
 def noised_backward(
     labels,
-    gradients,  # (N,) float32, `gradient_stride` apart: 0 for that of a mean or a sum
+    gradients,  # (N,) float32, `gradient_stride` apart: 0 for the expanded gradient of a mean or a sum
     active,
     places,
-    out,  # (N, L) contiguous, of the scores' precision
+    out,  # (N, L) contiguous, in the scores' dtype
     gradient_stride,
     classes,
     draws,
     DRAWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The gradient with respect to the scores: the draws' shares, less 1 at the label, where the hinge is active."""
+    """Write the gradient with respect to the scores: the classes' shares of the draws, minus 1 for the label."""
     row = tl.program_id(0).to(tl.int64)
     out += row * classes
     slope = tl.load(active + row)
@@ -230,6 +230,6 @@ def noised_backward(
         same = (tl.expand_dims(ours, 0) == tl.expand_dims(ours, 1)).to(tl.int32)
         share = tl.sum(same, 0).to(tl.float32) / draws - (ours == label).to(tl.float32)
         own = tl.sum((ours == label).to(tl.int32), 0).to(tl.float32) / draws - 1
-        tl.debug_barrier()  # the zeros come first
+        tl.debug_barrier()  # the zeros must be written first
         tl.store(out + ours, (share * slope).to(out.dtype.element_ty), mask=ours >= 0)
         tl.store(out + label, (own * slope).to(out.dtype.element_ty))

@@ -1,4 +1,4 @@
-"""The noised top-K hinge over draws that a kernel makes: what all such rules keep, and their second derivatives."""
+"""The noised top-K hinge with draws made by kernels: what such rules keep, and their second derivatives."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class KeptDraws(NamedTuple):
     """What the gradient needs."""
 
     active: Tensor
-    """1 where the hinge is, NaN included, else 0 ``(N,)``."""
+    """1 where the loss is above 0 or NaN, else 0 ``(N,)``."""
     places: Tensor
-    """The class that each draw chose ``(N, B)``; -1 in a row that was not drawn for."""
+    """The (K+1)-th largest class of each draw ``(N, B)``; -1 in rows without draws."""
 
 
 @dataclass(frozen=True)
 class DrawnHinge(Rule[Any]):
-    """The noised top-K hinge at K, ε and B, for a margin and for seeds that a backend makes its draws from.
+    """The noised top-K hinge with K, ε and B, for a margin and the seeds of a backend's draws.
 
-    The draws being made, it is linear in the scores where it is not 0.
+    For given draws it is linear in the scores where it is not 0.
     """
 
     keeps = KeptDraws
@@ -40,11 +40,11 @@ class DrawnHinge(Rule[Any]):
     complete: ClassVar[bool] = True
 
     def plain(self, scores: Tensor, labels: Tensor, *inputs: Any, **options: Any) -> Tensor:
-        """There is none: torch draws other noise from the same generator."""
+        """Not available: torch draws different noise from the same generator."""
         raise NotImplementedError("the draws of a kernel cannot be made in torch")
 
     def again(self, scores: Tensor, labels: Tensor, inputs: Sequence[Any], kept: KeptDraws) -> Tensor:
-        """The losses from the draws that were made, less their noise, which is a constant."""
+        """The losses for the draws that were made, without their noise, which is constant."""
         rows, margin = computing(scores), inputs[0]
         chosen = rows.gather(1, kept.places.clamp(min=0).to(torch.int64)).masked_fill(kept.places < 0, 0)
         own = rows.gather(1, labels.clamp(0, rows.shape[1] - 1)).squeeze(1)

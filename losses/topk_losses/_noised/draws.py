@@ -1,7 +1,7 @@
-"""Draws of the k-th largest noisy score: which class it is in each, and its noise.
+"""Draws of the k-th largest noisy score: its class in each draw, and its mean noise.
 
-Where the values may be looked at and the rows are long, only what exceeds a threshold is drawn, as ``exceedances.py``
-explains and proves. ``threshold.py`` chooses the thresholds, ``columns.py`` draws.
+For long rows whose values can be read, only values that exceed a threshold are drawn, as ``exceedances.py`` explains
+and proves. ``threshold.py`` chooses the thresholds, and ``columns.py`` draws.
 """
 
 from __future__ import annotations
@@ -23,16 +23,11 @@ from topk_losses._rows.candidates import grouped
 
 __all__ = ["Draws", "noised_draws"]
 
-SHORTEST = 64  # rows of fewer classes, or of fewer than 8 k, are drawn for in full
-FEW_CLASSES, MANY_DRAWS = (
-    48,
-    2**11,
-)  # from so many draws of so few classes on, the draws are ordered side by side
-SCORES_AT_ONCE = (
-    2**20
-)  # scores whose exceedances are drawn together, so that what is computed stays in the cache
-COLUMNS_AT_ONCE = 2**14  # draws of rows that are ordered together, likewise
-CACHED = 2**18  # numbers drawn in full for several generators together, likewise
+SHORTEST = 64  # rows with fewer classes than this, or than 8 k, are drawn in full
+FEW_CLASSES, MANY_DRAWS = 48, 2**11  # for so few classes and so many draws, draws are sorted side by side
+SCORES_AT_ONCE = 2**20  # scores whose exceedances are drawn at once, to fit into the cache
+COLUMNS_AT_ONCE = 2**14  # columns that are sorted at once, for the same reason
+CACHED = 2**18  # numbers drawn in full for several generators at once, for the same reason
 
 
 class Draws(NamedTuple):
@@ -41,7 +36,7 @@ class Draws(NamedTuple):
     classes: Tensor
     """Its class in each draw ``(N, B)``."""
     noise: Tensor
-    """The mean over the draws of its εZ ``(N,)``."""
+    """The mean of its noise εZ over the draws ``(N,)``."""
 
 
 def noised_draws(
@@ -52,9 +47,9 @@ def noised_draws(
     noise: Tensor | None = None,
     generator: Generators = None,
 ) -> Draws:
-    """Draws for scores ``(N, L)``, from noise ``(B, N, L)`` if it is given; no gradient flows through them.
+    """Return draws for scores ``(N, L)``, with the noise ``(B, N, L)`` if it is given; without gradient.
 
-    Of several generators each draws for as many rows, in their order, as it would for these alone.
+    Several generators divide the rows evenly, in order, and each draws what it would draw for its share alone.
     """
     scores = scores.detach()
     if noise is not None or epsilon == 0:
@@ -86,7 +81,7 @@ def _compiled(scores: Tensor, k: int, epsilon: float, samples: int, generator: G
     check_generators(generator, len(scores))
     classes, noise = cpu.draw(scores, k, epsilon, samples, seeds_of(generator, scores.device).tolist())
     unusual = classes[:, 0] < 0
-    if unusual.any():  # these have the k-th largest of their scores, without noise
+    if unusual.any():  # rows that cannot be drawn for get the k-th largest of their scores, without noise
         classes[unusual], noise[unusual] = scores[unusual].topk(k).indices[:, -1:], 0
     return Draws(classes, noise)
 
@@ -99,7 +94,7 @@ def _in_full(
     noise: Tensor | None,
     generator: Generators,
 ) -> Draws:
-    # Relative to the largest score, so that an offset does not round away the noise.
+    # Relative to the largest score, so that the noise is not rounded away beside large scores.
     if epsilon == 0:
         classes = scores.topk(k).indices[:, -1:]
         return Draws(classes, torch.zeros_like(scores[:, 0]))
@@ -131,7 +126,7 @@ def _kth_places(noisy: Tensor, k: int) -> Tensor:
 
 
 def _normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
-    if generator is None:  # the overload that takes a generator has no symbolic shapes for torch.compile
+    if generator is None:  # torch.compile supports symbolic shapes only for the overload without a generator
         return torch.randn(shape, device=like.device, dtype=like.dtype)
     return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
 
@@ -154,7 +149,7 @@ def _by_exceedances(
 def _without_unusual_rows(
     scores: Tensor, k: int, epsilon: float, samples: int, generator: torch.Generator | None, usual: Tensor
 ) -> Draws:
-    """Rows with NaN, +inf or fewer than k classes have the k-th largest of their scores, without noise."""
+    """As :func:`_by_exceedances`; rows with NaN, +inf or fewer than k classes get the k-th largest score, no noise."""
     classes = scores.topk(k).indices[:, -1:].repeat(1, samples)
     noise = torch.zeros_like(scores[:, 0])
     if usual.any():

@@ -1,4 +1,4 @@
-"""Where noise comes from: torch's generators, one or several."""
+"""The random generators of the noise: torch's, one or several."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ Generators: TypeAlias = torch.Generator | Sequence[torch.Generator] | None
 
 
 def check_generators(generator: Generators, rows: int) -> None:
-    """One generator, or several that have an equal share of the rows."""
+    """Check one generator, or several that divide the rows evenly."""
     if isinstance(generator, Sequence) and (not generator or rows % len(generator)):
         raise ValueError(
-            f"generator must be one, or as many as divide the {rows} samples, got {len(generator)}"
+            f"generator must be one, or several whose number divides the {rows} samples, got {len(generator)}"
         )
 
 
 def seeds_of(generator: Generators, device: torch.device) -> Tensor:
-    """A seed from each generator, for kernels that make their own noise ``(G,)``."""
+    """A seed from each generator ``(G,)``, for kernels that make their own noise."""
     sources = generator if isinstance(generator, Sequence) else [generator]
     return torch.cat([torch.randint(2**63 - 1, (1,), generator=one, device=device) for one in sources])
 
 
 def shares(scores: Tensor, generator: Generators) -> list[tuple[Tensor, torch.Generator | None]]:
-    """Each generator, and the rows for which it draws."""
+    """The rows for which each generator draws, and the generator."""
     if generator is None or isinstance(generator, torch.Generator):
         return [(scores, generator)]
     check_generators(generator, len(scores))

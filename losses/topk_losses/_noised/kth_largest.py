@@ -10,7 +10,7 @@ from torch import Tensor
 
 __all__ = ["LONGEST", "kth_largest"]
 
-LONGEST = 16  # for longer lists selecting column after column is faster
+LONGEST = 16  # the largest k; for larger k, selecting column by column is faster
 BLOCK = 8  # values sorted into one list
 
 Places = list[Tensor | None]
@@ -19,8 +19,8 @@ Places = list[Tensor | None]
 def kth_largest(values: Tensor, k: int) -> Tensor:
     """The k-th largest of each column, ``(R, C)`` to ``(C,)``, for k in ``[1, R]``; not for autograd.
 
-    Blocks of values are sorted into lists of their k largest, side by side, and the lists merged two by two: a
-    few dozen minima and maxima of whole columns, several times faster than one column after the other.
+    Blocks of values are sorted into lists of their k largest, for all columns at once, and the lists are merged in
+    pairs. This takes a few dozen minima and maxima of whole rows, and is several times faster than column by column.
     """
     count, columns = values.shape
     values = values.contiguous()
@@ -40,7 +40,7 @@ def kth_largest(values: Tensor, k: int) -> Tensor:
 
 
 def _largest(values: Sequence[Tensor], k: int) -> list[Tensor]:
-    """The k largest, the first one the largest: value after value sinks to its place."""
+    """The k largest, descending, by insertion."""
     ordered: list[Tensor] = []
     for value in values:
         sinking = value
@@ -77,7 +77,7 @@ def _larger(one: Tensor | None, other: Tensor | None) -> Tensor | None:
 
 
 def _of_both(first: Sequence[Tensor], second: Sequence[Tensor], k: int) -> Tensor:
-    """The k-th largest of two descending lists: the best of all ways to take i from one and k - i from the other."""
+    """The k-th largest of two descending lists: the best way to take i from one and k - i from the other."""
     ways = [
         torch.minimum(first[i - 1], second[k - i - 1])
         if 0 < i < k

@@ -1,4 +1,4 @@
-"""The noised top-K hinge in torch: the draws choose classes, and autograd does the rest."""
+"""The noised top-K hinge in torch: draws select classes, and autograd differentiates their scores."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ def noised_losses(
     noise: Tensor | None,
     generator: Generators,
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``, with noise ``(B, N, L, ...)`` or drawing it."""
+    """Return a function from rows ``(M, L)`` and labels ``(M, C)`` to the losses ``(M, C)``.
+
+    It uses the noise ``(B, N, L, ...)`` if it is given, and otherwise draws noise.
+    """
     given = None if noise is None else torch.stack([class_last(draw) for draw in noise.unbind(0)])
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        # Relative to the largest score, so that an offset does not round away the noise.
+        # Relative to the largest score, so that the noise is not rounded away beside large scores.
         largest = rows.detach().amax(1, keepdim=True)
         draws = noised_draws(rows, k + 1, epsilon, samples, given, generator)
-        # One gather for both, since the gradient of each would be a tensor of the scores' size.
+        # One gather for both, since the gradient of each gather is a tensor of the scores' size.
         picked = rows.gather(1, torch.cat([draws.classes, labels], 1)) - largest
         kth, own = picked.tensor_split([draws.classes.shape[1]], 1)
         top = (kth.mean(1) + draws.noise).unsqueeze(1)

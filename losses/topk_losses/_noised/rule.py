@@ -1,4 +1,4 @@
-"""The noised top-K hinge: the rule for a call, and the loss of scores and targets."""
+"""The noised top-K hinge: the choice of the rule for a call, and the loss of scores and targets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def noised_hinge(
     generator: Generators,
     how: Reduction,
 ) -> Tensor:
-    """:func:`~topk_losses.functional.noised_topk_hinge` of checked arguments, by draws."""
+    """:func:`~topk_losses.functional.noised_topk_hinge` by draws, for arguments that have been checked."""
     rule = None
     if noise is None:
         rule = _rule(scores, target, k, epsilon, samples, margin, how.ignore_index)
@@ -50,7 +50,7 @@ def noised_hinge(
 def exact_hinge(
     scores: Tensor, target: Tensor, k: int, epsilon: float, margin: float | Tensor, how: Reduction
 ) -> Tensor:
-    """:func:`~topk_losses.functional.noised_topk_hinge` of checked arguments, by its expectation."""
+    """:func:`~topk_losses.functional.noised_topk_hinge` by its expectation, for arguments that have been checked."""
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
         above = expected_above(rows, labels, k + 1, epsilon) + per_label(margin, labels, rows)
@@ -68,7 +68,7 @@ def _rule(
     margin: float | Tensor,
     ignore_index: int,
 ) -> DrawnHinge | None:
-    """The kernels that can have this call, or None: torch draws its own noise from the generator."""
+    """The rule with kernels for this call, or None if torch computes it, which draws its own noise."""
 
     def by_numba(_: bool) -> str | None:
         if target.is_floating_point() or target.device != scores.device:

@@ -1,6 +1,6 @@
-"""How few exceedances will do: the threshold of each row, from a look at some of its scores.
+"""Choosing the threshold of each row from some of its scores, so that few values exceed it.
 
-Whatever is chosen here, the distribution of the draws is the same (see ``exceedances.py``); only time is at stake.
+The choice only affects the time: the distribution of the draws is the same for any threshold (see ``exceedances.py``).
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from topk_losses._rows.candidates import Groups
 
 __all__ = ["Threshold", "find_threshold"]
 
-DEPTH = 2.8  # of the threshold below the k-th largest score: few draws have their k-th largest so deep
-GAP = 3.3  # of the leading classes below that threshold: in so few draws another class exceeds it
-# Groups with leading classes: where a row has more, or half of its groups have some, a search for the threshold pays.
+DEPTH = 2.8  # default depth of u below the k-th largest score; few draws have a lower k-th largest value
+GAP = 3.3  # default gap below the threshold down to which classes are leading; lower ones rarely exceed the threshold
+# If more groups than this, or half of a row's groups, have leading classes, searching for a better threshold pays.
 CROWDED = 48
-SAMPLE = 64  # classes that stand for all in that search
-ROUNDS = 3  # of Newton's method
-NARROWEST, STEP, GAPS = 0.6, 0.2, 16  # the gaps that are tried
-NORMAL_COST, CELL_COST = 6.0, 14.0  # nanoseconds: a class drawn outright, a cell whose noise exceeds the gap
+SAMPLE = 64  # classes that represent all others in that search
+ROUNDS = 3  # steps of Newton's method
+NARROWEST, STEP, GAPS = 0.6, 0.2, 16  # the smallest gap tried, the distance between gaps, their number
+NORMAL_COST, CELL_COST = 6.0, 14.0  # nanoseconds per class drawn outright, and per cell above the gap
 
 
 class Threshold(NamedTuple):
-    """What is drawn outright, and what counts."""
+    """The threshold of each row, and which classes are leading."""
 
     height: Tensor
     """u, in units of ε from the row's centre ``(N,)``."""
     gap: float
-    """d: classes at least ``u - d`` are drawn outright."""
+    """d: leading classes are those with scores of at least ``u - d``."""
     level: Tensor
     """``u - d`` as a score ``(N,)``."""
 
@@ -50,18 +50,18 @@ def find_threshold(groups: Groups, k: int, epsilon: float) -> Threshold:
 
 
 def _sample(groups: Groups, epsilon: float) -> Tensor:
-    """Some of the scores below the centre, in units of ε from there ``(N, S)``; -inf in place of the others."""
+    """A sample of the scores, in units of ε from the centre ``(N, S)``; -inf for those at or above the centre."""
     some = groups.members[:, :: max(1, groups.members.shape[1] // SAMPLE)]
     x = (some - groups.centre.unsqueeze(1)).div_(epsilon)
     return x.masked_fill_(x >= 0, -torch.inf)
 
 
 def _height(x: Tensor, k: int, classes: int) -> Tensor:
-    """Where about ``k + 3 sqrt(k) + 1`` classes are expected to exceed it: k at the centre, and what x stands for."""
+    """The u that about ``k + 3 sqrt(k) + 1`` noisy scores are expected to exceed: k at the centre, others as x."""
     wanted = math.log(k + 3 * math.sqrt(k) + 1)
     height = x.new_zeros(len(x))
     for _ in range(ROUNDS):
-        gaps = (height.unsqueeze(1) - x).clamp_(max=12)  # beyond, exp meets slow denormal numbers
+        gaps = (height.unsqueeze(1) - x).clamp_(max=12)  # above this, exp gives denormals, which are slow
         density = gaps.square().mul_(-0.5).exp_().mean(1).mul_(classes * math.sqrt(2 / math.pi))
         density += k * math.sqrt(2 / math.pi) * height.square().mul(-0.5).exp()
         number = gaps.mul_(1 / math.sqrt(2)).erfc_().mean(1).mul_(classes) + k * torch.erfc(
@@ -72,7 +72,7 @@ def _height(x: Tensor, k: int, classes: int) -> Tensor:
 
 
 def _gap(x: Tensor) -> float:
-    """The cheapest gap, for sampled classes in units of ε from the threshold ``(N, S)``."""
+    """The gap with the lowest expected cost, for sampled classes in units of ε from the threshold ``(N, S)``."""
     gaps = [NARROWEST + i * STEP for i in range(GAPS)]
     place = x.neg().sub_(NARROWEST).div_(STEP).ceil_().clamp_(0, GAPS).to(torch.int64)
     leading = place.flatten().bincount(minlength=GAPS + 1).cumsum(0).tolist()

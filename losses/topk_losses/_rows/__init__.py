@@ -1,1 +1,1 @@
-"""What several families do to rows of scores."""
+"""Operations on rows of scores that several families share."""

@@ -1,4 +1,4 @@
-"""Which scores of long rows can matter: group by group, so that few of them are looked at one by one."""
+"""Finding the few large scores of long rows: group maxima exclude most classes without looking at each one."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from torch.nn.functional import pad
 
 __all__ = ["Candidates", "Groups", "above", "grouped", "slots"]
 
-SPARE = 4  # groups per place: the k-th largest maximum is then nearly the k-th largest score
+SPARE = 4  # at least this times k groups, so that the k-th largest maximum is close to the k-th largest score
 
 
 class Groups(NamedTuple):
-    """Scores in G groups, class c in the group ``c mod G``."""
+    """Scores divided into G groups; class c is in group ``c mod G``."""
 
     members: Tensor
-    """The scores ``(N, size·G)``, filled up with -inf."""
+    """The scores ``(N, size·G)``, padded with -inf."""
     maxima: Tensor
     """The largest score of each group ``(N, G)``."""
     centre: Tensor
-    """A lower bound of the k-th largest score, and close to it ``(N,)``: k groups reach it."""
+    """A close lower bound of the k-th largest score ``(N,)``, reached by the maxima of k groups."""
     largest: Tensor
-    """The largest score ``(N,)``; NaN if there is one."""
+    """The largest score ``(N,)``; NaN if the row contains NaN."""
 
 
 class Candidates(NamedTuple):
-    """Some classes of each row, row after row."""
+    """Some classes of each row, in the order of the rows; E is their total number."""
 
     rows: Tensor
     """``(E,)``, ascending."""
@@ -38,7 +38,7 @@ class Candidates(NamedTuple):
 
 
 def grouped(scores: Tensor, k: int) -> Groups:
-    """Groups of up to 8 of the scores ``(N, L)``."""
+    """Divide the scores ``(N, L)`` into groups of 1, 2, 4 or 8 classes."""
     size = next(size for size in (8, 4, 2, 1) if size == 1 or scores.shape[1] >= SPARE * k * size)
     missing = -scores.shape[1] % size
     members = pad(scores, (0, missing), value=-torch.inf) if missing else scores
@@ -53,7 +53,7 @@ def grouped(scores: Tensor, k: int) -> Groups:
 
 
 def _halves(x: Tensor) -> Tensor:
-    """The larger one of columns j and j + w/2, ``(N, w)`` to ``(N, w/2)``."""
+    """The maximum of columns j and j + w/2: ``(N, w)`` to ``(N, w/2)``."""
     if x.shape[1] % 2:
         x = pad(x, (0, 1), value=-torch.inf)
     left, right = x.tensor_split(2, 1)
@@ -61,7 +61,7 @@ def _halves(x: Tensor) -> Tensor:
 
 
 def above(groups: Groups, level: Tensor) -> Candidates:
-    """The classes whose scores reach the level of their row ``(N,)``."""
+    """The classes whose scores are at least the level of their row ``(N,)``."""
     width, count = groups.members.shape[1], groups.maxima.shape[1]
     hot = (groups.maxima >= level.unsqueeze(1)).flatten().nonzero().squeeze(1)
     row = hot // count
@@ -76,6 +76,6 @@ def above(groups: Groups, level: Tensor) -> Candidates:
 
 
 def slots(columns: Tensor, counts: Tensor) -> Tensor:
-    """The number of each entry among those of its column, for ascending columns and their counts."""
+    """The position of each entry within its column, from 0, for ascending column numbers and their counts."""
     first = counts.cumsum(0).sub_(counts)
     return torch.arange(len(columns)).sub_(first.index_select(0, columns))

@@ -1,7 +1,7 @@
-"""Exponentials of the many scores of a row that count by their sum: in a compiled loop where one can be had.
+"""Sums and multiples of the exponentials of a row's scores, by a compiled loop where Numba is installed.
 
-A loss whose gradient is a multiple of them needs the sum on its way forth and the multiples on its way back. Compiled,
-they are computed twice, which costs less than to keep them.
+For a loss whose gradient is a multiple of the exponentials, the forward pass needs their sum and the backward pass the
+multiples. The compiled loop computes the exponentials twice, which costs less than keeping them.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from topk_losses._core.backends import choose
 
 __all__ = ["Kept", "kept_and_sum", "multiples", "refusal"]
 
-FEWEST = 128  # with fewer classes, calls cost as much as torch's exponentials
+FEWEST = 128  # with fewer classes, calling the kernel costs as much as torch's exponentials
 
 
 class Kept(NamedTuple):
-    """What the gradient of a loss needs that is a multiple of the exponentials, but for a few classes."""
+    """What the gradient needs if it is a multiple of the exponentials for all classes but a few."""
 
     exponentials: Tensor
-    """What :func:`kept_and_sum` keeps."""
+    """The first result of :func:`kept_and_sum`."""
     places: Tensor
-    """The few classes ``(N, k)``."""
+    """The exceptional classes ``(N, k)``."""
     slopes: Tensor
-    """Their slopes ``(N, k)``."""
+    """Their entries of the gradient ``(N, k)``."""
     numbers: Tensor
-    """The exponentials' multiple, and the label's slope ``(N, 2)``."""
+    """The factor of the exponentials, and the label's entry of the gradient, ``(N, 2)``."""
 
 
 def refusal(scores: Tensor, asked: bool = False) -> str | None:
-    """Why the kernels cannot have these scores."""
+    """Why the kernels do not take these scores."""
     if scores.shape[1] < FEWEST and not asked:
         return "torch is as fast for so few classes"
     return numba.refusal(scores, (torch.float32,))
@@ -42,18 +42,18 @@ def refusal(scores: Tensor, asked: bool = False) -> str | None:
 def kept_and_sum(
     scores: Tensor, reference: Tensor, places: Tensor, scale: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """What :func:`multiples` needs, and ``Σ exp(scale (s - reference))`` over the classes that are not in places.
+    """What :func:`multiples` needs, and ``Σ exp(scale (s - reference))`` over the classes that are not in ``places``.
 
-    Not for autograd.
+    Not differentiable by autograd.
 
     Args:
         scores: ``(M, L)``.
-        reference: ``(M, 1)``, no smaller than the scores that count, in their precision.
-        places: Classes ``(M, k)`` that do not count.
+        reference: ``(M, 1)``, at least as large as the scores in the sum, in their dtype.
+        places: Classes ``(M, k)`` to leave out of the sum.
         scale: Above 0.
 
     Returns:
-        The reference ``(M, 1)`` from the kernels, the exponentials ``(M, L)`` from torch; and the sums ``(M, 1)`` in
+        From the kernels the reference ``(M, 1)``, from torch the exponentials ``(M, L)``; and the sums ``(M, 1)`` in
         float64.
     """
     rows, classes = scores.shape
@@ -72,10 +72,10 @@ def kept_and_sum(
 
 
 def multiples(kept: Tensor, scores: Tensor, factor: Tensor, scale: float = 1.0) -> Tensor:
-    """``factor · exp(scale (s - reference))`` ``(M, L)``; what it is for the classes in places is for others to say.
+    """``factor · exp(scale (s - reference))`` ``(M, L)``; the caller overwrites the entries of the excluded classes.
 
     Args:
-        kept: What :func:`kept_and_sum` gave.
+        kept: The first result of :func:`kept_and_sum`.
         scores: ``(M, L)``.
         factor: ``(M, 1)``.
         scale: Above 0.

@@ -1,4 +1,4 @@
-"""Exponentials of all scores of a row, for the CPU: their sum, and multiples of them. Nothing of their size is kept."""
+"""CPU kernels for the sums and multiples of exponentials of a row's scores, without keeping the exponentials."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def sums(
     first: int,
     last: int,
 ) -> None:
-    """The sums of ``exp(scale (s - reference))`` over the classes of each row but those in places.
+    """Write the sums of ``exp(scale (s - reference))`` over the classes of each row that are not in ``places``.
 
     Args:
         scores: ``(N, L)``.
-        references: ``(N,)``, no smaller than the scores that count.
+        references: ``(N,)``, at least as large as the scores in the sum.
         scale: Above 0.
-        places: ``(N, k)``.
+        places: Classes to leave out, ``(N, k)``.
         totals: ``(N,)``, written.
-        room: Memory from ``room_for``.
+        room: A buffer from ``room_for``.
         first: The first row.
         last: The row after the last.
     """
@@ -59,7 +59,7 @@ def sums(
 def multiples(
     scores: Floats, references: Floats, scale: float, factors: Floats, out: Floats, first: int, last: int
 ) -> None:
-    """``factor · exp(scale (s - reference))``, where the exponential counts for at most 2.
+    """Write ``factor · exp(scale (s - reference))``, with exponentials capped at 2.
 
     Args:
         scores: ``(N, L)``.

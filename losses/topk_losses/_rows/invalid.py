@@ -1,7 +1,7 @@
-"""Rows that hold NaN or +inf, and sums over classes of which some are left out.
+"""Rows that contain NaN or +inf, and sums that leave out some classes.
 
-One rule holds for every loss and backend: such a row's loss is NaN and so is its gradient, as with torch's
-cross-entropy. Half precision overflows to +inf, and a gradient scaler has to see that.
+For every loss and backend, the loss and the gradient of such a row are NaN, as in torch's cross-entropy. Half precision
+overflows to +inf, and a gradient scaler has to notice it.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ __all__ = ["log_sum_without", "spoilt", "spoilt_where_invalid"]
 
 
 def spoilt(values: Tensor, invalid: Tensor) -> Tensor:
-    """The values ``(M, C)``, with NaN for themselves and for their gradient in rows that are invalid ``(M, 1)``.
+    """The values ``(M, C)``, with NaN as value and gradient in the invalid rows ``(M, 1)``.
 
-    To be called before a hinge, whose gradient is 0 or 1 whatever comes behind it.
+    Call it before a hinge: the gradient of the hinge itself is 0 or 1 and would not pass NaN on.
     """
     return values * torch.where(invalid, torch.nan, 1.0).to(values.dtype)
 
 
 def spoilt_where_invalid(values: Tensor, top: Tensor) -> Tensor:
-    """:func:`spoilt` for rows that hold NaN or +inf; ``top`` has the largest scores first ``(M, k)``.
+    """:func:`spoilt` for rows that contain NaN or +inf; ``top`` ``(M, k)`` starts with the largest score of each row.
 
-    NaN counts as the largest score, so that one look at the first finds both.
+    NaN is sorted as the largest score, so the first column shows both.
     """
     return spoilt(values, ~(top.detach()[:, :1] < torch.inf))
 
 
 def log_sum_without(rows: Tensor, indices: Tensor) -> Tensor:
-    """``log Σ exp(s_j)`` over all classes but those of ``indices``, ``(M, 1)``.
+    """``log Σ exp(s_j)`` over all classes except those in ``indices``, ``(M, 1)``.
 
-    Without any class left it is very small, not -inf, of which logsumexp has no gradient.
+    If no class is left, it is a very low finite number, because logsumexp has no gradient at -inf.
     """
     return rows.scatter(1, indices, -torch.finfo(rows.dtype).max / 4).logsumexp(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Where labels stand among the best classes, by place: of two equal scores only one is the better."""
+"""The ranks of labels among the best classes, by class index, so that equal scores have different ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def among(places: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
 
 
 def places_among(ahead: Tensor, labels: Tensor, rows: Tensor) -> Tensor:
-    """The place of each label ``(M, C)`` among the row's best classes ``ahead`` ``(M, K)``, from 0, or K."""
+    """The rank of each label ``(M, C)`` among the row's best classes ``ahead`` ``(M, K)``, from 0; K if not there."""
     k = ahead.shape[1]
     if labels.shape[1] == 1:
         return ((ahead == labels).cumsum(1) == 0).sum(1, keepdim=True)

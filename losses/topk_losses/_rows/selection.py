@@ -1,4 +1,4 @@
-"""The k largest scores of each row: in a compiled loop where one can be had, else by torch."""
+"""The k largest scores of each row, by a compiled loop where Numba is installed, else by torch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from topk_losses._core.backends import choose
 
 __all__ = ["Largest", "largest", "refusal"]
 
-FEWEST, FEWEST_FOR_ONE = 80, 320  # with fewer classes, torch sorts as fast, and finds the one largest as fast
-MOST = 128
+FEWEST, FEWEST_FOR_ONE = 80, 320  # with fewer classes torch is as fast, for k > 1 and for k = 1
+MOST = 128  # the largest k
 
 
 class Largest(NamedTuple):
@@ -24,7 +24,7 @@ class Largest(NamedTuple):
 
 
 def refusal(rows: Tensor, k: int, asked: bool = False) -> str | None:
-    """Why the kernel cannot have this call."""
+    """Why the kernel does not take this call."""
     if not 0 < k <= min(MOST, rows.shape[1] // 2):
         return f"k is above {MOST} or half of the classes"
     if rows.shape[1] < (FEWEST if k > 1 else FEWEST_FOR_ONE) and not asked:
@@ -33,7 +33,7 @@ def refusal(rows: Tensor, k: int, asked: bool = False) -> str | None:
 
 
 def largest(rows: Tensor, k: int) -> Largest:
-    """``rows.topk(k, dim=1)``, differentiable; of equal scores either may come first, NaN is the largest.
+    """``rows.topk(k, dim=1)``, differentiable; equal scores come in any order, NaN is the largest.
 
     Example:
         >>> import torch

@@ -1,11 +1,11 @@
 """The k largest scores of each row, for the CPU.
 
-Each class belongs to one of a few groups, whose maxima are found for many groups at once: what is among the k largest
-is at least the k-th largest of these maxima, and thus in a group whose maximum is. Few groups are looked into, and the
-few candidates found there are counted into their order. Nothing branches on what a processor cannot foresee, which
-costs more than the counting.
+The classes are divided into a few groups, whose maxima are computed by vectorised code. Each of the k largest scores is
+at least the k-th largest of these maxima, so it is in a group whose maximum is. Only these few groups are searched, and
+the few candidates found are sorted by counting, for each, how many are larger. This avoids branches that a processor
+cannot predict, which would cost more than the counting.
 
-Scores are compared as whole numbers in the order of the scores, NaN being the largest: such maxima are vectorised.
+Scores are compared as integers with the same order, NaN being the largest, because integer maxima are vectorised.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["largest", "rooms_for"]
 Keys = NDArray[np.int32]
 Places = NDArray[np.int64]
 
-LANES = 64  # the least number of groups
-GROUP = 32  # classes in a group, if they are many
+LANES = 64  # the smallest number of groups
+GROUP = 32  # classes in a group of a long row
 LEAST_KEY, LARGEST_KEY = np.int32(-(2**31)), np.int32(2**31 - 1)
-INFINITE = np.int32(0x7F800000)  # the bits of +inf; what is above, without its sign, is NaN
+INFINITE = np.int32(0x7F800000)  # the bits of +inf; larger bits, without the sign, are NaN
 
 
 def rooms_for(classes: int, k: int) -> tuple[Keys, Keys, Places]:
-    """Memory for one thread: the groups' maxima, and candidates with their places, a group more than are sorted."""
+    """Buffers for one thread: group maxima, and candidates with their classes, with room for one group too many."""
     groups = LANES * max(1 + 2 * k // LANES, classes // (LANES * GROUP))
     most = 4 * k + 64 + classes // groups + 1
     return np.empty(groups, np.int32), np.empty(most, np.int32), np.empty(most, np.int64)
@@ -35,13 +35,13 @@ def rooms_for(classes: int, k: int) -> tuple[Keys, Keys, Places]:
 
 @borrowing
 def _key(bits: np.int32) -> np.int32:
-    """A float's bits in the order of the floats, in which NaN of either sign is the largest."""
+    """Map a float's bits to an integer with the same order; NaN of either sign is the largest."""
     return LARGEST_KEY if np.int32(bits & LARGEST_KEY) > INFINITE else key_of(bits)
 
 
 @borrowing
 def _group_maxima(row: Keys, maxima: Keys) -> None:
-    """The largest of the classes j, j + G, … for each j < G."""
+    """Write the largest key of the classes j, j + G, … for each j < G."""
     groups, classes = len(maxima), len(row)
     maxima[:] = LEAST_KEY
     whole = classes - classes % groups
@@ -56,7 +56,7 @@ def _group_maxima(row: Keys, maxima: Keys) -> None:
 
 @borrowing
 def _count(keys: Keys, bound: int) -> int:
-    """How many are at least the bound."""
+    """How many keys are at least the bound."""
     total, least = np.int32(0), np.int32(bound)
     for j in range(len(keys)):
         total += np.int32(keys[j] >= least)
@@ -65,7 +65,7 @@ def _count(keys: Keys, bound: int) -> int:
 
 @borrowing
 def _bound(keys: Keys, k: int) -> int:
-    """A number that at least k of the keys reach, and no more if it can be."""
+    """A bound that at least k of the keys reach, and exactly k if possible."""
     low, high = np.int64(LARGEST_KEY), np.int64(LEAST_KEY)
     for j in range(len(keys)):
         low, high = min(low, keys[j]), max(high, keys[j])
@@ -81,7 +81,7 @@ def _bound(keys: Keys, k: int) -> int:
 
 @borrowing
 def _candidates(row: Keys, maxima: Keys, bound: int, most: int, keys: Keys, places: Places) -> int:
-    """Collect the classes that reach the bound; their number, of which more than ``most`` is too many."""
+    """Collect the classes that reach the bound, and return their number; stop when there are more than ``most``."""
     count, groups = 0, len(maxima)
     for group in range(groups):
         if maxima[group] >= bound:
@@ -96,7 +96,7 @@ def _candidates(row: Keys, maxima: Keys, bound: int, most: int, keys: Keys, plac
 
 @borrowing
 def _rank(keys: Keys, i: int) -> int:
-    """How many come before the i-th: those that are larger, and earlier ones that are equal."""
+    """How many keys come before the i-th: the larger ones, and the equal ones with a lower index."""
     key, rank = keys[i], np.int32(0)
     for j in range(i):
         rank += np.int32(keys[j] >= key)
@@ -107,7 +107,7 @@ def _rank(keys: Keys, i: int) -> int:
 
 @borrowing
 def _insert(key: np.int32, place: int, keys: Keys, places: Places) -> None:
-    """Put a key where it belongs, descending; the last one falls out."""
+    """Insert a key into a descending list; the last key drops out."""
     j = len(keys) - 1
     while j > 0 and keys[j - 1] < key:
         keys[j] = keys[j - 1]
@@ -119,7 +119,7 @@ def _insert(key: np.int32, place: int, keys: Keys, places: Places) -> None:
 
 @borrowing
 def _one_by_one(row: Keys, maxima: Keys, bound: int, keys: Keys, places: Places) -> None:
-    """The largest, where more than a few reach the bound: equal scores, or a row in an unlucky order."""
+    """Find the k largest by insertion, where many classes reach the bound: equal scores, or an unlucky order."""
     keys[:] = LEAST_KEY
     last = len(keys) - 1
     for group in range(len(maxima)):
@@ -134,11 +134,11 @@ def _one_by_one(row: Keys, maxima: Keys, bound: int, keys: Keys, places: Places)
 def largest(
     bits: Keys, maxima: Keys, keys: Keys, candidates: Places, places: Places, first: int, last: int
 ) -> None:
-    """Places of the k largest of the rows from first to last, descending.
+    """Write the classes of the k largest scores of each row, descending.
 
     Args:
-        bits: The float32 scores ``(N, L)`` as whole numbers, L at least k.
-        maxima: Memory from ``rooms_for``.
+        bits: The bits of the float32 scores ``(N, L)``, L at least k.
+        maxima: A buffer from ``rooms_for``.
         keys: The same.
         candidates: The same.
         places: ``(N, k)``, written.

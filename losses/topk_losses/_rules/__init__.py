@@ -1,1 +1,1 @@
-"""The families of one file, in torch."""
+"""Families of losses that need a single file each, in torch."""

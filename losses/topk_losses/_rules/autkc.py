@@ -1,8 +1,8 @@
 """The area under the top-k curve: the label against each of the K + 1 best of the other classes.
 
-The curve is the top-k accuracy over k = 1 … K. A label ahead of all others is in every set, one behind j of them only
-from ``k = j + 1`` on: the area is lost by 1 / K for each of the K best others that is ahead. A surrogate of the
-difference takes the place of that step.
+The curve is the top-k accuracy over k = 1 … K. A label behind j other classes is among the k best from ``k = j + 1``
+on, so each of the K best other classes that is ahead of the label costs 1 / K of the area. The loss replaces this step
+function of the difference by a smooth surrogate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SURROGATES: dict[str, Callable[[Tensor], Tensor]] = {
     "logistic": lambda x: torch.nn.functional.softplus(-x),
     "hinge": lambda x: (1 - x).relu(),
 }
-"""By name, each of the difference of the label's value and another's: probabilities, or for the hinge scores."""
+"""Functions of the label's value minus another class's; values are probabilities, for ``"hinge"`` scores."""
 
 
 def autkc(rows: Tensor, labels: Tensor, k: int, surrogate: str) -> Tensor:

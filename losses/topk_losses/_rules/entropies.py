@@ -11,7 +11,7 @@ from topk_losses._rows.invalid import log_sum_without, spoilt_where_invalid
 
 __all__ = ["adjusted", "cross_entropy", "focal", "generalized", "ldam"]
 
-CERTAIN = 100.0  # of -log p: beyond, 1 - p is 1 in any precision, and powers of -log p may overflow
+CERTAIN = 100.0  # above this -log p, 1 - p is 1 in any precision, and powers of -log p may overflow
 
 
 def cross_entropy(rows: Tensor, labels: Tensor) -> Tensor:
@@ -22,8 +22,8 @@ def cross_entropy(rows: Tensor, labels: Tensor) -> Tensor:
 def focal(rows: Tensor, labels: Tensor, gamma: float) -> Tensor:
     """``(1 - p_y)^γ (-log p_y)``."""
     entropy = -log_softmax(rows).gather(1, labels)
-    # 1 - p = u·g(u) with u = -log p and g(u) = (1 - exp(-u)) / u in (0, 1]: as a power of u the derivative at u = 0
-    # is 0, where that of (1 - p)^γ would be infinite for γ < 1 and give 0 · inf.
+    # 1 - p = u·g(u) with u = -log p and g(u) = (1 - exp(-u)) / u in (0, 1]. Written as a power of u, the loss has the
+    # derivative 0 at u = 0; the derivative of (1 - p)^γ is infinite there for γ < 1 and would give 0 · inf.
     small, large = entropy < 1e-4, entropy > CERTAIN
     kept = entropy.masked_fill(small | large, 1)
     shape = torch.where(small, 1 - entropy / 2, -torch.expm1(-kept) / kept)
@@ -43,9 +43,10 @@ def ldam(rows: Tensor, labels: Tensor, margins: Tensor, scale: float) -> Tensor:
 
 
 def _log_odds_against(rows: Tensor, labels: Tensor, scale: float) -> Tensor:
-    """``log Σ_{j≠c} exp(λ s_j) - λ s_c`` for the labels c, precise even where ``p_c`` rounds to 1.
+    """``log Σ_{j≠c} exp(λ s_j) - λ s_c`` for the labels c, accurate even where ``p_c`` rounds to 1.
 
-    Only the largest class can have more than half of the sum, so only it needs the others' sum for itself.
+    Only the class with the largest score can have more than half of the sum. So only for that class does subtracting
+    its own term lose accuracy, and the sum over the others is computed separately.
     """
     largest = rows.detach().argmax(1, keepdim=True)
     rows = scale * (rows - rows.detach().gather(1, largest))

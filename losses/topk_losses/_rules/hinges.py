@@ -14,9 +14,9 @@ __all__ = ["calibrated", "convex", "on_the_others"]
 
 
 def on_the_others(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tensor:
-    """Top-K hinge: ``(α + o_[K] - s_y)_+`` with ``o_[K]`` the K-th largest of the others."""
+    """Top-K hinge: ``(α + o_[K] - s_y)_+`` with ``o_[K]`` the K-th largest score of the other classes."""
     top = largest(rows, k + 1)
-    # Without a class of the K best, the K-th largest of the others is the next one.
+    # If the label is among the K best, the K-th largest of the others is the (K+1)-th of all.
     others = torch.where(among(top.indices[:, :k], labels, rows), top.values[:, k:], top.values[:, k - 1 : k])
     violation = others - rows.gather(1, labels) + per_label(margin, labels, rows)
     return spoilt_where_invalid(violation, top.values).relu()
@@ -25,10 +25,11 @@ def on_the_others(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) 
 def convex(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tensor:
     """Convex top-K hinge: ``(Σ_{i<K} d_i + (d_K)_+)_+ / K`` with ``d_i = o_[i] + α - s_y``.
 
-    ``o_[i]`` is the i-th largest of the others; of s_y and ``o_[K]`` the larger one is among the K largest.
+    ``o_[i]`` is the i-th largest score of the other classes. The K largest of ``o_[1] + α, o_[2] + α, …`` and s_y are
+    the first K - 1 of these, and the larger of ``o_[K] + α`` and s_y.
     """
     top = largest(rows, k + 1)
-    # Relative to the largest score: sums of scores that share an offset would lose the small digits.
+    # Relative to the largest score: sums of scores with a large common offset would lose low-order digits.
     centre = top.values[:, :1].detach()
     first, own = top.values - centre, rows.gather(1, labels) - centre
     alpha = per_label(margin, labels, rows)

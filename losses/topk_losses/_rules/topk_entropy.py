@@ -1,25 +1,25 @@
-"""Top-K entropy: a softmax that gives no class but the label more than 1/K of what the others have together.
+"""Top-K entropy: a softmax in which no other class has more than 1/K of the other classes' total probability.
 
-The loss is the greatest value of ``⟨x, a⟩ - Σ x_j log x_j - (1 - u) log(1 - u)``, with ``a_j = s_j - s_y`` for the
-classes ``j ≠ y`` and ``u = Σ x_j``, over the x with ``0 <= x_j <= u / K`` and ``u <= 1``. Write ``x = u z``: then z
-is in the simplex with the cap 1/K whatever u is, and the value becomes ``u V + h(u)`` with h the entropy of a coin and
+The loss is the maximum of ``⟨x, a⟩ - Σ x_j log x_j - (1 - u) log(1 - u)``, with ``a_j = s_j - s_y`` for the classes
+``j ≠ y`` and ``u = Σ x_j``, over all x with ``0 <= x_j <= u / K`` and ``u <= 1``. Write ``x = u z``. Then z is in the
+simplex with cap 1/K for every u, and the value becomes ``u V + h(u)`` with h the binary entropy and
 
     V = max { ⟨z, a⟩ - Σ z_j log z_j  |  Σ z_j = 1, 0 <= z_j <= 1/K },
 
-so that ``u = sigmoid(V)`` and the loss is ``softplus(V)``. V is a log-sum-exp with a cap: for some t the t largest
-classes have 1/K each, and the others share what is left in proportion to ``exp(a_j)``. With ``o_1 >= o_2 >= …`` the
-sorted others and ``Z_t = Σ_{j>t} exp(o_j)``,
+so ``u = sigmoid(V)`` and the loss is ``softplus(V)``. V is a log-sum-exp with a cap: for some t the t largest classes
+have 1/K each, and the others share the rest in proportion to ``exp(a_j)``. With ``o_1 >= o_2 >= …`` the sorted scores
+of the other classes and ``Z_t = Σ_{j>t} exp(o_j)``,
 
     V = (1/K) Σ_{j<=t} (o_j + log K) + (1 - t/K) (log Z_t - log(1 - t/K)) - s_y.
 
-The next class would exceed the cap if ``(K - t) exp(o_{t+1}) > Z_t``. Where it does not, it does not for any larger t
-either (``Z_{t+1} = Z_t - exp(o_{t+1}) >= (K - t - 1) exp(o_{t+1})``), so that t is the number of those in
-``0 … K - 2`` for which it does; at ``t = K - 1`` it never does. By the same step
-``z_j = min(1/K, (1 - t/K) exp(o_j) / Z_t)`` for every class, and this z is V's gradient. V has one derivative
-everywhere, and further ones where no class is just at its cap.
+With t classes at the cap, the next class would exceed it if ``(K - t) exp(o_{t+1}) > Z_t``. If this fails for some t,
+it fails for every larger t, because ``Z_{t+1} = Z_t - exp(o_{t+1}) >= (K - t - 1) exp(o_{t+1})``. So the right t is the
+number of those in ``0 … K - 2`` for which it holds; at ``t = K - 1`` it never holds. For the same reason
+``z_j = min(1/K, (1 - t/K) exp(o_j) / Z_t)`` for every class, and this z is the gradient of V. V is continuously
+differentiable; higher derivatives exist where no class is exactly at its cap.
 
-All exponentials but those of the K largest scores are relative to the (K+1)-th: none overflows, and their sum is at
-least 1 for a label among the K best. The K largest are few and computed in float64, whatever their range.
+All exponentials except those of the K largest scores are relative to the (K+1)-th score: none overflows, and for a
+label among the K best their sum is at least 1. The K largest are few, and are computed in float64 whatever their range.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class TopKEntropy(RuleOfLabels[Kept]):
         shifted = rows - next_best
         ahead = top.indices[:, : self.k]
         small = shifted.scatter(1, ahead, -torch.inf).exp()
-        # What the label adds itself is at most 1, and exp(o_K) >= 1 is added where it was among the summands.
+        # The label's own term is at most 1. Where it was part of the sum, exp(o_K) >= 1 is added below, so the
+        # subtraction loses no accuracy.
         rest = small.sum(1, keepdim=True) - small.gather(1, labels)
         leading = (top.values.double() - next_best).masked_fill(few, 0)
         places = places_among(ahead, labels, rows)
@@ -66,7 +67,7 @@ class TopKEntropy(RuleOfLabels[Kept]):
         return spoilt_where_invalid(losses, top.values)
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Kept]:  # noqa: ARG002
-        """The losses; what the small classes' slopes need, the large ones' places and slopes, two numbers per row."""
+        """The losses, and what the gradient needs; the K largest classes are kept one by one."""
         top = largest(scores, self.k + 1)
         next_best, few = _reference(top.values)
         ahead = top.indices[:, : self.k]
@@ -84,7 +85,7 @@ class TopKEntropy(RuleOfLabels[Kept]):
         return losses.squeeze(1), Kept(exponentials, ahead, capped.to(scores.dtype), numbers.to(scores.dtype))
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept) -> tuple[Tensor]:
-        """``u z_j`` for the other classes, ``-u`` for the label."""
+        """The gradient: ``u z_j`` for the other classes, ``-u`` for the label."""
         exponentials, ahead, capped, numbers = kept
         along = gradient.unsqueeze(1)
         by_score = multiples(exponentials, scores, numbers[:, :1] * along)
@@ -96,12 +97,12 @@ class TopKEntropy(RuleOfLabels[Kept]):
 
         Args:
             leading: The K + 1 largest scores, descending, ``(M, K + 1)``, the last one 0.
-            rest: The sum of the exponentials behind the K largest without the label's, ``(M, C)``.
-            places: The label's among the K largest, else K, ``(M, C)``.
+            rest: The sum of the exponentials of all classes after the K largest, without the label's, ``(M, C)``.
+            places: The rank of the label among the K largest, from 0; K for other labels, ``(M, C)``.
         """
         k = self.k
         others = others_of(leading[:, :k], places)  # o_1 … o_{K-1}
-        # The K-th best belongs to the others' rest unless the label is one of the K best: then all of them moved up.
+        # o_1 … o_{K-1} contain the K-th best only if the label is among the K best. Otherwise it belongs to the rest.
         last = leading[:, k - 1 : k]
         log_rest = torch.where(
             places < k,
@@ -120,7 +121,7 @@ class TopKEntropy(RuleOfLabels[Kept]):
 
 
 def _reference(top: Tensor) -> tuple[Tensor, Tensor]:
-    """The (K+1)-th score, or the largest where that is masked, and whether it is, ``(M, 1)`` each."""
+    """The (K+1)-th score, or the largest where it is masked; and whether it is masked, ``(M, 1)`` each."""
     first, last = top[:, :1].detach(), top[:, -1:].detach()
     few = last == -torch.inf
     return torch.where(few, first, last), few

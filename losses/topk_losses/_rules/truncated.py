@@ -1,9 +1,9 @@
-"""Truncated top-K entropy: cross-entropy without the K - 1 largest of the other classes.
+"""Truncated top-K entropy: cross-entropy without the K - 1 highest-scoring of the other classes.
 
-A label among the K best competes with the classes behind them, any other label with the K-th best as well. In units of
-the K-th largest exponential, with B the sum behind the K best and ``o`` the label's exponential, the loss is
-``log(1 + B / o)`` or, the label being one of those behind, ``log((1 + B) / o)``. Its gradient is a multiple of the
-exponentials behind, by ``1 / (o + B)`` or ``1 / (1 + B)``, but for the K best and the label.
+A label among the K best competes with all classes after them; any other label competes with the K-th best as well. In
+units of the K-th largest exponential, let B be the sum of the exponentials after the K best and ``o`` that of the
+label. The loss is ``log(1 + B / o)`` for a label among the K best, else ``log((1 + B) / o)``. For the classes after
+the K best, except the label, the gradient is their exponential times ``1 / (o + B)`` or ``1 / (1 + B)``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TruncatedEntropy(RuleOfLabels[Kept]):
     def of_labels(self, rows: Tensor, labels: Tensor) -> Tensor:
         """The losses ``(M, C)`` for labels ``(M, C)`` in differentiable operations."""
         top = largest(rows, self.k)
-        # Relative to the largest score, as log_softmax has it.
+        # Relative to the largest score, as in log_softmax.
         centre = top.values[:, :1].detach()
         behind = log_sum_without(rows - centre, top.indices)
         others = torch.logaddexp(behind, top.values[:, -1:] - centre)
@@ -44,16 +44,16 @@ class TruncatedEntropy(RuleOfLabels[Kept]):
         return spoilt_where_invalid(losses, top.values)
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Kept]:  # noqa: ARG002
-        """The losses; what the slopes of the classes behind need, the K best, and their slopes and the label's."""
+        """The losses, and what the gradient needs; the K best classes and the label are kept one by one."""
         top = largest(scores, self.k)
         last = top.values[:, -1:]
-        last = last.masked_fill(last == -torch.inf, 0)  # then nothing is behind
+        last = last.masked_fill(last == -torch.inf, 0)  # no class is left after the K best
         exponentials, behind = kept_and_sum(scores, last, top.indices)
         own = (scores.gather(1, labels) - last).double().clamp(min=torch.finfo(scores.dtype).min)
         inside = (top.indices == labels).any(1, keepdim=True)
         log_behind = behind.log()
         losses = torch.where(inside, -logsigmoid(own - log_behind), torch.log1p(behind) - own)
-        # Both denominators are at least 1, but for masked labels, which have no gradient.
+        # Both denominators are at least 1, except for masked labels, which have no gradient.
         factor = (
             torch.where(inside, -torch.logaddexp(own, log_behind), -torch.log1p(behind)).exp().clamp(max=1)
         )
@@ -65,7 +65,7 @@ class TruncatedEntropy(RuleOfLabels[Kept]):
         return losses.squeeze(1), Kept(exponentials, top.indices, slopes, numbers)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept) -> tuple[Tensor]:
-        """A multiple of the exponentials behind, the slope of the K-th best, and the label's own."""
+        """Multiples of the exponentials after the K best, with the slopes of the K best and of the label."""
         exponentials, places, slopes, numbers = kept
         along = gradient.unsqueeze(1)
         by_score = multiples(exponentials, scores, numbers[:, :1] * along)

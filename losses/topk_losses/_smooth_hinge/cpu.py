@@ -18,16 +18,16 @@ class Kept(NamedTuple):
     """What the gradient needs, besides the scores."""
 
     numbers: Tensor
-    """Three numbers per row: one near t, t less it, and the sum of x."""
+    """Three numbers per row: a centre near t, t minus the centre, and the sum of x."""
 
 
 def refusal(scores: Tensor, k: int, asked: bool = False) -> str | None:
-    """Why the kernels cannot have these scores: those that find the K + 1 largest must have them, too."""
+    """Why the kernels do not take these scores; the kernel that selects the K + 1 largest must take them, too."""
     return selection.refusal(scores, k + 1, asked)
 
 
 class NumbaSmoothHinge(PlainSmoothHinge):
-    """The same in two kernels."""
+    """The smooth convex top-K hinge in two kernels."""
 
     keeps = Kept
 

@@ -1,4 +1,4 @@
-"""The smooth convex top-K hinge for the CPU, the K + 1 best classes being known: Newton's method, row by row."""
+"""CPU kernels of the smooth convex top-K hinge: Newton's method for each row, given its K + 1 best classes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-KEPT = 3  # numbers kept of a row: a number near t, t less it, and the sum of x
-MOST_STEPS = 200  # some ten are needed; halving the interval would take as many as there are bits in t
+KEPT = 3  # numbers kept per row: a centre near t, t minus the centre, and the sum of x
+MOST_STEPS = 200  # about ten are needed; bisection alone would take as many as t has bits
 INFINITE = np.float32(np.inf)
 ZERO = np.float32(0)
 
@@ -44,7 +44,7 @@ def _part_between(values: Floats, t: np.float32, cap: np.float32) -> tuple[np.fl
 
 @borrowing
 def _between(values: Floats, t: float, cap: float) -> tuple[float, int]:
-    """``Σ clip(v - t, 0, cap)``, and how many are between the bounds."""
+    """``Σ clip(v - t, 0, cap)``, and the number of terms strictly between the bounds."""
     total, count = 0.0, 0
     for start in range(0, len(values), SUMMED):
         one, number = _part_between(values[start : start + SUMMED], np.float32(t), np.float32(cap))
@@ -55,12 +55,12 @@ def _between(values: Floats, t: float, cap: float) -> tuple[float, int]:
 
 @borrowing
 def _newton(values: Floats, start: float, low: float, high: float, cap: float, gamma: float) -> float:
-    """The t in ``[low, high]`` for which the clipped distances sum to γ."""
+    """The t in ``[low, high]`` at which ``Σ clip(v - t, 0, cap) = γ``."""
     t = start
     for _ in range(MOST_STEPS):
         total, free = _between(values, t, cap)
         excess = total - gamma
-        if abs(excess) <= 4e-7 * gamma:  # as good as exact, and so is the step
+        if abs(excess) <= 4e-7 * gamma:  # exact up to rounding, and so is the last step
             return t + excess / max(free, 1)
         if excess > 0:
             low = t
@@ -77,9 +77,9 @@ def _newton(values: Floats, start: float, low: float, high: float, cap: float, g
 def _threshold(
     row: Floats, label: int, own: float, best: Floats, gamma: float, values: Floats
 ) -> tuple[np.float32, float]:
-    """A number near t, of which ``values`` are the distances, and the rest of t.
+    """A centre near t, and t minus the centre; ``values`` receives the distances of the scores from the centre.
 
-    First relative to the K-th largest, then to what came out, near which distances are not rounded.
+    t is first found relative to the K-th largest score, then relative to the result, near which distances are exact.
     """
     centre, cap = best[len(best) - 1], gamma / len(best)
     _less(row, centre, values)
@@ -100,7 +100,7 @@ def _threshold(
 def _part_sums(
     values: Floats, t: np.float32, inverse: np.float32, most: np.float32
 ) -> tuple[float, float, float]:
-    """Of x, of its squares, and of x times the values."""
+    """The sums of x, of x², and of x times the values."""
     one, two, three = ZERO, ZERO, ZERO
     for j in range(len(values)):
         x = (values[j] - t) * inverse
@@ -124,7 +124,7 @@ def _row(
     values: Floats,
     kept: Floats,
 ) -> float:
-    """The loss of a row, for the label's score less the margin."""
+    """The loss of a row; ``own`` is the label's score minus the margin."""
     count = 0
     for j in range(k + 1):
         if places[j] != label and count < k:
@@ -163,7 +163,7 @@ def hinge_forward(
     first: int,
     last: int,
 ) -> None:
-    """Losses of the rows from first to last, and what the gradient needs.
+    """Write the losses of the rows from first to last, and what the gradient needs.
 
     Args:
         scores: ``(N, L)``.
@@ -173,15 +173,15 @@ def hinge_forward(
         gamma: γ.
         losses: ``(N,)``, written.
         kept: ``(N, KEPT)``, written.
-        best: Memory, ``(K,)``.
-        values: Memory, ``(L,)``.
+        best: A buffer, ``(K,)``.
+        values: A buffer, ``(L,)``.
         first: The first row.
         last: The row after the last.
     """
     k = places.shape[1] - 1
     for i in range(first, last):
         own = float(scores[i, labels[i]])
-        own = 0.0 if own == -INFINITE else own  # a masked target costs +inf, whatever it costs here
+        own = 0.0 if own == -INFINITE else own  # any value: the loss of a masked target is set to +inf later
         own -= margins[min(i, len(margins) - 1)]
         losses[i] = _row(scores[i], labels[i], places[i], own, k, gamma, best, values, kept[i])
 
@@ -196,7 +196,7 @@ def _clipped(
     factor: np.float32,
     out: Floats,
 ) -> None:
-    """``factor · x``."""
+    """Write ``factor · x``."""
     for j in range(len(row)):
         x = ((row[j] - centre) - t) * inverse
         x = ZERO if x < 0 else x
@@ -217,12 +217,12 @@ def hinge_backward(
     first: int,
     last: int,
 ) -> None:
-    """The gradients of the rows from first to last with respect to scores and margins, given those to the losses.
+    """Write the gradients with respect to scores and margins for the rows from first to last.
 
     Args:
         scores: ``(N, L)``.
         labels: ``(N,)``.
-        gradients: ``(N,)``.
+        gradients: Gradients of the losses ``(N,)``.
         kept: What the forward pass kept.
         k: K.
         gamma: γ.

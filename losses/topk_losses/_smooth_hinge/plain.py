@@ -1,15 +1,16 @@
 """The smooth convex top-K hinge: a projection onto the simplex with caps.
 
-The loss is the greatest ``⟨x, a⟩ - γ/2 ‖x‖²`` over ``0 <= x_j <= 1/K`` and ``Σ x_j <= 1``, with ``a_j`` the amount by
-which the j-th of the other classes violates the margin. Its maximiser, which is the gradient, is
-``x_j = clip((a_j - t) / γ, 0, 1/K)`` with the least ``t >= 0`` for which they sum to at most 1.
+The loss is the maximum of ``⟨x, a⟩ - γ/2 ‖x‖²`` over ``0 <= x_j <= 1/K`` and ``Σ x_j <= 1``, where ``a_j`` is the
+margin violation of the j-th of the other classes. The maximiser, which is the gradient, is
+``x_j = clip((a_j - t) / γ, 0, 1/K)`` with the smallest ``t >= 0`` for which ``Σ x_j <= 1``.
 
-``γ Σ x_j`` falls with t and is linear between its breakpoints ``a_j`` and ``a_j - γ/K``; once it is known between which
-two of them it passes γ, t is the solution of a linear equation. Were t below ``a_[K] - γ/K``, the K largest alone would
-have 1/K each and sum to 1: no class that is that far behind the K-th has a part. Where all but a few are, only the few
-are looked at, sorted. That is seen on the CPU; there, rows in which many have a part are not sorted either: Newton's
-method, kept between two bounds, finds t in a few passes, exactly once it knows which classes have a part. Elsewhere all
-are sorted.
+``γ Σ x_j`` decreases in t and is linear between its breakpoints ``a_j`` and ``a_j - γ/K``. Once the two breakpoints are
+known between which it crosses γ, t solves a linear equation. If t were below ``a_[K] - γ/K``, the K largest alone would
+have 1/K each and sum to 1. So every class with ``a_j <= a_[K] - γ/K`` has x_j = 0.
+
+On the CPU the values decide the method. If x is 0 for all but a few classes, only these are sorted. Otherwise Newton's
+method, kept between two bounds, finds t in a few passes without sorting; it is exact once the classes with x_j > 0 are
+right. On other devices all classes are sorted.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from topk_losses._rows.selection import largest
 
 __all__ = ["PlainSmoothHinge"]
 
-FEWEST = 15  # leading classes that are looked at first: torch finds so few of 1,000 faster than more
-MASKED = -1e30  # stands for a score of -inf: times 0 it is 0, where -inf would be NaN
+FEWEST = 15  # leading classes to try first: among 1,000 classes torch finds up to 15 faster than more
+MASKED = -1e30  # replaces a score of -inf, because -inf times 0 is NaN
 
 
 class Kept(NamedTuple):
     """What the gradient needs."""
 
     x: Tensor
-    """Of all classes ``(N, L)``, or of those in places ``(N, m)``."""
+    """x of all classes ``(N, L)``, or of the classes in ``places`` ``(N, m)``."""
     places: Tensor
-    """The classes of which x was found ``(N, m)``; empty if it is x of all."""
+    """The classes whose x was computed ``(N, m)``; empty if it is that of all classes."""
 
 
 @dataclass(frozen=True)
@@ -53,20 +54,20 @@ class PlainSmoothHinge(Rule[Any]):
 
     @property
     def cap(self) -> float:
-        """``γ / K``, by how much a class is above t if it has 1/K."""
+        """``γ / K``: a class at least this far above t has x = 1/K."""
         return self.gamma / self.k
 
     def of_labels(self, rows: Tensor, labels: Tensor, margin: float | Tensor) -> Tensor:
-        """Losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``, a margin or one each ``(M, C)``."""
+        """Losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``; one margin, or one per label ``(M, C)``."""
         best = largest(rows, min(rows.shape[1], max(FEWEST, 2 * self.k) + 1))
-        # The K-th of a label's others may be the (K+1)-th of all.
+        # The K-th largest of a label's other classes may be the (K+1)-th of all.
         if not (values_are_readable(rows) and self._complete(best.values, self.k)):
             best = largest(rows, rows.shape[1])
         others = others_of(best.values, places_among(best.indices, labels, rows))
         return self._of_others(others, rows.gather(1, labels), margin)[0]
 
     def _complete(self, best: Tensor, kth: int) -> bool:
-        """Whether no class behind these has a part, given the place of the K-th of the others."""
+        """Whether x is 0 for all classes after these; ``kth`` is the index of the K-th of the other classes."""
         behind = best[:, -1] <= best[:, kth] - self.cap
         return bool((behind | ~(best[:, 0] < torch.inf)).all())
 
@@ -98,14 +99,14 @@ class PlainSmoothHinge(Rule[Any]):
         return losses.squeeze(1), Kept(x.squeeze(1).to(scores.dtype), best.indices)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
-        """``x_j`` for the other classes, ``-Σ x`` for the label; ``Σ x`` for the margin."""
+        """The gradient: ``x_j`` for the other classes, ``-Σ x`` for the label, ``Σ x`` for the margin."""
         x = kept.x * gradient.unsqueeze(1)
         total = x.sum(1)
         by_score = x.new_zeros(scores.shape).scatter_(1, kept.places, x) if kept.places.numel() else x
         return by_score.scatter_(1, labels, -total.unsqueeze(1)), total
 
     def _of_others(self, others: Tensor, own: Tensor, margin: float | Tensor) -> tuple[Tensor, Tensor]:
-        """The losses ``(M, C)`` and x ``(M, C, m)`` from the m largest others, descending, and the label's scores."""
+        """The losses ``(M, C)`` and x ``(M, C, m)``, from the m largest other scores, descending, and the label's."""
         few = others[..., self.k - 1].detach() == -torch.inf
         invalid = ~((others.detach()[..., 0] < torch.inf) & (own.detach() < torch.inf))
         own = own.masked_fill(own == -torch.inf, 0).double() - margin
@@ -116,7 +117,7 @@ class PlainSmoothHinge(Rule[Any]):
         return losses, x.detach().masked_fill(few.unsqueeze(2), 0)
 
     def _threshold(self, violation: Tensor) -> Tensor:
-        """The least ``t >= 0`` ``(M, C, 1)`` for which the x sum to at most 1; violations ``(M, C, m)``, m >= k."""
+        """The smallest ``t >= 0`` ``(M, C, 1)`` with ``Σ x <= 1``, for violations ``(M, C, m)``, m >= k."""
         with torch.no_grad():
             points = torch.cat([violation, violation - self.cap], 2).sort(dim=2).values
             low = torch.zeros_like(points[..., :1], dtype=torch.int64)
@@ -132,17 +133,17 @@ class PlainSmoothHinge(Rule[Any]):
             left = self.gamma - self.cap * capped.sum(2, keepdim=True).double()
             count = free.sum(2, keepdim=True)
         total = violation.masked_fill(~free, 0).sum(2, keepdim=True)
-        # With K classes at the cap and none below, every t between the two points is right.
+        # With K classes at the cap and none between 0 and the cap, every t between the two points is a solution.
         return torch.where(count == 0, between, (total - left) / count.clamp(min=1)).relu()
 
     def _of_many(
         self, others: Tensor, best: Tensor, own: Tensor, margin: float | Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The losses ``(M,)`` and x ``(M, L)`` where many classes have a part, relative to the K-th of the others."""
+        """The losses ``(M,)`` and x ``(M, L)`` for many classes with x > 0, relative to the K-th of the others."""
         centre = best[:, self.k - 1 : self.k]
         few = centre == -torch.inf
         values = others - centre
-        # The constraint on the sum does not bind where the hinges alone keep the x small.
+        # The bound t >= 0, in these units; where it is active, the x sum to less than 1.
         least = own.masked_fill(own == -torch.inf, 0) - margin - centre
         t = torch.maximum(self._newton(values, best[:, : self.k] - centre), least)
         x = ((values - t) / self.gamma).clamp_(0, 1 / self.k).masked_fill_(few, 0)
@@ -153,13 +154,13 @@ class PlainSmoothHinge(Rule[Any]):
         return spoilt(losses.clamp(min=0).masked_fill(few, 0), invalid).squeeze(1), x
 
     def _newton(self, values: Tensor, best: Tensor) -> Tensor:
-        """The t ``(M, 1)`` for which the x sum to 1, of values relative to the K-th largest; ``best`` are the K."""
+        """The t ``(M, 1)`` with ``Σ x = 1``, for values relative to the K-th largest; ``best`` has the K largest."""
         low, high = torch.full_like(best[:, :1], -self.cap), best[:, :1]
         t, tolerance = low, 4 * torch.finfo(values.dtype).eps * self.gamma
-        for _ in range(200):  # some ten; halving the interval would take as many as there are bits in t
+        for _ in range(200):  # about ten are needed; bisection alone would take as many as t has bits
             share = (values - t).clamp_(0, self.cap)
             excess = share.sum(1, keepdim=True) - self.gamma
-            capped = torch.count_nonzero(best - t > self.cap, 1)  # none but the K largest can be
+            capped = torch.count_nonzero(best - t > self.cap, 1)  # only the K largest can be at the cap
             free = (torch.count_nonzero(share, 1) - capped).clamp(min=1)
             low, high = torch.where(excess > 0, t, low), torch.where(excess > 0, high, t)
             step = t + excess / free.unsqueeze(1)

@@ -1,4 +1,4 @@
-"""The smooth convex top-K hinge: the rule for a call, and the losses of rows."""
+"""The smooth convex top-K hinge: the choice of the rule for a call, and the losses of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["smooth_hinge_losses"]
 
 
 def smooth_hinge_losses(rows: Tensor, labels: Tensor, k: int, gamma: float, margin: float | Tensor) -> Tensor:
-    """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``, and a margin or one for each ``(M, C)``."""
+    """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``; one margin, or one per label ``(M, C)``."""
     plain = PlainSmoothHinge(k, gamma)
     if labels.shape[1] != 1:
         return plain.of_labels(rows, labels, margin)

@@ -1,14 +1,14 @@
-"""The smooth top-K SVM's rows: the softplus's argument, and what the gradient needs, for scores ``(N, L)``.
+"""The smooth top-K SVM for scores ``(N, L)``: the argument of the softplus, and what the gradient needs.
 
-Two ways lead to ``log σ_K - log σ_{K-1}`` of ``e_j = exp(s_j / (K τ))`` over the classes j ≠ y, and to
-``π^(K) - π^(K-1)``:
+``log σ_K - log σ_{K-1}`` of ``e_j = exp(s_j / (K τ))`` over the classes j ≠ y, and ``π^(K) - π^(K-1)``, are computed in
+one of two ways:
 
 * ``_without_split``: power sums of all classes (``power_sums.py``), for rows in which no class dominates;
-* ``_split_rows``: the M largest classes apart (``leading.py``), power sums of the rest. It is right for any row.
+* ``_split_rows``: a recursion over the M largest classes (``leading.py``) and power sums of the rest, for any row.
 
-The work over all classes is done in the scores' own precision, in which errors are not amplified (proof in
-``power_sums.py``); the largest classes and the row's scalars are float64, which is what makes the argument
-accurate when τ is small: ``s_y / (K τ)`` may be 1e7.
+Computations over all classes use the precision of the scores; ``power_sums.py`` proves that this does not amplify
+errors. The largest classes and the scalars of a row are float64. This keeps the argument accurate for small τ, where
+``s_y / (K τ)`` may be 1e7.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from topk_losses._smooth_svm.power_sums import (
 
 __all__ = ["Problem", "Slope", "rows_argument", "slope_rows"]
 
-EXTRA_FIRST, EXTRA_STEP = 3, 8  # classes split off beyond K before the first look at κ, and between looks
-KAPPA_GOOD = 0.15  # below it a power sum fewer costs more than the classes it takes
-# Rows whose largest value is between its inverse and it need no reference: exponents round by 3e-7 at most.
+EXTRA_FIRST, EXTRA_STEP = 3, 8  # classes split off beyond K before κ is first computed, and each time after
+KAPPA_GOOD = 0.15  # below it, splitting off more classes costs more than the power sum that it saves
+# Rows whose largest value is within [1 / NEAR_ONE, NEAR_ONE] need no reference: their exponents round by at most 3e-7.
 NEAR_ONE = 2.0**8
 
 
 class Problem(NamedTuple):
-    """The loss's constants, and whether data may decide how much is computed.
+    """The constants of the loss, and whether values may decide how much is computed (``adaptive``).
 
-    Looking at data needs eager tensors on the CPU; without it the full number of classes is split off and all
-    K power sums are used, which the proofs cover for any data.
+    Reading values needs eager tensors on the CPU. Otherwise the maximal number of classes is split off and all K power
+    sums are used; the proofs cover this for all values.
     """
 
     k: int
@@ -58,12 +58,12 @@ class Problem(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """Scores times this are the exponents of e."""
+        """The factor from scores to the exponents of e, ``1 / (K τ)``."""
         return 1 / (self.k * self.tau)
 
 
 class Slope(NamedTuple):
-    """``π^(K-1) - π^(K)``: a polynomial in values ``(N, L)``, and entries ``(N, M)`` that replace it in places."""
+    """``π^(K-1) - π^(K)``: a polynomial in ``values`` ``(N, L)``, replaced by ``entries`` ``(N, M)`` at ``places``."""
 
     values: Tensor
     coefficients: Tensor
@@ -87,7 +87,10 @@ def rows_argument(
 
 
 def _without_split(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[Tensor, Slope] | None:
-    """The rows by power sums alone, moderate scores without a reference; None if a class dominates some row."""
+    """Compute the rows by power sums alone, or return None if a class dominates some row.
+
+    Moderate scores need no reference.
+    """
     values = (scores * (problem.scale * LOG2E)).exp2_().scatter_(1, labels, 0)
     mass, largest = values.sum(1), values.amax(1)
     low, high = (bound.item() for bound in largest.aminmax())
@@ -100,7 +103,7 @@ def _without_split(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[Te
 
 
 def _with_reference(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[Tensor, Slope] | None:
-    """The comparable rows of any scores, in units of each row's largest value; None where a class dominates."""
+    """As :func:`_without_split` for scores of any size, in units of each row's largest value."""
     others = scores.scatter(1, labels, -torch.inf)
     limits = torch.finfo(scores.dtype)
     largest = others.amax(1, keepdim=True)
@@ -115,22 +118,22 @@ def _with_reference(scores: Tensor, labels: Tensor, problem: Problem) -> tuple[T
 
 
 def _invalid_to_nan(argument: Tensor, largest: Tensor) -> Tensor:
-    """NaN for the rows whose largest score ``(N, 1)`` is NaN or +inf."""
+    """The argument with NaN in the rows whose largest score ``(N, 1)`` is NaN or +inf."""
     return argument.masked_fill(~(largest.detach().squeeze(1) < torch.inf), torch.nan)
 
 
 def _tolerance(dtype: torch.dtype) -> float:
-    """What may be left out of log σ_K; the gradient's row still sums to 0, whatever is left out."""
+    """The truncation error allowed in log σ_K; the gradient of a row sums to 0 whatever the truncation."""
     return 2e-7 if dtype == torch.float32 else 1e-17
 
 
 def _comparable_rows(
     values: Tensor, mass: Tensor, largest: Tensor | None, high: float, problem: Problem
 ) -> tuple[Tensor, Slope] | None:
-    """``log σ_K - log σ_{K-1}`` where every row's mass is at least 3K largest values, or K = 1; else None.
+    """``log σ_K - log σ_{K-1}`` if K = 1, or if the mass p_1 of each row is at least 3K times its largest value a.
 
-    ``K σ_K >= (p_1 - (K - 1) a) σ_{K-1}``, since every (K-1)-subset leaves at least that mass to extend it with:
-    hence κ. ``largest`` None stands for 1; ``high`` bounds it over all rows.
+    Otherwise None. The bound κ follows from ``K σ_K >= (p_1 - (K - 1) a) σ_{K-1}``: every (K-1)-subset leaves at least
+    that mass to extend it with. ``largest`` is a, None stands for 1; ``high`` is its maximum over all rows.
     """
     k = problem.k
     number = mass if largest is None else mass / largest
@@ -159,14 +162,14 @@ def _comparable_rows(
 def _split_rows(others: Tensor, problem: Problem) -> tuple[Tensor, Slope]:
     """``log σ_K - log σ_{K-1}`` of ``exp(scale · others)``, with the largest values split off.
 
-    Infinite scores are taken for the largest finite ones, which leaves their limits: ties where several are
-    infinite, and no NaN from a difference of two.
+    Infinite scores are replaced by the largest finite ones. This keeps their limits, and a difference of two infinite
+    scores is 0 instead of NaN.
     """
     k, scale = problem.k, problem.scale
     limits = torch.finfo(others.dtype)
     top = others.topk(min(3 * k, others.shape[1] - 1), dim=1)
     threshold = top.values[:, k - 1].detach().to(torch.float64) * scale
-    # K times the scale times a gap has to stay a number, for float64 scores too.
+    # K times the scale times a gap must not overflow, for float64 scores either.
     bound = min(limits.max, torch.finfo(torch.float64).max / (4 * k * max(scale, 1)))
     leading = top.values.t().contiguous().to(torch.float64).clamp(-bound, bound)
     tables, factors = _leading_tables(leading, problem)
@@ -191,9 +194,9 @@ def _split_rows(others: Tensor, problem: Problem) -> tuple[Tensor, Slope]:
 
 
 def _leading_tables(leading: Tensor, problem: Problem) -> tuple[Tensor, list[Tensor]]:
-    """Ê after each of the leading values ``(M + 1, K + 1, N)`` and their ratios, in blocks.
+    """Ê after each of the leading values ``(M + 1, K + 1, N)``, and their ratios, in blocks.
 
-    With data to look at, values are added only until κ <= ``KAPPA_GOOD`` in every row.
+    With ``adaptive``, values are added only until κ <= ``KAPPA_GOOD`` in every row.
     """
     k, scale = problem.k, problem.scale
     count, samples = leading.shape
@@ -215,7 +218,7 @@ def _leading_tables(leading: Tensor, problem: Problem) -> tuple[Tensor, list[Ten
 
 
 def _kappa(table: Tensor, leading: Tensor, problem: Problem) -> Tensor:
-    """``a σ_{K-1} / σ_K`` of the leading values, a the last of them; more values only make it smaller."""
+    """``κ = a σ_{K-1} / σ_K`` of the leading values, a the last of them; adding values only decreases κ."""
     k = problem.k
     gap = (leading[-1] - leading[k - 1]) * problem.scale
     return gap.exp() * table[k - 1] / table[k]
@@ -224,7 +227,7 @@ def _kappa(table: Tensor, leading: Tensor, problem: Problem) -> Tensor:
 def _rest(
     others: Tensor, leading: Tensor, index: Tensor, table: Tensor, problem: Problem
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Values of the rest in units of the last leading one, and as many power sums as they need (or None)."""
+    """Values of the rest in units of the last leading value, and the power sums that they need; None if negligible."""
     count = others.shape[1] - 1 - leading.shape[0]
     if count == 0:
         return None, None
@@ -235,7 +238,7 @@ def _rest(
         return None, None
     reference = leading[-1].detach().to(others.dtype)[:, None]
     scale = problem.scale * LOG2E
-    # The bound is for +inf alone: all others are at most 0, where a bound would stop their gradient.
+    # The bound affects only +inf. The other exponents are at most 0; a bound of 0 would stop their gradient at ties.
     if problem.adaptive:
         exponents = (others - reference).mul_(scale).clamp_(max=1).scatter_(1, index, -torch.inf)
     else:
@@ -250,9 +253,9 @@ def _rest(
 
 
 def _rest_shares(parts: Tensor, rest: Tensor, powers: int) -> Tensor:
-    """Coefficients ``(-1)^i a^i (σ_{K-i} / σ_K - σ_{K-1-i} / σ_{K-1})`` of all values, ``(r, N)``.
+    """Coefficients ``(-1)^i a^i (σ_{K-i} / σ_K - σ_{K-1-i} / σ_{K-1})`` with σ of all values, ``(r, N)``.
 
-    ``parts`` are the leading values' polynomials in units of σ_K and of σ_{K-1} of all values, ``(2, K + 1, N)``.
+    ``parts`` ``(2, K + 1, N)`` are the leading values' polynomials, divided by σ_K and by σ_{K-1} of all values.
     """
     k = rest.shape[0] - 1
     backwards = rest.flip(0)
@@ -271,7 +274,7 @@ def _slope(
     places: Tensor | None = None,
     entries: Tensor | None = None,
 ) -> Slope:
-    """A slope in the values' precision, with empty tensors for what is not there."""
+    """A slope in the precision of the values, with empty tensors for missing parts."""
     nothing = values.new_empty(0)
     return Slope(
         nothing if coefficients is None else values,
@@ -284,7 +287,7 @@ def _slope(
 def slope_rows(slope: Slope, labels: Tensor, factor: Tensor, out: Tensor) -> None:
     """Write the gradient ``(N, L)`` for ``factor = -p / K`` ``(N,)``.
 
-    It is ``factor (π^(K-1) - π^(K))``, and the factor itself at the label.
+    It is ``factor (π^(K-1) - π^(K))``, and ``factor`` itself at the label.
     """
     values, coefficients, places, entries = slope
     if coefficients.numel():

@@ -1,4 +1,4 @@
-"""The smooth top-K SVM in torch for labels as they come: what kernels compute, in differentiable operations."""
+"""The smooth top-K SVM in torch, including ignored labels and masked targets, which kernels also handle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["complete_losses"]
 def complete_losses(
     scores: Tensor, labels: Tensor, margin: float | Tensor, k: int, tau: float, ignore_index: int
 ) -> Tensor:
-    """Losses ``(N,)``: 0 for labels that are ignored, +inf for targets whose score is -inf."""
+    """Losses ``(N,)``: 0 for ignored labels, +inf for targets whose score is -inf."""
     rows, ignored = computing(scores), labels == ignore_index
     labels = labels.masked_fill(ignored, 0)
     losses = PlainSmoothSVM(k, tau).plain(rows, labels, margin)

@@ -17,19 +17,19 @@ from topk_losses._smooth_svm.symmetric import LARGEST_EXPONENT
 __all__ = ["NumbaSmoothSVM", "refusal"]
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-MOST_K = 128  # tables of K times 3K numbers stay in the cache
-FEW_CLASSES, MANY_SAMPLES = 16, 4096  # plain torch works on all rows at once, which then is faster
+MOST_K = 128  # tables of K times 3K numbers fit into the cache
+FEW_CLASSES, MANY_SAMPLES = 16, 4096  # here plain torch is faster, because it works on all rows at once
 
 
 class Kept(NamedTuple):
     """What the gradient needs, besides the scores."""
 
     numbers: Tensor
-    """What the kernel keeps of each row, ``(N, HEADER + K + 2 M)``."""
+    """What the kernel keeps per row, ``(N, HEADER + K + 2 M)``."""
 
 
 def refusal(scores: Tensor, target: Tensor, k: int, asked: bool = False) -> str | None:
-    """Why the kernels cannot have this call; float64 scores are for plain torch, which keeps their precision."""
+    """Why the kernels do not take this call; float64 scores go to plain torch, which keeps their precision."""
     if k > MOST_K:
         return f"k is above {MOST_K}"
     if target.is_floating_point():
@@ -43,7 +43,7 @@ def refusal(scores: Tensor, target: Tensor, k: int, asked: bool = False) -> str 
 
 @dataclass(frozen=True)
 class NumbaSmoothSVM(Rule[Any]):
-    """The smooth top-K SVM at K and temperature τ in two kernels; the computation is in float32."""
+    """The smooth top-K SVM with K and temperature τ, in two float32 kernels."""
 
     keeps = Kept
 
@@ -77,7 +77,7 @@ class NumbaSmoothSVM(Rule[Any]):
         return losses, Kept(kept)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
-        """The gradient from what the forward pass kept, and the scores once more."""
+        """The gradient from what the forward pass kept; the scores are read once more."""
         kernels, (rows, classes) = _kernels(), scores.shape
         by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
         by_margin = scores.new_empty(rows)

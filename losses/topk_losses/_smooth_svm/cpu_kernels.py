@@ -1,19 +1,19 @@
-r"""Kernels of the smooth top-K SVM for the CPU: a loop over rows, each read once forward and once backward.
+r"""CPU kernels of the smooth top-K SVM: a loop over rows, each read once forward and once backward.
 
-The way is that of ``cuda_kernels.py``. With e = exp(s / (K τ)) in units of the largest, a row is *comparable* if its
-mass is at least 3K: power sums then give the polynomials (``power_sums.py`` has the proof, and the bound by which the
-number of sums is chosen, here for each row by itself). Else the K largest are taken out, and those others above
-W / (2K) of the K-th largest, where W is the mass of all but the K - 1 largest in its units: κ is at most 1/2 for what
-is left, and there are at most 2K such others.
+The method is that of ``cuda_kernels.py``. Let e = exp(s / (K τ)) in units of the largest. A row is *comparable* if its
+mass ``Σ e`` is at least 3K; then power sums give the polynomials (``power_sums.py`` has the proof and the bound on the
+number of sums, here chosen per row). In other rows the K largest values are taken out, and further values above
+W / (2K), in units of the K-th largest, where W is the mass of all values but the K - 1 largest in these units. Then κ
+is at most 1/2 for the remaining values, and at most 2K further values are taken out.
 
-To find the largest, each class belongs to one of a few groups whose maxima are made on the way: what is above the K-th
-largest of the maxima is in groups whose maximum is, so that few groups are looked into.
+To find the largest values, the classes are divided into a few groups, whose maxima are computed first. Values above the
+K-th largest maximum are in groups whose maximum is above it, so only a few groups are searched.
 
-The values taken out run through the positive recursion of ``leading.py`` in float64. A factor ``e_j / e_m`` is the
-product of two mantissas and a power of two, whatever the scores' range. The adjoint recursion, which gives the
-inclusion probabilities, is linear in its start: it runs once, for ``π^(K-1) - π^(K)``.
+The values taken out go through the positive recursion of ``leading.py`` in float64. A factor ``e_j / e_m`` is the
+product of two mantissas and a power of two, whatever the range of the scores. The adjoint recursion, which gives the
+inclusion probabilities, is linear in its start, so it runs only once, for ``π^(K-1) - π^(K)``.
 
-What is over the classes is float32, in blocks whose sums are added in float64; what is per row is float64.
+Computations over classes are float32, in blocks whose sums are added in float64; those per row are float64.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ Whole = NDArray[np.int32]
 
 @entry
 def most_taken(classes: int, k: int) -> int:
-    """The most values that are taken out of a row."""
+    """M, the largest number of values that are taken out of a row."""
     return min(3 * k, classes - 1)
 
 
 @entry
 def groups_of(k: int) -> int:
-    """G."""
+    """G, the number of groups."""
     return LANES * (1 + 2 * k // LANES)
 
 
 def room_for(classes: int, k: int) -> tuple[Floats, Doubles]:
-    """Memory for one thread, which ``_room`` divides."""
+    """Buffers for one thread, which ``_room`` divides into parts."""
     most, groups = most_taken(classes, k), groups_of(k)
     floats = classes + SUMMED + 2 * groups + most
     doubles = (2 * most + 1) * (k + 1) + 2 * most + 5 * (k + 3)
@@ -63,7 +63,7 @@ def room_for(classes: int, k: int) -> tuple[Floats, Doubles]:
 
 
 def room_behind(k: int) -> Floats:
-    """Memory for one thread on the way back."""
+    """A buffer for one thread in the backward pass."""
     return np.empty(SUMMED + k + 4, np.float32)
 
 
@@ -95,7 +95,7 @@ def _room(floats: Floats, doubles: Doubles, classes: int, k: int) -> Room:
 def _comparable_row(
     mass: float, second: float, k: int, room: Room, slope: bool, kept: Floats
 ) -> tuple[float, int]:
-    """``log σ_K - log σ_{K-1}`` in units of the largest value, and r; meanwhile the unit is ``max(p_1 / K, 1)``."""
+    """``log σ_K - log σ_{K-1}`` in units of the largest value, and r; computed in the unit ``max(p_1 / K, 1)``."""
     kappa = k / (mass - k + 1)
     powers = 1 if k == 1 else enough_powers(2, k, kappa, second * kappa)
     sums, polynomials = room.sums, room.polynomials
@@ -141,7 +141,7 @@ def _split_row(
 def _argument(
     row: Floats, label: int, k: int, scale: float, room: Room, slope: bool, kept: Floats, numbers: Whole
 ) -> float:
-    """``log σ_K - log σ_{K-1}`` less the label's exponent; NaN for rows with NaN or +inf."""
+    """``log σ_K - log σ_{K-1}`` minus the label's exponent; NaN for rows with NaN or +inf."""
     reference = largest_other(row, label)
     powers_of_two(row, reference, np.float32(scale * LOG2E), ONE, room.values)
     room.values[label] = 0
@@ -176,21 +176,21 @@ def smooth_forward(
     first: int,
     last: int,
 ) -> None:
-    """Losses of the rows from first to last, and with ``slope`` what the gradient needs.
+    """Write the losses of the rows from first to last, and with ``slope`` what the gradient needs.
 
     Args:
         scores: ``(N, L)``.
         labels: ``(N,)``.
         margins: ``(N,)``, or ``(1,)`` for all rows.
-        ignored: The label that costs nothing.
+        ignored: The label whose loss is 0.
         k: K.
         tau: τ.
-        slope: Whether a gradient is wanted.
-        losses: ``(N,)``; +inf for a target that is masked.
-        kept: ``(N, HEADER + K + 2 M)``: sigmoid, reference, r and number of values taken out as whole numbers, r
-            coefficients of a polynomial, and places (as whole numbers) and slopes of the values taken out.
-        whole: The same memory as whole numbers.
-        floats: Memory from ``room_for``.
+        slope: Whether a gradient is needed.
+        losses: ``(N,)``, written; +inf for a masked target.
+        kept: ``(N, HEADER + K + 2 M)``, written: sigmoid, reference, r and the number of values taken out as integers,
+            r coefficients of a polynomial, and the classes (as integers) and slopes of the values taken out.
+        whole: The memory of ``kept`` as integers.
+        floats: A buffer from ``room_for``.
         doubles: The same.
         first: The first row.
         last: The row after the last.
@@ -239,7 +239,7 @@ def _polynomial(
     room: Floats,
     out: Floats,
 ) -> None:
-    """``Σ_i c_i e^i`` for i = 1 … r, the coefficients being followed by enough zeros."""
+    """Write ``Σ_i c_i e^i`` for i = 1 … r; at least three zeros must follow the coefficients."""
     for start in range(0, len(row), len(room)):
         stop = min(start + len(room), len(row))
         values, part = room[: stop - start], out[start:stop]
@@ -266,19 +266,19 @@ def smooth_backward(
     first: int,
     last: int,
 ) -> None:
-    """The gradients of the rows from first to last with respect to scores and margins, given those to the losses.
+    """Write the gradients with respect to scores and margins for the rows from first to last.
 
     Args:
         scores: ``(N, L)``.
         labels: ``(N,)``.
-        gradients: ``(N,)``, or ``(1,)`` for all rows.
+        gradients: Gradients of the losses ``(N,)``, or ``(1,)`` for all rows.
         kept: What the forward pass kept.
-        whole: The same memory as whole numbers.
+        whole: The memory of ``kept`` as integers.
         k: K.
         tau: τ.
         by_scores: ``(N, L)``, written.
         by_margins: ``(N,)``, written.
-        floats: Memory from ``room_behind``.
+        floats: A buffer from ``room_behind``.
         first: The first row.
         last: The row after the last.
     """
@@ -287,7 +287,7 @@ def smooth_backward(
     places = HEADER + k
     slopes = places + most_taken(scores.shape[1], k)
     for i in range(first, last):
-        # What is ignored has no gradient, whatever it is multiplied with.
+        # An ignored row has the gradient 0, even if the incoming gradient is inf or NaN.
         by_margins[i] = kept[i, 0] * gradients[min(i, len(gradients) - 1)] if kept[i, 0] != 0 else 0
         factor = by_margins[i] / np.float32(-k)
         powers = whole[i, 2] if factor != 0 else 0

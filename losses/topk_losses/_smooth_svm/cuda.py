@@ -14,20 +14,20 @@ from topk_losses._smooth_svm.complete import complete_losses
 
 __all__ = ["MOST_K", "TritonSmoothSVM", "refusal"]
 
-MOST_K = 20  # the kernel's code grows with K²
+MOST_K = 20  # the size of the compiled kernel grows with K²
 
 
 class Kept(NamedTuple):
     """What the gradient needs, besides the scores."""
 
     numbers: Tensor
-    """What the kernel keeps of each row, ``(N, 3 + K + 2 M)``."""
+    """What the kernel keeps per row, ``(N, 3 + K + 2 M)``."""
 
 
 def refusal(
     scores: Tensor, target: Tensor, k: int, margin: float | Tensor = 1.0, asked: bool = False
 ) -> str | None:
-    """Why the kernels cannot have this call."""
+    """Why the kernels do not take this call."""
     if k > MOST_K:
         return f"k is above {MOST_K}"
     return triton.refusal(scores, target, asked) or triton.failure(
@@ -37,9 +37,9 @@ def refusal(
 
 @dataclass(frozen=True)
 class TritonSmoothSVM(Rule[Any]):
-    """The smooth top-K SVM at K and temperature τ in two kernels.
+    """The smooth top-K SVM with K and temperature τ, in two kernels.
 
-    Scores come in any precision, as they are in memory; the losses are float32.
+    The kernels read scores of any precision directly from memory; the losses are float32.
     """
 
     keeps = Kept
@@ -86,7 +86,7 @@ class TritonSmoothSVM(Rule[Any]):
         return losses, Kept(kept)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
-        """The gradient from what the forward pass kept, and the scores once more."""
+        """The gradient from what the forward pass kept; the scores are read once more."""
         scores = triton.with_rows(scores)
         rows, classes = scores.shape
         by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
@@ -112,11 +112,11 @@ class TritonSmoothSVM(Rule[Any]):
 
     @property
     def name(self) -> str:
-        """What the loss is called."""
+        """The name of the loss."""
         return "smooth_topk_svm"
 
     def rehearse(self, scores: Tensor, margin: float | Tensor, with_gradient: bool) -> None:
-        """Launch what a call with such scores and margins launches."""
+        """Launch the kernels of a call with such scores and margins."""
         labels = torch.zeros(len(scores), 1, dtype=torch.int64, device=scores.device)
         losses, kept = self.forward(scores, labels, margin, with_gradient=with_gradient)
         if with_gradient:
@@ -124,7 +124,7 @@ class TritonSmoothSVM(Rule[Any]):
 
     @property
     def _most(self) -> int:
-        """M: room for the values taken out."""
+        """M, the length of the list of values taken out: a power of two of at least 3K."""
         return 1 << (3 * self.k - 1).bit_length()
 
 

@@ -1,20 +1,21 @@
 r"""Triton kernels of the smooth top-K SVM: one program per row, the row read once forward and once backward.
 
-Forward, a row's scores stay in registers. With e = exp(s / (K τ)) in units of the largest, the row is *comparable*
-if its mass is at least 3K: power sums then give the polynomials (``_power_sums.py`` has the proof). Else the
-largest values are taken out one after the other, the K largest and those others above W / (2K) of the K-th
-largest, where W is the mass of all but the K - 1 largest in its units: ``K σ_K >= W σ_{K-1}``, since every
-(K-1)-subset leaves at least the mass W to extend it with, so that afterwards ``κ = a σ_{K-1} / σ_K <= 1/2`` for the
-largest value a left, which is what the proof asks for. There are at most 2K such others, as W holds them all.
+In the forward pass the scores of a row stay in registers. Let e = exp(s / (K τ)) in units of the largest. The row is
+*comparable* if its mass ``Σ e`` is at least 3K; then power sums give the polynomials (proof in ``power_sums.py``). In
+other rows the largest values are taken out one after the other: the K largest, and further values above W / (2K) in
+units of the K-th largest, where W is the mass of all values but the K - 1 largest in these units. As every (K-1)-subset
+leaves at least the mass W to extend it with, ``K σ_K >= W σ_{K-1}``. So ``κ = a σ_{K-1} / σ_K <= 1/2`` for the largest
+remaining value a, as the proof requires. At most 2K further values are taken out, since W includes all of them.
 
-The values taken out run through the positive recursion of ``_leading.py``: for each m over all of them at once,
-since ``Ê_m`` after each value is a cumulative sum. With ``F_m = Ê_m Π_{m<l<=K} e_K / e_l`` and R the polynomials of
-the rest in units of e_K, ``T = F * R`` holds the polynomials of all classes in these units, up to a common factor,
-and ``T_K >= 1``, ``T_{K-1} >= 1``. The slope of the rest is Horner's with T; that of the values taken out is the
-adjoint recursion, positive as well. A class is told by its value, equal ones having equal slopes: no indices.
+The values taken out go through the positive recursion of ``leading.py``, for each m over all of them at once, since
+``Ê_m`` after each value is a cumulative sum. Let ``F_m = Ê_m Π_{m<l<=K} e_K / e_l``, and R the polynomials of the rest
+in units of e_K. Then the convolution ``T = F * R`` gives the polynomials of all classes in these units, up to a common
+factor, with ``T_K >= 1`` and ``T_{K-1} >= 1``. The slopes of the rest come from Horner's rule with T, those of the
+values taken out from the adjoint recursion, which is positive as well. Slopes are stored by value rather than by class
+index, since equal values have equal slopes.
 
-What is over the classes is float32, what is per row float64. Factors that need float64 come in two float32 halves,
-as a kernel's floating-point arguments are float32.
+Computations over classes are float32, those per row float64. Factors that need float64 are passed as two float32
+halves, because floating-point arguments of a kernel are float32.
 """
 
 import triton
@@ -28,7 +29,7 @@ LARGEST = tl.constexpr(3.4028234663852886e38)
 
 @triton.jit
 def _newton(sums, K: tl.constexpr):
-    """σ_0 … σ_K from p_1 … p_K, float64; what rounding leaves below 0 is 0."""
+    """σ_0 … σ_K from p_1 … p_K, float64; values that rounding makes negative become 0."""
     polynomials = (sums[0] * 0 + 1,)
     for m in tl.static_range(1, K + 1):
         total = sums[0] * 0
@@ -43,7 +44,7 @@ def _newton(sums, K: tl.constexpr):
 
 @triton.jit
 def _power_sums(values, extra, extra_value, K: tl.constexpr):
-    """p_1 … p_K of values ``(BLOCK,)`` and of ``extra`` copies of one value more."""
+    """p_1 … p_K of values ``(BLOCK,)`` and of ``extra`` copies of one further value."""
     sums = ((tl.sum(values, 0) + extra * extra_value).to(tl.float64),)
     power = values
     extra_power = extra_value
@@ -70,7 +71,7 @@ def _store_coefficients(coefficients, polynomials, K: tl.constexpr):
 
 @triton.jit
 def _inclusion(start, factors, steps, held: tl.constexpr):
-    """``π^(held)`` of the values taken out ``(M,)``: the adjoint recursion from start_0 … start_held."""
+    """``π^(held)`` of the values taken out ``(M,)``, by the adjoint recursion from start_0 … start_held."""
     state = steps[0] * 0 + start[held]
     chance = steps[held - 1] * state
     for back in tl.static_range(1, held):
@@ -82,9 +83,9 @@ def _inclusion(start, factors, steps, held: tl.constexpr):
 
 @triton.jit
 def _take_out(values, exponent, K: tl.constexpr, M: tl.constexpr):
-    """The values taken out, the weights of the rest, and how many copies of which value more there are.
+    """The values taken out, their number and reference, the weights of the rest, and further copies of one value.
 
-    Equal values go together; what finds no place among 3K are the copies.
+    Equal values are taken out together. Copies that do not fit into the 3K places are counted and join the rest.
     """
     place = tl.arange(0, M)
     taken = tl.full([M], -float("inf"), tl.float32)
@@ -118,7 +119,7 @@ def _take_out(values, exponent, K: tl.constexpr, M: tl.constexpr):
 
 @triton.jit
 def _recursion(logs, count, K: tl.constexpr, M: tl.constexpr):
-    """``Ê_m`` of all values taken out, its ratios and steps at each, and ``Π_{m < l <= K} e_K / e_l`` for m = K … 0."""
+    """``Ê_m`` of the values taken out, the ratios and steps of each, and ``Π_{m < l <= K} e_K / e_l`` for m = K … 0."""
     place = tl.arange(0, M)
     step = tl.where(place < count, 1.0, 0.0).to(tl.float64)  # Ê_0 before each value
     one = tl.sum(tl.where(place == 0, step, 0.0), 0)
@@ -146,7 +147,7 @@ def _recursion(logs, count, K: tl.constexpr, M: tl.constexpr):
 
 @triton.jit
 def _chance(weighing, rest, polynomials, factors, steps, held: tl.constexpr, K: tl.constexpr):
-    """``π^(held)`` of the values taken out, from what the rest has for each number of them."""
+    """``π^(held)`` of the values taken out, from the polynomials of the rest."""
     start = ()
     for m in tl.static_range(0, held + 1):
         start = start + (weighing[K - m] * rest[held - m] / polynomials[held],)
@@ -179,9 +180,9 @@ def _split(values, scale, coefficients, leading, SLOPE: tl.constexpr, K: tl.cons
 
 @triton.jit
 def smooth_forward(
-    scores,  # (N, L), any float; its rows are `stride` apart
+    scores,  # (N, L), any floating-point dtype; rows are `stride` apart
     labels,  # (N,) int64
-    margins,  # (N,) float32, or anything if not PER_ROW
+    margins,  # (N,) float32; unused if not PER_ROW
     losses,  # (N,) float32
     kept,  # (N, 3 + K + 2 M) float32: sigmoid, reference, number of values taken out, coefficients, values, slopes
     stride,
@@ -200,7 +201,7 @@ def smooth_forward(
     M: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Losses, sigmoids of their arguments, and the slopes as polynomials and as entries told by their values."""
+    """Write losses, sigmoids of their arguments, and slopes: a polynomial, and pairs of value and slope."""
     row = tl.program_id(0).to(tl.int64)
     kept += row * (3 + K + 2 * M)
     label = tl.load(labels + row)
@@ -214,9 +215,9 @@ def smooth_forward(
     place = tl.arange(0, BLOCK)
     entries = tl.load(scores + row * stride + place, mask=place < classes, other=-float("inf")).to(tl.float32)
     own = tl.load(scores + row * stride + label, mask=known, other=float("nan")).to(tl.float32)
-    finite = entries < float("inf")  # or -inf; NaN is neither
+    finite = entries < float("inf")  # true for -inf, false for NaN
     broken = tl.min(finite.to(tl.int32), 0) == 0
-    # Masked classes count as the smallest finite scores, which leaves their limits and no NaN from a difference.
+    # Masked classes get the smallest finite score: the same limit, and differences of two are not NaN.
     values = tl.maximum(tl.where(finite, entries, 0.0), -LARGEST)
     values = tl.where((place < classes) & (place != label), values, -float("inf"))
     reference = tl.max(values, 0)
@@ -238,7 +239,7 @@ def smooth_forward(
     positive = tl.where(argument <= 0, 0.0, argument)  # NaN stays
     probability = tl.where(argument >= 0, 1.0, small) / (1 + small)
     loss = (positive + log1p).to(tl.float32) * tau
-    # A masked target costs +inf whatever its row holds; it and what is ignored have no gradient.
+    # A masked target costs +inf whatever the other scores are. Masked targets and ignored rows have no gradient.
     masked = own == -float("inf")
     loss = tl.where(masked, float("inf"), loss)
     tl.store(losses + row, tl.where(counted, loss, 0.0))
@@ -253,9 +254,9 @@ def smooth_forward(
 def smooth_backward(
     scores,
     labels,
-    gradients,  # (N,) float32, `gradient_stride` apart: 0 for that of a mean or a sum
+    gradients,  # (N,) float32, `gradient_stride` apart: 0 for the expanded gradient of a mean or a sum
     kept,  # (N, 3 + K + 2 M), from the forward pass
-    out,  # (N, L) contiguous, of the scores' precision
+    out,  # (N, L) contiguous, in the scores' dtype
     by_margins,  # (N,) float32
     stride,
     gradient_stride,
@@ -265,7 +266,7 @@ def smooth_backward(
     M: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The gradient with respect to the scores: a polynomial of each, but for the label and the values taken out."""
+    """Write the gradient with respect to the scores: a polynomial, except for the label and the values taken out."""
     row = tl.program_id(0).to(tl.int64)
     kept += row * (3 + K + 2 * M)
     leading = kept + 3 + K

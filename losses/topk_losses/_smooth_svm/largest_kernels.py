@@ -1,4 +1,4 @@
-"""The largest scores of a row: taken out, with all others that are too large for power sums."""
+"""Taking the K largest scores out of a row, and all others that are too large for power sums."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Whole = NDArray[np.int32]
 
-LANES = 64  # the least number of groups
+LANES = 64  # the smallest number of groups
 LOWEST_KEY = np.int32(-(2**31) + 2**23)
 
 
 @borrowing
 def largest_key(values: Floats) -> np.int32:
-    """The largest value as a whole number in the order of the values: its search is vectorised, a float's is not."""
+    """The largest value as an order-preserving integer: its search is vectorised, that of a float is not."""
     bits = values.view(np.int32)
     largest = LOWEST_KEY
     for j in range(len(bits)):
@@ -32,14 +32,14 @@ def largest_key(values: Floats) -> np.int32:
 
 @borrowing
 def largest_other(row: Floats, label: int) -> np.float32:
-    """The largest score but the label's; masked classes count as the smallest finite scores."""
+    """The largest score of the other classes; masked classes have the smallest finite score."""
     key = max(largest_key(row[:label]), largest_key(row[label + 1 :]))
     return np.int32(key_of(key)).view(np.float32)
 
 
 @borrowing
 def _group_maxima(row: Floats, label: int, maxima: Floats) -> None:
-    """The largest score of the classes j, j + G, … for each j < G, without the label."""
+    """Write the largest score of the classes j, j + G, … for each j < G, without the label."""
     groups, classes = len(maxima), len(row)
     maxima[:] = LOWEST
     whole = classes - classes % groups
@@ -58,7 +58,7 @@ def _group_maxima(row: Floats, label: int, maxima: Floats) -> None:
 
 @borrowing
 def _insert(value: np.float32, place: int, count: int, values: Floats, places: Whole) -> None:
-    """Put a value among the first ``count``, descending; the last of them falls out."""
+    """Insert a value into the descending list of the first ``count``; the last value drops out."""
     j = count - 1
     while j > 0 and values[j - 1] < value:
         values[j] = values[j - 1]
@@ -70,7 +70,7 @@ def _insert(value: np.float32, place: int, count: int, values: Floats, places: W
 
 @borrowing
 def _largest(row: Floats, label: int, k: int, maxima: Floats, values: Floats, places: Whole) -> None:
-    """The K largest of the other classes, descending."""
+    """Write the K largest scores of the other classes, descending, and their classes."""
     values[:k] = -INFINITE
     for j in range(len(maxima)):
         if maxima[j] > values[k - 1]:
@@ -89,7 +89,10 @@ def _largest(row: Floats, label: int, k: int, maxima: Floats, values: Floats, pl
 def take_out(
     row: Floats, label: int, k: int, scale: np.float32, room: Room, places: Whole
 ) -> tuple[int, float]:
-    """Take out what needs it; its number, and W. What is left is in ``room.values``, in units of the K-th largest."""
+    """Take out the values too large for power sums; return their number and W.
+
+    The remaining values are in ``room.values``, in units of the K-th largest.
+    """
     values, taken, groups = room.values, room.taken, len(room.maxima)
     _group_maxima(row, label, room.maxima)
     _largest(row, label, k, room.maxima, taken, places)

@@ -1,19 +1,19 @@
-"""Elementary symmetric polynomials of a few values of any range: positive recursions, no logarithms.
+"""Elementary symmetric polynomials of a few values of any range, by positive recursions without logarithms.
 
 Let ``v_1 >= v_2 >= … >= v_M`` be the scores split off, in units of the temperature, and ``e_j = exp(v_j)``.
-Divided by its largest product, ``Ê_m = σ_m / Π_{l<=m} e_l`` lies in ``[1, C(M, m)]`` however far the scores
-range, and adding the values in descending order gives
+Divided by its largest product, ``Ê_m = σ_m / Π_{l<=m} e_l`` lies in ``[1, C(M, m)]`` whatever the range of the scores.
+Adding the values in descending order updates it by
 
     Ê_m ← Ê_m + d_jm Ê_{m-1},    d_jm = exp(v_j - v_m) <= 1    (j >= m; nothing for j < m).
 
-Every term is positive, so nothing cancels, and every factor is at most 1, so nothing overflows: what underflows is
-negligible against the 1 it is added to. Run backwards (the adjoint of the recursion, positive as well), the same
-factors give every value's inclusion probability ``π_j = Σ_m d_jm Ê_{m-1}^(j-1) A_m^(j) / Ê_K``: its m-th term is the
-probability that j is the m-th best of the random subset.
+Every term is positive, so nothing cancels. Every factor is at most 1, so nothing overflows, and a term that underflows
+is negligible against the 1 to which it is added. The adjoint of the recursion runs backwards and is positive as well.
+With the same factors it gives each value's inclusion probability ``π_j = Σ_m d_jm Ê_{m-1}^(j-1) A_m^(j) / Ê_K``, whose
+m-th term is the probability that j is the m-th largest of the random subset.
 
 The values that are not split off (the *rest*) enter through their own polynomials R_m, in units of the smallest
 value split off, as the start of the adjoint recursion. If M >= 3K, then ``a σ_{K-1} / σ_K <= K / (M - K + 1) < 1/2``
-for the rest's largest value a, since all M are at least a; this is what ``power_sums.py`` asks for.
+for the largest value a of the rest, since all M values are at least a. ``power_sums.py`` requires this bound.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from torch import Tensor
 
 __all__ = ["adjoint", "prefixes", "ratios", "stacked_prefixes", "totals", "weights"]
 
-LEAST_EXPONENT = -1000  # of two: far below all that counts, and the power is still a normal number
+LEAST_EXPONENT = -1000  # its power of two is negligible and still a normal number
 LOG2E = math.log2(math.e)  # exp2 is several times faster than exp on CPUs
 
 
 def ratios(leading: Tensor, start: int, stop: int, k: int, scale: float) -> Tensor:
     """``d_jm`` for j in ``[start, stop)`` and m in ``[0, k)``, counted from 0: ``(J, K, N)`` from ``(M, N)``."""
-    # Bounded from below, since powers of two that are no normal numbers take exp2's slow path, and then taken off,
-    # so that a masked class has no part at all.
+    # Bounded from below, because exp2 is slow where its result is denormal. The bound's power is then subtracted, so
+    # that masked classes contribute exactly 0.
     gaps = ((leading[start:stop, None] - leading.detach()[None, :k]) * (scale * LOG2E)).clamp(
         min=LEAST_EXPONENT
     )
@@ -52,7 +52,7 @@ def prefixes(tables: Tensor, factors: Tensor, start: int) -> None:
 
 
 def stacked_prefixes(factors: Tensor) -> Tensor:
-    """The same tables for all values at once, for autograd."""
+    """The tables of :func:`prefixes` for all values, in operations that autograd differentiates."""
     table = torch.cat([torch.ones_like(factors[0, :1]), torch.zeros_like(factors[0])])
     tables = [table]
     for factor in factors.unbind(0):
@@ -72,9 +72,9 @@ def weights(leading: Tensor, k: int, scale: float) -> Tensor:
 
 
 def totals(weight: Tensor, rest: Tensor | None) -> Tensor:
-    """Start A of the adjoint recursion ``(2, K + 1, N)``: ``Σ_m A_m Ê_m`` is σ_K and σ_{K-1} of all values.
+    """The start A of the adjoint recursion ``(2, K + 1, N)``: ``Σ_m A_m Ê_m`` is σ_K and σ_{K-1} of all values.
 
-    ``rest`` holds R_0 … R_K ``(K + 1, N)``, or is None where the rest does not count.
+    ``rest`` contains R_0 … R_K ``(K + 1, N)``, or is None if the rest is negligible.
     """
     k = weight.shape[1] - 1
     if rest is None:
@@ -86,7 +86,7 @@ def totals(weight: Tensor, rest: Tensor | None) -> Tensor:
 
 
 def adjoint(start: Tensor, factors: list[Tensor], tables: Tensor) -> Tensor:
-    """``Π̂_j`` ``(2, M, N)``: each value's inclusion probability times σ_K, or σ_{K-1}. ``start`` is overwritten."""
+    """The inclusion probability of each value times σ_K, and times σ_{K-1}, ``(2, M, N)``; overwrites ``start``."""
     upper, lower = start[:, 1:], start[:, :-1]
     steps = [factor for block in factors for factor in block.unbind(0)]
     k, samples = steps[0].shape

@@ -1,4 +1,4 @@
-"""The positive recursion over the values taken out, and back; ``leading.py`` has its reasons."""
+"""The positive recursion over the values taken out, and its adjoint, as explained in ``leading.py``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["entries", "recursion", "totals"]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
-FURTHEST = 2.0**40  # exponents beyond count as this
+FURTHEST = 2.0**40  # the bound of exponents
 BIAS_OF_DOUBLES, ROUNDER_OF_DOUBLES, FRACTION_OF_DOUBLES = 1023.0, 1.5 * 2.0**52, np.int64(52)
 
 
 @borrowing
 def _power_of_two(exponent: float) -> float:
-    """2 to a whole number up to 1023, and 0 below -1022."""
+    """2 to the power of an integer of at most 1023; 0 below -1022."""
     biased = exponent + BIAS_OF_DOUBLES
     biased = biased if biased > 0 else 0.0
     return np.int64(np.float64(biased + ROUNDER_OF_DOUBLES).view(np.int64) << FRACTION_OF_DOUBLES).view(
@@ -32,14 +32,14 @@ def _power_of_two(exponent: float) -> float:
 
 @borrowing
 def _ratios(mantissa: float, exponent: float, inverse: Doubles, exponents: Doubles, out: Doubles) -> None:
-    """``e_j / e_m`` for the first m."""
+    """Write ``e_j / e_m`` for the first m."""
     for m in range(len(out)):
         out[m] = mantissa * inverse[m] * _power_of_two(exponent - exponents[m])
 
 
 @contracting
 def _grow(before: Doubles, ratios: Doubles, after: Doubles) -> None:
-    """Ê with one value more."""
+    """Write Ê with one further value."""
     after[0] = 1
     for m in range(len(ratios)):
         after[m + 1] = before[m + 1] + ratios[m] * before[m]
@@ -47,7 +47,7 @@ def _grow(before: Doubles, ratios: Doubles, after: Doubles) -> None:
 
 @borrowing
 def recursion(count: int, k: int, scale: float, room: Room) -> None:
-    """``d_jm`` and Ê before and after each of the values taken out, and ``Π_{m < l <= K} e_K / e_l`` for m = 0 … K."""
+    """Write ``d_jm``, Ê before and after each value taken out, and ``Π_{m < l <= K} e_K / e_l`` for m = 0 … K."""
     exponents, mantissas, tables, weights = room.exponents, room.mantissas, room.tables, room.weights
     for j in range(count):
         exponent = float(np.float64(room.taken[j]) - np.float64(room.taken[k - 1])) * (scale * LOG2E)
@@ -69,7 +69,7 @@ def recursion(count: int, k: int, scale: float, room: Room) -> None:
 
 @borrowing
 def totals(tops: Doubles, room: Room, k: int) -> None:
-    """The polynomials of all classes in units of e_K."""
+    """Write the polynomials of all classes in units of e_K."""
     for m in range(k + 1):
         room.start[m] = tops[m] * room.weights[m]
     for q in range(k + 1):
@@ -78,7 +78,7 @@ def totals(tops: Doubles, room: Room, k: int) -> None:
 
 @summing
 def _step_back(start: Doubles, ratios: Doubles, before: Doubles) -> float:
-    """One step of the adjoint recursion: the value's share."""
+    """One step of the adjoint recursion; return the entry of the value."""
     share = 0.0
     for m in range(len(ratios)):
         flow = start[m + 1] * ratios[m]
@@ -89,7 +89,7 @@ def _step_back(start: Doubles, ratios: Doubles, before: Doubles) -> float:
 
 @borrowing
 def entries(count: int, k: int, room: Room, out: Floats) -> None:
-    """``π^(K-1) - π^(K)`` of the values taken out."""
+    """Write ``π^(K-1) - π^(K)`` of the values taken out."""
     last, before = room.polynomials[k], room.polynomials[k - 1]
     for m in range(k + 1):
         start = -room.rest[k - m] / last

@@ -1,7 +1,8 @@
-"""The smooth top-K SVM: loss and gradient of all rows.
+"""The smooth top-K SVM in torch: loss and gradient of all rows.
 
-The loss of a row is ``τ softplus(x)``; its gradient is ``p (π^(K) - π^(K-1)) / K``, less ``p / K`` at the label, with
-``p = sigmoid(x)``. x and the slope ``π^(K) - π^(K-1)`` come from ``arguments.py``, a part of the rows at a time.
+The loss of a row is ``τ softplus(x)``. With ``p = sigmoid(x)``, its gradient is ``p (π^(K) - π^(K-1)) / K`` for the
+other classes and ``-p / K`` for the label. ``arguments.py`` computes x and the slope ``π^(K) - π^(K-1)``, for some rows
+at a time.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from topk_losses._smooth_svm.symmetric import log_symmetric_table
 
 __all__ = ["PlainSmoothSVM", "in_log_space"]
 
-CHUNK = 2**18  # scores worked on at once: what is kept per score then stays in the cache
-CHUNK_TABLES = 2**22  # likewise for the entries of the tables of the classes split off
+CHUNK = 2**18  # scores processed at once, so that intermediate results fit into the cache
+CHUNK_TABLES = 2**22  # table entries of the classes split off that are processed at once, for the same reason
 
 
 @dataclass(frozen=True)
 class PlainSmoothSVM(Rule[Any]):
-    """The smooth top-K SVM at K and temperature τ in torch; it keeps p, and the slopes of each part."""
+    """The smooth top-K SVM with K and temperature τ in torch; it keeps p, and the slopes of each part of the rows."""
 
     k: int
     tau: float
 
     def plain(self, scores: Tensor, labels: Tensor, margin: float | Tensor) -> Tensor:
-        """The losses without a look at the data."""
+        """The losses, computed without reading values."""
         problem = Problem(self.k, self.tau, adaptive=False, with_slope=False)
         argument, _ = rows_argument(scores, labels, margin, problem)
         return (-self.tau * logsigmoid(-argument)).to(scores.dtype)
@@ -73,14 +74,14 @@ class PlainSmoothSVM(Rule[Any]):
         return by_score, by_margin
 
     def _rows_at_once(self, scores: Tensor, adaptive: bool) -> int:
-        """Rows worked on at once, all of them where kernels are launched on a device."""
+        """The number of rows processed at once; all rows if values cannot be read, as on a GPU."""
         if not adaptive:
             return max(1, scores.shape[0])
         return max(1, min(CHUNK // scores.shape[1], CHUNK_TABLES // (3 * self.k**2)))
 
 
 def in_log_space(rows: Tensor, labels: Tensor, margins: float | Tensor, k: int, tau: float) -> Tensor:
-    """The losses ``(M, 1)`` for any K, slowly: each multiplication and addition is taken in logarithms."""
+    """The losses ``(M, 1)`` for any K, by a slow recursion in log-space."""
     scores = rows.to(torch.float64)
     largest = rows.detach().amax(1, keepdim=True)
     centre = largest.to(torch.float64).clamp(min=torch.finfo(rows.dtype).min)

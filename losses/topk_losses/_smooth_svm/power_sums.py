@@ -1,8 +1,8 @@
-r"""Elementary symmetric polynomials of many comparable values from a few power sums.
+r"""Elementary symmetric polynomials of many values of similar size from a few power sums.
 
-With ``p_i = Σ_j e_j^i`` Newton's identities ``m σ_m = Σ_i (-1)^(i-1) p_i σ_{m-i}`` give σ_1 … σ_K in one pass over
-the values per power, and ``∂σ_K/∂e_j`` is a polynomial in e_j whose coefficients depend on the row alone. The signs
-alternate, so it has to be shown when nothing cancels. Let all values be at most a (here a = 1), and let
+With ``p_i = Σ_j e_j^i``, Newton's identities ``m σ_m = Σ_i (-1)^(i-1) p_i σ_{m-i}`` give σ_1 … σ_K with one pass over
+the values per power, and ``∂σ_K/∂e_j`` is a polynomial in e_j whose coefficients are the same for the whole row. The
+signs alternate, so cancellation must be excluded. Let all values be at most a (here a = 1), and let
 
     κ = a σ_{K-1} / σ_K        (ratios σ_{m-1} / σ_m grow with m by Newton's inequality, so κ bounds them all).
 
@@ -11,11 +11,11 @@ alternate, so it has to be shown when nothing cancels. Let all values be at most
 * ``K σ_K = Σ_j e_j σ_{K-1}(e_{\j}) >= Σ_j e_j (σ_{K-1} - e_j σ_{K-2}) >= p_1 σ_{K-1} (1 - κ)``, so that
   ``u = p_1 σ_{K-1} / σ_K <= K / (1 - κ)``.
 
-With κ <= 1/2 all errors of the power sums together thus move log σ_K by at most ``2.8 K δ``, and sums in float32 are
-good enough; what the power sums from the (r+1)-th on contribute is at most ``u κ^r / ((r + 1) (1 - κ))``, so that a
-few of them suffice when κ is small. The terms of the gradient fall by the factor κ too. Values that are not many or
-not comparable (κ > 1/2) need their largest split off first: ``leading.py``. The proof stays the same there, with
-σ the polynomials of all values and p_i the sums over those not split off.
+So for κ <= 1/2 the errors of all power sums together change log σ_K by at most ``2.8 K δ``, and float32 sums are
+accurate enough. The power sums from the (r+1)-th on contribute at most ``u κ^r / ((r + 1) (1 - κ))``, so a few sums
+suffice when κ is small. The terms of the gradient also decrease by the factor κ. If the values are few or of very
+different size (κ > 1/2), the largest must be split off first (``leading.py``). The proof then holds with σ the
+polynomials of all values and p_i the sums over the values not split off.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from torch import Tensor
 
 __all__ = ["enough_powers", "horner", "in_units_of_one", "log_subsets", "newton", "power_sums", "to_unit"]
 
-PART = 2**17  # entries whose powers are taken at once
-FEW_TERMS = 8  # up to here a sum term by term is faster than over a stacked table
+PART = 2**17  # entries whose powers are computed at once
+FEW_TERMS = 8  # up to this number, adding term by term is faster than summing a stacked table
 
 
 def enough_powers(k: int, kappa: float, mass: float, tolerance: float) -> int:
-    """The least r for which the power sums beyond the r-th move ``log σ_K`` by less than the tolerance."""
+    """The smallest r for which the power sums after the r-th change ``log σ_K`` by less than the tolerance."""
     powers = 1
     while powers < k and mass * kappa**powers > tolerance * (powers + 1) * (1 - kappa):
         powers += 1
@@ -40,10 +40,10 @@ def enough_powers(k: int, kappa: float, mass: float, tolerance: float) -> int:
 
 
 def power_sums(values: Tensor, known: list[Tensor], powers: int, *, overwrite: bool) -> Tensor:
-    """``p_1 … p_r`` of values ``(N, L)`` in float64, ``(r, N)``; p_1 at least is known.
+    """``p_1 … p_r`` of values ``(N, L)`` in float64, ``(r, N)``; ``known`` contains at least p_1.
 
-    With ``overwrite`` (not for autograd) a few rows are taken at a time, so that small buffers, which stay in the
-    cache, hold their powers.
+    With ``overwrite`` (not for autograd) a few rows are processed at a time, so that the buffers for their powers fit
+    into the cache.
     """
     missing = range(len(known) + 1, powers + 1)
     if not missing:
@@ -55,7 +55,7 @@ def power_sums(values: Tensor, known: list[Tensor], powers: int, *, overwrite: b
 
 
 def _sums_of_powers(values: Tensor, wanted: range, *, overwrite: bool) -> list[Tensor]:
-    """``p_i`` for the powers wanted, from p_2 or p_3 on; p_4 needs the squares only."""
+    """``p_i`` for the wanted powers, starting with p_2 or p_3; p_4 needs only the squares."""
     squares = values * values
     sums = [squares.sum(1)] if wanted[0] == 2 else []
     power = squares
@@ -77,7 +77,7 @@ def _norm_squared(values: Tensor) -> Tensor:
 def to_unit(sums: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """``(-v)^-i p_i`` for the unit ``v = max(p_1 / K, 1)``, and the factors ``(-v)^-i``, both ``(r, N)``.
 
-    In this unit ``σ_m <= K^m / m! <= e^K`` whatever the number of values: nothing overflows.
+    In this unit ``σ_m <= K^m / m! <= e^K`` for any number of values, so nothing overflows.
     """
     inverse = (sums[0].detach() / -k).clamp(max=-1).reciprocal()
     factors = inverse.expand(sums.shape[0], -1).cumprod(0)
@@ -85,7 +85,7 @@ def to_unit(sums: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def newton(sums: Tensor, k: int) -> list[Tensor]:
-    """σ_0 … σ_K, each ``(N,)``, from power sums ``(-1)^i p_i`` ``(r, N)``; those beyond the r-th count as 0."""
+    """σ_0 … σ_K, each ``(N,)``, from power sums ``(-1)^i p_i`` ``(r, N)``; sums after the r-th are taken as 0."""
     powers = sums.shape[0]
     polynomials = [torch.ones_like(sums[0]), -sums[0]]
     rows, nothing = sums.unbind(0), torch.zeros_like(sums[0])
@@ -104,16 +104,16 @@ def newton(sums: Tensor, k: int) -> list[Tensor]:
 
 
 def in_units_of_one(polynomials: list[Tensor], factor: Tensor) -> Tensor:
-    """Undo ``to_unit``, whose first factor is given: ``σ_m v^m`` ``(K + 1, N)``.
+    """Undo :func:`to_unit`, given its first factor: ``σ_m v^m`` ``(K + 1, N)``.
 
-    What rounding leaves below 0 is 0: such a σ_m does not count beside the values split off.
+    A σ_m that rounding makes negative becomes 0; it is negligible beside the values split off.
     """
     unit = factor.reciprocal().neg().expand(len(polynomials) - 1, -1).cumprod(0)
     return torch.stack(polynomials).clamp(min=0) * torch.cat([torch.ones_like(unit[:1]), unit])
 
 
 def log_subsets(count: int, k: int) -> float:
-    """The logarithm of the number of k-subsets, which bounds the polynomials in units of their largest product."""
+    """The logarithm of the number of k-subsets, which bounds log σ_k in units of its largest product."""
     return math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
 
 

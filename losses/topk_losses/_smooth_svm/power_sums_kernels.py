@@ -1,4 +1,4 @@
-"""Elementary symmetric polynomials from power sums; ``power_sums.py`` has the proof."""
+"""Elementary symmetric polynomials from power sums; the proof is in ``power_sums.py``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _sums(values: Floats) -> tuple[np.float32, np.float32]:
 
 @borrowing
 def two_sums(values: Floats) -> tuple[float, float]:
-    """p_1 and p_2."""
+    """The power sums p_1 and p_2."""
     first = second = np.float64(0)
     for start in range(0, len(values), SUMMED):
         one, two = _sums(values[start : start + SUMMED])
@@ -36,7 +36,7 @@ def two_sums(values: Floats) -> tuple[float, float]:
 
 @summing
 def _next_sums(values: Floats, power: Floats) -> tuple[np.float32, np.float32]:
-    """The sums of ``power · values`` and ``power · values²``, which becomes the power."""
+    """The sums of ``power · values`` and of ``power · values²``; the latter overwrites ``power``."""
     one = two = np.float32(0)
     for j in range(len(values)):
         odd = power[j] * values[j]
@@ -49,7 +49,7 @@ def _next_sums(values: Floats, power: Floats) -> tuple[np.float32, np.float32]:
 
 @borrowing
 def power_sums(values: Floats, power: Floats, powers: int, sums: Doubles) -> None:
-    """``p_3 … p_r`` behind p_1 and p_2, which are there; a block's powers are made one after the other."""
+    """Write ``p_3 … p_r`` after p_1 and p_2, computing all powers of one block of values before the next block."""
     sums[3 : powers + 2] = 0
     if powers < 3:
         return
@@ -70,7 +70,7 @@ def _square(values: Floats, out: Floats) -> None:
 
 @borrowing
 def enough_powers(least: int, k: int, kappa: float, mass: float) -> int:
-    """The least r for which the power sums beyond the r-th move ``log σ_K`` by less than the tolerance."""
+    """The smallest r for which the power sums after the r-th change ``log σ_K`` by less than the tolerance."""
     powers, moved = least, mass * kappa**least
     while powers < k and moved > TOLERANCE * (powers + 1) * (1 - kappa):
         powers += 1
@@ -80,7 +80,7 @@ def enough_powers(least: int, k: int, kappa: float, mass: float) -> int:
 
 @summing
 def product(left: Doubles, right: Doubles) -> float:
-    """The sum over the first of the one times the last of the other, and so on."""
+    """The sum of products of one array with the other in reverse order."""
     total, count = 0.0, len(left)
     for i in range(count):
         total += left[i] * right[count - 1 - i]
@@ -89,7 +89,7 @@ def product(left: Doubles, right: Doubles) -> float:
 
 @borrowing
 def newton(sums: Doubles, powers: int, k: int, out: Doubles) -> None:
-    """σ_0 … σ_K from ``p_1 … p_r``; those beyond the r-th count as 0, and what rounding leaves below 0 is 0."""
+    """Write σ_0 … σ_K from ``p_1 … p_r``, taking later sums as 0; a σ that rounding makes negative becomes 0."""
     for i in range(2, powers + 1, 2):
         sums[i] = -sums[i]
     out[0] = 1
@@ -100,7 +100,7 @@ def newton(sums: Doubles, powers: int, k: int, out: Doubles) -> None:
 
 @borrowing
 def store_coefficients(polynomials: Doubles, k: int, powers: int, unit: float, out: Floats) -> None:
-    """``(-1)^i (σ_{K-i} / σ_K - σ_{K-1-i} / σ_{K-1})`` for i = 1 … r, for values that are ``unit`` times as large."""
+    """Write ``(-unit)^i (σ_{K-i} / σ_K - σ_{K-1-i} / σ_{K-1})`` for i = 1 … r; ``unit`` rescales the values."""
     factor = -unit
     for i in range(1, powers + 1):
         share = polynomials[k - i] / polynomials[k]

@@ -1,4 +1,4 @@
-"""The smooth top-K SVM: the rule for a call, and the loss of scores and targets."""
+"""The smooth top-K SVM: the choice of the rule for a call, and the loss of scores and targets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["smooth_svm"]
 def smooth_svm(
     scores: Tensor, target: Tensor, k: int, tau: float, margin: float | Tensor, how: Reduction
 ) -> Tensor:
-    """:func:`~topk_losses.functional.smooth_topk_svm` of checked arguments."""
+    """:func:`~topk_losses.functional.smooth_topk_svm` for arguments that have been checked."""
     rule = _rule(scores, target, k, tau, margin, how.ignore_index)
     in_logarithms = log_subsets(scores.shape[1] - 1, k) > LARGEST_EXPONENT
 

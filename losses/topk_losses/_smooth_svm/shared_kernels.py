@@ -1,4 +1,4 @@
-"""What the kernels of the smooth top-K SVM hand to each other."""
+"""Constants and buffers that the CPU kernels of the smooth top-K SVM share."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["Room"]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
-HEADER = 4  # numbers kept of a row before its coefficients: sigmoid, reference, and how many of both lists
-TOLERANCE = 2e-7  # what may be left out of log σ_K; the gradient's row still sums to 0, whatever is left out
+HEADER = 4  # numbers kept per row before its lists: sigmoid, reference, and the lengths of both lists
+TOLERANCE = 2e-7  # truncation error allowed in log σ_K; the gradient of a row sums to 0 for any truncation
 INFINITE = np.float32(np.inf)
 
 
 class Room(NamedTuple):
-    """What one thread needs for a row: L classes, G groups, up to M values taken out."""
+    """Buffers of one thread for a row: L classes, G groups, up to M values taken out."""
 
     values: Floats  # (L,)
     power: Floats  # (SUMMED,)

@@ -1,4 +1,4 @@
-"""Elementary symmetric polynomials in log-space, in operations that autograd sees through."""
+"""Elementary symmetric polynomials in log-space, in differentiable operations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from topk_losses._smooth_svm.power_sums import in_units_of_one, log_subsets, new
 
 __all__ = ["LARGEST_EXPONENT", "log_symmetric", "log_symmetric_table"]
 
-LARGEST_EXPONENT = 690.0  # exp of it is just below the largest float64
+LARGEST_EXPONENT = 690.0  # its exponential is still a float64, with a factor of 1e8 to spare
 
 
 def log_symmetric_table(log_values: Tensor, k: int) -> Tensor:
     """``log σ_0 … log σ_k`` of ``exp(log_values)``: ``(..., L)`` to ``(..., k + 1)``, for any k, slowly.
 
-    Adding a class of value e turns σ_m into ``σ_m + e σ_{m-1}``; all terms are positive, so that nothing
-    cancels.
+    Adding a class of value e turns σ_m into ``σ_m + e σ_{m-1}``. All terms are positive, so nothing cancels.
     """
     shape = log_values.shape[:-1]
     table = torch.cat([log_values.new_zeros(*shape, 1), log_values.new_full((*shape, k), -torch.inf)], -1)
@@ -36,10 +35,10 @@ def _logaddexp(a: Tensor, b: Tensor) -> Tensor:
 
 
 def log_symmetric(values: Tensor, k: int) -> Tensor:
-    """``log σ_k`` of rows ``(N, L)`` in float64: ``(N,)``, in operations that autograd sees through.
+    """``log σ_k`` of the rows ``(N, L)`` in float64, ``(N,)``, in differentiable operations.
 
-    The 3k largest values enter by a positive recursion, the others by power sums, whose errors are not amplified
-    after that; ``leading.py`` and ``power_sums.py`` say why.
+    A positive recursion handles the 3k largest values, power sums the others. ``leading.py`` and ``power_sums.py`` show
+    why this does not amplify errors.
     """
     if log_subsets(values.shape[1], k) > LARGEST_EXPONENT:
         return log_symmetric_table(values, k)[:, k]

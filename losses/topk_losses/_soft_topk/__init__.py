@@ -1,1 +1,1 @@
-"""Soft top-K by a threshold: every class's chance to exceed one level, at which the chances sum to K."""
+"""Soft top-K by a threshold: each class's probability of exceeding the level at which the probabilities sum to K."""

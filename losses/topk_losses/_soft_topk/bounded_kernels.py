@@ -1,4 +1,4 @@
-"""The shapes of the soft top-K that are 0 and 1 beyond bounds, ``clip(x, 0, 1)`` and its cube, for the CPU."""
+"""CPU kernels of the soft top-K's bounded shapes, ``clip(x, 0, 1)`` and its cube."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
 
 MOST_STEPS = 100
-SMALL, EXACT = 1e-9, 3e-8  # of a step, and of the sum of memberships
+SMALL, EXACT = 1e-9, 3e-8  # tolerances for the last step and for the sum of memberships
 ZERO, THREE = np.float32(0), np.float32(3)
 
 
@@ -25,7 +25,7 @@ def _distances(row: Floats, reference: np.float32, scale: np.float32, out: Float
 
 @summing
 def _part(values: Floats, b: np.float32, cubed: bool) -> tuple[float, float]:
-    """The sums of memberships and densities."""
+    """The sums of memberships and of densities."""
     total, slope = ZERO, ZERO
     for j in range(len(values)):
         x = values[j] - b
@@ -47,7 +47,10 @@ def _density(x: float, cubed: bool) -> float:
 def _sums(
     row: Floats, places: Places, tau: float, b: float, cubed: bool, values: Floats
 ) -> tuple[float, float]:
-    """How much the K best lack more than the others have, and the sum of all densities."""
+    """K minus the sum of all memberships, and the sum of all densities.
+
+    The first is computed as what the K best lack of 1 minus the memberships of the others.
+    """
     k, excess, slope = len(places) - 1, 0.0, 0.0
     reference = np.float64(row[places[k]])
     for j in range(k):
@@ -79,7 +82,7 @@ def bounded_threshold(row: Floats, places: Places, tau: float, cubed: bool, valu
         else:
             low = b
         step = b - excess / slope
-        # Not the bounds themselves: between two corners of a line of pieces, Newton's steps go to and fro for ever.
+        # Strictly between the bounds: on a piecewise linear function Newton's steps can alternate between two corners.
         before, b = b, step if low < step < high else (low + high) / 2
         if abs(b - before) < SMALL:
             break
@@ -88,7 +91,7 @@ def bounded_threshold(row: Floats, places: Places, tau: float, cubed: bool, valu
 
 @summing
 def _part_densities(out: Floats, b: np.float32, cubed: bool) -> float:
-    """Densities in place of distances; their sum."""
+    """Replace distances by densities, and return their sum."""
     total = ZERO
     for j in range(len(out)):
         x = out[j] - b
@@ -102,7 +105,7 @@ def _part_densities(out: Floats, b: np.float32, cubed: bool) -> float:
 def bounded_densities(
     row: Floats, places: Places, tau: float, b: float, cubed: bool, factor: float, out: Floats
 ) -> None:
-    """``factor · F'_j / Σ F'``; nothing where no class is between the bounds."""
+    """Write ``factor · F'_j / Σ F'``, or 0 if no class is between the bounds."""
     k, total = len(places) - 1, 0.0
     reference = np.float64(row[places[k]])
     _distances(row, row[places[k]], np.float32(1 / tau), out)

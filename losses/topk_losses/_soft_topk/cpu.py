@@ -22,16 +22,16 @@ class Kept(NamedTuple):
     places: Tensor
     """The K + 1 best classes ``(N, K + 1)``."""
     numbers: Tensor
-    """The threshold, and the loss's slope, ``(N, 2)`` in float64."""
+    """The threshold, and the factor of ``w_j - 1[j = y]`` in the gradient, ``(N, 2)`` in float64."""
 
 
 def refusal(scores: Tensor) -> str | None:
-    """Why the kernels cannot have these scores."""
+    """Why the kernels do not take these scores."""
     return numba.refusal(scores, (torch.float32,))
 
 
 class NumbaSoftTopK(PlainSoftTopK):
-    """The same in two kernels for all shapes."""
+    """The soft top-K losses in two kernels for all shapes."""
 
     keeps = Kept
 
@@ -67,7 +67,7 @@ class NumbaSoftTopK(PlainSoftTopK):
         return (out,)
 
     def _search(self, classes: int) -> tuple[float, float, float]:
-        """Where the threshold is looked for: its bounds, and what the Gaussian's first guess takes."""
+        """The bounds of the threshold, and the normal quantile for the first guess of the Gaussian shape."""
         return *self._form.bracket(self.k, classes), NormalDist().inv_cdf(self.k / classes)
 
 

@@ -1,10 +1,10 @@
-"""The soft top-K by a threshold for the CPU, the K + 1 best classes being known: Newton's method, row by row.
+"""CPU kernels of the soft top-K by a threshold: Newton's method for each row, given its K + 1 best classes.
 
-The threshold b is relative to the (K+1)-th largest score and in units of τ. Of the logistic and Laplace's shape the
-exponentials ``e_j`` of the others are computed once: with ``v = e_j exp(-b)`` a membership is ``v q`` and its density
-``v q²``, ``q = 1 / (1 + v)``, or ``v w (1 - w / 2)`` and ``v w² / 2`` with ``w = 1 / max(v, 1)``. What the K best lack
-of 1 is the same of ``exp(b - gap)`` and their exponentials relative to the K-th. No exponential overflows, however
-wide the gap between the two scores is, and each look at the row is a division per class.
+The threshold b is relative to the (K+1)-th largest score and in units of τ. For the logistic and the Laplace shape the
+exponentials ``e_j`` of the classes after the K best are computed once. With ``v = e_j exp(-b)``, logistic memberships
+are ``v q`` and their densities ``v q²``, ``q = 1 / (1 + v)``; Laplace ones are ``v w (1 - w / 2)`` and ``v w² / 2``,
+``w = 1 / max(v, 1)``. What the K best lack of 1 follows likewise from ``exp(b - gap)``, gap the distance of the K-th
+from the (K+1)-th score, and their exponentials relative to the K-th. So none overflows, and a step takes one division.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ Places = NDArray[np.int64]
 
 LOGISTIC, LAPLACE, GAUSSIAN = CODES["logistic"], CODES["laplace"], CODES["gaussian"]
 CLIP, POWER, MIDPOINT = CODES["clip"], CODES["power"], CODES["midpoint"]
-KEPT = 2  # numbers kept of a row: the threshold, and the loss's slope
-MOST_STEPS = 100  # four or so are taken
-SMALL = 5e-4  # of a step: what is left then is a quarter of its square
-WIDE = 60.0  # a gap whose exponential would be lost beside anything else
+KEPT = 2  # numbers kept per row: the threshold, and the factor of the gradient
+MOST_STEPS = 100  # about four are needed
+SMALL = 5e-4  # the size of a last step: the remaining error is a quarter of its square
+WIDE = 60.0  # for gaps above this, exp(-gap) is negligible
 HALF = np.float32(0.5)
 ZERO = np.float32(0)
 
 
 def doubles_for(k: int) -> Doubles:
-    """Memory for one thread."""
+    """A buffer for one thread."""
     return np.empty(k, np.float64)
 
 
@@ -80,7 +80,7 @@ def _part_laplace(exponentials: Floats, inverse: np.float32) -> tuple[float, flo
 
 @borrowing
 def _others(exponentials: Floats, inverse: float, shape: int) -> tuple[float, float]:
-    """The sums of the others' memberships and densities over ``exp(-b)``."""
+    """The sums of the others' memberships and of their densities, both divided by ``exp(-b)``."""
     total, slope = 0.0, 0.0
     for start in range(0, len(exponentials), SUMMED):
         part = exponentials[start : start + SUMMED]
@@ -95,7 +95,7 @@ def _others(exponentials: Floats, inverse: float, shape: int) -> tuple[float, fl
 
 @borrowing
 def _best(near: Doubles, power: float, shape: int) -> tuple[float, float]:
-    """The sums of what the K best lack, and of their densities, over ``exp(b - gap)``."""
+    """The sums of what the K best lack of 1, and of their densities, both divided by ``exp(b - gap)``."""
     total, slope = 0.0, 0.0
     for j in range(len(near)):
         if shape == LOGISTIC:
@@ -111,7 +111,7 @@ def _best(near: Doubles, power: float, shape: int) -> tuple[float, float]:
 
 @borrowing
 def _start(behind: float, near: Doubles, gap: float) -> float:
-    """Where the others' sum of exponentials is what the K best lack, if that grows to K and no further."""
+    """A first guess of b: the others' memberships taken as exponentials, what the K best lack saturating at K."""
     ahead, k = 0.0, len(near)
     for j in range(k):
         ahead += near[j]
@@ -125,13 +125,13 @@ def _start(behind: float, near: Doubles, gap: float) -> float:
 def _threshold(
     exponentials: Floats, near: Doubles, gap: float, shape: int, below: float, beyond: float
 ) -> float:
-    """b, from the exponentials of the others and of the K best."""
+    """The threshold b, from the exponentials of the others and of the K best."""
     low, high = -below, gap + beyond
     behind = _others(exponentials, 0.0, LOGISTIC)[0]
     b = min(max(_start(behind, near, gap), low), high)
     for _ in range(MOST_STEPS):
         lacking, slope = _best(near, math.exp(b - gap), shape)
-        if shape == LAPLACE and b >= 0:  # above all others, Laplace's distribution is half the exponential
+        if shape == LAPLACE and b >= 0:  # all others are below b, where the Laplace F is half the exponential
             held = other = behind / 2
         else:
             held, other = _others(exponentials, math.exp(-b), shape)
@@ -149,7 +149,7 @@ def _threshold(
 
 @borrowing
 def _prepared(row: Floats, places: Places, tau: float, out: Floats, near: Doubles) -> float:
-    """The exponentials of the others, the K best's relative to the K-th, and the gap behind the K-th."""
+    """Write the exponentials of the others, and those of the K best relative to the K-th; return the gap."""
     k = len(places) - 1
     reference, kth = row[places[k]], np.float64(row[places[k - 1]])
     powers_of_two(row, reference, np.float32(LOG2E / tau), ONE, out)
@@ -161,7 +161,7 @@ def _prepared(row: Floats, places: Places, tau: float, out: Floats, near: Double
 
 @borrowing
 def _of_label(x: float, shape: int, by_log: bool) -> tuple[float, float]:
-    """The loss for a label at the distance x from the threshold, and what it falls by if x grows by 1."""
+    """The loss of a label at distance x from the threshold, and minus its derivative with respect to x."""
     if shape in (CLIP, POWER):
         inside = min(max(x, 0.0), 1.0)
         density = 1.0 if 0 < x < 1 else 0.0
@@ -199,23 +199,23 @@ def soft_forward(
     first: int,
     last: int,
 ) -> None:
-    """Losses of the rows from first to last, and what the gradient needs.
+    """Write the losses of the rows from first to last, and what the gradient needs.
 
     Args:
         scores: ``(N, L)``.
         labels: ``(N,)``.
         places: The K + 1 best classes, descending, ``(N, K + 1)``.
         tau: τ.
-        shape: As the codes say.
-        by_log: Whether the loss is the logarithm.
+        shape: The code of the shape, see ``CODES``.
+        by_log: True for ``-log p_y``, False for ``1 - p_y``.
         below: How far the threshold may lie below the (K+1)-th score, in units of τ.
-        beyond: How far above the K-th.
-        quantile: Of the normal distribution at K / L.
+        beyond: How far it may lie above the K-th score, in units of τ.
+        quantile: The standard normal quantile at K / L.
         losses: ``(N,)``, written.
         kept: ``(N, KEPT)``, written.
-        room: Memory, ``(L,)``.
-        near: Memory, ``(K,)``.
-        scratch: Memory, as :func:`scratch_for` makes it.
+        room: A buffer, ``(L,)``.
+        near: A buffer, ``(K,)``.
+        scratch: A buffer from :func:`scratch_for`.
         first: The first row.
         last: The row after the last.
     """
@@ -228,7 +228,7 @@ def soft_forward(
             kept[i, 1] = np.nan
             losses[i] = np.nan
             continue
-        if reference == -np.inf:  # no more than K classes are left: all are in
+        if reference == -np.inf:  # at most K classes are unmasked: all of them are in the top K
             continue
         if shape in (CLIP, POWER):
             kept[i, 0] = bounded_threshold(row, place, tau, shape == POWER, room)
@@ -247,7 +247,7 @@ def soft_forward(
 
 @summing
 def _part_densities(out: Floats, inverse: np.float32, logistic: bool) -> float:
-    """Densities over ``exp(-b)`` in place of exponentials; their sum."""
+    """Replace exponentials by densities divided by ``exp(-b)``, and return their sum."""
     total = ZERO
     for j in range(len(out)):
         v = out[j] * inverse
@@ -261,7 +261,7 @@ def _part_densities(out: Floats, inverse: np.float32, logistic: bool) -> float:
 def _shares(
     row: Floats, places: Places, tau: float, b: float, shape: int, factor: float, out: Floats
 ) -> None:
-    """``factor · F'_j / Σ F'`` of the logistic and Laplace's shape."""
+    """Write ``factor · F'_j / Σ F'`` for the logistic and the Laplace shape."""
     k = len(places) - 1
     reference, kth = row[places[k]], np.float64(row[places[k - 1]])
     gap = (kth - np.float64(reference)) / tau
@@ -284,7 +284,7 @@ def _shares(
 
 @borrowing
 def _density(x: float, power: float, shape: int) -> float:
-    """The density of one of the K best, x below which the K-th is, over ``exp(b - gap)``."""
+    """The density of one of the K best, divided by ``exp(b - gap)``; x <= 0 is the K-th score minus its score."""
     u = math.exp(x)
     q = 1 / (1 + u * power) if shape == LOGISTIC else 1 / max(u * power, 1.0)
     return u * q * q
@@ -304,18 +304,18 @@ def soft_backward(
     first: int,
     last: int,
 ) -> None:
-    """The gradients of the rows from first to last with respect to the scores, given those to the losses.
+    """Write the gradients with respect to the scores for the rows from first to last.
 
     Args:
         scores: ``(N, L)``.
         labels: ``(N,)``.
         places: ``(N, K + 1)``.
         kept: What the forward pass kept.
-        gradients: ``(N,)``.
+        gradients: Gradients of the losses ``(N,)``.
         tau: τ.
-        shape: As the codes say.
+        shape: The code of the shape, see ``CODES``.
         out: ``(N, L)``, written.
-        scratch: Memory, as :func:`scratch_for` makes it.
+        scratch: A buffer from :func:`scratch_for`.
         first: The first row.
         last: The row after the last.
     """

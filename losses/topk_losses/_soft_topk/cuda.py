@@ -13,27 +13,27 @@ from topk_losses._soft_topk.shapes import CODES
 
 __all__ = ["TritonSoftTopK", "refusal"]
 
-KEPT = 7  # numbers kept of a row
+KEPT = 7  # numbers kept per row
 
 
 class Kept(NamedTuple):
     """What the gradient needs, besides the scores."""
 
     numbers: Tensor
-    """What the kernel keeps of each row, ``(N, KEPT)``."""
+    """What the kernel keeps per row, ``(N, KEPT)``."""
 
 
 def refusal(
     scores: Tensor, labels: Tensor, k: int, shape: str, by_log: bool, asked: bool = False
 ) -> str | None:
-    """Why the kernels cannot have these rows ``(N, L)`` and labels ``(N, 1)``."""
+    """Why the kernels do not take these rows ``(N, L)`` and labels ``(N, 1)``."""
     return triton.refusal(scores, labels, asked) or triton.failure(
         TritonSoftTopK(k, 1.0, shape, by_log), scores, 0.0
     )
 
 
 class TritonSoftTopK(PlainSoftTopK):
-    """The same in two kernels for all shapes."""
+    """The soft top-K losses in two kernels for all shapes."""
 
     keeps = Kept
 
@@ -62,7 +62,7 @@ class TritonSoftTopK(PlainSoftTopK):
         return losses, Kept(kept)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:
-        """The gradient with respect to the scores, which are read once more."""
+        """The gradient with respect to the scores; they are read once more."""
         scores = triton.with_rows(scores)
         out = torch.empty_like(scores, memory_format=torch.contiguous_format)
         triton.launch(
@@ -84,11 +84,11 @@ class TritonSoftTopK(PlainSoftTopK):
 
     @property
     def name(self) -> str:
-        """What the loss is called."""
+        """The name of the loss."""
         return "soft_topk_loss"
 
     def rehearse(self, scores: Tensor, margin: float | Tensor, with_gradient: bool) -> None:  # noqa: ARG002
-        """Launch what a call with such scores launches."""
+        """Launch the kernels of a call with such scores."""
         labels = torch.zeros(len(scores), 1, dtype=torch.int64, device=scores.device)
         losses, kept = self.forward(scores, labels, with_gradient=with_gradient)
         if with_gradient:

@@ -1,15 +1,15 @@
 r"""Triton kernels of the soft top-K by a threshold, one pair for all shapes: a program per row, read once each way.
 
-Forward, a row's scores stay in registers. The K-th and the (K+1)-th largest are found by taking out the largest value,
-with all that equal it, until K are out. The threshold b is relative to the (K+1)-th and in units of τ; ``h = gap - b``
-is how far below the K-th it is. Every class is at a distance ``y <= 0``: of the K best below their own least, of the
-others below their largest; what one of the K best lacks of 1 is then ``F(y - h)``, as a membership is ``F(y - b)``.
-Newton's method between two bounds finds where the logarithms of both sums are equal. Sums are in units in which they
-cannot underflow: of the density at ``c = max(level, 0)``, which is ``e^-c`` or the Gaussian's ``e^(-c²/2)``. Shapes
-that are 0 and 1 beyond bounds take the difference of the sums instead.
+In the forward pass the scores of a row stay in registers. The K-th and the (K+1)-th largest are found by repeatedly
+removing the largest value with all its ties, until K are removed. The threshold b is relative to the (K+1)-th score and
+in units of τ; ``h = gap - b`` is its distance below the K-th. Every class has a distance ``y <= 0``: for the K best it
+is the K-th score minus their own, for the others their own minus the (K+1)-th. A membership of the others is
+``F(y - b)``, and what one of the K best lacks of 1 is ``F(y - h)``. Newton's method between two bounds finds the b at
+which both sums have equal logarithms. To avoid underflow, sums are in units of the density at ``c = max(level, 0)``,
+which is ``e^-c``, or ``e^(-c²/2)`` for the Gaussian. For bounded shapes the difference of the sums is used instead.
 
-Equal scores on both sides of the threshold count as the K best, and the surplus once more as others, at distance 0.
-What is over the classes is float32, what is per row float64. Factors that need float64 come in two float32 halves.
+Ties of the K-th score that do not fit into the K best count as others, at distance 0. Computations over classes are
+float32, those per row float64. Factors that need float64 come in two float32 halves.
 """
 
 import triton
@@ -26,15 +26,15 @@ POWER = tl.constexpr(CODES["power"])
 MIDPOINT = tl.constexpr(CODES["midpoint"])
 LOG2E = tl.constexpr(1.4426950408889634)
 LOG2 = tl.constexpr(0.6931471805599453)
-ROOT = tl.constexpr(2.5066282746310002)  # of 2 π
+ROOT = tl.constexpr(2.5066282746310002)  # sqrt(2 π)
 LARGEST = tl.constexpr(3.4028234663852886e38)
-FURTHEST = tl.constexpr(1e18)  # of a distance, so that its square is finite
-MOST_STEPS = tl.constexpr(60)  # four to eight are taken
+FURTHEST = tl.constexpr(1e18)  # the bound of distances, so that their squares are finite
+MOST_STEPS = tl.constexpr(60)  # four to eight are needed
 
 
 @triton.jit
 def _mills(t):
-    """``Φ(-t) / φ(t)`` for t from 0 on: over ``t + 4``, a polynomial with a relative error of 4e-8 before rounding."""
+    """``Φ(-t) / φ(t)`` for t >= 0: a polynomial divided by ``t + 4``, with a relative error of 4e-8 before rounding."""
     r = 1 / (t + 4)
     y = 1 - 8 * r
     ratio = -0.0188282244837 + y * (
@@ -64,7 +64,7 @@ def _below(y, level, SHAPE: tl.constexpr):
 
 @triton.jit
 def _within(y, level, best, SHAPE: tl.constexpr):
-    """The same of the shapes with bounds, in no units; of the K best, what is missing of 1."""
+    """Membership and density of the bounded shapes, unscaled; for the K best, what the membership lacks of 1."""
     x = tl.where(best, level - y, y - level)
     inside = ((x > 0) & (x < 1)).to(x.dtype)
     x = tl.minimum(tl.maximum(x, 0.0), 1.0)
@@ -83,9 +83,9 @@ def _parts(y, level, best, SHAPE: tl.constexpr):
 
 @triton.jit
 def _sums(y, best, tied, b, h, ours, theirs, SHAPE: tl.constexpr):
-    """What the K best lack, what the others hold, and the sums of both's densities, float64.
+    """What the K best lack of 1, the others' memberships, and the densities of both: sums in float64.
 
-    Of the scores that are equal to the K-th largest, ``tied``, so many are ``ours``, among the K best, and ``theirs``.
+    Of the scores equal to the K-th largest (``tied``), ``ours`` count among the K best and ``theirs`` as others.
     """
     ahead = tl.minimum(h, FURTHEST).to(tl.float32)
     behind = tl.minimum(b, FURTHEST).to(tl.float32)
@@ -102,7 +102,7 @@ def _sums(y, best, tied, b, h, ours, theirs, SHAPE: tl.constexpr):
 
 @triton.jit
 def _logarithm_of_units(b, h, SHAPE: tl.constexpr):
-    """Of the unit in which the K best's sums are, over that of the others'."""
+    """The logarithm of the unit of the K best's sums divided by that of the others' sums."""
     behind = tl.maximum(b, 0.0)
     ahead = tl.maximum(h, 0.0)
     if SHAPE == GAUSSIAN:
@@ -112,9 +112,9 @@ def _logarithm_of_units(b, h, SHAPE: tl.constexpr):
 
 @triton.jit
 def _threshold(y, best, tied, gap, ours, theirs, below, beyond, SHAPE: tl.constexpr):
-    """b, from between ``-below`` and ``gap + beyond``."""
+    """The threshold b, between ``-below`` and ``gap + beyond``."""
     bounded: tl.constexpr = (SHAPE == CLIP) | (SHAPE == POWER)
-    small: tl.constexpr = 1e-7 if bounded else 5e-4  # of a step; else what is left is a quarter of its square
+    small: tl.constexpr = 1e-7 if bounded else 5e-4  # the size of a last step; see SMALL in the CPU kernels
     low = gap * 0 - below
     high = gap + beyond
     if bounded:
@@ -132,7 +132,7 @@ def _threshold(y, best, tied, gap, ours, theirs, below, beyond, SHAPE: tl.conste
         high = tl.where(value > 0, b, high)
         low = tl.where(value > 0, low, b)
         step = -value / tl.where(slope > 0, slope, 1.0)
-        # Not the bounds themselves: between two corners of a line of pieces, the steps would go to and fro for ever.
+        # Strictly between the bounds: on a piecewise linear function the steps can alternate between two corners.
         last = (value == 0) | ((slope > 0) & (tl.abs(step) < small))
         goes = (slope > 0) & (b + step > low) & (b + step < high)
         b = tl.where(last | goes, b + step, (low + high) / 2)
@@ -142,7 +142,7 @@ def _threshold(y, best, tied, gap, ours, theirs, below, beyond, SHAPE: tl.conste
 
 @triton.jit
 def _largest(values, k):
-    """The K-th and the (K+1)-th largest value; how many equal the K-th, among the K largest and behind them."""
+    """The K-th and the (K+1)-th largest value; how many ties of the K-th are among the K largest, and after them."""
     kth = tl.max(values, 0)
     equal = tl.sum((values == kth).to(tl.int32), 0)
     count = equal
@@ -157,7 +157,7 @@ def _largest(values, k):
 
 @triton.jit
 def _log1p(small):
-    """``log(1 + small)`` for small of at most 1 in size."""
+    """``log(1 + small)`` for ``|small| <= 1``."""
     return tl.where(tl.abs(small) < 1e-5, small * (1 - 0.5 * small), tl.log(1 + small))
 
 
@@ -175,7 +175,7 @@ def _of_label_gaussian(x, LOG: tl.constexpr):
 
 @triton.jit
 def _of_label(x, SHAPE: tl.constexpr, LOG: tl.constexpr):
-    """The loss for a label at the distance x from the threshold, and what it falls by if x grows by 1, float64."""
+    """The loss of a label at distance x from the threshold, and minus its derivative with respect to x, float64."""
     if (SHAPE == CLIP) | (SHAPE == POWER):
         return _within(x * 0, x, True, SHAPE)
     if SHAPE == GAUSSIAN:
@@ -195,17 +195,17 @@ def _of_label(x, SHAPE: tl.constexpr, LOG: tl.constexpr):
 
 @triton.jit
 def _distances(values, kth, reference, inverse):
-    """``y <= 0`` of every class, and whether it is among the K best or equal to the least of them."""
+    """``y <= 0`` of every class, and whether its score is at least the K-th largest."""
     best = values >= kth
     return tl.where(best, kth - values, tl.maximum(values, -LARGEST) - reference) * inverse, best
 
 
 @triton.jit
 def soft_forward(
-    scores,  # (N, L) float32; its rows are `stride` apart
+    scores,  # (N, L) float32; rows are `stride` apart
     labels,  # (N,) int64
     losses,  # (N,) float32
-    kept,  # (N, 7) float32: K-th and (K+1)-th largest, h and b, the factors of both's densities, the loss's slope
+    kept,  # (N, 7) float32: K-th and (K+1)-th largest, h and b, the factors of both densities, the loss's slope
     stride,
     classes,
     k,
@@ -217,18 +217,18 @@ def soft_forward(
     LOG: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Losses, and what the gradient needs beside the scores."""
+    """Write the losses, and what the gradient needs besides the scores."""
     row = tl.program_id(0).to(tl.int64)
     kept += row * 7
     place = tl.arange(0, BLOCK)
     inverse = tl.full([], inverse_high, tl.float64) + inverse_low
     entries = tl.load(scores + row * stride + place, mask=place < classes, other=-float("inf"))
     own = tl.load(scores + row * stride + tl.load(labels + row))
-    finite = entries < float("inf")  # or -inf; NaN is neither
+    finite = entries < float("inf")  # true for -inf, false for NaN
     broken = tl.min(finite.to(tl.int32), 0) == 0
     values = tl.where(finite, entries, -float("inf"))
     kth, reference, ours, theirs = _largest(values, k)
-    few = reference == -float("inf")  # no more than K classes are left: all are in
+    few = reference == -float("inf")  # at most K classes are unmasked: all of them are in the top K
     kth = tl.where(few, 0.0, kth)
     reference = tl.where(few, 0.0, reference)
     gap = (kth.to(tl.float64) - reference.to(tl.float64)) * inverse
@@ -269,7 +269,7 @@ def soft_forward(
 def soft_backward(
     scores,
     labels,
-    gradients,  # (N,) float32, `gradient_stride` apart: 0 for that of a mean or a sum
+    gradients,  # (N,) float32, `gradient_stride` apart: 0 for the expanded gradient of a mean or a sum
     kept,  # (N, 7), from the forward pass
     out,  # (N, L) contiguous float32
     stride,
@@ -279,14 +279,14 @@ def soft_backward(
     SHAPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The gradient with respect to the scores: the share of a class in all densities, less 1 at the label."""
+    """Write the gradient with respect to the scores: a multiple of ``F'_j / Σ F' - 1[j = y]``."""
     row = tl.program_id(0).to(tl.int64)
     kept += row * 7
     factor = tl.load(gradients + row * gradient_stride) * tl.load(kept + 6)
     place = tl.arange(0, BLOCK)
     inside = place < classes
     gradient = tl.zeros([BLOCK], tl.float32) + factor
-    if (factor < 0) | (factor > 0):  # else 0 or NaN all over
+    if (factor < 0) | (factor > 0):  # else the gradient is 0 or NaN for all classes
         values = tl.load(scores + row * stride + place, mask=inside, other=-float("inf"))
         kth = tl.load(kept)
         reference = tl.load(kept + 1)

@@ -1,9 +1,9 @@
-"""The Gaussian shape of the soft top-K for the CPU.
+"""CPU kernels of the soft top-K's Gaussian shape.
 
-With ``z = b - x`` a membership is ``Φ(-z) = φ(z) M(z)``, M Mills' ratio. Densities and memberships are in units of φ at
-``max(b, 0)``, the largest density there is where b is above 0, so that they never underflow together, however far the
-threshold is from all scores. For z below 0, ``φ(z) M(z) = 1 - φ(z) M(|z|)``. What the K best lack of 1 is the same sum
-of their distances below the K-th and of ``gap - b``.
+With ``z = b - x`` a membership is ``Φ(-z) = φ(z) M(z)``, where M is Mills' ratio; for z < 0 it is ``1 - φ(z) M(|z|)``.
+Densities and memberships are in units of φ at ``max(b, 0)``, the largest density if b is above 0. So they never all
+underflow, however far the threshold is from the scores. What the K best lack of 1 is the same sum, with their distances
+below the K-th score and ``gap - b`` in place of b, where ``gap`` is the distance of the K-th from the (K+1)-th score.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["gaussian_densities", "gaussian_of_label", "gaussian_threshold", "scr
 Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
 
-MOST_STEPS = 100  # three or four are taken
-SMALL = 5e-4  # of a step: what is left then is a quarter of its square
-TILE = 512  # classes at a time, which stay in the nearest cache
-FURTHEST = 1e18  # of a distance, so that its square is finite
-FAR = np.float32(-30)  # where a class counts for nothing: it is not to spoil the first guess
+MOST_STEPS = 100  # three or four are needed
+SMALL = 5e-4  # the size of a last step: the remaining error is a quarter of its square
+TILE = 512  # classes processed at once, which fit into the first-level cache
+FURTHEST = 1e18  # the bound of distances, so that their squares are finite
+FAR = np.float32(-30)  # lower distances, whose membership is 0, are raised to this for the first guess
 ROOT = math.sqrt(2 * math.pi)
 WHOLE, HALF, ZERO = np.float32(ROOT), np.float32(LOG2E / 2), np.float32(0)
 
@@ -46,13 +46,13 @@ M8, M9 = np.float32(0.000323453865721), np.float32(-0.00039288920514)
 
 
 def scratch_for(k: int) -> Floats:
-    """Memory for one thread."""
+    """A buffer for one thread."""
     return np.empty(k + 2 * TILE, np.float32)
 
 
 @contracting
 def _mills(t: np.float32) -> np.float32:
-    """M(t) for t from 0 on."""
+    """Mills' ratio ``M(t) = Φ(-t) / φ(t)`` for t >= 0."""
     r = ONE / (t + FOUR)
     y = ONE - EIGHT * r
     ratio = M5 + y * (M6 + y * (M7 + y * (M8 + y * M9)))
@@ -69,7 +69,7 @@ def _distances(row: Floats, reference: np.float32, scale: np.float32, out: Float
 
 @contracting
 def _densities(x: Floats, b: np.float32, unit: np.float32, exponents: Floats, out: Floats) -> None:
-    """``φ(b - x) / φ(unit)``, the unit being ``max(b, 0)``."""
+    """Write ``φ(b - x) / φ(unit)`` with ``unit = max(b, 0)``."""
     off, both = unit - b, unit + b
     for j in range(len(x)):
         exponents[j] = (x[j] + off) * (both - x[j]) * HALF
@@ -114,7 +114,7 @@ def _moments(x: Floats) -> tuple[float, float]:
 
 @borrowing
 def _start(x: Floats, quantile: float) -> float:
-    """Where the sum of memberships would be K if the others' distances were those of a normal distribution."""
+    """A first guess of b: the sum of memberships would be K if the distances were normally distributed."""
     total, squares = _moments(x)
     mean = total / len(x)
     return mean - quantile * math.sqrt(1 + max(squares / len(x) - mean * mean, 0.0))
@@ -122,7 +122,7 @@ def _start(x: Floats, quantile: float) -> float:
 
 @borrowing
 def _prepared(row: Floats, places: Places, tau: float, x: Floats, near: Floats) -> float:
-    """The others' distances from the (K+1)-th score, the K best's below the K-th, and the gap behind the K-th."""
+    """Write the others' distances from the (K+1)-th score, and the K best's below the K-th; return the gap."""
     k = len(places) - 1
     reference, kth = row[places[k]], np.float64(row[places[k - 1]])
     _distances(row, reference, np.float32(1 / tau), x)
@@ -173,7 +173,7 @@ def gaussian_threshold(
 
 @borrowing
 def gaussian_of_label(x: float, by_log: bool) -> tuple[float, float]:
-    """The loss for a label at the distance x from the threshold, and what it falls by if x grows by 1."""
+    """The loss of a label at distance x from the threshold, and minus its derivative with respect to x."""
     ratio = np.float64(_mills(np.float32(min(abs(x), FURTHEST))))
     density = math.exp(-x * x / 2) / ROOT
     if by_log and x < 0:
@@ -186,7 +186,7 @@ def gaussian_of_label(x: float, by_log: bool) -> tuple[float, float]:
 
 @borrowing
 def _of_the_best(row: Floats, places: Places, tau: float, level: float, j: int) -> float:
-    """The density of the j-th class in units of φ at ``max(level, 0)``, the level being ``gap - b``."""
+    """The density of the j-th best class in units of φ at ``max(level, 0)``, with ``level = gap - b``."""
     kth = np.float64(row[places[len(places) - 2]])
     x, unit = (kth - np.float64(row[places[j]])) / tau, max(level, 0.0)
     return math.exp((x + unit - level) * (unit + level - x) / 2)
@@ -194,7 +194,7 @@ def _of_the_best(row: Floats, places: Places, tau: float, level: float, j: int) 
 
 @borrowing
 def _of_the_others(row: Floats, places: Places, tau: float, b: float, out: Floats, scratch: Floats) -> float:
-    """Write the densities of the others in units of φ at ``max(b, 0)``, and 0 for the K best; the sum."""
+    """Write the others' densities in units of φ at ``max(b, 0)``, and 0 for the K best; return the sum."""
     reference, level, scale, total = row[places[-1]], np.float32(min(b, FURTHEST)), np.float32(1 / tau), 0.0
     for start in range(0, len(row), TILE):
         part = out[start : start + TILE]
@@ -212,7 +212,7 @@ def _of_the_others(row: Floats, places: Places, tau: float, b: float, out: Float
 def gaussian_densities(
     row: Floats, places: Places, tau: float, b: float, factor: float, out: Floats, scratch: Floats
 ) -> None:
-    """``factor · F'_j / Σ F'``."""
+    """Write ``factor · F'_j / Σ F'``."""
     k, best = len(places) - 1, 0.0
     level = (np.float64(row[places[k - 1]]) - np.float64(row[places[k]])) / tau - b
     others = _of_the_others(row, places, tau, b, out, scratch)

@@ -1,24 +1,25 @@
-"""The soft top-K of LapSum: each class's chance to exceed a common threshold that makes the chances sum to K.
+"""The soft top-K of LapSum: the Laplace probability of each class to exceed a common threshold, with sum K.
 
-With F the distribution function of Laplace's distribution, ``p_i = F((s_i - b) / α)`` and b such that ``Σ p_i = K``.
+With F the distribution function of the Laplace distribution, ``p_i = F((s_i - b) / α)`` with b such that ``Σ p_i = K``.
 In units of α, if j scores lie above b,
 
     Σ p_i = j - A e^b / 2 + B e^-b / 2,    A = Σ_{i<=j} exp(-s_[i]),    B = Σ_{i>j} exp(s_[i]),
 
-so that ``e^b`` is the positive root of ``A x² + 2 (K - j) x - B``, which is found without a difference: with
-``d = K - j`` and ``r = |d| + sqrt(d² + A B)``, b is ``log(B / r)`` for ``d > 0``, ``log(r / A)`` for ``d < 0`` and
-``log(B / A) / 2`` for ``d = 0``. ``A B`` is at most ``j (L - j)``, whatever the range. A score is at least b if and
-only if the sum with this score for b is at most K; that gives j.
+so ``e^b`` is the positive root of ``A x² + 2 (K - j) x - B``. It is computed without cancellation: with ``d = K - j``
+and ``r = |d| + sqrt(d² + A B)``, b is ``log(B / r)`` for ``d > 0``, ``log(r / A)`` for ``d < 0`` and ``log(B / A) / 2``
+for ``d = 0``. ``A B`` is at most ``j (L - j)`` for scores of any range. To find j: a score is at least b if and only if
+the sum with this score in place of b is at most K.
 
-Each of the j has ``p_i >= 1/2``, so that ``j <= 2 K``: only the 2K + 1 largest scores need be sorted, the others enter
-B by one sum. What is computed for the 2K + 1 largest is so in float64.
+Each of the j classes has ``p_i >= 1/2``, so ``j <= 2 K``. Hence only the 2K + 1 largest scores are sorted, and the
+others enter B through one sum. Computations for the 2K + 1 largest are in float64.
 
-The threshold is between the K-th and the (K+1)-th largest score or at most ``log L`` beyond them: further up, what is
-behind the K - 1 best would sum to less than 1, further down the K + 1 best alone to more than K. Distances to the
-nearer one of these two scores are where rounding is small; float32 distances to b are computed by way of it.
+The threshold is between the K-th and the (K+1)-th largest score, or at most ``log L`` beyond them: further up, the
+classes after the K - 1 best would sum to less than 1; further down, the K + 1 best alone would sum to more than K.
+Distances from the nearer of these two scores have small rounding errors, so float32 distances from b are computed as
+the sum of this distance and the rest.
 
-The gradient needs no differentiation of b: with the densities ``f_i`` at the threshold and ``w_l = f_l / Σ f``,
-``∂p_i / ∂s_l = f_i (δ_il - w_l)``, and that of ``-log p_y`` is ``(w_l - δ_yl) f_y / p_y``.
+The gradient does not require differentiating b. With the densities ``f_i`` at the threshold and ``w_l = f_l / Σ f``,
+``∂p_i / ∂s_l = f_i (δ_il - w_l)``, and the gradient of ``-log p_y`` is ``(w_l - δ_yl) f_y / p_y``.
 """
 
 from __future__ import annotations
@@ -37,20 +38,20 @@ from topk_losses._rows.selection import largest
 
 __all__ = ["LapSum", "soft_topk"]
 
-ABSENT = torch.finfo(torch.float32).min / 4  # the logarithm of nothing: of -inf logsumexp has no gradient
+ABSENT = torch.finfo(torch.float32).min / 4  # replaces the logarithm of 0: logsumexp has no gradient at -inf
 
 
 class _Leading(NamedTuple):
-    """What the threshold is made of; ``values`` in units of α, relative to the K-th largest score.
+    """The largest scores of each row, from which the threshold is computed.
 
     Attributes:
-        places: of the m = 2K + 1 (or L) largest scores, descending, ``(M, m)``.
-        values: these scores, float64, ``(M, m)``; 0 in rows without a threshold.
+        places: classes of the m = 2K + 1 (or L) largest scores, descending, ``(M, m)``.
+        values: these scores minus the K-th largest, in units of α, float64, ``(M, m)``; 0 in rows without a threshold.
         centre: the K-th largest score itself, ``(M, 1)``.
         second: the (K+1)-th, ``(M, 1)``.
         last: the m-th, ``(M, 1)``.
-        few: whether at most K scores are not masked, ``(M, 1)``: the row has no threshold.
-        invalid: whether the row holds NaN or +inf, ``(M, 1)``.
+        few: whether at most K classes are unmasked, ``(M, 1)``; such a row has no threshold.
+        invalid: whether the row contains NaN or +inf, ``(M, 1)``.
     """
 
     places: Tensor
@@ -74,7 +75,7 @@ def _leading(rows: Tensor, k: int, alpha: float) -> _Leading:
 
 
 def _threshold(values: Tensor, log_rest: Tensor, k: int) -> Tensor:
-    """``b`` ``(M, 1)`` of the largest values, descending ``(M, m)``, and the logarithm of the others' ``Σ exp``."""
+    """The threshold b ``(M, 1)``, from the largest values, descending ``(M, m)``, and ``log Σ exp`` of the others."""
     ranks = torch.arange(1, values.shape[1] + 1, device=values.device)
     with torch.no_grad():
         below = torch.cat([log_rest, values.flip(1)], 1).logcumsumexp(1).flip(1)[:, 1:]  # log B for j = 1 … m
@@ -85,14 +86,14 @@ def _threshold(values: Tensor, log_rest: Tensor, k: int) -> Tensor:
     log_a = (-values).masked_fill(outside, ABSENT).logsumexp(1, keepdim=True)
     log_b = torch.cat([values.masked_fill(~outside, ABSENT), log_rest], 1).logsumexp(1, keepdim=True)
     d = k - j
-    size = d.abs().clamp(min=1)  # at d = 0, which needs no root, the root of 0 would have no derivative
+    size = d.abs().clamp(min=1)  # d = 0 needs no root, and a root of 0 would have no derivative
     log_r = torch.log(size + torch.sqrt(size * size + torch.exp(log_a + log_b)))
     away = torch.where(d > 0, log_b - log_r, log_r - log_a)
     return torch.where(d == 0, (log_b - log_a) / 2, away)
 
 
 def _differentiable(rows: Tensor, k: int, alpha: float) -> tuple[Tensor, _Leading]:
-    """The threshold b and what it is made of, in operations that autograd sees through."""
+    """The threshold b, and the scores that it is computed from, in differentiable operations."""
     leading = _leading(rows, k, alpha)
     rest = ((rows - leading.last) / alpha).scatter(1, leading.places, ABSENT).logsumexp(1, keepdim=True)
     offset = (leading.last.double() - leading.centre) / alpha
@@ -101,7 +102,7 @@ def _differentiable(rows: Tensor, k: int, alpha: float) -> tuple[Tensor, _Leadin
 
 
 def _memberships(rows: Tensor, k: int, alpha: float) -> tuple[Tensor, Tensor]:
-    """The p and the smaller of p and 1 - p, ``(M, L)`` each, in operations that autograd sees through."""
+    """The p and ``min(p, 1 - p)``, ``(M, L)`` each, in differentiable operations."""
     b, leading = _differentiable(rows, k, alpha)
     gap = (leading.second.double() - leading.centre) / alpha
     upper = b.detach().abs() <= (b.detach() - gap).abs()
@@ -115,9 +116,9 @@ def _memberships(rows: Tensor, k: int, alpha: float) -> tuple[Tensor, Tensor]:
 
 
 class _SoftTopK(torch.autograd.Function):
-    """The memberships, and with the smaller of p and 1 - p, αf, what their gradient needs: one pass.
+    """The memberships p and ``min(p, 1 - p) = αf``, from which the gradient takes one pass.
 
-    A p that rounds to 1 has a density too, so that ``-log`` of a small p has its gradient.
+    The second keeps its accuracy where p rounds to 1, so gradients through the threshold stay right.
     """
 
     generate_vmap_rule = True
@@ -141,7 +142,7 @@ class _SoftTopK(torch.autograd.Function):
 
 
 def soft_topk(rows: Tensor, k: int, alpha: float) -> Tensor:
-    """The memberships p of rows ``(M, L)``: ``(M, L)``."""
+    """The memberships p ``(M, L)`` of rows ``(M, L)``."""
     if torch.compiler.is_compiling():
         return _memberships(rows, k, alpha)[0]
     p: Tensor = _SoftTopK.apply(rows, k, alpha)[0]
@@ -150,7 +151,7 @@ def soft_topk(rows: Tensor, k: int, alpha: float) -> Tensor:
 
 @dataclass(frozen=True)
 class LapSum(RuleOfLabels[Kept]):
-    """The rule of ``-log p_y``."""
+    """The rule of the loss ``-log p_y``."""
 
     keeps = Kept
 
@@ -172,7 +173,7 @@ class LapSum(RuleOfLabels[Kept]):
         return losses, slope.detach().masked_fill(leading.few, 0)
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Kept]:  # noqa: ARG002
-        """The losses; what the small classes' slopes need, the large ones' places and slopes, two numbers per row."""
+        """The losses, and what the gradient needs; the 2K + 1 largest classes are kept one by one."""
         leading = _leading(scores, self.k, self.alpha)
         exponentials, total = kept_and_sum(scores, leading.last, leading.places, 1 / self.alpha)
         offset = (leading.last.double() - leading.centre) / self.alpha
@@ -182,7 +183,7 @@ class LapSum(RuleOfLabels[Kept]):
         weights = torch.cat([-(leading.values - b).abs(), log_rest - b], 1)
         log_total = weights.logsumexp(1, keepdim=True)
         large = (weights[:, :-1] - log_total).exp() * slope
-        # Behind the 2K + 1 largest, all are below b; where there are none, the sum is 0.
+        # All classes after the 2K + 1 largest are below b.
         unit = (offset - b - log_total).clamp(max=0).exp() * slope
         numbers = torch.cat([unit, slope], 1)
         return losses.squeeze(1), Kept(
@@ -190,7 +191,7 @@ class LapSum(RuleOfLabels[Kept]):
         )
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept) -> tuple[Tensor]:
-        """``(w_l - δ_yl) f_y / p_y``."""
+        """The gradient ``(w_l - δ_yl) f_y / p_y``."""
         exponentials, places, large, numbers = kept
         along = gradient.unsqueeze(1)
         by_score = multiples(exponentials, scores, numbers[:, :1] * along, 1 / self.alpha)

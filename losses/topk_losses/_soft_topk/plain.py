@@ -1,7 +1,7 @@
-"""The soft top-K by a threshold in torch: memberships, and the losses over them.
+"""The soft top-K by a threshold in torch: memberships, and the losses on them.
 
-With ``w_j = F'_j / Σ F'`` at the threshold, or a half each for the two scores whose middle it is, ``∂p_y / ∂s_j`` is
-``F'_y (1[j = y] - w_j) / τ``: the gradient of a loss is one number per row times ``w_j - 1[j = y]``.
+Let ``w_j = F'_j / Σ F'`` at the threshold; if the threshold is the midpoint of two scores, w is 1/2 for these two. Then
+``∂p_y / ∂s_j = F'_y (1[j = y] - w_j) / τ``, so the gradient of a loss is ``w_j - 1[j = y]`` times one number per row.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Kept(NamedTuple):
     shares: Tensor
     """w ``(N, L)``."""
     slopes: Tensor
-    """The loss's slope along ``w - 1[j = y]``, ``(N, 1)``."""
+    """The factor of ``w - 1[j = y]`` in the gradient, ``(N, 1)``."""
 
 
 def memberships(rows: Tensor, k: int, tau: float, shape: str) -> Tensor:
-    """The memberships p ``(M, L)`` of rows, in operations that autograd sees through."""
+    """The memberships p ``(M, L)`` of rows, in differentiable operations."""
     now = standing(rows, k, tau)
     p = SHAPES[shape].chance(now.values - differentiable(now, k, SHAPES[shape])).to(rows.dtype)
     p = torch.where(now.few, (rows.detach() > -torch.inf).to(p.dtype), p)
@@ -40,7 +40,7 @@ def memberships(rows: Tensor, k: int, tau: float, shape: str) -> Tensor:
 
 @dataclass(frozen=True)
 class PlainSoftTopK(RuleOfLabels[Any]):
-    """The rule of ``-log p_y``, or of ``1 - p_y`` if it is not ``by_log``."""
+    """The rule of the loss ``-log p_y`` (``by_log``) or ``1 - p_y``."""
 
     keeps: ClassVar[Callable[..., Any]] = Kept
 
@@ -77,6 +77,6 @@ class PlainSoftTopK(RuleOfLabels[Any]):
         return losses.squeeze(1), Kept(shares, slopes.to(scores.dtype).masked_fill(now.few, 0))
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:  # noqa: ARG002
-        """``slope (w - 1[j = y])``."""
+        """The gradient ``slope (w - 1[j = y])``."""
         along = gradient.unsqueeze(1) * kept.slopes
         return ((kept.shares * along).scatter_add_(1, labels, -along),)

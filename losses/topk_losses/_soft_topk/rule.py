@@ -1,4 +1,4 @@
-"""The losses over a soft top-K by a threshold: the rule for a call, and the losses of rows."""
+"""The losses on a soft top-K by a threshold: the choice of the rule for a call, and the losses of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["soft_topk_losses"]
 
 
 def soft_topk_losses(k: int, tau: float, shape: str, by_log: bool) -> Callable[[Tensor, Tensor], Tensor]:
-    """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``."""
+    """Return a function from rows ``(M, L)`` and labels ``(M, C)`` to the losses ``(M, C)``."""
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
         backend = _backend(rows, labels, k, shape, by_log) if labels.shape[1] == 1 else "torch"
@@ -35,7 +35,7 @@ def _backend(rows: Tensor, labels: Tensor, k: int, shape: str, by_log: bool) -> 
 
 
 def _rule(backend: str, k: int, tau: float, shape: str, by_log: bool) -> RuleOfLabels[Any]:
-    """In torch, Laplace's threshold has a closed form, which takes a tenth of what Newton's method does."""
+    """The rule of a backend. In torch the Laplace threshold has a closed form, ten times as fast as Newton's method."""
     if backend == "torch" and shape == "laplace" and by_log:
         return LapSum(k, tau)
     rules = {"triton": cuda.TritonSoftTopK, "numba": cpu.NumbaSoftTopK, "torch": PlainSoftTopK}

@@ -1,8 +1,9 @@
-"""The shapes F of a soft top-K: what a class's distance from the threshold, in units of τ, makes of its membership.
+"""The shapes F of a soft top-K: membership as a function of the distance from the threshold, in units of τ.
 
-Three are distribution functions symmetric about 0, positive everywhere: their memberships have logarithms, and the
-threshold is where the memberships missing among the K best and those of the others have equal logarithms, an equation
-that keeps its digits however small both are. Two are 0 and 1 beyond bounds, where the difference itself is taken.
+Three are symmetric distribution functions, positive everywhere. For these, the threshold equation compares the
+logarithms of two sums: what the memberships of the K best lack of 1, and the memberships of the others. This is
+accurate however small both are. Two shapes are bounded, 0 and 1 outside an interval; for them the equation is the
+difference of the sums.
 """
 
 from __future__ import annotations
@@ -15,18 +16,16 @@ from torch import Tensor
 
 __all__ = ["CODES", "SHAPES", "Shape"]
 
-LOWEST = (
-    -1e10
-)  # stands for a masked class: any density of it is 0, and its derivatives are, which at -inf are NaN
+LOWEST = -1e10  # distance of a masked class: densities and their derivatives are 0 here, and NaN at -inf
 CUBED = 3  # 1 / (p - 1) for the p = 4/3 of Sander et al.
 
 
 class Shape(ABC):
-    """F of distances x, float64, with what finds the threshold and what a gradient needs.
+    """F of float64 distances x, and what the threshold and the gradient need.
 
     Attributes:
         positive: Whether F is above 0 everywhere, so that ``-log F`` is finite.
-        by_middle: Whether the threshold is the middle of the K-th and the (K+1)-th largest score.
+        by_middle: Whether the threshold is the midpoint of the K-th and the (K+1)-th largest scores.
     """
 
     positive: bool = True
@@ -42,24 +41,24 @@ class Shape(ABC):
 
     @abstractmethod
     def miss(self, x: Tensor) -> Tensor:
-        """``1 - F(x)``, not as a difference where that would lose its digits."""
+        """``1 - F(x)``, without cancellation for shapes that are positive everywhere."""
 
     @abstractmethod
     def shares(self, x: Tensor) -> Tensor:
-        """``F'(x) / Σ F'(x)`` over the last dimension; 0 where the sum is."""
+        """``F'(x) / Σ F'(x)`` over the last dimension; 0 where the sum is 0."""
 
     @abstractmethod
     def equation(self, above: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
-        """A function of the threshold that rises with it and is 0 at the right one, and its slope, ``(M, 1)`` each.
+        """An increasing function of the threshold that is 0 at the right one, and its derivative, ``(M, 1)`` each.
 
         Args:
-            above: Distances of the K best classes ``(M, K)``.
-            rest: Of the others ``(M, n)``.
+            above: Distances of the K best classes from the threshold ``(M, K)``.
+            rest: Distances of the others ``(M, n)``.
         """
 
     @abstractmethod
     def bracket(self, k: int, classes: int) -> tuple[float, float]:
-        """How far the threshold may lie below the (K+1)-th and above the K-th score."""
+        """How far the threshold can lie below the (K+1)-th score, and above the K-th score."""
 
     def log_chance(self, x: Tensor) -> Tensor:
         """``log F(x)``."""
@@ -100,7 +99,7 @@ class _Positive(Shape):
         return value, slope + (held.softmax(1) * self.hazard(rest)).sum(1, keepdim=True)
 
     def bracket(self, k: int, classes: int) -> tuple[float, float]:
-        # Further down the K + 1 best alone sum to more than K; further up all behind the K - 1 best sum to less than 1.
+        # Lower, the K + 1 best alone would sum to more than K; higher, those after the K - 1 best to less than 1.
         return self.reach(k + 1), self.reach(classes - k + 1)
 
 
@@ -207,7 +206,7 @@ SHAPES: dict[str, Shape] = {
     "power": _Bounded(CUBED),
     "midpoint": _Middle(),
 }
-"""By the name that users give."""
+"""The shapes by name."""
 
 CODES = {name: code for code, name in enumerate(SHAPES)}
-"""What kernels call them."""
+"""The numbers of the shapes in kernels."""

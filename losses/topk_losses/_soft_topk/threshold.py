@@ -1,9 +1,9 @@
 """The threshold of a soft top-K: the root of a monotone function between two bounds, by Newton's method.
 
-All is relative to the K-th largest score and in units of τ, float64. A step that leaves the bounds, which close in
-with every look, is replaced by their middle. The root itself is found outside of autograd. Two more steps of Newton's,
-which autograd sees, change nothing in value and carry the first three derivatives: each step squares the order to
-which it is right.
+Scores and threshold are relative to the K-th largest score, in units of τ, float64. Every evaluation tightens the
+bounds; a step that leaves them is replaced by their midpoint. The root is found outside autograd. Two further Newton
+steps inside autograd do not change the value, and give it the first three derivatives, because each step doubles the
+order of the error.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from topk_losses._soft_topk.shapes import LOWEST, Shape
 
 __all__ = ["Standing", "differentiable", "found", "standing"]
 
-STEPS = 40  # about eight are taken; where values cannot be looked at, all are
-SMALL = 1e-9  # of a step, after which the next one would be at most its square
+STEPS = 40  # about eight are needed; where values cannot be read, all are taken
+SMALL = 1e-9  # the size of a last step: the error after it is about its square
 
 
 class Standing(NamedTuple):
     """A row's scores as distances from its K-th largest score, in units of τ, float64.
 
     Attributes:
-        values: ``(M, L)``; masked classes are very low, all are 0 in rows without a threshold, NaN in invalid ones.
-        places: Of the K + 1 largest, descending, ``(M, K + 1)``; fewer where there are no more classes.
-        few: Whether at most K scores are not masked, ``(M, 1)``: the row has no threshold.
-        invalid: Whether the row holds NaN or +inf, ``(M, 1)``.
+        values: ``(M, L)``; very low for masked classes, all 0 in rows without a threshold, NaN in invalid rows.
+        places: Classes of the K + 1 largest scores, descending, ``(M, K + 1)``; all classes if there are fewer.
+        few: Whether at most K classes are unmasked, ``(M, 1)``; such a row has no threshold.
+        invalid: Whether the row contains NaN or +inf, ``(M, 1)``.
     """
 
     values: Tensor
@@ -41,19 +41,19 @@ class Standing(NamedTuple):
 
 
 def standing(rows: Tensor, k: int, tau: float) -> Standing:
-    """Rows ``(M, L)`` as distances that autograd sees through."""
+    """Rows ``(M, L)`` as distances, in differentiable operations."""
     top = largest(rows, min(k + 1, rows.shape[1]))
     best = top.values.detach()
     few = torch.ones_like(best[:, :1], dtype=torch.bool) if k >= rows.shape[1] else best[:, k:] == -torch.inf
     centre = best[:, k - 1 : k].double().masked_fill(few, 0)
     invalid = ~(best[:, :1] < torch.inf)
     values = ((rows.double() - centre) / tau).clamp(min=LOWEST).masked_fill(few, 0)
-    # Here, and not at the end alone: a shape with bounds has no gradient beyond them, whatever comes back to it.
+    # Spoilt here as well as at the end, because a bounded shape has gradient 0 outside its bounds and would stop NaN.
     return Standing(spoilt(values, invalid), top.indices, few, invalid)
 
 
 def found(now: Standing, k: int, shape: Shape) -> Tensor:
-    """The threshold ``(M, 1)``, which autograd does not see."""
+    """The threshold ``(M, 1)`` without derivatives."""
     values = now.values.detach()
     edge = values.gather(1, now.places[:, k - 1 : k + 1])
     if shape.by_middle or edge.shape[1] == 1:
@@ -91,6 +91,6 @@ def differentiable(now: Standing, k: int, shape: Shape) -> Tensor:
 
 
 def _split(values: Tensor, places: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The K best ``(M, K)``, and all with the K best very low ``(M, L)``."""
+    """The values of the K best ``(M, K)``, and all values with those of the K best very low ``(M, L)``."""
     best = places[:, :k]
     return values.gather(1, best), values.scatter(1, best, LOWEST)

@@ -1,1 +1,1 @@
-"""The chance of a label to be among the K best, by a sorting network whose comparators are relaxed."""
+"""The probability that a label is among the K best, by a sorting network with relaxed comparators."""

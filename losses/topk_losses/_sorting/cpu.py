@@ -1,4 +1,4 @@
-"""The cross-entropy over a sorting network of Cauchy's comparators, on a CPU where Numba is installed."""
+"""The cross-entropy with a sorting network of Cauchy comparators, on a CPU where Numba is installed."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from topk_losses._sorting.plain import Network, plain_losses
 
 __all__ = ["NumbaSorting", "refusal"]
 
-COMPARED_PER_THREAD = 2**17  # wires times stages of all rows; with fewer, a thread costs more than it saves
+COMPARED_PER_THREAD = 2**17  # the least product of rows, wires and stages for which a thread pays
 
 
 def refusal(rows: Tensor, labels: Tensor, network: Network) -> str | None:
-    """Why the kernel cannot have these rows ``(M, L)`` and labels ``(M, C)``."""
+    """Why the kernel does not take these rows ``(M, L)`` and labels ``(M, C)``."""
     if labels.shape[1] != 1:
         return "the targets are soft"
     if network.relaxation != "cauchy":
-        return "logistic comparators are kept as logarithms"
+        return "the kernel has no logistic comparators"
     if not any(network.mixture[1:]):
-        return "top-1 alone takes no network"
+        return "top-1 alone needs no network"
     return numba.refusal(rows, (torch.float32,))
 
 
 class Kept(NamedTuple):
-    """The gradient, where it is not 0."""
+    """The non-zero entries of the gradient."""
 
     places: Tensor
-    """The candidates, the label among them ``(N, m)``; fewer than m where there are fewer classes."""
+    """The candidates including the label ``(N, m)``; fewer than m if there are fewer classes."""
     slopes: Tensor
-    """The loss's slopes by their scores, of the same shape."""
+    """The derivatives of the loss with respect to their scores, in the same shape."""
 
 
 @dataclass(frozen=True)
 class NumbaSorting(RuleOfLabels[Any]):
-    """The rule in one kernel, which goes through the network forth and back."""
+    """The rule in one kernel, which passes through the network forward and backward."""
 
     keeps: ClassVar[Callable[..., Any]] = Kept
 
@@ -78,13 +78,13 @@ class NumbaSorting(RuleOfLabels[Any]):
         return losses, Kept(places, slopes)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:  # noqa: ARG002
-        """The candidates' slopes in their places."""
+        """The gradient: the slopes of the candidates at their classes, else 0."""
         out = torch.zeros_like(scores, memory_format=torch.contiguous_format)
         return (out.scatter_(1, kept.places, kept.slopes * gradient.unsqueeze(1)),)
 
 
 def _weights(mixture: Any) -> Any:
-    """What the chance of each rank counts for: the shares of all K from 2 on that reach it."""
+    """The weight of each rank's probability: the sum of the P_k with k >= 2 that include this rank."""
     shares = [0.0, *mixture[1:]]
     reaching = list(accumulate(reversed(shares)))[::-1]
     return torch.tensor(reaching, dtype=torch.float64).numpy()

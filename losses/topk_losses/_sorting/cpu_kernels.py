@@ -1,17 +1,17 @@
-"""The relaxed sorting network for the CPU, forth and back: rows side by side, in lanes, and wires one below the other.
+"""CPU kernel of the relaxed sorting network, forward and backward, for several rows (*lanes*) at once.
 
-The label's wire is the first, its value 0; the others are relative to it and in units of 1 / β. Each stage's values and
-chances stay for the way back, and the chance ``f`` of each comparator. With ``a' = f a + (1 - f) b`` and
-``b' = (1 - f) a + f b``, and the same of the chances p and q, the slope by f is
-``(a - b) (A' - B') + (p - q) (P' - Q')`` in capitals for slopes, and those by a and b are the two means again, to which
-that by f adds ``f'``.
+The label is on the first wire, with value 0; the other values are relative to it and in units of 1 / β. The forward
+pass keeps the values and probabilities after each stage, and the probability ``f`` of each comparator. A comparator
+maps values a, b to ``a' = f a + (1 - f) b`` and ``b' = (1 - f) a + f b``, and probabilities p, q in the same way. With
+capitals for derivatives of the loss, the derivative with respect to f is ``(a - b) (A' - B') + (p - q) (P' - Q')``.
+Those with respect to a and b are the same two means of A' and B', plus and minus this times ``f'``.
 
-``f = 1/2 + arctan(x) / π`` comes from one division: with ``z = |x|`` the smaller of f and 1 - f is found by
-``arctan z`` where z is small, by ``arctan 1/z`` where it is large, and between these by ``arctan (z - 1) / (z + 1)``,
-so that a polynomial has no more than tan(π / 8) to take, and small chances keep their digits.
+``f = 1/2 + arctan(x) / π`` takes one division. With ``z = |x|``, the smaller of f and 1 - f comes from ``arctan z`` for
+small z, from ``arctan 1/z`` for large z, and otherwise from ``arctan (z - 1) / (z + 1)``. So the polynomial only has to
+cover arguments up to tan(π / 8), and small probabilities keep their relative accuracy.
 
-Missing and masked classes have a value so low that a chance against them is 1, against each other 1/2, which changes
-nothing. Loops write little and are short, or they would not become vectors.
+Missing and masked classes have so low a value that other classes go before them with probability 1; between two of
+them it is 1/2, which changes nothing. Loops are short and write few arrays, because only such loops are vectorised.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-LANES = 32  # rows side by side
-MOST_ROOM = 2**16  # of all wires after all stages and all lanes: with more, fewer lanes
-ABSENT, CERTAIN = -1e300, 1e250  # the value of a missing class, and a distance that no two present ones have
+LANES = 32  # rows processed at once
+MOST_ROOM = 2**16  # the largest product of wires, stages and lanes; large networks have fewer lanes
+ABSENT, CERTAIN = -1e300, 1e250  # value of a missing class; a distance that two present ones never have
 LOW, HIGH = math.sqrt(2) - 1, math.sqrt(2) + 1
 PER_PI = 1 / math.pi
 
-# arctan(u) / u as a polynomial in u², for u up to tan(π / 8), with a relative error of 8e-13.
+# arctan(u) / u as a polynomial in u² for u up to tan(π / 8), with a relative error of 8e-13.
 A0, A1, A2, A3 = 0.9999999999992709, -0.3333333327838204, 0.19999993188694712, -0.14285391253135954
 A4, A5, A6, A7 = 0.11103534812983296, -0.0899321638579795, 0.06977001333157166, -0.037701670540938724
 
 
 @functools.cache
 def comparators(wires: int) -> Places:
-    """Batcher's bitonic network: rows of first wire, distance to the second, and whether the larger goes first.
+    """Batcher's bitonic network: rows of first wire, distance to the second wire, and whether the larger goes first.
 
-    Comparators that differ in their first wire alone, by less than their distance, are one row; a stage is the rows
-    from one of first wire 0 to the next.
+    A row stands for ``distance`` comparators with consecutive first wires, beginning with the row's first wire. Every
+    stage begins with a row whose first wire is 0.
     """
     found, block = [], 2
     while block <= wires:
@@ -59,7 +59,7 @@ def comparators(wires: int) -> Places:
 
 
 def rooms_for(wires: int) -> tuple[Doubles, Doubles, Doubles, Doubles]:
-    """Memory for one thread: values and chances after each stage, and comparators' chances in each; slopes; lanes."""
+    """Buffers for one thread: values and probabilities after each stage, comparators, derivatives, scratch."""
     levels = wires.bit_length() - 1
     stages = levels * (levels + 1) // 2
     lanes = max(1, min(LANES, MOST_ROOM // (wires * stages)))
@@ -74,7 +74,7 @@ def rooms_for(wires: int) -> tuple[Doubles, Doubles, Doubles, Doubles]:
 
 @contracting
 def _chances(a: Doubles, b: Doubles, sign: float, out: Doubles) -> None:
-    """The chances of ``sign (a - b)``."""
+    """Write ``F(sign (a - b))`` with the Cauchy distribution function F."""
     for j in range(len(out)):
         x = sign * (a[j] - b[j])
         z = abs(x)
@@ -99,7 +99,7 @@ def _means(stay: Doubles, a: Doubles, b: Doubles, first: Doubles, second: Double
 
 @contracting
 def _mix(stay: Doubles, a: Doubles, b: Doubles) -> None:
-    """The two means in place."""
+    """Replace a and b by their two means."""
     for j in range(len(stay)):
         one, two = a[j], b[j]
         a[j] = stay[j] * one + (1.0 - stay[j]) * two
@@ -114,7 +114,7 @@ def _products(a: Doubles, b: Doubles, by_a: Doubles, by_b: Doubles, out: Doubles
 
 @contracting
 def _densities(a: Doubles, b: Doubles, one: Doubles, two: Doubles, out: Doubles) -> None:
-    """What the values' slopes have by way of the chances."""
+    """Write the part of the derivatives with respect to the values that comes from the comparators' probabilities."""
     for j in range(len(out)):
         x = a[j] - b[j]
         out[j] = (one[j] + two[j]) * PER_PI / (1.0 + x * x)
@@ -145,7 +145,7 @@ def _forth(network: Places, states: Doubles, stays: Doubles, lanes: int) -> None
 def _back(
     network: Places, states: Doubles, stays: Doubles, slopes: Doubles, lanes: int, scratch: Doubles
 ) -> None:
-    """Slopes by what enters the network in place of those by what leaves it."""
+    """Turn the derivatives with respect to the network's outputs into those with respect to its inputs."""
     stage = len(stays)
     for c in range(len(network) - 1, -1, -1):
         start, size = network[c, 0] * lanes, network[c, 1] * lanes
@@ -171,7 +171,7 @@ def _back(
 def _enter(
     row: Floats, label: int, places: Places, steepness: float, wires: Doubles, lane: int, lanes: int
 ) -> bool:
-    """Put a row on the wires of its lane, and the label among its places, first; whether the row is valid."""
+    """Write a row to the wires of its lane, move the label to the front of ``places``; return whether it is valid."""
     own, n = float(row[label]), len(places)
     at = n - 1
     for j in range(n):
@@ -193,7 +193,7 @@ def _enter(
 
 @borrowing
 def _softmax(values: Doubles, steepness: float, lane: int, lanes: int, out: Doubles) -> float:
-    """The label's chance to be the first, by softmax, and all candidates' in the lane of ``out``."""
+    """The label's softmax probability; those of all candidates are written to the lane of ``out``."""
     largest, total = 0.0, 0.0
     for j in range(lane, len(values), lanes):
         largest = max(largest, values[j])
@@ -216,14 +216,14 @@ def _leave(
     slopes: Doubles,
     softmax: Doubles,
 ) -> float:
-    """The loss of a lane, its slopes by what leaves the network, and those by way of softmax."""
+    """The loss of a lane; writes its derivatives with respect to the network's outputs and through the softmax."""
     chances, chance = states[1, -1], 0.0
     if top1 > 0:
         chance = top1 * _softmax(states[0, 0], steepness, lane, lanes, softmax)
     first = chance
     for j in range(len(weights)):
         chance += weights[j] * chances[j * lanes + lane]
-    if chance >= 1:  # by rounding: the loss is 0 and flat
+    if chance >= 1:  # by rounding: the loss and its gradient are 0
         softmax[lane::lanes] = 0.0
         return 0.0
     for j in range(len(weights)):
@@ -237,7 +237,7 @@ def _leave(
 def _by_score(
     values: Doubles, softmax: Doubles, steepness: float, valid: bool, lane: int, lanes: int, out: Floats
 ) -> None:
-    """Slopes by the scores, the label's first, from those by the wires' values."""
+    """Write the derivatives with respect to the scores, the label's first, from those for the wires' values."""
     total = 0.0
     for j in range(1, len(out)):
         slope = steepness * values[j * lanes + lane] + softmax[j * lanes + lane] if valid else np.nan
@@ -266,21 +266,21 @@ def sorting(
     first: int,
     last: int,
 ) -> None:
-    """Losses of the rows from first to last, and their slopes by the candidates' scores.
+    """Write the losses of the rows from first to last, and their derivatives with respect to the candidates' scores.
 
     Args:
         scores: ``(N, L)``.
         labels: ``(N,)``.
-        places: The m best classes, descending, or all where there are fewer; on return the label is the first of them.
+        places: The m best classes, descending, or all if there are fewer; on return the label is the first of them.
         wires: m.
-        top1: The share of top-1, by softmax.
-        weights: What the chance of each rank counts for ``(K,)``.
+        top1: P_1, the weight of the softmax probability.
+        weights: The weight of each rank's probability ``(K,)``.
         steepness: β.
-        network: As :func:`comparators` makes it.
-        with_gradient: Whether slopes are wanted.
+        network: From :func:`comparators`.
+        with_gradient: Whether derivatives are needed.
         losses: ``(N,)``, written.
-        slopes: Of the places' shape, written.
-        states: Memory, as :func:`rooms_for` makes it.
+        slopes: In the shape of ``places``, written.
+        states: A buffer from :func:`rooms_for`.
         stays: The same.
         backward: The same.
         scratch: The same.

@@ -1,20 +1,22 @@
-"""The chance of a label to be among the K best, by a sorting network whose comparators are relaxed.
+"""The probability that a label is among the K best, by a sorting network with relaxed comparators.
 
-A comparator of two wires with the values a and b puts the larger one up with the chance ``f = F(β (a - b))``: the upper
-wire leaves with ``f a + (1 - f) b``, the lower one with what remains. The same f says where a class goes, so that the
-product of all comparators is a doubly stochastic matrix of classes by ranks. A loss wants one row of it, the label's:
-instead of the matrix, the label's chance to be on each wire goes through the network, 2 numbers per wire instead of m.
+A comparator of two wires with the values a and b puts a on the upper wire with probability ``f = F(β (a - b))``: the
+upper wire gets ``f a + (1 - f) b``, the lower one ``(1 - f) a + f b``. The classes move with the same probabilities, so
+the product of all comparators is a doubly stochastic matrix of classes by ranks. The loss needs only the label's row of
+it. So instead of the matrix, the label's probability of being on each wire passes through the network: 2 numbers per
+wire instead of m.
 
-The network is Batcher's bitonic one for m = 2, 4, 8, … wires: each stage merges two sorted blocks, of which the second
-was sorted the other way, by comparing halves, then halves of halves. Where all scores are equal, its last stage makes
+The network is Batcher's bitonic network for m = 2, 4, 8, … wires. Each stage merges two sorted blocks, the second one
+sorted in the opposite order, by comparing halves, then halves of halves. If all scores are equal, the last stage makes
 every rank equally likely.
 
-On the wires are, in this order, the label and the m - 1 largest others, descending. The order matters for a relaxed
-network; this one depends on the scores alone, and the loss is continuous where two of the others change places.
-Classes that are missing or masked are compared without relaxation and sink below all others.
+The wires start with the label, then the m - 1 largest other scores, descending. The order matters for a relaxed
+network; this one is a function of the scores, and the loss is continuous where two of the other classes change places.
+Missing and masked classes are compared without relaxation and go behind all others.
 
-All is float64, for a label has m numbers, not L. Cauchy's chances fall as the inverse distance, and the product of a
-wire's few comparators is far from the smallest float64; logistic ones fall exponentially and are kept as logarithms.
+Everything is float64, which is cheap because a label has m numbers, not L. Cauchy probabilities fall like the inverse
+distance, so the product over a wire's few comparators stays far above the smallest float64. Logistic probabilities fall
+exponentially and are stored as logarithms.
 """
 
 from __future__ import annotations
@@ -34,27 +36,25 @@ from topk_losses._rows.selection import largest
 
 __all__ = ["RELAXATIONS", "Network", "plain_losses"]
 
-LABELS_AT_ONCE = (
-    2**12
-)  # labels of rows whose networks are computed together: what they need stays in the cache
+LABELS_AT_ONCE = 2**12  # labels whose networks are computed at once, to fit into the cache
 
 
 class _Relaxation(Protocol):
-    """How comparators are relaxed, and how the chances to be on a wire are kept; ``never`` is 0, ``surely`` 1."""
+    """A relaxation of comparators, and its representation of probabilities: ``never`` is 0, ``surely`` is 1."""
 
     never: float
     surely: float
 
     def chance(self, x: Tensor) -> Tensor:
-        """F."""
+        """The probability F(x), in this representation."""
         ...
 
     def mean(self, first: Tensor, a: Tensor, second: Tensor, b: Tensor) -> Tensor:
-        """What two wires carry, ``(2, 2, …)`` wire by value and chance, from a and b with weights ``(2, …)``."""
+        """The outputs ``(2, 2, …)``, wire by value and probability, of comparators of a and b, weights ``(2, …)``."""
         ...
 
     def log_sum(self, chances: Tensor) -> Tensor:
-        """The logarithm of the chance to be on one of these wires."""
+        """The logarithm of the probability of being on one of these wires."""
         ...
 
 
@@ -62,7 +62,7 @@ class _Cauchy:
     never, surely = 0.0, 1.0
 
     def chance(self, x: Tensor) -> Tensor:
-        # 1/2 + arctan(x) / π, exact far below 0 too
+        # 1/2 + arctan(x) / π, accurate even far below 0
         return torch.atan2(torch.ones_like(x), -x) / math.pi
 
     def mean(self, first: Tensor, a: Tensor, second: Tensor, b: Tensor) -> Tensor:
@@ -73,14 +73,14 @@ class _Cauchy:
 
 
 class _Logistic:
-    never, surely = -1e30, 0.0  # not -inf, of which logsumexp has no gradient
+    never, surely = -1e30, 0.0  # not -inf, at which logsumexp has no gradient
 
     def chance(self, x: Tensor) -> Tensor:
         return logsigmoid(x)
 
     def mean(self, first: Tensor, a: Tensor, second: Tensor, b: Tensor) -> Tensor:
         value = first.exp() * a[0] + second.exp() * b[0]
-        # Not logaddexp, whose second derivative is NaN where the two are far apart.
+        # Not logaddexp: its second derivative is NaN where the two arguments are far apart.
         return torch.stack([value, torch.stack([first + a[1], second + b[1]]).logsumexp(0)], 1)
 
     def log_sum(self, chances: Tensor) -> Tensor:
@@ -91,13 +91,13 @@ RELAXATIONS: Final[dict[str, _Relaxation]] = {"cauchy": _Cauchy(), "logistic": _
 
 
 class Network(NamedTuple):
-    """What the network and the loss behind it are made of.
+    """The parameters of the network and the loss.
 
     Attributes:
-        mixture: K weights.
+        mixture: The weights P_1 … P_K.
         steepness: β.
-        candidates: m.
-        relaxation: Of the comparators.
+        candidates: m, the number of wires.
+        relaxation: The name of the comparators' relaxation.
     """
 
     mixture: Sequence[float]
@@ -109,7 +109,7 @@ class Network(NamedTuple):
 def plain_losses(rows: Tensor, labels: Tensor, network: Network) -> Tensor:
     """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``."""
     own, width = rows.gather(1, labels), min(network.candidates, rows.shape[1])
-    if labels.shape[1] == 1:  # a copy costs less than one more class: torch's topk has steps
+    if labels.shape[1] == 1:  # copying is cheaper than selecting one more class: topk slows down in steps
         others = rows.scatter(1, labels, -torch.inf)
         return _losses(largest(others, width - 1).values.unsqueeze(1), own, network).to(rows.dtype)
     top = largest(rows, width)
@@ -121,9 +121,9 @@ def plain_losses(rows: Tensor, labels: Tensor, network: Network) -> Tensor:
 
 
 class _InParts(torch.autograd.Function):
-    """The losses of many labels, a part of them at a time: each has a network's memory, its gradient but 2 numbers.
+    """The losses of many labels, some at a time, to bound the memory for their networks.
 
-    Of a part's losses the gradient is found at once, and kept.
+    The gradient of each part is computed with its losses and kept, since it is much smaller than the network's states.
     """
 
     @staticmethod
@@ -138,7 +138,7 @@ class _InParts(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         best, own, by_best, by_own = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody wants this differentiated again
+        if torch.is_grad_enabled():  # the caller will differentiate this gradient
             losses = _losses(best, own, ctx.network)
             slopes = torch.autograd.grad(losses, (best, own), gradient, create_graph=True)
             return slopes[0], slopes[1], None
@@ -146,7 +146,7 @@ class _InParts(torch.autograd.Function):
 
 
 def _with_gradient(best: Tensor, own: Tensor, network: Network) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses ``(M, C)`` and the gradient of each with respect to its ``best`` and its ``own``."""
+    """Losses ``(M, C)``, and their gradients with respect to ``best`` and ``own``."""
     with torch.enable_grad():
         leaves = best.detach().requires_grad_(), own.detach().requires_grad_()
         losses = _losses(*leaves, network)
@@ -155,7 +155,7 @@ def _with_gradient(best: Tensor, own: Tensor, network: Network) -> tuple[Tensor,
 
 
 def _losses(best: Tensor, own: Tensor, network: Network) -> Tensor:
-    """The losses ``(M, C)`` for the labels' scores ``(M, C)`` and the largest others, descending ``(M, C, n)``."""
+    """The losses ``(M, C)``, from the labels' scores ``(M, C)`` and the largest others, descending ``(M, C, n)``."""
     values, invalid = _wires(best, own, network.candidates)
     mixture, parts = network.mixture, []
     if mixture[0] > 0:
@@ -172,7 +172,7 @@ def _losses(best: Tensor, own: Tensor, network: Network) -> Tensor:
 
 
 def _wires(best: Tensor, own: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
-    """Scores less the label's on the wires ``(m, M, C)``, the label first, and whether a row has NaN or +inf."""
+    """Scores minus the label's on the wires ``(m, M, C)``, the label first; and whether a row has NaN or +inf."""
     own = own.double().unsqueeze(2)
     invalid = ~((best.detach()[..., :1] < torch.inf) & (own.detach() < torch.inf)).squeeze(2)
     own = spoilt(own.masked_fill(own == -torch.inf, 0), invalid.unsqueeze(2))
@@ -182,9 +182,10 @@ def _wires(best: Tensor, own: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
 
 
 def _through_network(values: Tensor, kind: _Relaxation, steepness: float) -> Tensor:
-    """The chance of the class on the first wire to leave on each, ``(m, M, C)``."""
+    """The probability that the class on the first wire ends on each wire, ``(m, M, C)``."""
     absent = values.detach() == -torch.inf
-    # If it is free to see that none is, a third of the work is saved. The last wire has the smallest of the others.
+    # Where values can be read and no class is absent, a third of the work is saved. The last wire, with the smallest
+    # of the other scores, shows this.
     some_absent = not values_are_readable(values) or bool(absent[-1].any())
     values = (values.masked_fill(absent, 0) if some_absent else values) * steepness
     start = torch.full_like(values[:1], kind.surely)
@@ -210,7 +211,7 @@ def _through_network(values: Tensor, kind: _Relaxation, steepness: float) -> Ten
 
 
 def _pairs(wires: Tensor, distance: int) -> tuple[Tensor, Tensor]:
-    """The wires ``(…, m, M, C)`` that comparators of this distance connect, ``(…, m / 2 distance, distance, M, C)``."""
+    """The two wires of each comparator of a distance: ``(…, m, M, C)`` to ``(…, m / 2 distance, distance, M, C)``."""
     first, second = wires.unflatten(-3, (-1, 2, distance)).unbind(-4)  # type: ignore[no-untyped-call]
     return first, second
 
@@ -218,7 +219,7 @@ def _pairs(wires: Tensor, distance: int) -> tuple[Tensor, Tensor]:
 def _sink(
     stay_and_swap: Tensor, missing: tuple[Tensor, Tensor], descends: Tensor, kind: _Relaxation
 ) -> tuple[Tensor, Tensor]:
-    """The chances with missing classes compared for certain, and the wires behind that have none."""
+    """The probabilities with missing classes put last for certain, and which output wires have no class."""
     a, b = missing
     both, either = a & b, a | b
     stays = torch.where(descends, b, a)

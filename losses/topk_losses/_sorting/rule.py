@@ -1,4 +1,4 @@
-"""The cross-entropy over a relaxed sorting network: the rule for a call, and the losses of rows."""
+"""The cross-entropy with a relaxed sorting network: the choice of the rule for a call, and the losses of rows."""
 
 from __future__ import annotations
 

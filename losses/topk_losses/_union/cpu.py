@@ -20,16 +20,16 @@ class Kept(NamedTuple):
     places: Tensor
     """The K best classes ``(N, K)``."""
     numbers: Tensor
-    """Four numbers per row: the largest score, and multiples for all classes, for the K best and for the label."""
+    """Four numbers per row: the largest score, and factors for all classes, for the K best and for the label."""
 
 
 def refusal(scores: Tensor) -> str | None:
-    """Why the kernels cannot have these scores."""
+    """Why the kernels do not take these scores."""
     return numba.refusal(scores, (torch.float32,))
 
 
 class NumbaUnion(PlainUnion):
-    """The same in two kernels, each of which reads a row once."""
+    """Top-K grouping and transition in two kernels, each of which reads a row once."""
 
     keeps = Kept
 

@@ -1,4 +1,4 @@
-"""Top-K grouping and transition for the CPU, the K best classes being known: each row is read once each way."""
+"""CPU kernels of top-K grouping and transition, given the K best classes: each reads a row once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["KEPT", "room_for", "union_backward", "union_forward"]
 Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
 
-KEPT = 4  # numbers kept of a row: the largest score, and multiples for all classes, for the K best and for the label
+KEPT = 4  # numbers kept per row: the largest score, and factors for all classes, for the K best and for the label
 SCALE = np.float32(LOG2E)
-LEAST = -1e30  # for log q of a masked label, whose gradient is 0 times that
+LEAST = -1e30  # replaces log q = -inf of a masked label: its gradient is 0 times this
 
 
 @borrowing
@@ -45,7 +45,7 @@ def _largest_and_rest(row: Floats, places: Places, room: Floats) -> tuple[float,
 def _numbers(
     inside: bool, best: float, rest: float, log_q: float, transition: bool, detach_weight: bool
 ) -> tuple[float, float, float, float]:
-    """The loss, and A, A + B and C of ``plain.py``, without a difference of what is nearly equal."""
+    """The loss, and A, A + B and C of ``plain.py``, without differences of nearly equal numbers."""
     if not inside:
         return -log_q, 1.0, 1.0, 1.0
     union, others = best / (best + rest), rest / (best + rest)
@@ -72,17 +72,17 @@ def union_forward(
     first: int,
     last: int,
 ) -> None:
-    """Losses of the rows from first to last, and what the gradient needs.
+    """Write the losses of the rows from first to last, and what the gradient needs.
 
     Args:
         scores: ``(N, L)``.
         labels: ``(N,)``.
         places: The K best classes, descending, ``(N, K)``.
-        transition: Top-K transition, else top-K grouping.
-        detach_weight: Whether the transition's weight is a constant in the gradient.
+        transition: True for top-K transition, False for top-K grouping.
+        detach_weight: Whether the gradient treats the transition's weight S as a constant.
         losses: ``(N,)``, written.
         kept: ``(N, KEPT)``, written.
-        room: Memory from ``room_for``.
+        room: A buffer from ``room_for``.
         first: The first row.
         last: The row after the last.
     """
@@ -113,14 +113,14 @@ def union_backward(
     first: int,
     last: int,
 ) -> None:
-    """The gradients of the rows from first to last with respect to the scores, given those to the losses.
+    """Write the gradients with respect to the scores for the rows from first to last.
 
     Args:
         scores: ``(N, L)``.
         labels: ``(N,)``.
         places: ``(N, K)``.
         kept: What the forward pass kept.
-        gradients: ``(N,)``.
+        gradients: Gradients of the losses ``(N,)``.
         out: ``(N, L)``, written.
         first: The first row.
         last: The row after the last.

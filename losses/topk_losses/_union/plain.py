@@ -1,8 +1,9 @@
-"""The losses that take the K best classes for a single one: top-K grouping, and the transition to it.
+"""The losses in which the K best classes count as one: top-K grouping, and the transition to it.
 
-With ``q = softmax(s)`` and S the probability of the K best classes, a label among them costs ``-log S`` (grouping) or
-``-(1 - S) log q_y - S log S`` (transition), and any other label ``-log q_y``. In every case the gradient is
-``A q_j + B q_j [j among the K best] - C [j = y]`` with three numbers per row: one pass over the classes.
+With ``q = softmax(s)`` and S the probability of the K best classes, the loss of a label among them is ``-log S``
+(grouping) or ``-(1 - S) log q_y - S log S`` (transition), that of any other label ``-log q_y``. In every case the
+gradient is ``A q_j + B q_j [j among the K best] - C [j = y]`` with three numbers A, B, C per row, so it takes one pass
+over the classes.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class PlainUnion(RuleOfLabels[Any]):
         if not self.transition:
             return grouped
         union = (log_union.detach() if self.detach_weight else log_union).exp()
-        # Where the union is all there is, 0 · inf would spoil what a masked label costs.
+        # Where S is 1 and the label is masked, 0 · inf makes this NaN; the reduction sets that loss to +inf.
         return (1 - union) * -log_q.gather(1, labels) + union * grouped
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Kept]:  # noqa: ARG002
@@ -62,7 +63,7 @@ class PlainUnion(RuleOfLabels[Any]):
         best, places = largest(scores, self.k)
         q = softmax(scores)
         best_q = q.gather(1, places)
-        # log q_y by way of the largest score, whose q never underflows.
+        # log q_y from the largest score, whose q never underflows.
         log_q = (scores.gather(1, labels) - best[:, :1] + best_q[:, :1].log()).squeeze(1)
         log_union = best_q.sum(1).log_().clamp_(max=0)
         inside = (places == labels).any(1)
@@ -80,7 +81,7 @@ class PlainUnion(RuleOfLabels[Any]):
         if self.detach_weight:
             all_classes, the_best = torch.ones_like(union), torch.full_like(union, -1.0)
         else:
-            # d S / d s_j = q_j ([j among the K best] - S); a masked label, whose loss is inf, has no gradient.
+            # dS / ds_j = q_j ([j among the K best] - S). The clamp keeps the gradient of a masked label 0, not NaN.
             the_best = log_q.clamp(min=torch.finfo(log_q.dtype).min) - log_union - 1
             all_classes = 1 - union - the_best * union
         return torch.stack(
@@ -92,7 +93,7 @@ class PlainUnion(RuleOfLabels[Any]):
         )
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept) -> tuple[Tensor]:  # noqa: ARG002
-        """``A q_j + B q_j [j among the K best] - C [j = y]``."""
+        """The gradient ``A q_j + B q_j [j among the K best] - C [j = y]``."""
         everywhere, best, label = (kept.numbers * gradient).unsqueeze(-1).unbind(0)
         by_score = kept.q * everywhere
         by_score.scatter_(1, kept.places, kept.best_q * (everywhere + best))

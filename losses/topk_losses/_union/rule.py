@@ -1,4 +1,4 @@
-"""The losses that take the K best classes for a single one: the rule for a call, and the losses of rows."""
+"""The losses in which the K best classes count as one: the choice of the rule for a call, and the losses of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["union_losses"]
 
 
 def union_losses(k: int, transition: bool, detach_weight: bool = False) -> Callable[[Tensor, Tensor], Tensor]:
-    """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``."""
+    """Return a function from rows ``(M, L)`` and labels ``(M, C)`` to the losses ``(M, C)``."""
     plain = PlainUnion(k, transition, detach_weight)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:

@@ -1,22 +1,21 @@
 """Every loss and operator as a function of scores and targets.
 
-What all losses have in common:
+All losses have this in common:
 
-- ``scores`` are ``(N, L)``, ``(N, L, ...)`` or a single row ``(L,)``, ``target`` labels ``(N, ...)`` of any whole
-  dtype; ``reduction``, ``weight`` and ``ignore_index`` are those of torch's cross-entropy. A weighted mean divides by
-  the sum of the labels' weights.
-- Probabilities of the scores' shape as ``target`` (Mixup, CutMix, label smoothing) give the expected loss of a
-  label drawn from them, ``Σ_c t_c·loss(s, c)``; the smooth top-K SVM alone takes labels only. Weights multiply the
-  terms of that sum, and the mean divides by the number of samples, as in torch.
-- A score of -inf masks a class: the rest of the row behaves as if it were not there, and it gets no gradient. A
-  target that is masked costs +inf; fewer than K other classes cost a top-K loss nothing.
-- NaN in a row, and +inf as an overflow of half precision leaves it, make that row's loss NaN, and its gradient, so
-  that a gradient scaler sees it; other rows are as without it.
-- float64 is computed in float64, everything narrower in float32, under autocast too; the loss has that dtype and
-  the gradient the scores'.
-- Nothing waits for a device. The values of tensors (labels in range, counts above 0) are checked in eager mode on
-  the CPU, and by the modules' constructors; shapes and dtypes are checked always. Every complaint is a
-  ``ValueError``.
+- ``scores`` have the shape ``(N, L)``, ``(N, L, ...)`` or, for a single row, ``(L,)``. ``target`` holds labels
+  ``(N, ...)`` of any integer dtype. ``reduction``, ``weight`` and ``ignore_index`` mean the same as in torch's
+  cross-entropy. A weighted mean divides by the sum of the labels' weights.
+- ``target`` may instead hold probabilities t of the scores' shape (Mixup, CutMix, label smoothing). The loss is then
+  the expectation over a label drawn from them, ``Σ_c t_c·loss(s, c)``. Weights multiply the terms of that sum, and
+  the mean divides by the number of samples, as in torch. Only the smooth top-K SVM does not take probabilities.
+- A score of -inf masks a class: the loss is that of a row without this class, and the class gets no gradient. A
+  masked target costs +inf. Where fewer than K other classes are left, a top-K loss is 0.
+- A row that contains NaN or +inf (half precision overflows to +inf) has a loss and a gradient of NaN, so that a
+  gradient scaler notices it. Other rows are not affected.
+- float64 scores are computed in float64, all others in float32, under autocast too. The loss has the dtype of the
+  computation, the gradient that of the scores.
+- No call waits for a device. Shapes and dtypes are always checked. Values (labels in range, counts above 0) are
+  checked in eager mode on the CPU and by the modules' constructors. Every rejected argument raises ``ValueError``.
 """
 
 from topk_losses.functional.autkc import autkc

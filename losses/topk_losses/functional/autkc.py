@@ -22,27 +22,27 @@ def autkc(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""AUTKC: a surrogate of the area above the top-k curve, so that it aims at every k up to K at once.
+    r"""AUTKC: a surrogate for the area above the curve of top-k accuracy, k = 1 … K, so every k up to K counts.
 
     .. math:: \frac{1}{K} \sum_{j=1}^{K+1} \ell\bigl(q_y - (q_{\setminus y})_{[j]}\bigr), \qquad
         q = \mathrm{softmax}(s)
 
-    with ``ℓ(x)`` one of ``(1 - x)²``, ``e^-x`` and ``log(1 + e^-x)``. The hinge ``(1 - x)_+`` takes scores in place
-    of probabilities, and is there to compare with: the paper shows the first three to be consistent for the area,
-    the hinge not. The metric is the mean of top-1 … top-K accuracy. The authors train the first epochs with
-    cross-entropy, for the gradient of differences of probabilities is small at the start.
+    with ``ℓ(x)`` one of ``(1 - x)²``, ``e^-x`` and ``log(1 + e^-x)``. The hinge ``(1 - x)_+`` is applied to scores
+    instead of probabilities and is meant for comparison: the paper shows that the first three are consistent for the
+    area and that the hinge is not. The matching metric is the mean of top-1 … top-K accuracy. The authors train the
+    first epochs with cross-entropy, because differences of probabilities have a small gradient at the start.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
         surrogate: ``"squared"``, ``"exponential"``, ``"logistic"`` or ``"hinge"``.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
-        A scalar, or ``(N, ...)`` for ``"none"``. Where fewer than K + 1 other classes are left, the sum is over these.
+        A scalar, or ``(N, ...)`` for ``"none"``. Where fewer than K + 1 other classes are left, the sum is over them.
 
     Raises:
         ValueError: for wrong shapes and dtypes, labels out of range, k outside ``[1, L - 1]``, unknown surrogates.

@@ -36,7 +36,7 @@ def cross_entropy(
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
         target: labels ``(N, ...)``, or probabilities of the scores' shape.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
@@ -63,18 +63,18 @@ def focal(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Focal loss: cross-entropy with well-classified samples weighed down.
+    r"""Focal loss: cross-entropy in which well-classified samples weigh less.
 
     .. math:: (1 - p_y)^\gamma \cdot (-\log p_y), \qquad p = \mathrm{softmax}(s)
 
-    The gradient is finite for every γ, also where p rounds to 1.
+    The gradient is finite for every γ, even where p rounds to 1.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         gamma: γ, at least 0; at 0 this is cross-entropy.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
@@ -110,25 +110,27 @@ def ldam(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""LDAM: cross-entropy of scaled scores, of which the target's has been lowered by its class's margin.
+    r"""LDAM: cross-entropy of scaled scores, with the target's score lowered by the margin of its class.
 
     .. math:: -\log \mathrm{softmax}\bigl(\lambda (s - m_y \delta_y)\bigr)_y
+
+    with δ_y the one-hot vector of the target.
 
     Args:
         scores: cosines ``(N, L)`` or ``(N, L, ...)``, as :class:`~topk_losses.CosineHead` returns them; -inf
             masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
-        margins: m, one per class ``(L,)``, from :func:`~topk_losses.uneven_margins`.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
+        margins: m, one per class ``(L,)``, see :func:`~topk_losses.uneven_margins`.
         scale: λ, above 0.
-        weight: one factor per class ``(L,)``, for instance those of deferred re-weighting.
-        ignore_index: label that counts for nothing.
+        weight: one factor per class ``(L,)``, for instance that of deferred re-weighting.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
 
     Raises:
-        ValueError: for wrong shapes and dtypes, labels out of range and scales not above 0.
+        ValueError: for wrong shapes and dtypes, labels out of range and λ not above 0.
 
     References:
         Cao et al.: Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss, NeurIPS 2019.
@@ -158,16 +160,16 @@ def balanced_softmax(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Balanced softmax: cross-entropy of the scores plus the logarithms of the classes' counts.
+    r"""Balanced softmax: cross-entropy of the scores plus the logarithms of the class counts.
 
     .. math:: -\log \mathrm{softmax}(s + \log n)_y
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
         target: labels ``(N, ...)``, or probabilities of the scores' shape.
-        class_counts: n, the training set's count of each class ``(L,)``, above 0.
+        class_counts: n, the number of training samples of each class ``(L,)``, above 0.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
@@ -200,17 +202,17 @@ def logit_adjusted(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Logit-adjusted cross-entropy: the scores plus τ times the logarithms of the classes' frequencies.
+    r"""Logit-adjusted cross-entropy: that of the scores plus τ times the logarithms of the class frequencies.
 
     .. math:: -\log \mathrm{softmax}\bigl(s + \tau \log(n / \textstyle\sum n)\bigr)_y
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
         target: labels ``(N, ...)``, or probabilities of the scores' shape.
-        class_counts: n, the training set's count of each class ``(L,)``, above 0.
+        class_counts: n, the number of training samples of each class ``(L,)``, above 0.
         tau: τ, above 0; at 1 this is :func:`balanced_softmax`.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
@@ -248,19 +250,19 @@ def truncated_topk_entropy(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Truncated top-K entropy: cross-entropy without the K - 1 largest of the other classes.
+    r"""Truncated top-K entropy: cross-entropy without the K - 1 highest-scoring of the other classes.
 
     .. math:: \log\Bigl(1 + \sum_{j \in R} e^{s_j - s_y}\Bigr), \qquad
-        R = \{j \ne y\} \text{ without its K - 1 largest}
+        R = \{j \ne y\} \text{ without the } K - 1 \text{ largest scores}
 
     At K = 1 it is cross-entropy.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:

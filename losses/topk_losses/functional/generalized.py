@@ -1,4 +1,4 @@
-"""Generalised cross-entropy, which wrong labels hurt less."""
+"""Generalised cross-entropy, a loss that is robust to label noise."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def generalized_cross_entropy(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Generalised cross-entropy: between cross-entropy, its limit as γ → 0, and the chance of an error, at γ = 1.
+    r"""Generalised cross-entropy: cross-entropy in the limit γ → 0, the probability of an error ``1 - q_y`` at γ = 1.
 
     .. math:: (1 - q_y^\gamma) / \gamma, \qquad q = \mathrm{softmax}(s)
 
-    It is at most 1 / γ, and its gradient is cross-entropy's times ``q_y^γ``: a label that the network finds unlikely,
-    as a wrong one is, pulls less.
+    It is at most 1 / γ, and its gradient is that of cross-entropy times ``q_y^γ``. A label that the network finds
+    unlikely, as wrong labels often are, therefore has less influence.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         gamma: γ, above 0 and at most 1.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
@@ -43,7 +43,7 @@ def generalized_cross_entropy(
         ValueError: for wrong shapes and dtypes, labels out of range and γ outside ``(0, 1]``.
 
     Note:
-        For top-K it has H-consistency bounds, as cross-entropy and the other comp-sum losses (Mao et al. 2024).
+        It has H-consistency bounds for top-K, like cross-entropy and the other comp-sum losses (Mao et al. 2024).
 
     References:
         Zhang, Sabuncu: Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels, NeurIPS

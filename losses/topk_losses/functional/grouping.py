@@ -1,4 +1,4 @@
-"""Top-K grouping and the transition to it from cross-entropy, of Sawada et al. 2020."""
+"""Top-K grouping, and the transition from cross-entropy to it, of Sawada et al. 2020."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ def topk_grouping(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Top-K grouping: cross-entropy that takes the K best classes for a single one.
+    r"""Top-K grouping: cross-entropy in which the K highest-scoring classes count as a single class.
 
     .. math:: -\Bigl(\sum_{i \le K} t_{[i]}\Bigr) \log \sum_{i \le K} q_{[i]}
         - \sum_{i > K} t_{[i]} \log q_{[i]}, \qquad q = \mathrm{softmax}(s)
+
+    with t the target distribution and ``[i]`` the class with the i-th largest q.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
         target: labels ``(N, ...)``, or probabilities t of the scores' shape.
         k: K, in ``[1, L - 1]``.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
@@ -65,7 +67,7 @@ def topk_transition(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Top-K transition: from cross-entropy to grouping as the K best classes gather the probability S.
+    r"""Top-K transition: moves from cross-entropy to :func:`topk_grouping` as the probability S of the top K grows.
 
     .. math:: (1 - S) \cdot \mathrm{cross\_entropy} + S \cdot \mathrm{grouping}, \qquad
         S = \sum_{i \le K} q_{[i]}
@@ -74,9 +76,9 @@ def topk_transition(
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
         target: labels ``(N, ...)``, or probabilities of the scores' shape.
         k: K, in ``[1, L - 1]``.
-        detach_weight: take S for a constant in the gradient.
+        detach_weight: whether the gradient treats S as a constant.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:

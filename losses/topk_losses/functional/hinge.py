@@ -22,17 +22,17 @@ def topk_hinge(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Top-K hinge: the target's score must exceed the K-th largest of the others by a margin.
+    r"""Top-K hinge: the target's score must exceed the K-th largest score of the other classes by a margin.
 
     .. math:: \bigl(\alpha + (s_{\setminus y})_{[K]} - s_y\bigr)_+
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
@@ -68,19 +68,19 @@ def convex_topk_hinge(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Convex top-K hinge: the mean of the K largest, the others raised by a margin, less the target's.
+    r"""Convex top-K hinge: as :func:`topk_hinge`, with the mean of the K largest scores in place of the K-th largest.
 
     .. math:: \Bigl(\frac{1}{K} \sum_{i \le K} (s + \alpha (1 - \delta_y))_{[i]} - s_y\Bigr)_+
 
-    The target's own score stays among those that are sorted, as the papers have it.
+    with δ_y the one-hot vector of the target. As in the papers, the target's own score is among those sorted.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
@@ -116,19 +116,19 @@ def calibrated_topk_hinge(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Calibrated top-K hinge: the target's score must exceed the (K+1)-th largest of all by a margin.
+    r"""Calibrated top-K hinge: the target's score must exceed the (K+1)-th largest of all scores by a margin.
 
     .. math:: (\alpha + s_{[K+1]} - s_y)_+
 
-    Unlike :func:`topk_hinge` it is top-K calibrated: who minimises it minimises the top-K error.
+    Unlike :func:`topk_hinge` it is top-K calibrated: minimising its expectation minimises the top-K error.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:

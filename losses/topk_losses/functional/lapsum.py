@@ -1,4 +1,4 @@
-"""The loss over the soft top-K of Struski et al. 2025."""
+"""The loss on the soft top-K of Struski et al. 2025."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def lapsum_topk_loss(
 
     .. math:: -\log p_y, \qquad p_i = F\bigl((s_i - b) / T\bigr), \qquad \sum_i p_i = K
 
-    with F the distribution function of Laplace's distribution, see :func:`lapsum_topk`. It is the top-K
-    cross-entropy of Petersen et al. 2022 for this one K, with LapSum in place of their sorting networks: as the
-    authors say in their code's notes, they ran the classification experiments with that loss, which may also mix
-    several K. For a target below the threshold b the loss is linear, ``log 2 + (b - s_y) / T``. It is computed from
-    the logarithm, so that it is exact however small p is.
+    with F the distribution function of the Laplace distribution, see :func:`lapsum_topk`. It is the top-K
+    cross-entropy of Petersen et al. 2022 for a single K, with LapSum in place of their sorting networks. According
+    to the notes in the authors' code, they ran their classification experiments with that loss, which can also mix
+    several K. For a target below the threshold b the loss is linear, ``log 2 + (b - s_y) / T``. The computation uses
+    log p_y directly, so the loss is exact however small p_y is.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
         temperature: T, above 0.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:

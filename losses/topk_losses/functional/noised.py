@@ -38,27 +38,30 @@ def noised_topk_hinge(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Noised (balanced) top-K hinge: the calibrated hinge with the noised (K+1)-th largest score.
+    r"""Noised (balanced) top-K hinge: the calibrated hinge with :func:`noised_topk` for the (K+1)-th largest score.
 
     .. math:: \Bigl(\alpha + \frac{1}{B} \sum_b (s + \varepsilon Z_b)_{[K+1]} - s_y\Bigr)_+
 
-    On CUDA devices Triton's kernels make the noise where it is used, from a seed that the generator gives: for
-    float32 and half-precision scores, K up to 31, B up to 128 and 2^15 classes, where Triton is installed and works,
-    outside ``torch.compile``. A draw's noise is then within 4.5e-7 of the normal in total variation. On the CPU a
-    kernel compiled by Numba draws where that is installed, as :func:`noised_topk` does.
+    with ``Z_b`` standard normal.
+
+    On CUDA devices, where Triton is installed and works, its kernels generate the noise where it is used, from a seed
+    that the generator provides. This holds for float32 and half-precision scores, K up to 31, B up to 128, up to 2^15
+    classes, outside ``torch.compile``. The noise of a draw is then within 4.5e-7 of the normal distribution in total
+    variation. On the CPU a Numba kernel draws the noise, where Numba is installed, as for :func:`noised_topk`.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
-        epsilon: ε, in the scores' units, at least 0; at 0 this is the calibrated hinge.
-        samples: B, or None for the exact expectation, which has neither noise nor B.
+        epsilon: ε, the standard deviation of the noise in the units of the scores, at least 0; at 0 this is the
+            calibrated hinge.
+        samples: B, the number of draws, or None for the exact expectation, which draws nothing.
         margin: α, a number or one per class ``(L,)``.
-        noise: the draws, ``(B, N, L)`` or ``(B, N, L, ...)``, in place of new ones.
-        generator: source of the draws, on the scores' device; or several, each of which draws for an equal share of
-            the samples what it would draw for it alone, as members of an ensemble want it.
+        noise: standard normal draws Z to use instead of new ones, ``(B, N, L)`` or ``(B, N, L, ...)``.
+        generator: random generator of the draws, on the scores' device. For an ensemble, a sequence of generators: the
+            samples are divided evenly among them, and each draws the noise that it would draw for its share alone.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
@@ -66,7 +69,7 @@ def noised_topk_hinge(
 
     Raises:
         ValueError: for wrong shapes and dtypes, labels out of range, k outside ``[1, L - 1]``, ε below 0,
-            B below 1, and noise given together with ``samples=None``.
+            B below 1, and ``noise`` together with ``samples=None``.
 
     References:
         Garcin et al.: Stochastic smoothing of the top-K calibrated hinge loss for deep imbalanced
@@ -111,31 +114,31 @@ def noised_imbalanced_topk_hinge(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Noised imbalanced top-K hinge: larger margins for classes with few samples, on cosines.
+    r"""Noised imbalanced top-K hinge: :func:`noised_topk_hinge` of cosines, with larger margins for rarer classes.
 
     .. math:: \lambda \Bigl(m_y + \frac{1}{B} \sum_b (s + \varepsilon Z_b)_{[K+1]} - s_y\Bigr)_+
 
     Args:
         scores: cosines ``(N, L)`` or ``(N, L, ...)``, as :class:`~topk_losses.CosineHead` returns them; -inf
             masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
-        margins: m, one per class ``(L,)``, from :func:`~topk_losses.uneven_margins`, in the cosines' units.
-        epsilon: ε, in the cosines' units, at least 0.
-        samples: B, or None for the exact expectation.
-        scale: λ, above 0; it multiplies the hinge, after noise and margin.
-        noise: the draws, ``(B, N, L)`` or ``(B, N, L, ...)``, in place of new ones.
-        generator: source of the draws, on the scores' device; or several, each of which draws for an equal share of
-            the samples what it would draw for it alone, as members of an ensemble want it.
+        margins: m, one per class ``(L,)``, in the units of the cosines, see :func:`~topk_losses.uneven_margins`.
+        epsilon: ε, the standard deviation of the noise in the units of the cosines, at least 0.
+        samples: B, the number of draws, or None for the exact expectation.
+        scale: λ, above 0; it multiplies the hinge after noise and margin are added.
+        noise: standard normal draws Z to use instead of new ones, ``(B, N, L)`` or ``(B, N, L, ...)``.
+        generator: random generator of the draws, on the scores' device. For an ensemble, a sequence of generators: the
+            samples are divided evenly among them, and each draws the noise that it would draw for its share alone.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
         A scalar, or ``(N, ...)`` for ``"none"``.
 
     Raises:
-        ValueError: as :func:`noised_topk_hinge`, and for scales not above 0.
+        ValueError: as :func:`noised_topk_hinge`, and for λ not above 0.
 
     References:
         Garcin et al.: Stochastic smoothing of the top-K calibrated hinge loss for deep imbalanced

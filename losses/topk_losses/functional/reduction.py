@@ -1,4 +1,4 @@
-"""Any loss of rows as a loss of scores and targets."""
+"""Turns any loss of rows into a loss of scores and targets."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ def reduce_rows(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """Make a loss of one's own out of a function of rows: layouts, precision, targets, weights and reductions.
+    """Compute your own loss from a function of rows; layouts, precision, targets, weights and reductions are handled.
 
     Args:
-        losses: Takes scores ``(M, L)``, in float32 or float64, and labels ``(M, C)``, and returns losses ``(M, C)``.
+        losses: Takes scores ``(M, L)``, in float32 or float64, and labels ``(M, C)``, and returns the losses ``(M, C)``
+            of each row for each of its C labels.
         scores: ``(N, L)``, ``(N, L, ...)``, or a single row ``(L,)``; -inf masks a class.
-        target: Labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
-        soft_targets: Whether probabilities are taken.
+        target: Labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
+        soft_targets: Whether probabilities are accepted as targets.
         weight: One factor per class ``(L,)``.
-        ignore_index: Label that counts for nothing.
+        ignore_index: Label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:

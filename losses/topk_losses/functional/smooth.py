@@ -23,23 +23,22 @@ def smooth_topk_svm(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Smooth top-K SVM: the top-K hinge on sums over K-subsets, smoothed at temperature τ.
+    r"""Smooth top-K SVM: a top-K hinge whose maxima over subsets of K classes are smoothed with temperature τ.
 
     .. math::
         \tau \log \Bigl(1 + \frac{\sigma_K(e_{\setminus y})}{\sigma_{K-1}(e_{\setminus y})}
         e^{(\alpha - s_y / K) / \tau} \Bigr), \qquad e_j = \exp(s_j / (K \tau))
 
-    with σ_m the m-th elementary symmetric polynomial. At K = 1, τ = 1, α = 0 it is cross-entropy; for τ → 0
+    with σ_m the m-th elementary symmetric polynomial. For K = 1, τ = 1, α = 0 it is cross-entropy; as τ → 0
     it tends to ``(α + (s_{\y})_[K] / K - s_y / K)_+``.
 
-    Without a margin it is ``-τ log π_y``, with π_y the chance that a K-subset drawn with weight ``Π e_j`` holds y,
-    which is :func:`inclusion_probabilities` at the temperature ``K τ``: the exact-K likelihood of SIMPLE (Ahmed et
-    al. 2023), to which berrada2018 adds the margin.
+    Without a margin it is ``-τ log π_y``, where π_y is the probability that a K-subset drawn with weight ``Π e_j``
+    contains y (:func:`inclusion_probabilities` at the temperature ``K τ``). This is the exact-K likelihood of SIMPLE
+    (Ahmed et al. 2023), to which Berrada et al. add the margin.
 
-    On CUDA devices float32 and half-precision scores are read as they are, once forward and once backward, by
-    Triton's kernels: for K up to 20 and 2^15 classes, where Triton is installed and works, outside ``torch.compile``.
-    On the CPU scores of these precisions are read likewise by kernels that Numba compiles, where it is installed, for
-    K up to 128, outside ``torch.compile`` and ``torch.func``.
+    On CUDA devices, where Triton is installed and works, kernels read float32 and half-precision scores once forward
+    and once backward, for K up to 20 and up to 2^15 classes, outside ``torch.compile``. On the CPU, where Numba is
+    installed, its kernels do the same for K up to 128, outside ``torch.compile`` and ``torch.func``.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
@@ -48,7 +47,7 @@ def smooth_topk_svm(
         tau: temperature τ, above 0.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:

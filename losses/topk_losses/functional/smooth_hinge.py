@@ -24,28 +24,28 @@ def smooth_topk_hinge(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Smooth top-K hinge: the mean of the K largest hinges, each class against the target, with a quadratic start.
+    r"""Smooth top-K hinge: a smoothed mean of the K largest pairwise hinges of the other classes against the target.
 
     .. math::
         \max_x \; \sum_{j \ne y} x_j (\alpha + s_j - s_y) - \frac{\gamma}{2} \sum_{j \ne y} x_j^2, \qquad
         0 \le x_j \le \frac{1}{K}, \quad \sum_{j \ne y} x_j \le 1
 
-    It is the Moreau envelope of ``(1/K) Σ_{i<=K} ((α + s_{\y} - s_y)_[i])_+``, to which it tends from below as
-    γ → 0, differing from it by at most ``γ / 2K``. The gradient is x for the other classes, sparse where their
-    scores are spread, and ``-Σ x`` for the target. The maximum is computed exactly, from the sorted scores.
+    It is the Moreau envelope of ``(1/K) Σ_{i<=K} ((α + s_{\y} - s_y)_[i])_+``: it lies below that mean by at most
+    ``γ / 2K`` and tends to it as γ → 0. The gradient is the maximising x for the other classes and ``-Σ x`` for the
+    target; x is sparse where the scores are spread out. The maximum is computed exactly.
 
-    This is β of the authors' two variants; α, which caps x by ``Σ x / K`` instead of 1/K, is left out. The smooth
-    top-K SVM of Berrada et al. is another loss, :func:`smooth_topk_svm`.
+    Of the authors' two variants this is β. Variant α, which caps x at ``Σ x / K`` instead of 1/K, is not provided.
+    The smooth top-K SVM of Berrada et al. is another loss, :func:`smooth_topk_svm`.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss, at L times the
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss, at L times the
             time and memory.
         k: K, in ``[1, L - 1]``.
-        gamma: γ, above 0.
+        gamma: γ, the strength of the smoothing, above 0.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:

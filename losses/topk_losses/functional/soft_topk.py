@@ -1,4 +1,4 @@
-"""The losses over a soft top-K by a threshold."""
+"""The losses on the soft top-K membership that a threshold defines."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ def soft_topk_loss(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Soft top-K loss: what the target's soft membership in the top K lacks, or its negative logarithm.
+    r"""Soft top-K loss: ``-log p_y`` or ``1 - p_y``, with p_y the target's soft membership in the top K.
 
     .. math:: -\log p_y \;\text{ or }\; 1 - p_y, \qquad p_j = F\bigl((s_j - \theta) / \tau\bigr), \qquad
         \sum_j p_j = K
 
-    The shapes F are those of :func:`soft_topk`. With ``"log"`` the logistic shape is the loss of Amos et al. 2019's
-    LML layer, its threshold found to rounding where their solver stops at 1e-4, Laplace's is
-    :func:`lapsum_topk_loss`, the midpoint DFTopK's. It is computed from the logarithm, so that it is exact however
-    small p is. ``"error"``, the soft top-K error, is bounded by 1, so that wrong labels hurt less.
+    The shapes F are those of :func:`soft_topk`. The form ``"log"`` is ``-log p_y``, computed from log p_y directly,
+    so it is exact however small p_y is. With the logistic shape it is the loss of the LML layer of Amos et al. 2019,
+    with a threshold exact to rounding (their solver stops at 1e-4); with the Laplace shape it is
+    :func:`lapsum_topk_loss`; with the midpoint it is the loss of DFTopK. The form ``"error"`` is the soft top-K
+    error ``1 - p_y``. It is at most 1, which makes it robust to wrong labels.
 
-    The gradient is ``F'_y (w_j - 1[j = y]) / τ``, times ``1 / p_y`` for ``"log"``, with ``w_j = F'_j / Σ F'``; each
-    row of it sums to 0. Nothing is differentiated by way of the search for θ.
+    The gradient is ``F'_y (w_j - 1[j = y]) / τ``, times ``1 / p_y`` for ``"log"``, with ``w_j = F'_j / Σ F'``. It
+    sums to 0 over each row. It does not differentiate through the search for θ.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
         tau: τ, above 0.
         shape: ``"logistic"``, ``"laplace"``, ``"gaussian"``, ``"clip"``, ``"power"`` or ``"midpoint"``.
-        form: ``"log"`` or ``"error"``. ``"clip"`` and ``"power"``, whose p may be 0, have the error alone.
+        form: ``"log"`` or ``"error"``. For ``"clip"`` and ``"power"``, whose p can be 0, only ``"error"``.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
@@ -53,7 +54,7 @@ def soft_topk_loss(
 
     Raises:
         ValueError: for wrong shapes and dtypes, labels out of range, k outside ``[1, L - 1]``, τ not above 0, unknown
-            shapes and forms, and the logarithm of a shape that may be 0.
+            shapes and forms, and ``"log"`` of a shape whose p can be 0.
 
     References:
         Amos, Koltun, Kolter: The Limited Multi-Label Projection Layer, arXiv 2019; Struski et al.: LapSum, ICML 2025;

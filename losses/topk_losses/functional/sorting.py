@@ -1,4 +1,4 @@
-"""The top-K cross-entropy over differentiable sorting networks of Petersen et al. 2022."""
+"""The top-K cross-entropy with differentiable sorting networks of Petersen et al. 2022."""
 
 from __future__ import annotations
 
@@ -29,32 +29,33 @@ def sorting_topk_cross_entropy(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Top-K cross-entropy: the chance of the target to be sorted among the K best by a relaxed sorting network.
+    r"""Top-K cross-entropy: minus the log-probability that a relaxed sorting network ranks the target in the top K.
 
     .. math:: -\log \sum_{j \le K} P_j \cdot \Pr(\text{rank of } y \le j)
 
-    with the weights P (``mixture``) of top-1 to top-K, all on K unless said otherwise. The target and the m - 1
-    largest other scores (``candidates``) go through Batcher's bitonic network for m wires; where scores a and b meet,
-    a goes up with the chance ``F(β (a - b))`` and both wires carry on the mean. F is the distribution function of
-    Cauchy's distribution (``1/2 + arctan(x) / π``), with which no sorted value falls when a score rises, or the
-    logistic one; of the target's chance this holds but roughly. As in the authors' code, top-1's chance is the
-    softmax among the candidates, for stability: with P_1 = 1 and all classes candidates this is cross-entropy.
+    P (``mixture``) weighs top-1 to top-K; by default all weight is on K. The target and the m - 1 largest other
+    scores (m is ``candidates``) enter Batcher's bitonic network with m wires. A comparator of scores a and b puts a
+    first with probability ``F(β (a - b))``, and each of its two outputs is the expected value. F is the distribution
+    function of the Cauchy distribution, ``1/2 + arctan(x) / π``, or the logistic function. With Cauchy no sorted
+    value falls when a score rises; for the target's probability this holds only approximately. As in the authors'
+    code, and for stability, the probability of rank 1 is the softmax over the candidates. So P_1 = 1 with every class
+    a candidate gives cross-entropy.
 
-    The wires start in the order of the scores, the target first. Of the authors' variants these are left out: odd-even
-    and splitter selection networks (the latter save work that is not done here, for only the target's row of their
-    matrix is computed), ART, and other sorting relaxations.
+    The wires start with the target, then the other scores in descending order. Variants of the authors that are not
+    provided: odd-even networks, splitter selection networks (they save work that is not needed here, since only the
+    target's row of the permutation matrix is computed), ART, and other relaxations of sorting.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss, at L times the
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss, at L times the
             time.
         k: K, in ``[1, L - 1]`` and below ``candidates``.
         steepness: β, the inverse temperature, above 0.
-        candidates: m, a power of two; it may exceed L.
+        candidates: m, the number of wires, a power of two; it may exceed L.
         relaxation: ``"cauchy"`` or ``"logistic"``.
-        mixture: P_1 … P_K, at least 0, summing to 1; None for K alone.
+        mixture: P_1 … P_K, each at least 0, with sum 1; None for P_K = 1.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
@@ -62,7 +63,8 @@ def sorting_topk_cross_entropy(
 
     Raises:
         ValueError: for wrong shapes and dtypes, labels out of range, k outside ``[1, L - 1]``, β not above 0,
-            candidates that are no power of two above k, unknown relaxations, and weights P that are not K shares.
+            ``candidates`` that is not a power of two above k, unknown relaxations, and P that is not K weights of at
+            least 0 with sum 1.
 
     References:
         Petersen et al.: Differentiable Top-k Classification Learning, ICML 2022; Monotonic Differentiable Sorting
@@ -90,7 +92,7 @@ def sorting_topk_cross_entropy(
 def check_sorting(
     k: int, steepness: float, candidates: int, relaxation: str, mixture: Sequence[float] | None
 ) -> tuple[float, ...]:
-    """Check what the network and the mixture are made of; the K weights P.
+    """Check the parameters of the network and the mixture, and return the K weights P.
 
     Raises:
         ValueError: as :func:`sorting_topk_cross_entropy`.

@@ -21,23 +21,24 @@ def topk_entropy(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    r"""Top-K entropy: cross-entropy whose softmax gives no other class more than 1/K of what all others have.
+    r"""Top-K entropy: cross-entropy in which no other class gets more than 1/K of the other classes' probability.
 
     .. math::
         \max_x \; \sum_{j \ne y} x_j (s_j - s_y - \log x_j) - (1 - u) \log(1 - u), \qquad
         u = \sum_{j \ne y} x_j \le 1, \quad 0 \le x_j \le u / K
 
     The maximum is computed exactly, without iteration: it is ``log(1 + exp(V - s_y))`` with V the log-sum-exp of the
-    other scores under the cap. The gradient is ``x`` for the other classes and ``-u`` for the label. The loss is
-    convex and has one derivative everywhere; further ones where no class is just at its cap. At K = 1 it is
-    cross-entropy, at K = L - 1 the logistic loss of ``s_y`` against the others' mean plus ``log(L - 1)``.
+    other scores under the cap ``x_j <= u / K``. The gradient is ``x`` for the other classes and ``-u`` for the label.
+    The loss is convex and continuously differentiable; higher derivatives exist where no class is exactly at its cap.
+    For K = 1 it is cross-entropy, for K = L - 1 the logistic loss of ``s_y`` against the others' mean plus
+    ``log(L - 1)``.
 
     Args:
         scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
-        target: labels ``(N, ...)``, or probabilities of the scores' shape: the expected loss.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape, for the expected loss.
         k: K, in ``[1, L - 1]``.
         weight: one factor per class ``(L,)``.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:

@@ -1,4 +1,4 @@
-"""A module over each function, with the function's parameters as the constructor's arguments."""
+"""Every loss as a module; the constructor takes the parameters of the function."""
 
 from topk_losses.modules._base import Loss
 from topk_losses.modules.autkc import AUTKC

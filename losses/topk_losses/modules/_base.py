@@ -1,4 +1,4 @@
-"""What the loss modules share."""
+"""The base classes of the loss modules."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ SMOOTHING = (
 
 
 class Loss(nn.Module):
-    """The base of all losses, and of one of your own: class weights, ignored labels, soft targets and reductions.
+    """The base class of all losses and of your own: class weights, ignored labels, soft targets and reductions.
 
-    A subclass writes :meth:`rows`, the loss of each row for each of its labels; all else is as in torch's
-    cross-entropy. :class:`~topk_losses.testing.LossContract` tries it.
+    A subclass defines :meth:`rows`, the loss of each row for each of its labels. Everything else behaves as in torch's
+    cross-entropy. :class:`~topk_losses.testing.LossContract` tests a subclass.
 
     Args:
         weight: One factor per class ``(L,)``, kept as a buffer.
-        ignore_index: Label that counts for nothing.
+        ignore_index: Label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Attributes:
-        soft_targets: Whether the loss takes probabilities as targets.
+        soft_targets: Whether the loss accepts probabilities as targets.
 
     Raises:
         ValueError: For weights below 0 and unknown reductions; in ``forward`` for wrong shapes and dtypes, and for
@@ -54,7 +54,7 @@ class Loss(nn.Module):
     margin: float | Tensor
 
     def __new__(cls, *_: Any, **options: Any) -> Self:
-        """Complain of an argument that the class does not take in the name of the class that was used."""
+        """Raise ``TypeError`` with the name of this class for an argument that its constructor does not take."""
         takes = inspect.signature(cls.__init__).parameters
         unknown = sorted(options.keys() - takes.keys())
         if unknown and not any(one.kind is one.VAR_KEYWORD for one in takes.values()):
@@ -78,20 +78,21 @@ class Loss(nn.Module):
         """Return the losses ``(M, C)`` of scores ``(M, L)`` for labels ``(M, C)``.
 
         Args:
-            scores: float32, or float64 if they came so.
-            labels: int64 in ``[0, L)``. C is 1 for labels, and L for soft targets, whose loss is the expectation.
+            scores: float64 if the loss was called with float64 scores, else float32.
+            labels: int64 in ``[0, L)``. C is 1 for labels. For soft targets C is L: the base class needs the loss of
+                every class to compute the expectation.
         """
         raise NotImplementedError(f"{type(self).__name__} must define rows(scores, labels), or forward")
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.reduce_rows(
             self.rows, scores, target, soft_targets=self.soft_targets, **self._shared
         )
 
     @property
     def _shared(self) -> dict[str, Any]:
-        """The arguments that every function takes."""
+        """The arguments that all loss functions take."""
         return {"weight": self.weight, "ignore_index": self.ignore_index, "reduction": self.reduction}
 
     def _set_margin(self, margin: float | Tensor) -> None:
@@ -108,7 +109,7 @@ class Loss(nn.Module):
         self.register_buffer("class_counts", counts)
 
     def extra_repr(self) -> str:
-        """The constructor's arguments, tensors by their shape."""
+        """Return the constructor's arguments as text; for tensors their shapes."""
         names = [name for name in _parameters(type(self).__init__) if name != "self"]
         shown = [name for name in names if name != "weight" or self.weight is not None]
         return ", ".join(f"{name}={_brief(getattr(self, name))}" for name in shown)
@@ -147,7 +148,7 @@ class TopKHingeLoss(TopKLoss):
 
 
 def _parameters(constructor: Callable[..., None]) -> list[str]:
-    """Return what a constructor takes; where it hands other arguments on, what the base of all losses takes as well."""
+    """Return the names of a constructor's parameters; if it takes ``**options``, those of :class:`Loss` as well."""
     found = inspect.signature(constructor).parameters.values()
     named = [one.name for one in found if one.kind is not one.VAR_KEYWORD]
     return named if len(named) == len(found) else list(dict.fromkeys(named + _parameters(Loss.__init__)))
@@ -158,7 +159,7 @@ def _brief(value: object) -> str:
 
 
 def check_values(name: str, values: Tensor, at_least: float = -math.inf) -> None:
-    """Finite values of at least a bound; this waits for the device and is for constructors."""
+    """Check that values are finite and at least a bound. For constructors only, since it waits for the device."""
     wrong = values[~(torch.isfinite(values) & (values >= at_least))]
     if wrong.numel():
         rule = "finite" if at_least == -math.inf else f"finite and at least {at_least:g}"

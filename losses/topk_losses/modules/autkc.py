@@ -13,13 +13,13 @@ __all__ = ["AUTKC"]
 
 
 class AUTKC(Loss):
-    """AUTKC, see :func:`~topk_losses.functional.autkc`.
+    """AUTKC, a surrogate for the area above the top-k curve, see :func:`~topk_losses.functional.autkc`.
 
     Args:
         k: K, in ``[1, L - 1]``.
         surrogate: ``"squared"``, ``"exponential"``, ``"logistic"`` or ``"hinge"``.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -47,7 +47,7 @@ class AUTKC(Loss):
         self.surrogate = surrogate
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.autkc(
             scores,
             target,

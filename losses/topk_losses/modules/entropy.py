@@ -20,7 +20,7 @@ class CrossEntropy(Loss):
 
     Args:
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -42,7 +42,7 @@ class CrossEntropy(Loss):
         super().__init__(weight, ignore_index, reduction)
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.cross_entropy(
             scores,
             target,
@@ -56,7 +56,7 @@ class Focal(Loss):
     Args:
         gamma: γ, at least 0.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -81,7 +81,7 @@ class Focal(Loss):
         self.gamma = gamma
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.focal(
             scores,
             target,
@@ -93,13 +93,13 @@ class Focal(Loss):
 class LDAM(Loss):
     """LDAM, see :func:`~topk_losses.functional.ldam`.
 
-    From the classes' counts it is made by :meth:`from_counts`; the constructor takes margins.
+    The constructor takes margins; :meth:`from_counts` derives them from the class counts.
 
     Args:
         margins: m, one per class ``(L,)``, kept as a buffer.
         scale: λ, above 0.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -141,12 +141,12 @@ class LDAM(Loss):
         ignore_index: int = -100,
         reduction: str = "mean",
     ) -> Self:
-        """The loss with :func:`~topk_losses.uneven_margins` of the classes' counts ``(L,)``."""
+        """Return the loss whose margins are :func:`~topk_losses.uneven_margins` of the class counts ``(L,)``."""
         margins = uneven_margins(class_counts, max_margin)
         return cls(margins, scale, weight=weight, ignore_index=ignore_index, reduction=reduction)
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.ldam(
             scores,
             target,
@@ -160,9 +160,9 @@ class BalancedSoftmax(Loss):
     """Balanced softmax, see :func:`~topk_losses.functional.balanced_softmax`.
 
     Args:
-        class_counts: n, the training set's count of each class ``(L,)``, above 0, kept as a buffer.
+        class_counts: n, the number of training samples of each class ``(L,)``, above 0, kept as a buffer.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -188,7 +188,7 @@ class BalancedSoftmax(Loss):
         self._set_counts(class_counts)
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.balanced_softmax(
             scores,
             target,
@@ -201,10 +201,10 @@ class LogitAdjusted(Loss):
     """Logit-adjusted cross-entropy, see :func:`~topk_losses.functional.logit_adjusted`.
 
     Args:
-        class_counts: n, the training set's count of each class ``(L,)``, above 0, kept as a buffer.
+        class_counts: n, the number of training samples of each class ``(L,)``, above 0, kept as a buffer.
         tau: τ, above 0.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -233,7 +233,7 @@ class LogitAdjusted(Loss):
         self.tau = tau
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.logit_adjusted(
             scores,
             target,
@@ -249,7 +249,7 @@ class TruncatedTopKEntropy(TopKLoss):
     Args:
         k: K, in ``[1, L - 1]``.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -262,7 +262,7 @@ class TruncatedTopKEntropy(TopKLoss):
     """
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.truncated_topk_entropy(
             scores,
             target,

@@ -17,7 +17,7 @@ class GeneralizedCrossEntropy(Loss):
     Args:
         gamma: γ, above 0 and at most 1.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -42,7 +42,7 @@ class GeneralizedCrossEntropy(Loss):
         self.gamma = gamma
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.generalized_cross_entropy(
             scores,
             target,

@@ -17,7 +17,7 @@ class TopKGrouping(TopKLoss):
     Args:
         k: K, in ``[1, L - 1]``.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -30,7 +30,7 @@ class TopKGrouping(TopKLoss):
     """
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.topk_grouping(
             scores,
             target,
@@ -44,9 +44,9 @@ class TopKTransition(Loss):
 
     Args:
         k: K, in ``[1, L - 1]``.
-        detach_weight: take the weight S for a constant in the gradient.
+        detach_weight: whether the gradient treats S as a constant.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -73,7 +73,7 @@ class TopKTransition(Loss):
         self.detach_weight = detach_weight
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.topk_transition(
             scores,
             target,

@@ -17,7 +17,7 @@ class TopKHinge(TopKHingeLoss):
         k: K, in ``[1, L - 1]``.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -30,7 +30,7 @@ class TopKHinge(TopKHingeLoss):
     """
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.topk_hinge(
             scores,
             target,
@@ -47,7 +47,7 @@ class ConvexTopKHinge(TopKHingeLoss):
         k: K, in ``[1, L - 1]``.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -60,7 +60,7 @@ class ConvexTopKHinge(TopKHingeLoss):
     """
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.convex_topk_hinge(
             scores,
             target,
@@ -77,7 +77,7 @@ class CalibratedTopKHinge(TopKHingeLoss):
         k: K, in ``[1, L - 1]``.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -90,7 +90,7 @@ class CalibratedTopKHinge(TopKHingeLoss):
     """
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.calibrated_topk_hinge(
             scores,
             target,

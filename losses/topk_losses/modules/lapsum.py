@@ -1,4 +1,4 @@
-"""The loss over LapSum's soft top-K as a module."""
+"""The loss on LapSum's soft top-K as a module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LapSumTopKLoss(Loss):
         k: K, in ``[1, L - 1]``.
         temperature: T, above 0.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -46,7 +46,7 @@ class LapSumTopKLoss(Loss):
         self.temperature = temperature
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.lapsum_topk_loss(
             scores,
             target,

@@ -21,11 +21,12 @@ class NoisedTopKHinge(Loss):
 
     Args:
         k: K, in ``[1, L - 1]``.
-        epsilon: ε, at least 0.
-        samples: B, or None for the exact expectation, which is also what evaluation mode (``loss.eval()``) computes.
+        epsilon: ε, the standard deviation of the noise, at least 0.
+        samples: B, the number of draws, or None for the exact expectation. Evaluation mode (``loss.eval()``) also
+            computes the exact expectation.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -66,9 +67,9 @@ class NoisedTopKHinge(Loss):
         noise: Tensor | None = None,
         generator: torch.Generator | Sequence[torch.Generator] | None = None,
     ) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss; ``noise`` has the shape ``(B, N, L, ...)``.
+        """Return the loss of scores ``(N, L, ...)`` and targets; ``noise`` has the shape ``(B, N, L, ...)``.
 
-        In evaluation mode nothing is drawn unless noise or a generator is given: the loss is its exact expectation.
+        In evaluation mode the loss is the exact expectation, unless ``noise`` or ``generator`` is given.
         """
         samples = _samples_of(self, noise, generator)
         return functional.noised_topk_hinge(
@@ -87,16 +88,17 @@ class NoisedTopKHinge(Loss):
 class NoisedImbalancedTopKHinge(Loss):
     """Noised imbalanced top-K hinge, see :func:`~topk_losses.functional.noised_imbalanced_topk_hinge`.
 
-    From the classes' counts it is made by :meth:`from_counts`; the constructor takes margins.
+    The constructor takes margins; :meth:`from_counts` derives them from the class counts.
 
     Args:
         k: K, in ``[1, L - 1]``.
         margins: m, one per class ``(L,)``, kept as a buffer.
-        epsilon: ε, at least 0.
-        samples: B, or None for the exact expectation, which is also what evaluation mode (``loss.eval()``) computes.
+        epsilon: ε, the standard deviation of the noise, at least 0.
+        samples: B, the number of draws, or None for the exact expectation. Evaluation mode (``loss.eval()``) also
+            computes the exact expectation.
         scale: λ, above 0.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -150,7 +152,7 @@ class NoisedImbalancedTopKHinge(Loss):
         ignore_index: int = -100,
         reduction: str = "mean",
     ) -> Self:
-        """The loss with :func:`~topk_losses.uneven_margins` of the classes' counts ``(L,)``."""
+        """Return the loss whose margins are :func:`~topk_losses.uneven_margins` of the class counts ``(L,)``."""
         margins = uneven_margins(class_counts, max_margin)
         return cls(
             k, margins, epsilon, samples, scale, weight=weight, ignore_index=ignore_index, reduction=reduction
@@ -164,9 +166,9 @@ class NoisedImbalancedTopKHinge(Loss):
         noise: Tensor | None = None,
         generator: torch.Generator | Sequence[torch.Generator] | None = None,
     ) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss; ``noise`` has the shape ``(B, N, L, ...)``.
+        """Return the loss of scores ``(N, L, ...)`` and targets; ``noise`` has the shape ``(B, N, L, ...)``.
 
-        In evaluation mode nothing is drawn unless noise or a generator is given: the loss is its exact expectation.
+        In evaluation mode the loss is the exact expectation, unless ``noise`` or ``generator`` is given.
         """
         samples = _samples_of(self, noise, generator)
         return functional.noised_imbalanced_topk_hinge(
@@ -188,5 +190,5 @@ def _samples_of(
     noise: Tensor | None,
     generator: torch.Generator | Sequence[torch.Generator] | None,
 ) -> int | None:
-    """B, or None where the exact expectation is wanted."""
+    """Return B, or None for the exact expectation."""
     return loss.samples if loss.training or noise is not None or generator is not None else None

@@ -19,7 +19,7 @@ class SmoothTopKSVM(Loss):
         tau: temperature τ, above 0.
         margin: α, a number or one per class ``(L,)``.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -51,7 +51,7 @@ class SmoothTopKSVM(Loss):
         self._set_margin(margin)
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.smooth_topk_svm(
             scores,
             target,

@@ -1,4 +1,4 @@
-"""The losses over a soft top-K by a threshold as a module."""
+"""The losses on the soft top-K membership that a threshold defines, as a module."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class SoftTopKLoss(Loss):
         k: K, in ``[1, L - 1]``.
         tau: τ, above 0.
         shape: ``"logistic"``, ``"laplace"``, ``"gaussian"``, ``"clip"``, ``"power"`` or ``"midpoint"``.
-        form: ``"log"`` or, for all shapes, ``"error"``.
+        form: ``"log"``, which ``"clip"`` and ``"power"`` do not have, or ``"error"``.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -53,7 +53,7 @@ class SoftTopKLoss(Loss):
         self.form = form
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.soft_topk_loss(
             scores,
             target,

@@ -1,4 +1,4 @@
-"""The top-K cross-entropy over sorting networks as a module."""
+"""The top-K cross-entropy with sorting networks as a module."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["SortingTopKCrossEntropy"]
 
 
 class SortingTopKCrossEntropy(Loss):
-    """Top-K cross-entropy by sorting, see :func:`~topk_losses.functional.sorting_topk_cross_entropy`.
+    """Top-K cross-entropy with a sorting network, see :func:`~topk_losses.functional.sorting_topk_cross_entropy`.
 
     Args:
         k: K, in ``[1, L - 1]`` and below ``candidates``.
-        steepness: β, above 0.
-        candidates: m, a power of two.
+        steepness: β, the inverse temperature, above 0.
+        candidates: m, the number of wires, a power of two.
         relaxation: ``"cauchy"`` or ``"logistic"``.
-        mixture: P_1 … P_K, at least 0, summing to 1; None for K alone.
+        mixture: P_1 … P_K, each at least 0, with sum 1; None for P_K = 1.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -58,7 +58,7 @@ class SortingTopKCrossEntropy(Loss):
         self.mixture = mixture
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.sorting_topk_cross_entropy(
             scores,
             target,

@@ -16,7 +16,7 @@ class TopKEntropy(TopKLoss):
     Args:
         k: K, in ``[1, L - 1]``.
         weight: one factor per class ``(L,)``, kept as a buffer.
-        ignore_index: label that counts for nothing.
+        ignore_index: label of the samples to leave out, as in torch.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
@@ -29,7 +29,7 @@ class TopKEntropy(TopKLoss):
     """
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Scores ``(N, L, ...)`` and targets to the loss."""
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
         return functional.topk_entropy(
             scores,
             target,

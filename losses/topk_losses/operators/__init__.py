@@ -1,4 +1,4 @@
-"""Smooth versions of "the k largest", of use beyond the losses."""
+"""Smooth versions of "the k largest" as functions of their own."""
 
 from topk_losses.operators.expected import expected_topk
 from topk_losses.operators.lapsum import lapsum_topk

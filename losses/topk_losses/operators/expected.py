@@ -1,4 +1,4 @@
-"""The expectation of the noised top-K operator: quadrature over a Poisson-binomial tail, without noise."""
+"""The exact expectation of the noised top-K operator, by quadrature of a Poisson-binomial tail."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ __all__ = ["expected_topk"]
 
 
 def expected_topk(scores: Tensor, k: int, epsilon: float) -> Tensor:
-    r"""The expectation of the k-th largest of independent Gaussians ``N(s_i, ε²)``, and no Monte-Carlo.
+    r"""Return the expected k-th largest of independent Gaussians ``N(s_i, ε²)``, without Monte Carlo.
 
     .. math:: E\,(s + \varepsilon Z)_{[k]} = b - \int_a^b F(t)\,dt, \qquad
         F(t) = P\bigl(\text{at most k - 1 of the } s_i + \varepsilon Z_i \text{ exceed } t\bigr)
 
-    F is the tail of a Poisson-binomial distribution, a product of polynomials ``(1 - p_i) + p_i x`` truncated at
-    degree k - 1. The window ``[a, b]`` is where F lies within (1e-12, 1 - 1e-12): first the union bound gives
-    one that is certain and about 16 ε wide, then a few nodes on it narrow it down. The trapezoid rule with 64
-    nodes on the window converges faster than any power of their distance, since F is analytic and flat at both
-    ends. The computation is in float64, and its error below 1e-8 ε.
+    F is the tail of a Poisson-binomial distribution, computed as a product of polynomials ``(1 - p_i) + p_i x``
+    truncated at degree k - 1. The window ``[a, b]`` is where F lies within (1e-12, 1 - 1e-12). The union bound gives
+    a window that is certain to contain it, about 16 ε wide; a few nodes on it then narrow it down. The trapezoid rule
+    with 64 nodes on the window converges faster than any power of their distance, because F is analytic and flat at
+    both ends. The computation is in float64, with an error below 1e-8 ε.
 
-    In eager mode on the CPU and outside ``torch.func``, classes that cannot be the k-th largest (with a probability of
-    1e-12, for float32 scores 1e-8) are skipped, and there are as many nodes as the means by every other one ask for.
-    Where Numba is installed, for k up to 65, its kernels do so with an error below 1e-10 ε, or 1e-6 ε for float32
-    (``_expected/cpu.py`` has the rules); else, for rows of 64 classes and more and k up to an eighth of them,
-    torch does, with 1e-9 ε, or 1e-6 ε for float32, where the sweeps are in float32 too (``_expected/quadrature.py``).
+    In eager mode on the CPU and outside ``torch.func``, two things save work. Classes that are the k-th largest with
+    a probability of at most 1e-12 (1e-8 for float32 scores) are skipped, and the number of nodes adapts: the sum over
+    every second node shows whether more are needed. Where Numba is installed and k is at most 65, its kernels do this
+    with an error below 1e-10 ε, or 1e-6 ε for float32 (rules in ``_expected/cpu.py``). Otherwise torch does it for
+    rows of at least 64 classes and k up to an eighth of them, with an error below 1e-9 ε, or 1e-6 ε for float32
+    (``_expected/quadrature.py``).
 
-    The gradient is the probability that each class is the k-th largest, it sums to 1; the second derivative
-    exists as well. Memory is bounded by treating the rows and the nodes in pieces.
+    The gradient is the probability of each class to be the k-th largest, which sums to 1. The second derivative
+    exists, too. Rows and nodes are processed in pieces, which bounds the memory.
 
     Args:
         scores: s, ``(..., L)``; -inf masks a class; rows with NaN or +inf give NaN.
         k: rank, in ``[1, L]``.
-        epsilon: ε, at least 0; at 0 this is the k-th largest score itself.
+        epsilon: ε, the standard deviation of the noise, at least 0; at 0 the result is the k-th largest score itself.
 
     Returns:
-        ``(...)``; -inf where fewer than k classes are not masked. float64 for float64 scores, else float32.
+        ``(...)``; -inf where fewer than k classes are unmasked. float64 for float64 scores, else float32.
 
     Raises:
         ValueError: for scores that are not floating-point, k outside ``[1, L]`` and ε below 0.

@@ -12,16 +12,17 @@ __all__ = ["lapsum_topk"]
 
 
 def lapsum_topk(scores: Tensor, k: int, temperature: float = 1.0) -> Tensor:
-    r"""LapSum's soft membership of each class in the top k: a chance per class, which sum to k.
+    r"""Return LapSum's soft membership of each class in the top k: probabilities with sum k.
 
     .. math:: p_i = F\bigl((s_i - b) / T\bigr), \qquad \sum_i p_i = k
 
-    with F the distribution function of Laplace's distribution (``e^x / 2`` below 0, ``1 - e^{-x} / 2`` above) and the
-    threshold b in closed form: a quadratic equation whose coefficients are sums of exponentials. As T tends to 0, p
-    tends to the indicator of the k best, equal scores at their edge sharing what is left; as it grows, to k / L.
+    with F the distribution function of the Laplace distribution (``e^x / 2`` below 0, ``1 - e^{-x} / 2`` above). The
+    threshold b has a closed form: it solves a quadratic equation whose coefficients are sums of exponentials. As
+    T → 0, p tends to the indicator of the k largest scores, with the k-th place shared by equal scores; as T → ∞, p
+    tends to k / L.
 
-    The gradient takes one pass, ``∂p_i / ∂s_l = f_i (δ_il - f_l / Σ f)`` with the densities
-    ``f = min(p, 1 - p) / T``; it is differentiable again where no score is just at the threshold.
+    The gradient, ``∂p_i / ∂s_l = f_i (δ_il - f_l / Σ f)`` with the densities ``f = min(p, 1 - p) / T``, takes one pass.
+    It is differentiable again where no score is exactly at the threshold.
 
     Args:
         scores: ``(..., L)``; -inf masks a class; rows with NaN or +inf give NaN.

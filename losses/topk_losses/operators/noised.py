@@ -20,26 +20,28 @@ def noised_topk(
     noise: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""The mean over B noisy copies of the scores of their k-th largest entry.
+    r"""Return the mean k-th largest entry of B noisy copies of the scores.
 
     .. math:: \frac{1}{B} \sum_b (s + \varepsilon Z_b)_{[k]}, \qquad Z_b \sim N(0, I)
 
-    Its gradient is the share of the draws in which each class was the k-th largest, from the very same
-    draws; the second derivative is 0. The expectation lies between ``s_[k] - ε·sqrt(2 log k)`` and
+    The gradient is the share of the draws in which each class was the k-th largest, from the same draws as the value;
+    the second derivative is 0. The expectation lies between ``s_[k] - ε·sqrt(2 log k)`` and
     ``s_[k] + ε·sqrt(2 log(L - k + 1))``; :func:`expected_topk` computes it without noise.
 
-    On the CPU, in eager mode and outside ``torch.func``, rows get noise only where it can matter: the leading classes,
-    and of the others only what exceeds a threshold. The distribution is that of the full draw, up to less than 1e-6 in
-    total variation; ``_noised/exceedances.py`` has the proof. Where Numba is installed a compiled kernel draws, for k
-    up to 64; else torch draws so for rows of at least 64 classes and 8 k. The same generator gives other draws then.
+    On the CPU, in eager mode and outside ``torch.func``, noise is drawn only where it can matter: for the leading
+    classes, and for the others only the values above a threshold. The distribution differs from that of the full draw
+    by less than 1e-6 in total variation; the proof is in ``_noised/exceedances.py``. Where Numba is installed, a kernel
+    draws for k up to 64; otherwise torch draws this way for rows of at least 64 classes and at least 8 k. The same
+    generator state gives different draws in each of these ways.
 
     Args:
         scores: s, ``(..., L)``; -inf masks a class; rows with NaN or +inf give NaN.
         k: rank, in ``[1, L]``.
-        epsilon: ε, at least 0; at 0 this is the k-th largest score itself and nothing is drawn.
+        epsilon: ε, the standard deviation of the noise, at least 0; at 0 nothing is drawn and the result is the k-th
+            largest score itself.
         samples: B, the number of draws per row.
-        noise: the draws, ``(B, ..., L)``, in place of new ones; ``samples`` is then of no effect.
-        generator: source of the draws, on the scores' device.
+        noise: standard normal draws Z to use instead of new ones, ``(B, ..., L)``; ``samples`` is then ignored.
+        generator: random generator of the draws, on the scores' device.
 
     Returns:
         ``(...)``; float64 for float64 scores, else float32.

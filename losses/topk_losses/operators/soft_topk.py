@@ -1,4 +1,4 @@
-"""Soft top-K by a threshold, one family of shapes."""
+"""The soft top-K membership that a threshold defines, for a family of shapes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["soft_topk"]
 
 
 def soft_topk(scores: Tensor, k: int, tau: float = 1.0, shape: str = "logistic") -> Tensor:
-    r"""Soft membership of each class in the top k, by its distance from a threshold.
+    r"""Return the soft membership of each class in the top k, a function of its distance from a threshold.
 
     .. math:: p_j = F\bigl((s_j - \theta) / \tau\bigr), \qquad \sum_j p_j = k
 
@@ -24,19 +24,19 @@ def soft_topk(scores: Tensor, k: int, tau: float = 1.0, shape: str = "logistic")
     ``"laplace"``         ``e^x / 2`` below 0, ``1 - e^-x / 2`` above: :func:`lapsum_topk` (Struski et al. 2025)
     ``"gaussian"``        Φ
     ``"clip"``            ``clip(x, 0, 1)``: the projection of s / τ on ``0 <= p <= 1, Σ p = k`` (Sander et al. 2023)
-    ``"power"``           ``clip(x, 0, 1)^3``, which is their p-norm for p = 4/3
-    ``"midpoint"``        the logistic F, θ the middle of the k-th and (k+1)-th largest score (DFTopK): Σ p is near k
+    ``"power"``           ``clip(x, 0, 1)^3``: the p-norm of Sander et al. with p = 4/3
+    ``"midpoint"``        the logistic F with θ midway between the k-th and (k+1)-th largest scores (DFTopK): Σ p ≈ k
     ====================  =======================================================================================
 
-    θ is found to rounding by Newton's method between two bounds. As τ tends to 0, p tends to the indicator of the k
-    best. Its gradient is ``∂p_i / ∂s_j = f_i (1[i = j] - f_j / Σ f) / τ`` with the densities f = F'; p has further
+    Newton's method between two bounds finds θ up to rounding. As τ → 0, p tends to the indicator of the k largest
+    scores. The gradient is ``∂p_i / ∂s_j = f_i (1[i = j] - f_j / Σ f) / τ`` with the densities f = F'; p has higher
     derivatives where F has.
 
     Args:
         scores: ``(..., L)``; -inf masks a class; rows with NaN or +inf give NaN.
         k: size of the set, in ``[1, L]``.
         tau: τ, above 0.
-        shape: one of the above.
+        shape: the name of F in the table.
 
     Returns:
         ``(..., L)``, each row summing to k, or to the number of its finite scores where that is smaller; float64

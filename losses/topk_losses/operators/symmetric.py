@@ -1,4 +1,4 @@
-"""Elementary symmetric polynomials in log-space, and the inclusion probabilities that are their gradient."""
+"""Elementary symmetric polynomials in log-space, and their gradient, the inclusion probabilities."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["inclusion_probabilities", "log_elementary_symmetric"]
 
 
 def log_elementary_symmetric(log_values: Tensor, k: int) -> Tensor:
-    r"""``log σ_k(exp(log_values))``, the k-th elementary symmetric polynomial: the sum over all k-subsets.
+    r"""Return ``log σ_k(exp(log_values))``, with σ_k the k-th elementary symmetric polynomial.
 
     .. math:: \log \sum_{A \subset [L], |A| = k} \exp \sum_{j \in A} v_j
 
     Args:
-        log_values: ``(..., L)``; -inf stands for a value of 0.
+        log_values: v, ``(..., L)``; -inf stands for a value of 0.
         k: degree, in ``[1, L]``.
 
     Returns:
-        ``(...)``; -inf where fewer than k values are not 0. float64 for float64 values, else float32.
+        ``(...)``; -inf where fewer than k values are above 0. float64 for float64 values, else float32.
 
     Raises:
         ValueError: for values that are not floating-point and k outside ``[1, L]``.
@@ -40,13 +40,13 @@ def log_elementary_symmetric(log_values: Tensor, k: int) -> Tensor:
 
 
 def inclusion_probabilities(scores: Tensor, k: int, temperature: float = 1.0) -> Tensor:
-    r"""The probability that each class is in a random k-subset A, drawn with weight ``exp(Σ_{j∈A} s_j / T)``.
+    r"""Return the probability of each class to be in a random k-subset A, drawn with weight ``exp(Σ_{j∈A} s_j / T)``.
 
     .. math:: \pi_j = e_j \sigma_{k-1}(e_{\setminus j}) / \sigma_k(e), \qquad e = \exp(s / T)
 
-    It is the gradient of ``log σ_k``, and differentiable again. At k = 1 the probabilities are the softmax. They
-    are what to average over several views of one image before the k best classes are taken (Berrada et al. 2018,
-    appendix C).
+    This is the gradient of ``log σ_k`` with respect to ``s / T``, and differentiable again. For k = 1 it is the
+    softmax. To predict the top k from several views of one image, average these probabilities over the views
+    (Berrada et al. 2018, appendix C).
 
     Args:
         scores: ``(..., L)``; -inf masks a class.

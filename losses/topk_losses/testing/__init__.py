@@ -1,4 +1,4 @@
-"""For those who write losses of their own: references to compare with, and a contract to keep.
+"""Tests for your own losses: a contract to inherit, and slow reference implementations to compare with.
 
 >>> from topk_losses import TopKHinge
 >>> class TestMine(LossContract):

@@ -1,4 +1,4 @@
-"""The contract of a loss: what a training script may take for granted, as tests to inherit."""
+"""The contract of a loss: the properties that a training script relies on, as tests to inherit."""
 
 # ruff: noqa: D102 - the names of the tests are sentences
 
@@ -19,28 +19,28 @@ __all__ = ["LossContract"]
 
 
 class LossContract:
-    """Subclass it as ``Test…``, write :meth:`make`, and pytest runs every test on your loss.
+    """Tests of a loss: name a subclass ``Test…``, define :meth:`make`, and pytest runs every test on your loss.
 
-    The class attributes say what the loss promises. A promise that is not made is a test skipped by name, never
-    one that passes unseen. A failing assertion names the case that failed.
+    The class attributes say which properties the loss has. The tests of a property that is set to False are skipped,
+    with the property's name as the reason. A failing assertion names the case that failed.
 
     Attributes:
-        classes: L of the scores that the tests use.
-        dtype: Of these scores. float64 shows what is wrong in a formula, float32 what kernels and rounding do.
+        classes: L, the number of classes of the test scores.
+        dtype: Dtype of the test scores. float64 reveals wrong formulas, float32 errors of kernels and rounding.
         shift_invariant: A constant added to all scores of a row changes nothing.
-        class_symmetric: The classes are alike, no margins or counts of their own; so a permutation of the
-            classes changes nothing, and a class masked with -inf is as if it were not there.
-        soft_targets: Floating-point targets ``(N, L)`` are taken.
-        deterministic: No random draws; a loss that draws overrides :meth:`evaluate` to pass a generator.
-        derivable: The gradient is the value's derivative; not so for a loss that takes a part of it for constant.
-        twice_differentiable: The second derivative exists, if only as 0.
-        spatial: Scores ``(N, L, ...)`` with targets ``(N, ...)`` are taken, and a single row ``(L,)``.
+        class_symmetric: No class has a margin or count of its own. Permuting the classes changes nothing, and masking
+            a class with -inf has the same effect as removing it.
+        soft_targets: The loss takes floating-point targets ``(N, L)``.
+        deterministic: The loss draws nothing at random. One that does overrides :meth:`evaluate`.
+        derivable: The gradient is the derivative of the value. False for a loss that treats a part of it as constant.
+        twice_differentiable: The second derivative exists; it may be 0.
+        spatial: The loss takes scores ``(N, L, ...)`` with targets ``(N, ...)``, and a single row ``(L,)``.
         weighted: ``make`` takes ``weight``.
         ignoring: ``make`` takes ``ignore_index``.
-        compiles: The loss is one graph for ``torch.compile``, whatever the number of rows.
+        compiles: ``torch.compile`` makes one graph of the loss that serves any number of rows.
         vectorises: ``torch.func.vmap`` and ``grad`` work on the loss.
-        float32_inside: Half-precision scores are computed in float32, which is also what the loss is.
-        names_arguments: Wrong scores and targets are a ``ValueError`` that names them.
+        float32_inside: Half-precision scores are computed in float32, and the loss is float32.
+        names_arguments: Wrong scores and targets raise a ``ValueError`` that names them.
 
     Example:
         >>> from torch import nn
@@ -69,38 +69,38 @@ class LossContract:
     names_arguments = True
 
     def make(self, **shared: Any) -> nn.Module:
-        """The loss under test, given any of ``reduction``, ``weight`` and ``ignore_index``."""
+        """Return the loss under test, given any of ``reduction``, ``weight`` and ``ignore_index``."""
         raise NotImplementedError
 
     def evaluate(self, loss: Callable[..., Tensor], scores: Tensor, target: Tensor) -> Tensor:
-        """``loss(scores, target)``; a loss that draws passes a freshly seeded generator here."""
+        """Return ``loss(scores, target)``; override it for a loss that draws, to pass a freshly seeded generator."""
         return loss(scores, target)
 
     def sample(self, rows: int = 6, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """Random scores ``(rows, classes)`` and labels ``(rows,)``."""
+        """Return random scores ``(rows, classes)`` and labels ``(rows,)``."""
         generator = torch.Generator().manual_seed(seed)
         scores = 2 * torch.randn(rows, self.classes, generator=generator, dtype=torch.float64).to(self.dtype)
         return scores, torch.randint(self.classes, (rows,), generator=generator)
 
     def each(self, scores: Tensor, target: Tensor, **shared: Any) -> Tensor:
-        """The loss of every sample."""
+        """Return the loss of each sample."""
         return self.evaluate(self.make(reduction="none", **shared), scores, target)
 
     def gradient(self, scores: Tensor, target: Tensor, loss: Callable[..., Tensor] | None = None) -> Tensor:
-        """The gradient of the summed loss, in the scores' dtype."""
+        """Return the gradient of the summed loss, in the scores' dtype."""
         leaf = scores.detach().requires_grad_()
         loss = self.make(reduction="sum") if loss is None else loss
         value = self.evaluate(loss, leaf, target)
         return torch.autograd.grad(value, leaf)[0]
 
     def promised(self, *attributes: str) -> None:
-        """Skip the test unless the loss makes all these promises."""
+        """Skip the test unless the loss has all these properties."""
         missing = [name for name in attributes if not getattr(self, name)]
         if missing:
             pytest.skip(f"not promised: {', '.join(missing)}")
 
     def agree(self, actual: Tensor, expected: Tensor, case: str = "") -> None:
-        """The two are equal to rounding."""
+        """Assert that two tensors are equal up to rounding."""
         tolerance: dict[str, Any] = {} if self.dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-4}
         torch.testing.assert_close(
             actual, expected, **tolerance, msg=lambda told: f"{case}: {told}" if case else told
@@ -229,7 +229,7 @@ class LossContract:
             assert self.gradient(level_scores, target).isfinite().all(), f"gradient where all are {level}"
 
     def test_a_row_with_nan_or_infinity_is_nan_and_others_are_not(self) -> None:
-        """Its loss, and its gradient somewhere: a gradient scaler must see what has overflown."""
+        """The loss of the row and some of its gradient are NaN, so that a gradient scaler notices overflow."""
         self.promised("deterministic")
         scores, target = self.sample()
         columns = {"the label's": int(target[0]), "another's": int(target[0] + 1) % self.classes}
@@ -260,7 +260,7 @@ class LossContract:
             losses = self.each(scores.float(), target)
         assert torch.equal(losses, self.each(scores.float(), target))
 
-    # Life in a training script
+    # Use in a training script
 
     def test_arguments_are_left_alone(self) -> None:
         scores, target = self.sample()
@@ -300,13 +300,13 @@ class LossContract:
                 scores, target = self.sample(rows)
                 scores.requires_grad_()
                 for tensor in (scores, target):
-                    torch._dynamo.mark_dynamic(tensor, 0)  # the number of rows is a symbol
+                    torch._dynamo.mark_dynamic(tensor, 0)  # any number of rows
                 values = [self.evaluate(function, scores, target) for function in (compiled, loss)]
                 slopes = [torch.autograd.grad(value, scores)[0] for value in values]
                 self.agree(values[0], values[1], f"{rows} rows")
                 self.agree(slopes[0], slopes[1], f"gradient of {rows} rows")
 
-    # Complaints
+    # Errors
 
     def test_wrong_arguments_are_named(self) -> None:
         self.promised("names_arguments")

@@ -1,7 +1,7 @@
 """Slow and obvious references: every loss written out for one row of scores, in float64.
 
-Each takes a row ``(L,)`` and a label and returns a scalar that autograd can differentiate, so that they check
-gradients as well as values. They are definitions, not implementations: sums run over all subsets.
+Each takes a row ``(L,)`` and a label, and returns a scalar that autograd can differentiate, so they check gradients as
+well as values. They follow the definitions literally: sums over subsets run over all of them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def rowwise(loss: Callable[..., Tensor], scores: Tensor, target: Tensor, **parameters: object) -> Tensor:
-    """A row's oracle applied to ``(N, L)`` scores and ``(N,)`` labels: the losses ``(N,)`` in float64.
+    """Apply an oracle to each row of scores ``(N, L)`` and labels ``(N,)``; return the losses ``(N,)`` in float64.
 
     Example:
         >>> rowwise(cross_entropy, torch.zeros(2, 4), torch.tensor([0, 3])).exp()
@@ -58,7 +58,7 @@ def rowwise(loss: Callable[..., Tensor], scores: Tensor, target: Tensor, **param
 
 
 def _others(s: Tensor, y: int) -> Tensor:
-    """The other classes' scores, the largest first."""
+    """The scores of the other classes, descending."""
     return torch.cat([s[:y], s[y + 1 :]]).sort(descending=True).values
 
 
@@ -117,7 +117,7 @@ def calibrated_topk_hinge(s: Tensor, y: int, k: int, margin: float | Tensor = 1.
 
 
 def noised_topk(s: Tensor, k: int, epsilon: float, noise: Tensor) -> Tensor:
-    """The mean over draws of a difference of sums: of the k largest and of the k - 1 largest."""
+    """The mean over draws of the k-th largest, as the sum of the k largest minus the sum of the k - 1 largest."""
     values = []
     for draw in noise.double():
         ordered = (s + epsilon * draw).sort(descending=True).values
@@ -133,7 +133,7 @@ def noised_topk_hinge(
 
 
 def smooth_topk_svm(s: Tensor, y: int, k: int, tau: float = 1.0, margin: float | Tensor = 1.0) -> Tensor:
-    """Berrada et al. 2018 (9), over all K-subsets and those that hold y: the sums that the papers print."""
+    """Berrada et al. 2018 (9), with its two sums: over all K-subsets, and over those that contain y."""
     subsets = list(combinations(range(len(s)), k))
     outside = torch.tensor([y not in subset for subset in subsets])
     total = (_subset_sums(s, subsets) / k + _margin(margin, y) * outside.to(s.dtype)) / tau
@@ -146,7 +146,7 @@ def log_elementary_symmetric(v: Tensor, k: int) -> Tensor:
 
 
 def inclusion_probabilities(s: Tensor, k: int, temperature: float = 1.0) -> Tensor:
-    """The share of the subsets' weights that falls on those holding each class."""
+    """For each class, the weight of the k-subsets that contain it, divided by that of all k-subsets."""
     subsets = list(combinations(range(len(s)), k))
     weights = (_subset_sums(s, subsets) / temperature).softmax(0)
     holds = torch.tensor([[j in subset for j in range(len(s))] for subset in subsets])
@@ -156,13 +156,13 @@ def inclusion_probabilities(s: Tensor, k: int, temperature: float = 1.0) -> Tens
 def log_space_smooth_topk_svm(
     s: Tensor, y: int, k: int, tau: float = 1.0, margin: float | Tensor = 1.0
 ) -> Tensor:
-    """The smooth top-K SVM by the recursion over classes in log-space: for rows too long for subsets."""
+    """The smooth top-K SVM by the recursion over classes in log-space, for rows with too many subsets."""
     values = _others(s, y) / (k * tau)
     table = values.new_full((k + 1,), -torch.inf)
     table[0] = 0
     for count, value in enumerate(values):
         degree = min(count + 1, k)
-        # Degrees above the number of classes so far are empty sums, of which logaddexp has no gradient.
+        # Degrees above the number of classes so far are empty sums, -inf, for which logaddexp's gradient is NaN.
         grown = torch.logaddexp(table[1:degree], table[: degree - 1] + value)
         last = table[degree - 1] + value
         last = last if count < k else torch.logaddexp(table[degree], last)
@@ -172,7 +172,7 @@ def log_space_smooth_topk_svm(
 
 
 def autkc(s: Tensor, y: int, k: int, surrogate: str = "squared") -> Tensor:
-    """``(1 / K) Σ ℓ(q_y - q_j)`` over the K + 1 best others; the hinge of scores."""
+    """``(1 / K) Σ ℓ(q_y - q_j)`` over the K + 1 best other classes; for the hinge, scores take the place of q."""
     values = s if surrogate == "hinge" else s.softmax(0)
     losses: dict[str, Callable[[Tensor], Tensor]] = {
         "squared": lambda x: (1 - x).square(),
@@ -184,7 +184,7 @@ def autkc(s: Tensor, y: int, k: int, surrogate: str = "squared") -> Tensor:
 
 
 def topk_grouping(s: Tensor, y: int, k: int) -> Tensor:
-    """Cross-entropy in which the K best classes are one."""
+    """Cross-entropy in which the K best classes count as one."""
     best = s.sort(descending=True).indices[:k]
     q = s.softmax(0)
     return -q[best].sum().log() if y in best.tolist() else -q[y].log()
@@ -198,12 +198,12 @@ def topk_transition(s: Tensor, y: int, k: int, detach_weight: bool = False) -> T
 
 
 def truncated_topk_entropy(s: Tensor, y: int, k: int) -> Tensor:
-    """``log(1 + Σ exp(s_j - s_y))`` over the others without their K - 1 largest."""
+    """``log(1 + Σ exp(s_j - s_y))`` over the other classes without their K - 1 largest scores."""
     return torch.log(1 + (_others(s, y)[k - 1 :] - s[y]).exp().sum())
 
 
 def lapsum_topk(s: Tensor, k: int, temperature: float = 1.0) -> Tensor:
-    """``F((s - b) / T)`` that sum to k < L; b by bisection, then one step of Newton's, which autograd follows."""
+    """``F((s - b) / T)`` with sum k < L; b by bisection, then one Newton step for autograd to differentiate."""
     low, high = s.detach().min() - 50 * temperature, s.detach().max() + 50 * temperature
     for _ in range(60):
         b = (low + high) / 2
@@ -223,7 +223,7 @@ def lapsum_topk_loss(s: Tensor, y: int, k: int, temperature: float = 1.0) -> Ten
 
 
 def soft_topk(s: Tensor, k: int, tau: float = 1.0, shape: str = "logistic") -> Tensor:
-    """``F((s - θ) / τ)`` that sum to k < L; θ by bisection, then three steps of Newton's, which autograd follows."""
+    """``F((s - θ) / τ)`` with sum k < L; θ by bisection, then three Newton steps for autograd to differentiate."""
     x, f = s / tau, _SHAPES[shape]
     if shape == "midpoint":
         ordered = x.sort(descending=True).values
@@ -257,7 +257,7 @@ def soft_topk_loss(
 
 
 def smooth_topk_hinge(s: Tensor, y: int, k: int, gamma: float = 1.0, margin: float | Tensor = 1.0) -> Tensor:
-    """``⟨x, a⟩ - γ/2 ‖x‖²`` for the x of the optimality conditions, by bisection; as a constant, for it is optimal."""
+    """``⟨x, a⟩ - γ/2 ‖x‖²`` for the optimal x, found by bisection; since it is optimal, x is constant for autograd."""
     a = _others(s, y) - s[y] + _margin(margin, y)
     low, high = a.detach().new_tensor(0.0), a.detach().max().relu()
     for _ in range(100):
@@ -276,13 +276,13 @@ def sorting_topk_cross_entropy(
     relaxation: str = "cauchy",
     mixture: Sequence[float] | None = None,
 ) -> Tensor:
-    """``-log Σ_j P_j · (the label's chance to be among the j best)``, from the whole matrix of classes by ranks."""
+    """``-log Σ_j P_j · P(the label is among the j best)``, from the whole matrix of classes by ranks."""
     others = _others(s, y)[: candidates - 1]
     wires: list[Any] = [s[y], *others.unbind(), *[None] * (candidates - 1 - len(others))]
     sources = list(torch.eye(candidates, dtype=s.dtype))  # the mixture of classes on each wire
     for upper, lower in _bitonic(candidates):
         a, b = wires[upper], wires[lower]
-        if a is None or b is None:  # a missing class sinks
+        if a is None or b is None:  # a missing class goes last
             if a is None:
                 wires[upper], wires[lower] = b, a
                 sources[upper], sources[lower] = sources[lower], sources[upper]
@@ -299,7 +299,7 @@ def sorting_topk_cross_entropy(
 
 
 def _bitonic(size: int) -> Iterable[tuple[int, int]]:
-    """The comparators of Batcher's network as textbooks have it: every other block is sorted the other way."""
+    """The comparators of Batcher's network as in textbooks: every second block is sorted in the opposite order."""
     block = 2
     while block <= size:
         distance = block // 2
@@ -312,7 +312,7 @@ def _bitonic(size: int) -> Iterable[tuple[int, int]]:
 
 
 def topk_entropy(s: Tensor, y: int, k: int) -> Tensor:
-    """``softplus(V - s_y)``, V the greatest of ``⟨z, s⟩ + H(z)`` over the allowed z with t = 0, 1, … capped entries."""
+    """``softplus(V - s_y)``, V the largest ``⟨z, s⟩ + H(z)`` of the feasible z with t = 0, 1, … entries at the cap."""
     others, values = _others(s, y), []
     for t in range(min(k, len(others) - 1) + 1):
         z = torch.cat([torch.full_like(others[:t], 1 / k), (1 - t / k) * others[t:].softmax(0)])
@@ -322,10 +322,10 @@ def topk_entropy(s: Tensor, y: int, k: int) -> Tensor:
 
 
 def expected_topk(s: Tensor, k: int, epsilon: float) -> Tensor:
-    """The expected k-th largest of ``N(s_i, ε²)``: class by class, on a grid past all the scores, ``ε / 2√L`` apart.
+    """The expected k-th largest of ``N(s_i, ε²)``, by the trapezoid rule with steps of at most ``ε / 2√L``.
 
-    The trapezoid rule in steps of h errs by about ``exp(-2 (πσ/h)²)`` where the k-th largest has the deviation σ,
-    which is least for L equal scores and k in the middle: ``1.25 ε / √L``.
+    The grid reaches 9 ε beyond all scores. With steps h the error is about ``exp(-2 (πσ/h)²)``, σ the standard
+    deviation of the k-th largest, which is smallest for L equal scores and k in the middle: ``1.25 ε / √L``.
     """
     low, high = s.min().item() - 9 * epsilon, s.max().item() + 9 * epsilon
     nodes = math.ceil(2 * math.sqrt(len(s)) * (high - low) / epsilon) + 1

@@ -1,4 +1,4 @@
-"""References in log-space for many rows and many classes, in float64: slow, positive and safe for any range."""
+"""References in log-space for many rows and classes, in float64: slow, without cancellation, safe for any range."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["log_inclusion", "smooth_topk_svm_rows"]
 
 
 def log_inclusion(values: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """``log σ_0 … log σ_k`` of ``exp(values)`` ``(N, k + 1)``, and ``π^(k)``, ``π^(k-1)`` ``(N, L)``.
+    """Return ``log σ_0 … log σ_k`` of ``exp(values)`` ``(N, k + 1)``, and ``π^(k)`` and ``π^(k-1)`` ``(N, L)`` each.
 
-    Prefixes and suffixes of the recursion over classes meet at each class: the subsets that hold it.
+    The polynomials of the classes before and after a class give the weight of the subsets that contain it.
 
     Example:
         >>> import torch
@@ -47,7 +47,7 @@ def _with_class(prefix: Tensor, suffix: Tensor, m: int) -> Tensor:
 def smooth_topk_svm_rows(
     scores: Tensor, target: Tensor, k: int, tau: Tensor | float = 1.0, margin: Tensor | float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """Losses ``(N,)`` and gradients ``(N, L)`` of the smooth top-K SVM; τ and the margin may differ by row.
+    """Return losses ``(N,)`` and gradients ``(N, L)`` of the smooth top-K SVM; τ and the margin may differ by row.
 
     Example:
         >>> import torch

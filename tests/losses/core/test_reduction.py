@@ -102,7 +102,7 @@ def test_half_precision_overflow_is_nan_in_its_row_so_that_loss_scaling_can_skip
             r"target must have the shape \(2, 4\) .*, got \(2,\)",
         ),
         (torch.zeros(2, 3), torch.zeros(2), {}, r"target must have the shape \(2, 3\) of the scores"),
-        (torch.zeros(2, 3), torch.zeros(2).bool(), {}, "target must hold whole labels .*, got torch.bool"),
+        (torch.zeros(2, 3), torch.zeros(2).bool(), {}, "target must hold integer labels .*, got torch.bool"),
         (torch.zeros(2, 3), torch.tensor([0, 3]), {}, r"target must be in \[0, 2\] or .* -100, got 3"),
         (torch.zeros(2, 3), torch.tensor([0, -1]), {}, r"target must be in \[0, 2\] or .* -100, got -1"),
         (torch.zeros(2, 3), torch.zeros(2, 3), {"ignore_index": 1}, "ignore_index must be negative .* got 1"),

@@ -1,5 +1,6 @@
 """The compiled exact expectation on the CPU, against fine grids over all classes and the plain path in float64."""
 
+import json
 import os
 import subprocess
 import sys
@@ -314,3 +315,31 @@ def test_interpreted_kernels_agree(tmp_path):
         results.append(torch.load(path))
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=2e-7 if one.dtype == torch.float32 else 1e-9)
+
+
+_MOMENTS = """
+import json
+import numpy as np
+from topk_losses._expected import cpu, cpu_kernels, quadrature_kernels
+
+found = []
+for scores, k in {rows}:
+    x = np.sort(np.array(scores))[::-1].copy()
+    rules = cpu._rules(cpu.DOUBLE, k, cpu._depth(cpu.DOUBLE.tail, k * len(x)))
+    room = cpu_kernels._room(len(x), len(x), k, 1)
+    found.append(quadrature_kernels._march(x, len(x), 0, cpu._lattices()[0], k, rules, False, -16, room)[2])
+print(json.dumps(found))
+"""
+
+
+def test_the_second_moment_is_that_of_the_k_th_largest():
+    """On the coarsest lattice; it tells how fine a lattice a row needs. The kernels run as Python, uncompiled."""
+    rows = [([0.0], 1), ([0.0, 0.0, 0.0], 1), ([0.5, -0.2], 2)]
+    code, alone = _MOMENTS.format(rows=rows), {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=alone, capture_output=True, text=True, check=True)
+    for (scores, k), square in zip(rows, json.loads(done.stdout), strict=True):
+        t = np.linspace(-12, 12, 24_001)
+        exceed = stats.norm.sf(t - np.array(scores)[:, None])
+        at_least_k = exceed.prod(0) if k == len(scores) else 1 - (1 - exceed).prod(0)
+        exact = np.trapezoid(2 * t * (at_least_k - (t < 0)), t)
+        assert square == pytest.approx(exact, abs=1e-3)

@@ -102,7 +102,7 @@ def test_torch_takes_over_with_one_warning(loss, kernel, make, broken, evaluate)
         assert all(map(torch.equal, results, expected))
     (warning,) = (one for one in told if one.category is UserWarning)  # NumPy's of old interpreters aside
     reason = f"{loss} runs in plain torch: {type(error).__name__}: {error}"
-    assert str(warning.message) == f"Triton's kernels cannot run, so that {reason}"
+    assert str(warning.message) == f"Triton's kernels cannot run, so {reason}"
 
 
 @pytest.mark.parametrize(("loss", "kernel"), EACH)

@@ -185,5 +185,7 @@ def test_each_of_several_generators_draws_as_if_alone(way, loss, classes):
 def test_several_generators_must_divide_the_samples():
     scores, target = torch.zeros(4, 10), torch.zeros(4, dtype=torch.int64)
     for generators in ([torch.Generator()] * 3, []):
-        with pytest.raises(ValueError, match="generator must be one, or as many as divide the 4 samples"):
+        with pytest.raises(
+            ValueError, match="generator must be one, or several whose number divides the 4 samples"
+        ):
             functional.noised_topk_hinge(scores, target, 3, generator=generators)

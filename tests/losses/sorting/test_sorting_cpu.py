@@ -80,8 +80,8 @@ def test_several_threads_and_no_gradient():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"relaxation": "logistic"}, "logistic comparators are kept as logarithms"),
-        ({"mixture": [1.0, 0.0]}, "top-1 alone takes no network"),
+        ({"relaxation": "logistic"}, "the kernel has no logistic comparators"),
+        ({"mixture": [1.0, 0.0]}, "top-1 alone needs no network"),
     ],
 )
 def test_what_the_kernel_does_not_do_is_said(options, reason):
