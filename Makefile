@@ -33,7 +33,7 @@ test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow and not gpu and not hosts"
 
 # Clusters of several hosts on this machine: network namespaces, which want root, Ray's jobs, and Slurm where it is
-# installed.
+# installed. Where nft is, links lose packets, too.
 test-hosts: $(VENV)/.test
 	$(BIN)/python -m pytest tests/end_to_end -m hosts
 

@@ -5,8 +5,9 @@ python benchmarks/foretold.py digits --workers 2 --only 'balanced/*' --repeat 3 
 
 Each time in a store of its own, so that nothing of it has ended: first the plan, then the run, by the commands that a
 user types. A plan tells of trainings alone; the run's time is told from the start of its first training to the end of
-its last, and as the whole command with what comes before and after: the interpreter, Ray, the tables. No pruning is
-foreseen, so the trials that were pruned are told too, and what else keeps the machine busy: its load a moment before.
+its last, and as the whole command with what comes before and after: the interpreter, Ray, the tables. Pruning is
+foreseen as an average, so the trials that were pruned are told too, and what else keeps the machine busy: its load
+before.
 """
 
 from __future__ import annotations

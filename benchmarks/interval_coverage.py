@@ -1,4 +1,4 @@
-"""How often a table's 95 % intervals hold the truth, in made-up studies whose truth is known.
+"""How often a table's 95 % intervals cover the truth, in simulated studies whose truth is known.
 
     python benchmarks/interval_coverage.py [--studies 10000] [--images 360]
 
@@ -101,8 +101,8 @@ def main() -> None:
     parser.add_argument("--studies", type=int, default=10_000)
     parser.add_argument("--images", type=int, nargs="+", default=[360, 10_000])
     arguments = parser.parse_args()
-    print("| images | accuracy, % | seeds | luck of a seed | accuracy: held, % | t over seeds | half-width, points |"
-          " difference: held, % | t over seeds | half-width, points |")  # fmt: skip
+    print("| images | accuracy, % | seeds | luck of a seed | accuracy: covered, % | t over seeds | half-width, points |"
+          " difference: covered, % | t over seeds | half-width, points |")  # fmt: skip
     print("|" + " --- |" * 10)
     for images in arguments.images:
         for s in settings(images):

@@ -20,6 +20,7 @@ from topk_studies.garcin2022 import (
 )
 from topk_studies.handwritten import digits
 from topk_studies.letters import letters, letters_map, letters_quick
+from topk_studies.letters_axes import letters_capacity, letters_imbalance, letters_k
 from topk_studies.letters_memory import letters_memory
 from topk_studies.letters_questions import (
     letters_epsilon,
@@ -59,8 +60,11 @@ __all__ = [
     "garcin2022_plantnet",
     "garcin2022_samples",
     "letters",
+    "letters_capacity",
     "letters_epsilon",
     "letters_fraction",
+    "letters_imbalance",
+    "letters_k",
     "letters_map",
     "letters_margin",
     "letters_memory",
@@ -100,6 +104,9 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "letters": letters,
     "letters_quick": letters_quick,
     "letters_map": letters_map,
+    "letters_imbalance": letters_imbalance,
+    "letters_k": letters_k,
+    "letters_capacity": letters_capacity,
     "letters_temperature": letters_temperature,
     "letters_epsilon": letters_epsilon,
     "letters_samples": letters_samples,

@@ -23,11 +23,11 @@ _LEARNING_RATE = Float(0.003, 3.0, log=True)
 _FIRST_RATE = 0.1
 _RECIPE = Recipe(
     epochs=40, warmup=2, clip_norm=1.0
-)  # without these, hinges leave some seeds' ReLUs dead from the start
+)  # without warm-up and clipping, all ReLUs die at the start in some seeds of the hinges
 
 
 def _cross_entropy() -> Loss:
-    # As many dimensions as its richest rival has, so that no rival wins by being searched more.
+    # It has as many dimensions as the loss with the most, so that no loss wins by a larger search.
     return Loss(
         "cross_entropy",
         space={
@@ -141,10 +141,11 @@ def _arms() -> tuple[Arm, ...]:
 
 
 def digits() -> Study:
-    """Return the study of scikit-learn's 8×8 digits: four regimes, nine losses, top-3, minutes on two cores.
+    """Return the study of scikit-learn's 8×8 digits: four regimes, nine losses, top-3 accuracy.
 
-    First values are those of berrada2018 (τ = 1), garcin2022 (ε = 0.2 with B = 10; ε = 0.01 with B = 5, largest
-    margin 0.2), Cao et al. 2019 (largest margin 0.5, scale 30) and Zhang and Sabuncu 2018 (γ = 0.7).
+    It takes minutes on two cores. The first values of the searches are those of berrada2018 (τ = 1), garcin2022
+    (ε = 0.2 with B = 10; ε = 0.01 with B = 5 and a largest margin of 0.2), Cao et al. 2019 (largest margin 0.5, scale
+    30) and Zhang and Sabuncu 2018 (γ = 0.7).
 
     Example:
         >>> len(digits().arms)

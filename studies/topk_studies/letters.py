@@ -21,7 +21,18 @@ from topk_platform import (
 from topk_platform.specs import Condition
 from topk_studies.letters_losses import as_published, balanced, others, uneven
 
-__all__ = ["MLP", "K", "letters", "letters_map", "letters_quick", "recipe"]
+__all__ = [
+    "MLP",
+    "SHOW",
+    "TOGETHER",
+    "TOPK",
+    "TRIALS",
+    "K",
+    "letters",
+    "letters_map",
+    "letters_quick",
+    "recipe",
+]
 
 K = 5
 """K: as many guesses as most groups of look-alikes have characters."""
@@ -29,12 +40,20 @@ K = 5
 MLP = Model("mlp", {"hidden": 128})
 """Trained in stacks of five."""
 
+TOGETHER = Protocol(ensemble=5)
+"""Search trials and confirmations train five at a time, as one stack of networks."""
+
+TRIALS = 15
+"""Search trials of every arm."""
+
+TOPK = (1, 2, 3, 5, 10)
+"""The K whose accuracies are recorded."""
+
+SHOW = ("top1", "top5")
+"""The metrics that a table shows."""
+
 _CONVNET = Model("convnet", {"width": 8})
-_TOGETHER = Protocol(ensemble=5)
 _ALONE = Protocol()
-_TRIALS = 15
-_TOPK = (1, 2, 3, 5, 10)
-_SHOW = ("top1", "top5")
 _NOISE = (0.0, 0.2, 0.4, 0.6, 0.8)
 _SIZES = (5, 15, 50, 150)
 _MAPPED = (
@@ -76,11 +95,11 @@ def _case(name: str, mlp: int, convnet: int, *conditions: Condition) -> _Case:
 def _cases() -> dict[str, _Case]:
     cases = [
         _case("clean-5", 100, 0, PerClass(5)),
-        _case("clean-20", 60, 48, PerClass(20)),
+        _case("clean-20", 60, 32, PerClass(20)),
         _case("clean-100", 20, 0, PerClass(100)),
         _case("noise-0.4", 28, 0, PerClass(50), LabelNoise(0.4)),
-        _case("noise-0.8", 28, 28, PerClass(50), LabelNoise(0.8)),
-        _case("long-tail", 40, 28, LongTail(50)),
+        _case("noise-0.8", 28, 20, PerClass(50), LabelNoise(0.8)),
+        _case("long-tail", 40, 20, LongTail(50)),
     ]
     return {case.regime.name: case for case in cases}
 
@@ -91,7 +110,7 @@ def _with_published(losses: Iterable[Loss]) -> list[Loss]:
 
 def _arms(case: _Case, losses: Iterable[Loss], convnet: bool = True) -> tuple[Arm, ...]:
     losses = list(losses)
-    arms = grid([case.regime], [MLP], losses, k=K, recipe=recipe(case.mlp), protocol=_TOGETHER)
+    arms = grid([case.regime], [MLP], losses, k=K, recipe=recipe(case.mlp), protocol=TOGETHER)
     if convnet and case.convnet:
         arms += grid([case.regime], [_CONVNET], losses, k=K, recipe=recipe(case.convnet), protocol=_ALONE)
     return arms
@@ -114,9 +133,9 @@ def letters() -> Study:
     return Study(
         name="letters",
         arms=(*arms, *_arms(cases["long-tail"], _with_published(uneven()))),
-        topk=_TOPK,
-        trials=_TRIALS,
-        show=_SHOW,
+        topk=TOPK,
+        trials=TRIALS,
+        show=SHOW,
         description="letters of free typefaces: few, noisy or long-tailed; MLP, convnet; searched or not; K = 5",
     )
 
@@ -137,9 +156,9 @@ def letters_quick() -> Study:
     return Study(
         name="letters_quick",
         arms=arms,
-        topk=_TOPK,
-        trials=_TRIALS,
-        show=_SHOW,
+        topk=TOPK,
+        trials=TRIALS,
+        show=SHOW,
         description="letters of free typefaces, 20 clean images a class or noise 0.8; an MLP; searched or not; K = 5",
     )
 
@@ -164,8 +183,8 @@ def letters_map() -> Study:
     return Study(
         name="letters_map",
         arms=[arm for case in cases for arm in _arms(case, losses, convnet=False)],
-        topk=_TOPK,
-        trials=_TRIALS,
-        show=_SHOW,
+        topk=TOPK,
+        trials=TRIALS,
+        show=SHOW,
         description="letters of free typefaces: noise 0 to 0.8 by 5 to 150 images a class; an MLP; K = 5",
     )

@@ -43,10 +43,10 @@ def _modes(distance: int) -> Regime:
 
 
 def ring_overlap() -> Study:
-    """Return experiment 1: one mode a class, its deviation σ from 10° to 30°, a linear classifier.
+    """Return experiment 1: one mode per class, whose standard deviation σ is 10° to 30°, and a linear classifier.
 
-    Nothing is searched: ten fresh draws of the data train each loss with fixed settings, and the last epoch's weights
-    are tested.
+    Nothing is searched: each loss is trained with fixed settings on ten fresh draws of the data, and the weights of the
+    last epoch are tested.
 
     Example:
         >>> [arm.regime.name for arm in ring_overlap().arms[::3]]
@@ -69,7 +69,7 @@ def _overlap_claims() -> list[Claim]:
     return [
         Claim(
             name="cross-entropy-best-or-level",
-            text="Cross-entropy obtains almost the best of all losses in top-1 and in top-2, whatever the overlap.",
+            text="With any overlap, cross-entropy is best or nearly best of all losses in top-1 and in top-2.",
             source=source,
             contrasts=gaps(places, _CE, _TOP2, "top1", "top2"),
             bound=-_MATTERS,
@@ -82,7 +82,7 @@ def _overlap_claims() -> list[Claim]:
         ),
         Claim(
             name="approached-where-much-overlaps",
-            text="The top-2 losses approach cross-entropy in top-2 with more overlap: less behind at 30° than at 15°.",
+            text="With more overlap the top-2 losses are less behind cross-entropy in top-2: at 30° less than at 15°.",
             source=source,
             contrasts=shrinking,
         ),
@@ -90,7 +90,7 @@ def _overlap_claims() -> list[Claim]:
 
 
 def ring_modes() -> Study:
-    """Return experiment 2: a third of each class lies in a minor mode, 30° to 90° away; a linear classifier.
+    """Return experiment 2: a third of each class lies in a minor mode 30° to 90° away, and the classifier is linear.
 
     Example:
         >>> [arm.regime.name for arm in ring_modes().arms[::3]]
@@ -126,7 +126,7 @@ def _modes_claims() -> list[Claim]:
         ),
         Claim(
             name="trade-off",
-            text="Above d = 60° top-2 accuracy is traded for top-1: cross-entropy beats the top-2 losses in top-1.",
+            text="Above d = 60° the top-2 losses pay with top-1 accuracy: cross-entropy beats them in top-1.",
             source=source,
             contrasts=gaps(far[1:], _CE, _TOP2, "top1"),
             tolerance=_MATTERS,
@@ -135,7 +135,7 @@ def _modes_claims() -> list[Claim]:
 
 
 def ring_capacity() -> Study:
-    """Return experiment 3: minor modes 90° away, and a hidden layer of 2 to 32 units.
+    """Return experiment 3: the minor modes are 90° away, and the network has one hidden layer of 2 to 32 units.
 
     Example:
         >>> [arm.model.label for arm in ring_capacity().arms[::3]]
@@ -163,7 +163,7 @@ def _capacity_claims() -> list[Claim]:
     best = [
         Claim(
             name=f"cross-entropy-best-in-{metric}-from-8-units",
-            text=f"From 8 hidden units on cross-entropy is the best of all losses in top-{metric[-1]}.",
+            text=f"With 8 or more hidden units cross-entropy is the best of all losses in top-{metric[-1]}.",
             source=source,
             contrasts=gaps(large, _CE, _TOP2, metric),
             tolerance=0.1,
@@ -181,7 +181,7 @@ def _capacity_claims() -> list[Claim]:
         *best,
         Claim(
             name="capacity-decides",
-            text="The top-2 losses' advantage in top-2 is gone with more units: it is larger with 2 than with 8.",
+            text="More units remove the advantage of the top-2 losses in top-2: it is larger with 2 units than with 8.",
             source=source,
             contrasts=narrowing,
             tolerance=_MATTERS,

@@ -1,7 +1,7 @@
-"""sawada2020's experiment on images; those on points around a circle are in :mod:`topk_studies.ring`.
+"""The experiment of sawada2020 on images; those on points around a circle are in :mod:`topk_studies.ring`.
 
 A. Sawada, E. Kaneko and K. Sagi, Trade-offs in Top-k Classification Accuracies on Losses for Deep Learning, 2020.
-Settings are the paper's, fixed, and nothing is searched.
+All settings are fixed to the paper's; nothing is searched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RECIPES = {"cutout": SAWADA2020_CIFAR100_CUTOUT, "mixup": SAWADA2020_CIFAR100_M
 
 
 def _arm(row: Row) -> Arm:
-    # Its τ the paper does not name; on CIFAR-100 berrada2018, from whom the loss is taken, has τ = 1 for K = 5.
+    # The paper does not name τ. The loss is berrada2018's, who use τ = 1 on CIFAR-100 with K = 5.
     loss = loss_of(row, tau=1.0) if row.loss == "smooth_topk_svm" else loss_of(row)
     model = Model(f"{row.model}_small", label=row.model)
     return Arm(Regime(row.level, "cifar100"), model, loss, _K, _RECIPES[row.level])
@@ -27,9 +27,10 @@ def _arm(row: Row) -> Arm:
 def sawada2020_cifar100() -> Study:
     """Return the study of Table I: CIFAR-100, ResNet-18 and DenseNet-121 with Cutout or Mixup, K = 5, ten seeds.
 
-    Top-1 is that of the epoch that validated best in top-1, top-5 that of the best in top-5, as in the paper. The
-    smooth top-5 SVM takes no soft labels, hence no Mixup; its τ, which the paper does not name, is berrada2018's 1.
-    Top-2 to top-10 accuracies, of Figure 6, and the candidates for 99 %, of Section V-B, are recorded.
+    As in the paper, top-1 accuracy is measured after the epoch with the best validation top-1, and top-5 accuracy after
+    the epoch with the best validation top-5. The smooth top-5 SVM does not take soft labels, so it has no arm with
+    Mixup. The paper does not name its τ; here it is 1, as in berrada2018. Top-2 to top-10 accuracies (Figure 6) and the
+    number of candidates for 99 % (Section V-B) are recorded too.
 
     Example:
         >>> len(sawada2020_cifar100().arms), len(sawada2020_cifar100().published)
@@ -80,7 +81,7 @@ def _claims() -> tuple[Claim, ...]:
         ),
         Claim(
             name="transition-beats-cross-entropy-in-top5",
-            text="Top-5 transition beats cross-entropy in top-5, but for DenseNet-121 with Cutout.",
+            text="Top-5 transition beats cross-entropy in top-5, except on DenseNet-121 with Cutout.",
             source=_SOURCE,
             contrasts=gaps([cutout[0], *mixup], _TRANSITION, _CE, "top5"),
             tolerance=0.1,
@@ -108,7 +109,7 @@ def _claims() -> tuple[Claim, ...]:
         ),
         Claim(
             name="transition-with-mixup-best-in-top5",
-            text="Of each network the best top-5 accuracy is that of top-5 transition with Mixup.",
+            text="For each network, top-5 transition with Mixup has the best top-5 accuracy.",
             source=_SOURCE,
             contrasts=best_with_mixup,
             tolerance=0.1,
@@ -143,7 +144,7 @@ def _claims() -> tuple[Claim, ...]:
         ),
         Claim(
             name="fewer-candidates",
-            text="On ResNet-18 with Mixup top-5 transition reaches 99 % with fewer candidates (by 8).",
+            text="On ResNet-18 with Mixup top-5 transition needs fewer candidates for 99 % than cross-entropy (by 8).",
             source="sawada2020, V-B",
             contrasts=gaps([resnet], _CE, _TRANSITION, "candidates99"),
             tolerance=8,

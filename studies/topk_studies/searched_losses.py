@@ -1,4 +1,4 @@
-"""The papers' losses with what is searched of each, from a paper's values on."""
+"""The papers' losses with the parameters that each one searches; the searches start from a paper's values."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _SCALE = Float(5.0, 100.0, log=True)
 
 @dataclass(frozen=True)
 class Firsts:
-    """The values that searches in a regime begin with, and the ranges that all its losses share.
+    """The first values of the searches in a regime, and the ranges that all its losses share.
 
     Args:
-        rate: Learning rate.
-        decay: Weight decay.
-        rates: The learning rate's range.
-        decays: The weight decay's range.
-        tau: Of the smooth top-K SVM.
-        epsilon: Of the noised top-K hinge.
-        samples: Its B.
-        margin: Largest margin of LDAM.
-        scale: Its scale.
-        noised_scale: That of the noised imbalanced hinge.
+        rate: The first learning rate.
+        decay: The first weight decay.
+        rates: The range of the learning rate.
+        decays: The range of the weight decay.
+        tau: The first τ of the smooth top-K SVM.
+        epsilon: The first ε of the noised top-K hinge.
+        samples: The first B of the noised top-K hinge.
+        margin: The first value of LDAM's largest margin.
+        scale: The first scale of LDAM.
+        noised_scale: The first scale of the noised imbalanced hinge.
     """
 
     rate: float = 0.1
@@ -49,12 +49,12 @@ class Firsts:
 
 
 def searched(name: str, at: Firsts, own: Own | None = None, head: str = "linear") -> Loss:
-    """Return a loss that searches learning rate, weight decay and its own parameters.
+    """Return a loss that searches the learning rate, the weight decay and its own parameters.
 
     Args:
         name: The loss.
-        at: Says from where on, and in which ranges, rate and decay are searched.
-        own: Its own dimensions.
+        at: The first values and the ranges of learning rate and weight decay.
+        own: The loss's own dimensions.
         head: See :class:`topk_platform.Loss`.
 
     Example:
@@ -71,7 +71,7 @@ def searched(name: str, at: Firsts, own: Own | None = None, head: str = "linear"
 
 
 def begun_at(loss: Loss, **values: Scalar) -> Loss:
-    """Return a loss whose search begins with some other values.
+    """Return the same loss with other first values for some of its parameters.
 
     Example:
         >>> begun_at(searched("topk_transition", Firsts()), learning_rate=1.0).first["learning_rate"]
@@ -81,7 +81,9 @@ def begun_at(loss: Loss, **values: Scalar) -> Loss:
 
 
 def balanced(at: Firsts) -> list[Loss]:
-    """Return the losses for balanced data, cross-entropy first, of which as much is searched as of its richest rival.
+    """Return the losses for balanced data, cross-entropy first.
+
+    Cross-entropy searches as many dimensions as the other loss with the most.
 
     Example:
         >>> {loss.name: sorted(loss.space)[:2] for loss in balanced(Firsts())}["noised_topk_hinge"]
@@ -102,9 +104,9 @@ def balanced(at: Firsts) -> list[Loss]:
 
 
 def uneven(at: Firsts) -> list[Loss]:
-    """Return the losses that garcin2022 compares on long tails besides: focal, LDAM, the noised imbalanced hinge.
+    """Return the further losses that garcin2022 compares on long tails: focal, LDAM and the noised imbalanced hinge.
 
-    The last searches two dimensions more than cross-entropy does in the same number of trials.
+    The noised imbalanced hinge searches two dimensions more than cross-entropy, in the same number of trials.
 
     Example:
         >>> [loss.name for loss in uneven(Firsts())], len(uneven(Firsts())[-1].space)

@@ -1,8 +1,8 @@
-"""The papers' regimes with everything searched that the papers fix: beside each of their studies, one of these.
+"""Searches in the papers' regimes: for each of the papers' studies, one that searches what the paper fixes.
 
-Learning rate and weight decay are searched for every loss, in the same ranges; besides them τ, ε and B, margins and
-scales. The first trial of a search has the paper's values, so that the best of it is never worse on validation. Of B,
-the exact expectation is one of the choices.
+Learning rate and weight decay are searched for every loss, in the same ranges. In addition each loss searches its own
+parameters: τ, ε and B, margins and scales. For B, the exact expectation is one of the choices. The first trial of a
+search has the paper's values, so that the best trial is never worse than these on the validation split.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def _study(name: str, arms: Iterable[Arm], description: str, seeds: int, show: t
 
 
 def search_cifar100_noise() -> Study:
-    """Return the search beside berrada2018's and garcin2022's studies of noise: CIFAR-100, labels wrong from 0 to 1.
+    """Return the search for berrada2018's and garcin2022's studies of noise: CIFAR-100, label noise from 0 to 1.
 
-    The regime without noise stands beside their studies of τ, ε and B as well.
+    The regime without noise also belongs to their studies of τ, ε and B.
 
     Example:
         >>> [arm.regime.name for arm in search_cifar100_noise().arms[::6]]
@@ -131,9 +131,9 @@ def search_cifar100_tail() -> Study:
 
 
 def search_cifar100_augmented() -> Study:
-    """Return the search beside sawada2020's study: CIFAR-100 with Cutout or Mixup; ResNet-18.
+    """Return the search for sawada2020's study: CIFAR-100 with Cutout or Mixup, and ResNet-18.
 
-    The smooth top-K SVM takes no soft labels, hence no Mixup.
+    The smooth top-K SVM does not take soft labels, so it has no arm with Mixup.
 
     Example:
         >>> len(search_cifar100_augmented().only("cutout/*").arms), len(search_cifar100_augmented().arms)
@@ -157,10 +157,10 @@ def search_cifar100_augmented() -> Study:
 
 
 def search_imagenet() -> Study:
-    """Return the search beside both papers' studies of ImageNet, and of 5 to 50 % of its images.
+    """Return the search for berrada2018's and garcin2022's studies of ImageNet and of 5 to 50 % of its images.
 
-    First values are theirs: of the smooth top-K SVM the rate 1 with decay 2.5e-5 and τ = 0.1, of the noised hinge the
-    decay 1.5e-4, ε = 0.5 and B = 10.
+    The first values are theirs: learning rate 1, weight decay 2.5e-5 and τ = 0.1 for the smooth top-K SVM; weight decay
+    1.5e-4, ε = 0.5 and B = 10 for the noised hinge.
 
     Example:
         >>> [arm.regime.name for arm in search_imagenet().arms[::6]]
@@ -190,7 +190,7 @@ def search_imagenet() -> Study:
 
 
 def search_imagenet_lt() -> Study:
-    """Return the search on ImageNet-LT, a long tail, which garcin2022's final version compares losses on.
+    """Return the search on ImageNet-LT, a long tail, on which the final version of garcin2022 compares losses.
 
     Example:
         >>> [arm.loss.label for arm in search_imagenet_lt().arms][-2:]
@@ -213,7 +213,7 @@ def search_imagenet_lt() -> Study:
 
 
 def search_plantnet() -> Study:
-    """Return the search beside garcin2022's study of Pl@ntNet-300K: pretrained ResNet-50, K = 5.
+    """Return the search for garcin2022's study of Pl@ntNet-300K: pretrained ResNet-50, K = 5.
 
     Example:
         >>> search_plantnet().arms[-1].loss.first["scale"], search_plantnet().arms[0].loss.first["learning_rate"]

@@ -11,11 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 import torch
 from ray._private import ray_constants, services
 from ray.cluster_utils import Cluster
 
-from topk_platform.running import cluster
+from topk_platform.running import cluster, machines
+from topk_platform.running.doctor.asking import ask_nodes
+from topk_platform.running.doctor.facts import Question
+from topk_platform.running.patience import Patience
+from topk_platform.training import environment
+from topk_studies import digits
 
 Rows = Callable[..., list[dict[str, Any]]]
 
@@ -84,6 +90,25 @@ def test_a_lost_node_changes_nothing(joined: Joined, reference: Any, rows: Rows)
         assert rows(joined.store, "small", kind) == rows(reference.store, "small", kind)
     assert joined.steps == reference.steps + 1  # the step in which the lost training was held
     assert "tried again 1" in joined.told
+
+
+def test_a_node_that_is_lost_before_it_answers_is_waited_for_or_left_out(
+    joined: Joined, nodes: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node lost in ``joined`` is asked as if it were there: first alone, then beside the one that is left."""
+    told = list[str]()
+    with cluster.joined(nodes.address):
+        found = ray.nodes()
+        (lost,) = (node for node in found if not node["Alive"])
+        lists = [[lost], found]
+        monkeypatch.setattr(machines, "nodes_for", lambda _needs: lists.pop(0))
+        patience = Patience(tell=told.append, sleep=lambda _: None)
+        assert machines.common_environment(digits(), patience) == environment("cpu")
+        monkeypatch.setattr(ray, "nodes", lambda: [{**node, "Alive": True} for node in found])
+        answered = ask_nodes(Question(["ray"]), 600)
+    line = "node 127.0.0.1 was lost before it answered"
+    assert told == [f"{line}; waiting for up to 60 s, see --wait", f"{line}, and is left out"]
+    assert {(node.lost, node.facts is None) for node in answered} == {(True, True), (False, False)}
 
 
 @pytest.mark.slow

@@ -1,16 +1,19 @@
-"""A study over hosts of their own, one of which is cut off with store and MLflow, and one taken away for good."""
+"""A study over hosts of their own: one is cut off with store and MLflow, others are behind links that lose packets."""
 
 from __future__ import annotations
 
+import socket
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clusters import Site
-from hosts import network, refusal
+from hosts import Host, lossless, network, refusal
 from mlflow import MlflowClient
 from services import CREDENTIALS, object_store, tracking_server
 
@@ -25,6 +28,14 @@ pytestmark = [
 ]
 
 CUT_SECONDS = 60.0
+LOSSLESS = lossless()
+RATE, PERCENT = "5mbit", 0 if LOSSLESS else 3
+ECHO = """
+import socket
+with socket.create_server(("", 9000)) as server, server.accept()[0] as link, link.makefile("rwb") as file:
+    file.write(file.read())
+"""
+LINK = f"5 Mbit/s with {PERCENT} % of packets lost either way"
 
 
 @pytest.fixture
@@ -43,6 +54,34 @@ def tracked(uri: str) -> Counter[str]:
     return Counter(tag["topk.key"] for tag in tags if "topk.key" in tag)
 
 
+def connection(address: str, port: int) -> socket.socket:
+    """Connect as soon as something listens."""
+    while True:
+        with suppress(OSError):
+            return socket.create_connection((address, port))
+        time.sleep(0.05)
+
+
+def check_lossy(host: Host) -> None:
+    """Check that a host's link has lost packets on their way to it and from it, where links can."""
+    assert not PERCENT or min(host.lost()) > 0
+
+
+@pytest.mark.skipif(bool(LOSSLESS), reason=LOSSLESS or "links can lose packets")
+def test_what_a_link_loses_is_sent_again(tmp_path: Path) -> None:
+    """A megabyte is 700 packets and more: with so many, a link loses none in one run of 10⁹."""
+    sent = bytes(range(256)) * 4096
+    with network(tmp_path) as net:
+        host = net.host("far")
+        host.slow("50mbit", 3)
+        host.start([sys.executable, "-c", ECHO])
+        with connection(host.address, 9000) as link:
+            link.sendall(sent)
+            link.shutdown(socket.SHUT_WR)
+            assert link.makefile("rb").read() == sent
+        assert min(host.lost()) > 0
+
+
 def test_a_host_is_cut_off_for_a_minute_and_one_is_taken_away(
     site: Site,
     lab: Any,
@@ -52,12 +91,12 @@ def test_a_host_is_cut_off_for_a_minute_and_one_is_taken_away(
     check_undisturbed: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With the host that is cut off, store and MLflow are gone as well; the one taken away had a slow link."""
+    """With the one cut off, store and MLflow are gone as well; the one taken away and its successor have bad links."""
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     head, server, far = (site.host(name) for name in ("head", "server", "far"))
-    far.slow("50mbit")
-    site.tell("three hosts are up: head, server with S3 and MLflow, far behind 50 Mbit/s")
+    far.slow(RATE, PERCENT)
+    site.tell(f"three hosts are up: head, server with S3 and MLflow, far behind {LINK}")
     store, mlflow = object_store(server), tracking_server(server)
     address = f"{head.address}:6379"
     site.head(head, head.address, "--num-cpus", "0", "--include-dashboard", "false")
@@ -85,13 +124,17 @@ def test_a_host_is_cut_off_for_a_minute_and_one_is_taken_away(
     site.tell("server is back")
     # A trial that could not write its checkpoint meanwhile is tried again as well, and held once more.
     wait(lambda: len(lab.noted("held")) >= 4, "server trains again: a trial is held on either host")
+    check_lossy(far)
     far.power_off()
     site.tell("far is taken away")
-    site.worker(site.host("other"), address)
-    site.tell("other is brought")
+    other = site.host("other")
+    other.slow(RATE, PERCENT)
+    site.worker(other, address)
+    site.tell("other is brought, behind a link like far's")
     lab.allow(10**6)
     until(lambda: process.poll() is not None, "the study has ended")
     site.tell("the study has ended")
     assert process.returncode == 0, log.read_text()
+    check_lossy(other)
     check_undisturbed(store, reference)
     assert tracked(mlflow) == Counter(row["key"] for row in rows(store, "small"))

@@ -11,9 +11,17 @@ import pytest
 from topk_platform import Arm, LabelNoise, LongTail, PerClass, Study
 from topk_platform.data import letters as dataset
 from topk_platform.running.checks import check_study
-from topk_studies import STUDIES, letters, letters_map, letters_quick
+from topk_studies import (
+    STUDIES,
+    letters,
+    letters_capacity,
+    letters_imbalance,
+    letters_k,
+    letters_map,
+    letters_quick,
+)
 
-SEARCHED = [letters(), letters_quick(), letters_map()]
+SEARCHED = [letters(), letters_quick(), letters_map(), letters_imbalance(), letters_k(), letters_capacity()]
 NAMES = [name for name in STUDIES if name.startswith("letters")]
 QUESTIONS = [f"letters_{q}" for q in ("temperature", "epsilon", "samples", "fraction", "margin", "tradeoff")]
 COMMON = {
@@ -35,7 +43,10 @@ def images(arm: Arm) -> int:
     conditions = {type(condition): condition for condition in arm.regime.conditions}
     if PerClass in conditions:
         return 62 * conditions[PerClass].samples  # type: ignore[union-attr]
-    return 2500 if LongTail in conditions else len(dataset().train)
+    if LongTail in conditions:
+        ratio = conditions[LongTail].ratio  # type: ignore[union-attr]
+        return sum(round(150 * ratio ** (-c / 61)) for c in range(62))
+    return len(dataset().train)
 
 
 def test_regimes_and_losses_are_those_of_the_question() -> None:
@@ -56,7 +67,7 @@ def test_regimes_and_losses_are_those_of_the_question() -> None:
 def test_the_budget_is_the_same_for_all_and_the_baselines_space_no_poorer(study: Study) -> None:
     assert (study.trials, study.seeds, study.topk) == (15, 5, (1, 2, 3, 5, 10))
     for arm in study.arms:
-        assert (arm.k, arm.metric) == (5, "top5")
+        assert arm.metric == f"top{arm.k}" and (arm.k == 5 or study.name == "letters_k")
         same = [a for a in study.arms if (a.regime, a.model) == (arm.regime, arm.model)]
         baseline = next(a for a in same if a.loss.label == study.baseline)
         assert len(baseline.loss.space) >= len(arm.loss.space)
@@ -92,10 +103,25 @@ def test_the_map_has_each_noise_at_each_size() -> None:
     assert isinstance(letters_map().arms[0].regime.conditions[1], LabelNoise)
 
 
+def test_the_other_axes_are_crossed_with_clean_and_very_noisy_labels() -> None:
+    imbalance, by_k, capacity = letters_imbalance(), letters_k(), letters_capacity()
+    assert {tuple(arm.regime.conditions) for arm in imbalance.arms} == {
+        (LongTail(ratio), LabelNoise(p)) for ratio in (1, 10, 50) for p in (0.0, 0.8)
+    }
+    assert UNEVEN - {"focal"} < {arm.loss.name for arm in imbalance.arms}
+    assert {(arm.k, arm.regime.name) for arm in by_k.arms} == {
+        (k, f"noise-{p}-k-{k}") for k in (1, 3, 5, 10) for p in ("0", "0.8")
+    }
+    widths = {(arm.model.label, arm.model.options["hidden"]) for arm in capacity.arms}
+    assert widths == {(f"mlp-{hidden}", hidden) for hidden in (32, 128, 512)}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_training_takes_no_more_than_it_may(name: str) -> None:
     """Images seen in a training, which its time goes by; those of the fractions go up to the whole."""
-    most = {"letters_map": 190_000, "letters_fraction": 380_000}.get(name, 125_000)
+    most = {"letters_map": 190_000, "letters_imbalance": 190_000, "letters_fraction": 380_000}.get(
+        name, 125_000
+    )
     for arm in STUDIES[name]().arms:
         seen = images(arm) * arm.recipe.epochs
         assert seen <= (90_000 if arm.model.label == "convnet" else most), arm.name

@@ -1,4 +1,4 @@
-"""A study in one file: its definition, its ledger, its ranks, its tables and claims, and the versions behind them."""
+"""A study in one file: its definition, ledger, ranks, tables and claims, and the versions that produced them."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ __all__ = ["Bundle", "bundle", "results"]
 MANIFEST = "bundle.json"
 _FORMAT = 1
 _STUDY, _ROWS, _RANKS = "study.json", "ledger.parquet", "ranks/"
-_MOMENT = (1980, 1, 1, 0, 0, 0)  # of every entry, so that the same study gives the same file
+_MOMENT = (1980, 1, 1, 0, 0, 0)  # the time of every entry, so that the same study gives the same file
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What a bundle holds.
+    """The content of a bundle.
 
     Args:
-        manifest: Versions, which rows count, and every file's SHA-256.
-        files: Every other file's bytes by name.
+        manifest: The versions, which rows count, and every file's SHA-256.
+        files: The bytes of every other file, by name.
     """
 
     manifest: Mapping[str, Any]
@@ -53,7 +53,7 @@ class Bundle:
 
     @property
     def identities(self) -> dict[str, Identity]:
-        """Which rows counted, by arm identity."""
+        """The identities of the rows that count, by arm identity."""
         return {arm_id: Identity(**fields) for arm_id, fields in self.manifest["identities"].items()}
 
     @property
@@ -62,7 +62,7 @@ class Bundle:
         return {name: data.decode() for name, data in self.files.items() if name.startswith("results/")}
 
     def restore(self, store: Store) -> Held:
-        """Write ledger and ranks into a store and return the study's results in it."""
+        """Write the ledger and the ranks into a store, and return the study's results there."""
         rows = pq.read_table(pa.BufferReader(self.files[_ROWS]), partitioning=None)
         ledger = Ledger.restored(store, self.study.name, rows, self.identities)
         for name, data in self.files.items():
@@ -75,7 +75,7 @@ class Bundle:
         """Return the bundle in a file.
 
         Raises:
-            UserError: if it is none, or a file in it is not what its SHA-256 says.
+            UserError: if the file is not a bundle, or a file in it does not have its SHA-256.
         """
         try:
             with zipfile.ZipFile(file) as archive:
@@ -97,7 +97,7 @@ class Bundle:
         return cls(manifest, found)
 
     def to_bytes(self) -> bytes:
-        """Return the file."""
+        """Return the bundle as the bytes of a file."""
         buffer = io.BytesIO()
         everything = {MANIFEST: json.dumps(self.manifest, indent=1, sort_keys=True).encode(), **self.files}
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -114,17 +114,17 @@ def _is_unsafe(name: str) -> bool:
 
 
 def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
-    """Return a study's results in a store as one file: all trials and epochs, tables and claims.
+    """Return a study's results in a store as one bundle: all trials and epochs, tables and claims.
 
-    The ledger has all recorded rows, including those that do not count; ranks are those of the confirmations used in
-    the tables. The same results give the same bytes.
+    Its ledger has all recorded rows, including those that do not count. It has the ranks of the confirmations that the
+    tables use. The same results give the same bytes.
 
     Args:
         study: The study.
         store: Folder or URI of the results.
 
     Raises:
-        UserError: if the store holds nothing of it.
+        UserError: if the store has no results of the study.
     """
     held = read(study, store, needed=True)
     files = {
@@ -148,7 +148,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
 
 
 def results(held: Held) -> dict[str, str]:
-    """Return tables and claims as text, by their names in a bundle."""
+    """Return the tables and claims as texts, by their names in a bundle."""
     table = build_table(held.study, held.histories, ranks=partial(read_all_ranks, held.ledger.store))
     found = {name: data.decode() for name, data in to_files(table).items() if not name.endswith(".parquet")}
     if held.study.claims:

@@ -1,4 +1,4 @@
-"""Taking a study's findings from a store, for use without the store."""
+"""Findings of a study from a store, for use without the store."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def findings(
     Args:
         study: The study.
         store: Folder or URI of the results.
-        data: The folder of datasets, which are read to say what the regimes are.
-        note: A note to keep with them, such as the commit.
+        data: The folder of datasets. The datasets are read to describe the regimes.
+        note: A note to keep with the findings, such as the commit.
 
     Raises:
-        UserError: if the store holds nothing of the study, no confirmation has ended, or a dataset is not at hand.
+        UserError: if the store has no results of the study, no confirmation has ended, or a dataset is not at hand.
 
     Example:
         >>> from topk_studies import digits
@@ -40,7 +40,7 @@ def findings(
     held = read(study, store, needed=True)
     table = build_table(held.study, held.histories, ranks=held.ranks)
     if not table.confirmed.completed:
-        raise UserError(f"no confirmation of study {study.name} has ended: there is nothing found yet")
+        raise UserError(f"no confirmation of study {study.name} has ended, so there are no findings yet")
     left_out: dict[str, str] = {}
     situations = situations_at(study, data, left_out)
     if left_out:

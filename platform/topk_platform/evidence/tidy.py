@@ -1,4 +1,4 @@
-"""A study's trials for other tools: as studies of Optuna's, and as one tidy CSV with its codebook."""
+"""A study's trials for other tools: as Optuna studies, and as one tidy CSV file with its codebook."""
 
 from __future__ import annotations
 
@@ -22,33 +22,35 @@ _FACTS = {
     "study": "the study's name",
     "key": "the trial's key, for topk show and topk replay",
     "arm": "regime/model/loss",
-    "regime": "the data and what was done to them",
+    "regime": "the regime's name: a dataset with its conditions",
     "model": "the network's label",
     "loss": "the loss's label",
-    "phase": "search: scored on validation; confirm: the chosen configuration with a fresh seed, scored on test too",
-    "number": "of the search trial in its arm; of a confirmation, of the search trial that it confirms",
-    "seed": "0 in the search; 1, 2, ... in confirmations, equal in all arms, so that arms can be paired by it",
-    "status": "completed, pruned, diverged (a number was not finite) or failed (its code raised)",
-    "reason": "why it was pruned, diverged or failed",
+    "phase": "search: scored on the validation split; confirm: the chosen configuration, trained with a fresh seed and "
+    "scored on the test split too",
+    "number": "the number of the search trial in its arm; for a confirmation, of the search trial that it confirms",
+    "seed": "0 in the search; 1, 2, ... in confirmations; all arms use the same seeds, so that arms can be paired",
+    "status": "completed, pruned, diverged (a number was not finite) or failed (its code raised an exception)",
+    "reason": "why the trial was pruned, diverged or failed",
     "metric": "top5: share of samples with the true class among the 5 best; macro_: mean over classes; many_, medium_, "
-    "few_: over classes with so many training samples; candidates99: least K for 99 %; autkc5: mean of top1 to top5; "
-    "average5: share with the true class in sets that hold 5 classes on average; size95: mean size of sets that hold "
-    "the true class of 95 %, coverage95 how many do; sets are cut as the validation split says",
+    "few_: mean over the classes with many, some or few training samples; candidates99: least K for 99 %; autkc5: mean "
+    "of top1 to top5; average5: share of samples whose true class is in their set, with sets of 5 classes on average; "
+    "size95: mean size of sets that contain the true class for 95 % of the samples; coverage95: the share that do; "
+    "sets are cut at a threshold from the validation split",
     "split": "validation or test",
-    "value": "the metric, a fraction of 1; candidates and sizes as a number of classes; empty if there is none",
-    "train_seconds": "seconds of training, scoring left out",
-    "epochs": "the last epoch that was validated",
-    "dataset_fingerprint": "hash of the data before conditions",
-    "code_version": "hash of the sources that decide a result",
+    "value": "the metric's value, a fraction of 1, or for candidates and sizes a number of classes; empty if none",
+    "train_seconds": "seconds of training, without scoring",
+    "epochs": "the number of the last epoch after which the trial was validated",
+    "dataset_fingerprint": "hash of the dataset before conditions are applied",
+    "code_version": "hash of the source files that determine results",
 }
 
 
 @dataclass(frozen=True)
 class Written:
-    """What was exported.
+    """The outcome of an export.
 
     Args:
-        files: The files.
+        files: The files that were written.
         trials: How many trials are in them.
     """
 
@@ -57,10 +59,11 @@ class Written:
 
 
 def export_csv(study: Study, to: str | Path, *, store: str | Path = "runs") -> Written:
-    """Write a study's trials that count as one tidy CSV, a row per trial, split and metric, and its codebook.
+    """Write a study's trials that count as one tidy CSV file with its codebook.
 
-    The codebook, ``NAME.codebook.csv`` beside ``NAME.csv``, has a row per column: what it is and its type. Parameters
-    are columns ``param.NAME``, empty where a loss has none of that name.
+    The file has a row per trial, split and metric. Parameters have columns ``param.NAME``, which are empty if a loss
+    has no such parameter. The codebook, ``NAME.codebook.csv`` beside ``NAME.csv``, has a row per column with its
+    meaning.
 
     Args:
         study: The study.
@@ -68,7 +71,7 @@ def export_csv(study: Study, to: str | Path, *, store: str | Path = "runs") -> W
         store: Folder or URI of the results.
 
     Raises:
-        UserError: if the store holds nothing of the study, or a file cannot be written.
+        UserError: if the store has no results of the study, or a file cannot be written.
     """
     held = _held(study, store)
     counting = {row["key"] for history in held.histories.values() for row in history.rows()}
@@ -109,7 +112,10 @@ def _tidy(
 def _meanings(parameters: Iterable[str]) -> Iterable[tuple[str, str]]:
     yield from _FACTS.items()
     for name in parameters:
-        yield f"param.{name}", f"the trial's {name}, chosen or fixed; empty where its loss has none"
+        yield (
+            f"param.{name}",
+            f"the value of {name}, chosen or fixed; empty if the loss has no such parameter",
+        )
 
 
 def _csv(columns: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> str:
@@ -128,21 +134,22 @@ def _write(place: Path, text: str) -> None:
 
 
 def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -> Written:
-    """Write a study's searches as a journal file of Optuna's: a study for each arm that searches.
+    """Write a study's searches as an Optuna journal file, with one Optuna study for each arm that searches.
 
     ``optuna-dashboard FILE`` shows it; ``optuna.load_study(study_name=ARM, storage=JournalStorage(JournalFileBackend(
-    FILE)))`` opens it for ``optuna.visualization``. Pruned trials have their values by epoch; diverged and failed ones
-    are FAIL here, whatever the search was told of them. Every trial has its key and its status.
+    FILE)))`` opens it for ``optuna.visualization``. Pruned trials have their values by epoch. Diverged and failed
+    trials have the state FAIL, although the search itself was told something else. Every trial has its key and its
+    status as attributes.
 
     Args:
         study: The study.
-        to: The journal file; it must not be there yet, for Optuna would add to it.
+        to: The journal file; it must not exist yet, because Optuna would add to it.
         store: Folder or URI of the results.
 
     Raises:
-        UserError: if the store holds nothing of the study, or the file is there or cannot be written.
+        UserError: if the store has no results of the study, or the file exists or cannot be written.
     """
-    import optuna  # noqa: PLC0415 - a second that a CSV need not wait for
+    import optuna  # noqa: PLC0415 - takes a second, which an export as CSV saves
     from optuna.storages import JournalStorage  # noqa: PLC0415 - as above
     from optuna.storages.journal import JournalFileBackend  # noqa: PLC0415 - as above
 
@@ -159,7 +166,7 @@ def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -
         made = optuna.create_study(
             storage=storage, study_name=arm.name, directions=["maximize"] * len(arm.objectives)
         )
-        with warnings.catch_warnings():  # that Optuna may change how metrics are named
+        with warnings.catch_warnings():  # Optuna warns that it may change how metrics are named
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             made.set_metric_names([f"validation.{metric}" for metric in arm.objectives])
         made.set_user_attr("topk.study", study.name)

@@ -1,4 +1,4 @@
-"""A bundle checked: every table and claim computed again, and some of its trials trained again."""
+"""The check of a bundle: every table and claim is computed again, and some of its trials are trained again."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of a file or a trial.
+    """The outcome for one file or one trial.
 
     Args:
         name: The file's name, or the trial's key.
-        outcome: How it compares with the bundle's.
-        why: In what it differs, or what stands in the way.
+        outcome: How the new result compares with the bundle's.
+        why: What differs, or why the trial cannot be trained here.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Checked:
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of a bundle.
+    """The outcome for a bundle.
 
     Args:
         study: The study's name.
-        results: Tables and claims, by file.
-        trials: The trials that were trained again.
+        results: The outcome for each file of tables and claims.
+        trials: The outcome for each trial that was trained again.
     """
 
     study: str
@@ -56,7 +56,7 @@ class Verification:
 
     @property
     def holds(self) -> bool:
-        """Whether all came out the same, to the bit or within the tolerance."""
+        """Whether all results are the same, to the bit or within the tolerance."""
         return all(
             found.outcome in ("to the bit", "within tolerance") for found in self.results + self.trials
         )
@@ -72,18 +72,18 @@ def verify(
 ) -> Verification:
     """Compute a bundle's tables and claims again from its ledger, and train some of its trials again.
 
-    Tables and claims are the same if they are to the bit, or if their numbers are to a relative 1e-9. Trials are drawn
-    from the completed ones that count.
+    Tables and claims are taken as the same if they are equal to the bit, or if their words are equal and their numbers
+    differ by at most 1e-9 relative to their size. The trials to train are drawn from the completed ones that count.
 
     Args:
-        file: What ``topk bundle`` wrote.
-        again: How many trials to train again; all if there are fewer.
-        seed: Of the draw.
-        tolerance: By how much each metric may differ, as a fraction of 1: another processor rounds otherwise.
+        file: A file that ``topk bundle`` wrote.
+        again: How many trials to train again; all of them if there are fewer.
+        seed: The seed of the draw.
+        tolerance: By how much each metric may differ, as a fraction of 1, because another processor rounds differently.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
 
     Raises:
-        UserError: if the file is no bundle, or a number is out of range.
+        UserError: if the file is not a bundle, or a number is out of range.
     """
     if again < 0 or not 0 <= tolerance < math.inf:
         raise UserError(f"replay and tolerance must be at least 0, got {again} and {tolerance}")
@@ -100,7 +100,7 @@ def _results(before: dict[str, str], now: dict[str, str]) -> tuple[Checked, ...]
 
 
 def compared(name: str, before: str, now: str) -> Checked:
-    """Return how two texts compare: their words must be the same, their numbers to rounding.
+    """Return how two texts compare: their words must be equal, and their numbers equal up to rounding.
 
     Example:
         >>> compared("t", "top5 0.30000000000000004", "top5 0.3").outcome, compared("t", "a 1", "a 2").why
@@ -133,7 +133,7 @@ def _drawn(held: Held, count: int, seed: int) -> list[str]:
         for row in history.rows()
         if row["status"] == "completed"
     )
-    return random.Random(seed).sample(keys, min(count, len(keys)))  # noqa: S311 - a draw that all can repeat
+    return random.Random(seed).sample(keys, min(count, len(keys)))  # noqa: S311 - a draw that anyone can repeat
 
 
 def _trained(key: str, store: str, tolerance: float, data: str | Path | None) -> Checked:
@@ -149,7 +149,7 @@ def replayed(found: Replay, tolerance: float) -> Checked:
     key = str(found.found.row["key"])
     if not found.differing:
         return Checked(key, "to the bit")
-    notes = ["the code is another by now"] if found.code_version != found.found.trial.code_version else []
+    notes = ["the code has changed since"] if found.code_version != found.found.trial.code_version else []
     notes += [f"other machine or packages: {found.environment}"] if found.environment else []
     if "status" in found.differing:
         notes.insert(0, f"it {found.found.row['status']}, now {found.record.status}: {found.record.reason}")
@@ -160,7 +160,7 @@ def replayed(found: Replay, tolerance: float) -> Checked:
 
 
 def _differences(found: Replay) -> Iterable[tuple[float, str]]:
-    """Yield by how much each metric differs; numbers of classes relative to themselves."""
+    """Yield by how much each metric differs; for metrics that are numbers of classes, relative to their size."""
     values = {f"validation.{name}": value for name, value in found.record.validation.items()}
     values |= {f"test.{name}": value for name, value in (found.record.test or {}).items()}
     for name in found.differing:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from topk_platform.records.checkpoints import StoreKeeper, forget
-    from topk_platform.records.finding import Found, find
     from topk_platform.records.guesses import Guesses, read_guesses
     from topk_platform.records.history import (
         ArmHistory,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     )
     from topk_platform.records.lease import driven
     from topk_platform.records.ledger import Ledger
+    from topk_platform.records.lookup import Found, find
     from topk_platform.records.models import SavedModel, model_name, read_model, save_model
     from topk_platform.records.ranks import Ranks, read_all_ranks, read_ranks
     from topk_platform.records.repairing import Repaired, repair
@@ -91,7 +91,7 @@ _HOMES = {
     "ArmHistory": "history",
     "ArmState": "states",
     "Extras": "tracking",
-    "Found": "finding",
+    "Found": "lookup",
     "GpuUse": "states",
     "Graph": "tracked_models",
     "Graphs": "tracked_models",
@@ -113,7 +113,7 @@ _HOMES = {
     "add_curves": "history",
     "check_tracking": "tracking_check",
     "driven": "lease",
-    "find": "finding",
+    "find": "lookup",
     "forget": "checkpoints",
     "is_current": "snapshot",
     "last_counted": "history",

@@ -89,7 +89,9 @@ class StoreKeeper:
 
 def forget(store: Store, keys: Iterable[str]) -> None:
     """Delete the checkpoints of the trials with these keys, which have ended."""
-    for key in set(store.folders(_FOLDER)).intersection(keys):
+    if not (ended := set(keys)):
+        return
+    for key in ended.intersection(store.folders(_FOLDER)):
         store.delete_folder(f"{_FOLDER}/{key}")
 
 

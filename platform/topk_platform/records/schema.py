@@ -1,4 +1,4 @@
-"""The ledger's columns, its rows from records, and the two plain tables that are made of them."""
+"""The columns of the ledger, the rows that records become, and the parameters as columns of their own."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ EPOCHS_ONLY = (
     "step_seconds",
     "learning_rate",
 )
-"""The columns that rows of epochs alone have."""
+"""The columns that only rows of epochs use."""
 
 
 def ledger_schema(study: Study) -> pa.Schema:
-    """Return the ledger's columns for a study: ``kind`` says whether a row is a trial's or an epoch's.
+    """Return the ledger's columns for a study: ``kind`` says whether a row is about a trial or about an epoch.
 
-    Both are in one table so that a trial and its epochs are committed together. ``values`` holds what was chosen, as
-    JSON: what a study searches may change, and what was a number there may be a word in the next one.
+    Both kinds are in one table so that a trial and its epochs are committed together. ``values`` holds the parameters
+    as JSON, because the parameters of a study may change, and one that was a number may become a text.
     """
     fields = [pa.field(name, pa.string()) for name in ("kind", "key", *_TEXTS)]
     fields += [pa.field(name, pa.int64()) for name in ("number", "seed")]
@@ -56,7 +56,7 @@ def ledger_schema(study: Study) -> pa.Schema:
 
 
 def ledger_table(records: Iterable[TrialRecord], schema: pa.Schema) -> pa.Table:
-    """Return the rows of records: of each trial one, and one for each of its epochs."""
+    """Return the rows of records: one for each trial, and one for each of its epochs."""
     rows = [row for record in records for row in _rows(record)]
     columns = [pa.array([_fit(row.get(f.name), f.type) for row in rows], f.type) for f in schema]
     return pa.Table.from_arrays(columns, schema=schema)
@@ -75,7 +75,7 @@ def _fit(value: Any, kind: pa.DataType) -> Any:
 
 
 def trial_row(record: TrialRecord) -> dict[str, Any]:
-    """Return a record's row of trials."""
+    """Return the row of a record's trial."""
     trial, arm = record.trial, record.trial.arm
     return {
         "key": trial.key,
@@ -109,7 +109,7 @@ def _plain(value: Parameter) -> Scalar:
 
 
 def epoch_rows(record: TrialRecord) -> list[dict[str, Any]]:
-    """Return a record's rows of epochs."""
+    """Return the rows of a record's epochs."""
     return [
         {
             "key": record.trial.key,
@@ -130,9 +130,9 @@ def _prefixed(prefix: str, items: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_parameters(trials: pa.Table) -> pa.Table:
-    """Return a table of trials with a column ``param.NAME`` for each parameter in place of ``values``.
+    """Return a table of trials in which each parameter has a column ``param.NAME``, in place of ``values``.
 
-    Numbers stay numbers; a parameter that is a word somewhere is text everywhere.
+    A parameter whose values are all numbers has a column of numbers. If any of its values is a text, all become texts.
     """
     chosen: list[dict[str, Scalar]] = [json.loads(text) for text in trials["values"].to_pylist()]
     place = trials.column_names.index("values")

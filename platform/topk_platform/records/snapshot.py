@@ -1,4 +1,4 @@
-"""The ledger as two plain Parquet files that any tool reads, made anew at the end of each run."""
+"""The ledger as two plain Parquet files for any tool, written anew at the end of each run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COUNTING = b"topk.counting"
 
 
 def is_current(store: Store, counting: Collection[str]) -> bool:
-    """Return whether the snapshot that is there was written for these trials that count.
+    """Return whether a snapshot exists and was written for exactly these counting trials.
 
     Args:
         store: The study's folder.
@@ -42,13 +42,14 @@ def _digest(counting: Collection[str]) -> bytes:
 
 
 def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
-    """Write ``tables/trials.parquet``, a row per (trial, seed), and ``tables/epochs.parquet``, one per trial and epoch.
+    """Write ``tables/trials.parquet`` and ``tables/epochs.parquet``.
 
-    Parameters have columns of their own there, ``param.NAME``, and ``counts`` says whether a row is part of the
-    study's table as it is defined now: of the code, data and machine at hand, within the budget, and, of
-    confirmations, of the configuration that is best now.
+    The former has a row per trial and seed, the latter a row per trial and epoch. Parameters have columns of their own,
+    ``param.NAME``. The column ``counts`` says whether a row counts in the table of the study as it is now defined: it
+    has the present code, data and machine and is within the budget; a confirmation must also be of the configuration
+    that is now the best.
 
-    Nothing is written before a trial has ended.
+    If no trial has ended yet, nothing is written.
 
     Args:
         ledger: The ledger.

@@ -9,11 +9,15 @@ from typing import Any
 
 import ray
 from ray.autoscaler.sdk import request_resources
+from ray.exceptions import NodeDiedError, TaskUnschedulableError
 
 from topk_platform.running.patience import COMING_SECONDS, NotYetError, Patience
 from topk_platform.specs import Study
 
-__all__ = ["nodes_for", "slots", "trial_resources"]
+__all__ = ["LOST", "nodes_for", "slots", "trial_resources"]
+
+LOST = (NodeDiedError, TaskUnschedulableError)
+"""What Ray raises in place of an answer where the node that was asked is gone: while it answered, or before."""
 
 _GROW_SECONDS = 900.0  # a cloud's GPU machine, its image and its set-up commands
 _UNITS = 10_000  # Ray counts in parts so small; of what is rounded up, one trial fewer would fit

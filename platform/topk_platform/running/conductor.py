@@ -14,8 +14,8 @@ from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledEr
 from topk_platform.outcomes import Ended
 from topk_platform.running.budget import Budget
 from topk_platform.running.events import Event
-from topk_platform.running.faults import Faults, OpenTrial, Retries
 from topk_platform.running.gpu_use import GpuSample
+from topk_platform.running.retries import Faults, OpenTrial, Retries
 from topk_platform.search import Board
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training.pace import FIRST_SECONDS

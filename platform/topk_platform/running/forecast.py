@@ -81,7 +81,7 @@ def forecast(
 ) -> Forecast:
     """Return how a study runs on a number of workers, in the order in which a run starts its trainings.
 
-    Pruning, races and lost workers are not foreseen: every trial that is left is trained.
+    Races and lost workers are not foreseen, and pruning only as far as ``lasting`` expects it.
 
     Args:
         board: The study's state; the simulation brings it to its end.

@@ -87,14 +87,14 @@ def on_cluster(study: Study, launch: Launch, largest: Callable[[], Sequence[Tria
     here = launch.address is None and not ray.is_initialized()
     with connected(study, launch.address, launch.workers, launch.patience) as slots:
         if not here:
-            check_shared(launch.store, study)
-        environment = None if here or launch.mixed else common_environment(study)
+            check_shared(launch.store, study, launch.patience)
+        environment = None if here or launch.mixed else common_environment(study, launch.patience)
         gpus = ray.cluster_resources().get("GPU", 0.0)
         if study.device != "cuda" or study.gpus != "auto":
             yield Cluster(slots, environment, gpus, study.gpu_share)
             return
         launch.patience.say("measuring what trials take of a GPU's memory")
-        found = measured(study, largest(), everywhere=launch.mixed)
+        found = measured(study, largest(), everywhere=launch.mixed, patience=launch.patience)
         launch.patience.say(str(found))
         fit = slots_of(replace(study, gpus=found.share), launch.workers, may_grow=launch.address is not None)
         yield Cluster(fit, environment, gpus, found.share)

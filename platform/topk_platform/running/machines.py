@@ -16,8 +16,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from topk_platform.data import data_folder
 from topk_platform.errors import ClusterError, StoreError
 from topk_platform.records import Store
-from topk_platform.running.capacity import nodes_for, trial_resources
+from topk_platform.running.capacity import LOST, nodes_for, trial_resources
 from topk_platform.running.packing import Packing, measure, packing
+from topk_platform.running.patience import NotYetError, Patience
 from topk_platform.specs import Study, Trial
 from topk_platform.training import environment
 
@@ -30,17 +31,21 @@ _LACKS = re.compile(r"No module named '(\w+)")
 _ANSWER_SECONDS = 120.0  # the first worker of a node fetches the packages and imports torch
 
 
-def common_environment(study: Study) -> dict[str, str]:
+def common_environment(study: Study, patience: Patience | None = None) -> dict[str, str]:
     """Return the common environment of all nodes on which the study's trials fit.
 
     As long as one node answers, nodes that are busy with others' work are not waited for. They, and nodes that join
     later, are checked when a trial starts there: a trial carries the environment that it was planned for.
 
+    Args:
+        study: Says what a trial needs.
+        patience: How long to wait for a node if all that were asked are lost before they answer; by default a minute.
+
     Raises:
         ClusterError: if two nodes differ, naming both and the difference, or a node has no GPU that torch can use.
     """
     needs = trial_resources(study)
-    (first, wanted), *others = _ask(needs, needs, _environment, study.device)
+    (first, wanted), *others = _ask(needs, needs, patience, _environment, study.device)
     for name, found in others:
         differing = [
             f"{key} {value} and {found[key]}" for key, value in wanted.items() if found[key] != value
@@ -58,13 +63,16 @@ def _environment(device: str) -> dict[str, str]:
     return environment(device)
 
 
-def measured(study: Study, trials: Sequence[Trial], *, everywhere: bool) -> Packing:
+def measured(
+    study: Study, trials: Sequence[Trial], *, everywhere: bool, patience: Patience | None = None
+) -> Packing:
     """Return how many trials share a GPU, by what they take of one that is free, in a process of its own.
 
     Args:
         study: Says what a trial needs but for its share of a GPU.
         trials: Those to measure.
         everywhere: Whether a GPU of each node is asked, for they may differ, or one of any node.
+        patience: As for :func:`common_environment`.
 
     Raises:
         ClusterError: if a node cannot train them, or a step fails for another reason than memory.
@@ -72,13 +80,13 @@ def measured(study: Study, trials: Sequence[Trial], *, everywhere: bool) -> Pack
     whole = trial_resources(replace(study, gpus=1.0))
     texts, data = [trial.to_json() for trial in trials], str(data_folder())
     if everywhere:
-        return packing([found for _, found in _ask(whole, whole, measure, texts, data)])
+        return packing([found for _, found in _ask(whole, whole, patience, measure, texts, data)])
     # The process ends with the task, and with it its CUDA context.
     task = ray.remote(**as_options(whole), max_calls=1)(measure)
     return packing([_answer(task.remote(texts, data), "that has a free GPU")])
 
 
-def check_shared(store: Store, study: Study) -> None:
+def check_shared(store: Store, study: Study, patience: Patience | None = None) -> None:
     """Raise ``StoreError`` if a folder of this machine is the store, and a node that is to train does not see it.
 
     Each node is asked for a file that was just written there, so that a folder of the same name is none. On nodes
@@ -89,7 +97,7 @@ def check_shared(store: Store, study: Study) -> None:
     place, name = store.existing, f".seen-{uuid.uuid4().hex}"
     place.write(name, name.encode())
     try:
-        answers = _ask(trial_resources(study), {}, _reads, str(Path(place.root, name)))
+        answers = _ask(trial_resources(study), {}, patience, _reads, str(Path(place.root, name)))
     finally:
         place.delete(name)
     if blind := sorted({node for node, found in answers if found != name}):
@@ -110,30 +118,71 @@ def _reads(path: str) -> str:
 def _ask(
     needs: Mapping[str, float],
     held: Mapping[str, float],
+    patience: Patience | None,
     question: Callable[P, T],
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> list[tuple[str, T]]:
     """Return the answers of the nodes that answer, each with the node's address.
 
+    A node that is lost before it answers is left out, which is said in a line; if no node is left, one is waited for.
+
     Args:
         needs: The resources that a node must have to be asked.
         held: The resources that answering takes.
+        patience: How long to wait for a node; by default a minute.
         question: The function that each node runs.
         args: Its arguments.
         kwargs: None.
     """
-    asked = {}
-    for node in nodes_for(needs):
-        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        options = {**as_options(held), "scheduling_strategy": there}
-        asked[ray.remote(**options)(question).remote(*args, **kwargs)] = node["NodeManagerAddress"]
+    patience = patience or Patience()
+
+    def ask() -> list[tuple[str, T]]:
+        asked = {}
+        for node in nodes_for(needs):
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            options = {**as_options(held), "scheduling_strategy": there}
+            asked[ray.remote(**options)(question).remote(*args, **kwargs)] = node["NodeManagerAddress"]
+        if not asked:
+            raise NotYetError("no node is left on which a trial fits")
+        return _answers(asked, patience.say)
+
+    return patience.until(ask)
+
+
+def _answers(asked: Mapping[Any, str], say: Callable[[str], None]) -> list[tuple[str, Any]]:
+    """Return the answers of those nodes that are there; raise ``NotYetError`` if all are lost.
+
+    Args:
+        asked: The nodes' addresses, by what Ray will have of each.
+        say: Is told of each node that is lost.
+    """
+    found, lost = list[Any](), list[Any]()
     answered, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_SECONDS)
-    if not answered:
-        answered, waiting = ray.wait(list(asked))
+    while True:
+        for answer in answered:
+            (lost if _is_lost(answer) else found).append(answer)
+        if found or not waiting:
+            break
+        answered, waiting = ray.wait(waiting)
     for answer in waiting:
         ray.cancel(answer)
-    return [(asked[answer], _answer(answer, asked[answer])) for answer in answered]
+    lines = [f"node {asked[answer]} was lost before it answered" for answer in lost]
+    if not found:
+        raise NotYetError(", ".join(lines))
+    for line in lines:
+        say(f"{line}, and is left out")
+    return [(asked[answer], _answer(answer, asked[answer])) for answer in found]
+
+
+def _is_lost(answer: Any) -> bool:
+    try:
+        ray.get(answer)
+    except LOST:
+        return True
+    except RayError:  # which whoever takes the answer is told
+        return False
+    return False
 
 
 def as_options(held: Mapping[str, float]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from topk_platform.running.changes import Outdated, outdated
 from topk_platform.running.expecting import ended_seconds
 from topk_platform.running.forecast import Forecast, forecast
 from topk_platform.running.here import local_workers
-from topk_platform.search import ArmBoard, Board, Slot
-from topk_platform.specs import Arm, Study, digest
+from topk_platform.search import ArmBoard, Board, Slot, expected_part
+from topk_platform.specs import Arm, Study, digest, startup_of
 
 __all__ = ["ArmPlan", "Plan", "plan"]
 
@@ -31,7 +31,7 @@ class ArmPlan:
         confirmed: Confirmations of the best configuration that have ended.
         left: Trials still to end.
         trial_seconds: Expected seconds of a trial, or of an ensemble.
-        measured: Whether ``trial_seconds`` is the mean of ended trials, rather than extrapolated from a few steps.
+        measured: Whether ``trial_seconds`` is the mean of completed trials, rather than extrapolated from a few steps.
         search_workers: How many workers the search trials that are left can keep busy at once.
         confirm_workers: How many workers its confirmations can keep busy at once.
     """
@@ -119,9 +119,11 @@ def plan(
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
     For arms without ended trials, the expected time comes from arms with the same regime, network and recipe;
-    otherwise from a few steps on this machine, timed once for all arms that share data, network and batches; see
-    :func:`~topk_platform.running.timing.trial_seconds`. Trials count as done if they counted in the last run.
-    Where every trial has ended, the data are not read: ``run`` finds out whether they are still the same.
+    otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss; see
+    :func:`~topk_platform.running.timing.trial_seconds`. The forecast expects searches to be pruned as
+    :func:`~topk_platform.search.pruning.expected_part` says; the sums of training time count every trial in full.
+    Trials count as done if they counted in the last run. Where every trial has ended, the data are not read: ``run``
+    finds out whether they are still the same.
 
     Args:
         study: The study.
@@ -190,13 +192,22 @@ def _plan(
         for arm_id, arm in board.arms.items()
     }
 
-    def lasting(arm: ArmBoard, _slot: Slot) -> float:
-        return arms[arm.arm_id].trial_seconds
+    def lasting(arm: ArmBoard, slot: Slot) -> float:
+        return arms[arm.arm_id].trial_seconds * _part(arm.arm, slot)
 
     # Torch, where GPUs are counted, which a plan with nothing left need not wait for.
     at_once = workers or (local_workers(study) if board.left else 1)
     foreseen = forecast(board, lasting, at_once, known)  # last, for it plays the board to its end
     return Plan(study, tuple(arms.values()), foreseen)
+
+
+def _part(arm: Arm, slot: Slot) -> float:
+    """Return the part of its epochs that a trial, or the ensemble that begins with it, may be expected to take."""
+    phase, number, _ = slot
+    pruner, ensemble = arm.protocol.pruner, arm.protocol.ensemble
+    if phase == "confirm" or len(arm.objectives) > 1 or len(arm.protocol.known(number)) < startup_of(pruner):
+        return 1.0
+    return expected_part(pruner, arm.recipe, ensemble)
 
 
 def _of_their_like(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
@@ -213,5 +224,7 @@ def _of_their_like(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
 
 
 def _mean_seconds(history: ArmHistory) -> float:
-    seconds = ended_seconds(history)
+    """Return the mean time of completed trials, or, where there are none yet, of those that were pruned."""
+    completed = [row["train_seconds"] for row in history.rows() if row["status"] == "completed"]
+    seconds = completed or ended_seconds(history)
     return sum(seconds) / len(seconds) if seconds else 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from topk_platform.errors import StoreError, UserError
@@ -81,6 +81,7 @@ class Recorder:
     extras: Callable[[Study], Extras] | None = None
     ran: int = 0
     tracking_error: Exception | None = None
+    _ended: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         self.writer.committed = self._committed
@@ -94,11 +95,17 @@ class Recorder:
 
     def _committed(self, records: Sequence[TrialRecord]) -> None:
         """Bring committed trials to MLflow, and delete their checkpoints, which are no longer needed."""
-        with suppress(StoreError):  # the next start sweeps what is left of them
-            forget(self.ledger.store, (record.trial.key for record in records))
+        self._ended.update(record.trial.key for record in records)
+        self._forget()
         if self.sink is not None:
             for record in records:
                 self.sink.put(record)
+
+    def _forget(self) -> None:
+        """Delete the checkpoints of ended trials; if the store is gone meanwhile, with the next ones, or at the end."""
+        with suppress(StoreError):  # the next start sweeps what is left even then
+            forget(self.ledger.store, self._ended)
+            self._ended.clear()
 
     def close(self, whole: Study, known: Callable[[Study], dict[str, ArmHistory]]) -> None:
         """Wait for the ledger, write the tables, wait for the sink, and keep the sink's error, if any."""
@@ -106,6 +113,7 @@ class Recorder:
             self.writer.flush()
             if self.writer.error is not None:
                 raise self.writer.error
+            self._forget()
             self._write_tables(whole, known(whole))
         finally:
             self.tracking_error = None if self.sink is None else self.sink.close()

@@ -11,7 +11,7 @@ from rich.text import Text
 from topk_platform.errors import reason
 from topk_platform.reports import Table
 from topk_platform.reports.plain import as_text
-from topk_platform.running.faults import Faults
+from topk_platform.running.retries import Faults
 
 __all__ = ["Summary", "problems"]
 

@@ -15,6 +15,7 @@ from topk_platform.specs import Recipe, Trial, digest
 from topk_platform.training import Session
 from topk_platform.training.clock import Stopwatch
 from topk_platform.training.ensemble import Ensemble
+from topk_platform.training.process import lent_process
 from topk_platform.training.setup import dataset_of, recipe_of
 
 __all__ = ["trial_seconds"]
@@ -45,24 +46,38 @@ class _Pace:
 def trial_seconds(boards: Sequence[ArmBoard]) -> dict[str, float]:
     """Return the expected seconds of each arm's next trial, or ensemble, by arm identity.
 
-    Of the arms that share data, network and batches only the first is timed: the others differ in how many epochs and
-    training images they have. Their losses differ too: a costly loss on a small network takes longer than estimated
-    here. Where there are too many combinations to time them all, the remaining arms are missing.
+    Of the arms that share data, network, batches and loss only the first is timed, with its own values: the others
+    differ in how many epochs and training images they have. Where there are too many combinations to time them all,
+    arms of the losses that remain have the time of another loss, and arms of the networks that remain are missing.
     """
     until = time.monotonic() + _MEASURING_SECONDS
-    paces: dict[str, _Pace] = {}
+    paces: dict[tuple[str, str], _Pace] = {}
+    of_kind: dict[str, _Pace] = {}
     steps = _Steps()
     found = {}
-    for board in boards:
-        if (slot := board.next_slot()) is None:
-            continue
-        trials = [board.trial(member) for member in board.block(slot)]
-        kind = _kind(trials)
-        if kind not in paces and time.monotonic() < until:
-            paces[kind] = _pace(_prepared(trials))
-        if kind in paces:
-            found[board.arm_id] = paces[kind].seconds(recipe_of(trials[0]), steps.of(trials[0]))
+    for kind, board, trials in _kinds_first(boards):
+        place = kind, trials[0].arm.loss.name
+        if place not in paces and time.monotonic() < until:
+            paces[place] = _timed(trials)
+            of_kind.setdefault(kind, paces[place])
+        if pace := paces.get(place, of_kind.get(kind)):
+            found[board.arm_id] = pace.seconds(recipe_of(trials[0]), steps.of(trials[0]))
     return found
+
+
+def _kinds_first(boards: Sequence[ArmBoard]) -> list[tuple[str, ArmBoard, list[Trial]]]:
+    """Return what each arm trains next and of which kind that is, beginning with one arm of every kind."""
+    slots = [(board, slot) for board in boards if (slot := board.next_slot()) is not None]
+    blocks = [(board, [board.trial(member) for member in board.block(slot)]) for board, slot in slots]
+    each = [(_kind(trials), board, trials) for board, trials in blocks]
+    first = {kind: board for kind, board, _ in reversed(each)}
+    return sorted(each, key=lambda one: one[1] is not first[one[0]])
+
+
+def _timed(trials: Sequence[Trial]) -> _Pace:
+    """Return the speed of trials in a process such as a worker gives them, with as many threads."""
+    with lent_process(trials[0]):
+        return _pace(_prepared(trials))
 
 
 def _prepared(trials: Sequence[Trial]) -> Session | Ensemble:
@@ -70,7 +85,7 @@ def _prepared(trials: Sequence[Trial]) -> Session | Ensemble:
 
 
 def _kind(trials: Sequence[Trial]) -> str:
-    """Return what trials share whose steps take about equally long, of an ensemble how many they are."""
+    """Return what trials share whose steps take equally long but for their losses; of an ensemble how many they are."""
     arm, recipe = trials[0].arm, recipe_of(trials[0])
     data = (arm.regime.dataset, arm.regime.options)
     batches = (recipe.batch_size, recipe.accumulate, recipe.optimizer, recipe.augmentation, recipe.numerics)

@@ -21,8 +21,8 @@ from topk_platform.running.budget import Budget
 from topk_platform.running.capacity import trial_resources
 from topk_platform.running.conductor import Conductor, Orders
 from topk_platform.running.events import Event
-from topk_platform.running.faults import PAUSES, Faults
 from topk_platform.running.hooks import BoardSearcher, Listener, ShortMemory
+from topk_platform.running.retries import PAUSES, Faults
 from topk_platform.running.worker import TrialActor
 from topk_platform.search import Board
 from topk_platform.specs import Study, TrialRecord

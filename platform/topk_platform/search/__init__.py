@@ -1,8 +1,10 @@
 """The protocol: what to try next, what to stop, what was best."""
 
-from topk_platform.search.board import ArmBoard, Board, Slot
+from topk_platform.search.arm_board import ArmBoard
+from topk_platform.search.board import Board
+from topk_platform.search.lane import Slot
 from topk_platform.search.order import Pace, alike, paces
-from topk_platform.search.pruning import Stopping, stopping_values
+from topk_platform.search.pruning import Stopping, expected_part, stopping_values
 from topk_platform.search.samplers import check_packages, check_sampler
 from topk_platform.search.trust import early_correlations
 
@@ -16,6 +18,7 @@ __all__ = [
     "check_packages",
     "check_sampler",
     "early_correlations",
+    "expected_part",
     "paces",
     "stopping_values",
 ]

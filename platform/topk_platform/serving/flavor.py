@@ -15,10 +15,10 @@ from topk_platform.records import SavedModel
 from topk_platform.serving.classifier import Classifier, assembled
 from topk_platform.serving.package import Config
 
-__all__ = ["Scorer"]
+__all__ = ["Predictor"]
 
 
-class Scorer:
+class Predictor:
     """What ``mlflow.pyfunc`` asks for scores.
 
     Args:
@@ -40,10 +40,10 @@ class Scorer:
         return self.classifier
 
 
-def _load_pyfunc(path: str) -> Scorer:
+def _load_pyfunc(path: str) -> Predictor:
     """Return what MLflow calls by this name: the network in a safetensors file."""
     try:
         saved = SavedModel.of(Path(path).read_bytes())
     except ValueError as error:
         raise UserError(f"{path} is {error}") from error
-    return Scorer(assembled(Config.of(saved), load(saved.content)))
+    return Predictor(assembled(Config.of(saved), load(saved.content)))

@@ -20,7 +20,15 @@ from topk_platform.specs.metric_names import (
     scale_of,
     unit_of,
 )
-from topk_platform.specs.pruner import NoPruning, Patient, Pruner, Quantile, SuccessiveHalving, rungs_of
+from topk_platform.specs.pruner import (
+    NoPruning,
+    Patient,
+    Pruner,
+    Quantile,
+    SuccessiveHalving,
+    rungs_of,
+    startup_of,
+)
 from topk_platform.specs.published import Published
 from topk_platform.specs.racing import Racing
 from topk_platform.specs.recipe import SEARCHABLE, Augmentation, Numerics, Recipe
@@ -105,5 +113,6 @@ __all__ = [
     "rungs_of",
     "scale_of",
     "smoke_arm",
+    "startup_of",
     "unit_of",
 ]

@@ -1,4 +1,4 @@
-"""Contracts that outsiders can run on their own regimes and samplers; needs pytest only where they are subclassed."""
+"""Contracts: tests that you can run on your own regimes and samplers. Only running them needs pytest."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ _MODULES = {"RegimeContract": "regimes", "SamplerContract": "samplers"}
 
 
 def __getattr__(name: str) -> Any:
-    # The one needs torch, the other Optuna.
+    # Imported when needed, because one contract needs torch and the other Optuna.
     if name in _MODULES:
         return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

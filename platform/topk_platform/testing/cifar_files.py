@@ -1,4 +1,4 @@
-"""A small CIFAR-100 in the original's on-disk format."""
+"""A small made-up CIFAR-100 in the original's file format."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["SmallCifar100", "write_cifar100"]
 
 @dataclass(frozen=True)
 class SmallCifar100:
-    """The files that :func:`write_cifar100` wrote and what is in them.
+    """The files that :func:`write_cifar100` wrote, and their content.
 
     Args:
         folder: The data folder.
-        reader: torchvision's own, told of these files' checksums in place of the original's.
+        reader: torchvision's reader with the checksums of these files instead of the original's.
         coarse_of: The superclass of each class.
-        train: The training file's content.
-        test: The test file's.
+        train: The content of the training file.
+        test: The content of the test file.
     """
 
     folder: Path
@@ -47,15 +47,15 @@ def write_cifar100(
     seed: int = 0,
     change: Callable[[dict[str, Any]], None] | None = None,
 ) -> SmallCifar100:
-    """Write ``cifar-100-python`` in the original's on-disk format.
+    """Write ``cifar-100-python`` in the original's file format.
 
     Args:
         folder: The data folder.
-        classes: How many.
-        train: Training images of each class.
-        test: Test images of each class.
-        seed: Of other images and superclasses.
-        change: May spoil what goes into the training file.
+        classes: The number of classes.
+        train: Training images per class.
+        test: Test images per class.
+        seed: Seed of the images and superclasses.
+        change: A function that may modify the content of the training file before it is written.
     """
     painter = Painter(classes, seed)
     groups = max(classes // 5, 2)
@@ -96,11 +96,11 @@ def _reader_of(sums: dict[str, str]) -> type[CIFAR100]:
     return type("Small", (CIFAR100,), {**lists, "meta": meta})
 
 
-_Pickler: Any = vars(pickle)["_Pickler"]  # the one in Python, of which a method can be replaced
+_Pickler: Any = vars(pickle)["_Pickler"]  # the pickler written in Python, whose methods can be replaced
 
 
 class _Python2Pickler(_Pickler):  # type: ignore[misc]
-    """Writes text and bytes as Python 2's strings, which is what the original's files hold."""
+    """Writes text and bytes as Python 2 strings, as in the original files."""
 
     dispatch: ClassVar = dict(_Pickler.dispatch)
 

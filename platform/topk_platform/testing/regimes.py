@@ -1,4 +1,4 @@
-"""What every regime has to keep for its numbers to be comparable."""
+"""The contract of regimes: the properties that make their results comparable."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class RegimeContract:
     """Tests of a regime; subclass it in a test file and set ``regime``.
 
     Attributes:
-        regime: What is tested.
-        model: A model that takes its inputs.
+        regime: The regime to test.
+        model: A model that accepts the regime's inputs.
 
     Example:
         >>> class TestDigits(RegimeContract):
@@ -34,41 +34,41 @@ class RegimeContract:
     model: ClassVar[Model] = Model("mlp")
 
     def clean(self, seed: int) -> Dataset:
-        """Return the regime's dataset before its conditions, as a trial with this seed finds it."""
+        """Return the dataset that a trial with this seed gets, before the regime's conditions."""
         return apply_conditions(load(self.regime), (), _streams(seed))
 
     def conditioned(self, seed: int) -> Dataset:
-        """Return the regime's dataset under its conditions, as a trial with this seed trains on it."""
+        """Return the dataset that a trial with this seed trains on, after the regime's conditions."""
         return apply_conditions(load(self.regime), self.regime.conditions, _streams(seed))
 
     def record(self, seed: int) -> TrialRecord:
-        """Return the record of one epoch of cross-entropy."""
+        """Train one epoch with cross-entropy, and return the trial's record."""
         arm = Arm(self.regime, self.model, Loss("cross_entropy"), 1, Recipe(epochs=1))
         fingerprint = load(self.regime).fingerprint
         trial = Trial("contract", "arm", arm, (1,), "confirm", 0, seed, 0, {}, fingerprint, "code")
         return finish(run_trials([trial]))[0]
 
     def test_a_dataset_is_the_same_every_time(self) -> None:
-        """Two readings agree in their fingerprint, part of every trial's key, and in every byte of their data."""
+        """Reading twice gives the same data and fingerprint, which is part of every trial's key."""
         one, again = read(self.regime), read(self.regime)
         assert one.fingerprint == again.fingerprint
         drawn, redrawn = (apply_conditions(source, (), _streams(1)) for source in (one, again))
         assert drawn.fingerprint == redrawn.fingerprint
 
     def test_seeds_share_a_dataset_unless_it_is_drawn(self) -> None:
-        """Of a population every seed has another sample, of the same classes and shape."""
+        """From a population, every seed draws its own sample, with the same classes and shape."""
         one, other = self.clean(1), self.clean(2)
         assert (one.fingerprint != other.fingerprint) == isinstance(load(self.regime), Population)
         assert (one.classes, one.superclasses, one.shape) == (other.classes, other.superclasses, other.shape)
 
     def test_every_split_holds_every_class(self) -> None:
-        """Else macro averages of two splits are over different classes."""
+        """Otherwise macro averages of two splits would be over different classes."""
         data = self.clean(1)
         for split in (data.train, data.validation, data.test):
             assert len(torch.unique(split.labels)) == data.classes
 
     def test_class_counts_are_of_the_training_split(self) -> None:
-        """Margins, weights and the many-, medium- and few-shot classes follow from them."""
+        """Class counts determine margins, weights and the many-, medium- and few-shot classes."""
         data = self.conditioned(1)
         assert data.class_counts.tolist() == [
             int((data.train.labels == c).sum()) for c in range(data.classes)
@@ -77,12 +77,12 @@ class RegimeContract:
         assert torch.equal(groups.sum(0), torch.ones(data.classes, dtype=torch.int64))
 
     def test_superclasses_partition_the_classes(self) -> None:
-        """They are numbered from 0 without a gap, so that label noise can draw from each."""
+        """Superclasses are numbered from 0 without gaps, so that label noise can draw from each."""
         superclasses = load(self.regime).superclasses
         assert superclasses is None or set(superclasses) == set(range(max(superclasses) + 1))
 
     def test_no_sample_is_in_two_splits(self) -> None:
-        """An image of the training split in the test split would be remembered, not recognised."""
+        """A test image that was also in the training split would measure memorisation."""
         data = self.clean(1)
         seen = [_samples(split) for split in (data.train, data.validation, data.test)]
         assert not seen[0] & seen[1]
@@ -90,14 +90,14 @@ class RegimeContract:
         assert not seen[1] & seen[2]
 
     def test_conditions_touch_neither_validation_nor_test(self) -> None:
-        """Only what is trained on is noisy, thinned or cut."""
+        """Conditions change only the training split."""
         before, after = self.clean(1), self.conditioned(1)
         for name in ("validation", "test"):
             assert torch.equal(getattr(before, name).labels, getattr(after, name).labels)
             assert _list(getattr(before, name)) == _list(getattr(after, name))
 
     def test_conditions_keep_what_is_trained_on(self) -> None:
-        """They leave samples out and change labels within a superclass; they make no sample up."""
+        """Conditions remove samples and change labels within a superclass; they never add samples."""
         before, after = self.clean(1), self.conditioned(1)
         assert _samples(after.train) <= _samples(before.train)
         if before.superclasses is not None and not _repeats(before.train):
@@ -106,14 +106,14 @@ class RegimeContract:
             assert [of[x] for x in _list(after.train)] == group[after.train.labels].tolist()
 
     def test_conditions_are_drawn_once_per_seed(self) -> None:
-        """The same seed gives the same training split."""
+        """The same seed gives the same training split, with at least one sample per class."""
         one, again = self.conditioned(1), self.conditioned(1)
         assert torch.equal(one.train.labels, again.train.labels)
         assert _list(one.train) == _list(again.train)
         assert bool((one.class_counts > 0).all())
 
     def test_a_trial_repeats_itself(self) -> None:
-        """One epoch, twice: the same loss and the same metrics, bit for bit."""
+        """Training one epoch twice gives the same loss and metrics, bit for bit."""
         one, again = self.record(1), self.record(1)
         assert one.status == "completed", one.reason
         assert one.epochs[0].train_loss == again.epochs[0].train_loss
@@ -125,7 +125,7 @@ def _streams(seed: int) -> Callable[[str], Generator]:
 
 
 def _list(split: Split) -> list[bytes]:
-    """What tells samples apart: their bytes, or the files that they are in."""
+    """What identifies each sample: its bytes, or the name of its file."""
     if isinstance(split.inputs, Images):
         return split.inputs.names
     return [sample.contiguous().cpu().numpy().tobytes() for sample in split.inputs]

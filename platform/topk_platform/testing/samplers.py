@@ -1,4 +1,4 @@
-"""What every sampler has to keep for a study's outcome not to depend on timing."""
+"""The contract of samplers: the properties that make a study's outcome independent of timing."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _EPOCHS = 4
 class SamplerContract:
     """Tests of a sampler; subclass it in a test file and set ``sampler``.
 
-    They run studies of made-up trainings, in which a trial's result is a function of its values alone.
+    They run studies with simulated trainings: the result of a trial is a function of the trial.
 
     Attributes:
-        sampler: What is tested.
-        space: What it searches.
-        first: The first trial's values.
-        trials: Search trials; more than it draws at random before it begins.
-        width: How many may run at once.
-        ensemble: How many train together.
+        sampler: The sampler to test.
+        space: The search space.
+        first: The values of the first trial.
+        trials: The number of search trials; more than the sampler draws at random at the start.
+        width: How many trials may run at once.
+        ensemble: How many trials train together.
 
     Example:
         >>> from topk_platform import Random
@@ -70,7 +70,7 @@ class SamplerContract:
 
     @property
     def arm(self) -> Arm:
-        """The arm that is searched."""
+        """The arm to search."""
         protocol = Protocol(self.sampler, width=self.width, ensemble=self.ensemble)
         loss = Loss("cross_entropy", self.space, self.first)
         return Arm(Regime("r", "digits"), Model("mlp"), loss, 1, Recipe(_EPOCHS), protocol=protocol)
@@ -79,8 +79,8 @@ class SamplerContract:
         """Return the state of the arm's search.
 
         Args:
-            searched: The ended trials by number.
-            trials: How many are asked for.
+            searched: The trials that have ended, by number.
+            trials: The number of search trials; by default the class's.
         """
         study = Study("contract", [self.arm], topk=(1,), trials=trials or self.trials, seeds=1)
         return ArmBoard(study, self.arm, Identity("code", "data"), searched=dict(searched or {}))
@@ -88,13 +88,13 @@ class SamplerContract:
     def run(
         self, board: ArmBoard, workers: int = 1, order: int = 0, stop_after: int | None = None
     ) -> dict[int, Trial]:
-        """Search with workers whose trials end in any order; return the trials that ended, by number.
+        """Search with workers whose trials end in random order; return the trials that ended, by number.
 
         Args:
-            board: How far the search is.
-            workers: Trials, or ensembles, that run at once.
-            order: Seeds the order of the endings.
-            stop_after: How many trials end before the search is cut off; None is all.
+            board: The state of the search.
+            workers: The number of trials, or ensembles, that run at once.
+            order: Seed of the order in which trials end.
+            stop_after: Stop the search once this many trials have ended; None for never.
         """
         draw, boards, ended = random.Random(order), Board([board]), dict[int, Trial]()  # noqa: S311 - no secret
         running: list[tuple[Trial, ...]] = []
@@ -111,19 +111,19 @@ class SamplerContract:
 
     @classmethod
     def alone(cls) -> Mapping[int, Trial]:
-        """Return the trials of a search with one worker, by number, which tests compare others with; found once."""
+        """Return the trials of a search with one worker, by number: the reference of the tests, computed once."""
         if "_trials" not in vars(cls):
             tested = cls()
             cls._trials = tested.run(tested.board())
         return cls._trials
 
     def test_suggestions_do_not_depend_on_workers_or_timing(self) -> None:
-        """One worker, or several whose trials end in any order: the same trials, values and thresholds."""
+        """One worker, and several whose trials end in any order, give the same trials, values and thresholds."""
         for order in range(2):
             assert self.run(self.board(), workers=3, order=order) == self.alone()
 
     def test_an_interrupted_study_goes_on_to_the_same_trials(self) -> None:
-        """A driver that begins anew from what has ended asks for the same trials, whenever the first was cut off."""
+        """A search that is stopped at any point and resumed from the ended trials gives the same trials."""
         for order, stop in enumerate((1, self.trials // 2, self.trials - 1)):
             board = self.board()
             before = self.run(board, workers=2, order=order, stop_after=stop)
@@ -136,14 +136,14 @@ class SamplerContract:
         assert all(whole[number] == trial for number, trial in short.items() if number < self.trials - 3)
 
     def test_a_suggestion_is_a_function_of_arm_number_and_known_results(self) -> None:
-        """Whatever it is told of later trials, in whichever order the known ones come, it says the same."""
+        """A suggestion does not depend on later trials, or on the order of the known ones."""
         board, last = self.board(), self.trials - 1
         trials, arm = self.run(board), self.arm
         known = [board.searched[number] for number in arm.protocol.known(last)]
         assert suggest(board.arm_id, arm.loss, arm.protocol, last, known[::-1]) == trials[last].values
 
     def test_suggestions_lie_in_the_space(self) -> None:
-        """A value for every dimension that the others leave active, and for no other; the first trial's are given."""
+        """Trials have values for exactly the active dimensions; the first trial has the given ones."""
         trials = self.alone()
         assert trials[0].values == self.first
         for trial in trials.values():
@@ -153,7 +153,7 @@ class SamplerContract:
 
 
 def made_up(trial: Trial) -> Ended:
-    """Return what a made-up training gives: a function of the trial, some of which diverge or are stopped."""
+    """Return the result of a simulated training, a function of the trial; some trials diverge or are pruned."""
     draw = random.Random(trial.key)  # noqa: S311 - no secret
     if draw.random() < 0.1:
         return Ended(trial.number, trial.values, "diverged")

@@ -1,8 +1,8 @@
-"""What ``--smoke`` trains on in place of the large datasets: their stand-ins, read by the datasets' own readers.
+"""Small stand-ins for the large datasets, on which ``--smoke`` trains; the datasets' own readers read them.
 
-Each function takes the options of the dataset of its name and the number of classes, and needs nothing on disk: files
-that are read as they are needed are written once on a machine, in ``TOPK_CACHE`` or else ``~/.cache/topk``, in a
-folder that may be deleted at any time.
+Each function takes the options of the dataset of its name, and the number of classes. Nothing has to be on disk
+beforehand: image files are written once per machine, in ``TOPK_CACHE`` or else ``~/.cache/topk``. That folder may be
+deleted at any time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from topk_platform.testing.cifar_files import write_cifar100
 
 __all__ = ["cifar100", "imagenet", "imagenet_lt", "inaturalist", "letters", "plantnet300k", "written"]
 
-_CHANGING = ("numpy", "pillow")  # what an image's bytes depend on besides the module that draws it
-_TRAIN = 8  # images of each class; of a long tail's first class, three times as many
+_CHANGING = ("numpy", "pillow")  # packages whose versions may change the bytes of images
+_TRAIN = 8  # training images per class; three times as many in the first class of a long tail
 _HELD_OUT = 2
 
 
 def cifar100(classes: int = 100) -> data.Dataset:
-    """Return the stand-in of CIFAR-100, with four images of each class for training."""
+    """Return the stand-in for CIFAR-100, with four training images per class."""
     with TemporaryDirectory() as folder:
         small = write_cifar100(Path(folder), classes, train=5, test=1)
         return data.read_cifar100(small.folder, small.reader)
@@ -39,7 +39,7 @@ def cifar100(classes: int = 100) -> data.Dataset:
 def imagenet(
     size: int = 224, resize: int = 256, validation: int = 50, classes: int = 1000, unreadable: str = "fatal"
 ) -> data.Dataset:
-    """Return the stand-in of ImageNet, with eight images of each class for training."""
+    """Return the stand-in for ImageNet, with eight training images per class."""
     folder = written(standins.write_imagenet, classes=classes, train=_TRAIN + validation)
     with data.data_at(folder):
         return data.imagenet(size, resize, validation, classes, unreadable)
@@ -48,7 +48,7 @@ def imagenet(
 def imagenet_lt(
     size: int = 224, resize: int = 256, classes: int = 1000, unreadable: str = "fatal"
 ) -> data.Dataset:
-    """Return the stand-in of ImageNet-LT, with 24 images to one of a class for training."""
+    """Return the stand-in for ImageNet-LT, with 24 training images in the first class, falling to one in the last."""
     folder = written(standins.write_imagenet_lt, classes=classes, train=3 * _TRAIN, validation=_HELD_OUT)
     with data.data_at(folder):
         return data.imagenet_lt(size, resize, classes, unreadable)
@@ -62,14 +62,17 @@ def inaturalist(
     unreadable: str = "fatal",
     classes: int = 8142,
 ) -> data.Dataset:
-    """Return the stand-in of iNaturalist's lists, with 24 images to two of a class, some of them for validation."""
+    """Return the stand-in for iNaturalist, with 24 images in the first class, falling to two in the last.
+
+    A fraction of them is held out for validation.
+    """
     folder = written(standins.write_inaturalist_lists, year=year, classes=classes, train=3 * _TRAIN)
     with data.data_at(folder):
         return data.inaturalist(year, size, resize, validation, unreadable)
 
 
 def letters(file: str = "", classes: int = 62) -> data.Dataset:
-    """Return the first characters of as few families, with eight images of each class for training."""
+    """Return the first characters of :func:`topk_platform.data.letters`, with eight training images per class."""
     whole = data.letters(file)
     train, validation, test = (
         _first(split, classes, samples)
@@ -88,23 +91,24 @@ def _first(split: data.Split, classes: int, samples: int) -> data.Split:
 def plantnet300k(
     size: int = 224, resize: int = 256, classes: int = 1081, unreadable: str = "fatal"
 ) -> data.Dataset:
-    """Return the stand-in of Pl@ntNet-300K, with 24 images to one of a species for training."""
+    """Return the stand-in for Pl@ntNet-300K, with 24 training images in the first species, falling to one."""
     folder = written(standins.write_plantnet300k, species=classes, train=3 * _TRAIN, validation=_HELD_OUT)
     with data.data_at(folder):
         return data.plantnet300k(size, resize, unreadable)
 
 
 def written(write: Callable[..., Path], **options: int) -> Path:
-    """Return the data folder that holds what a writer makes, written by whichever process is the first to want it.
+    """Return a data folder with the files of a writer; the first process that needs it writes it.
 
-    The folder is named by all that its content depends on and appears whole or not at all.
+    The name of the folder is a hash of everything that its content depends on. The folder is moved into place only
+    when it is complete.
 
     Args:
-        write: One of :mod:`topk_platform.testing.standins`, called with a data folder and the options.
-        options: Its options.
+        write: A function of :mod:`topk_platform.testing.standins`, called with a data folder and the options.
+        options: The options of the function.
 
     Raises:
-        OSError: if it cannot be written.
+        OSError: if the folder cannot be written.
     """
     place = _root() / "standins" / _name(write, options)
     if place.is_dir():
@@ -114,7 +118,7 @@ def written(write: Callable[..., Path], **options: int) -> Path:
         write(part, **options)
         part.rename(place)
     except OSError:
-        if not place.is_dir():  # else another process was faster
+        if not place.is_dir():  # otherwise another process was faster
             raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -122,7 +126,7 @@ def written(write: Callable[..., Path], **options: int) -> Path:
 
 
 def _root() -> Path:
-    # Not in the data folder, which a cluster's nodes may lack, and which may belong to somebody else.
+    # Not in the data folder: nodes of a cluster may lack it, and it may belong to another user.
     named = os.environ.get("TOPK_CACHE")
     if named:
         return Path(named).expanduser().absolute()

@@ -1,7 +1,7 @@
-"""Small trees of real image files in the true layouts of the large datasets, written in a moment.
+"""Small folders of made-up image files in the layouts of the large datasets, written within seconds.
 
-What is read from them is read as from the originals, so tests and smoke runs need no download. An image is the
-coloured pattern of its class under noise, so that a small network learns something.
+They are read in the same way as the originals, so tests and smoke runs need no download. An image is the coloured
+pattern of its class with noise, so that a small network can learn something.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _ARCHIVES = {
 
 
 class Painter:
-    """Draws images of classes; of one seed always the same ones.
+    """Draws images of classes; the same seed gives the same images.
 
     Args:
-        classes: How many.
-        seed: Of other images.
+        classes: The number of classes.
+        seed: Seed of the images.
     """
 
     def __init__(self, classes: int, seed: int) -> None:
@@ -46,7 +46,7 @@ class Painter:
         self.patterns = self.generator.integers(40, 216, (classes, 4, 4, 3))
 
     def pixels(self, label: int, size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
-        """Return an image, by default of 24 to 48 pixels a side."""
+        """Return an image ``(height, width, 3)``, by default with sides of 24 to 48 pixels."""
         height, width = self.generator.integers(24, 49, 2) if size is None else size
         rows, columns = np.arange(height) * 4 // height, np.arange(width) * 4 // width
         grain = self.generator.integers(-32, 33, (height, width, 3))
@@ -56,7 +56,7 @@ class Painter:
         return pixels
 
     def write(self, path: Path, label: int, mode: str = "RGB", kind: str = "JPEG") -> None:
-        """Write one image."""
+        """Write one image of a class; ``mode`` and ``kind`` are Pillow's mode and file format."""
         from PIL import Image  # noqa: PLC0415 - comes with torchvision
 
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,16 +68,16 @@ def _synsets(classes: int) -> list[str]:
 
 
 def write_imagenet(folder: Path, classes: int = 4, train: int = 8, test: int = 3, seed: int = 0) -> Path:
-    """Write ``imagenet/train`` and ``imagenet/val`` with as many images of each class; return ``imagenet``.
+    """Write ``imagenet/train`` and ``imagenet/val`` with equally many images per class; return the ``imagenet`` folder.
 
-    As in the original, some of the training images are grey, one is in CMYK, and one is a PNG by another name.
+    As in the original, not all training images are RGB JPEGs: one is grey, one is CMYK, and one is a PNG named JPEG.
 
     Args:
         folder: The data folder.
-        classes: How many, named like WordNet's.
-        train: Training images of each class.
-        test: Images of each class in ``val``.
-        seed: Of other images.
+        classes: The number of classes, named like WordNet's.
+        train: Training images per class.
+        test: Images per class in ``val``.
+        seed: Seed of the images.
     """
     root, painter = folder / "imagenet", Painter(classes, seed)
     odd = {(0, 0): ("CMYK", "JPEG"), (0, 1): ("RGB", "PNG"), (1, 0): ("L", "JPEG")}
@@ -94,15 +94,15 @@ def write_imagenet(folder: Path, classes: int = 4, train: int = 8, test: int = 3
 def write_imagenet_lt(
     folder: Path, classes: int = 4, train: int = 8, validation: int = 2, test: int = 3, seed: int = 0
 ) -> Path:
-    """Write :func:`write_imagenet`'s files and ImageNet-LT's three lists beside them; return ``imagenet``.
+    """Write the files of :func:`write_imagenet` and ImageNet-LT's three lists; return the ``imagenet`` folder.
 
     Args:
         folder: The data folder.
-        classes: How many.
-        train: Training images of the first class; the last has one.
-        validation: Images of each class for validation, of the training images that are left.
-        test: Images of each class in ``val``.
-        seed: Of other images.
+        classes: The number of classes.
+        train: Training images of the first class; the last class has one.
+        validation: Validation images per class, taken from the training images that are left.
+        test: Images per class in ``val``.
+        seed: Seed of the images.
     """
     root = write_imagenet(folder, classes, train + validation, test, seed)
     lines: dict[str, list[str]] = {"train": [], "val": [], "test": []}
@@ -119,14 +119,14 @@ def write_imagenet_lt(
 
 
 def archive_imagenet(source: Path, target: Path) -> dict[str, tuple[str, str]]:
-    """Write ImageNet's three archives, in the true format, of what :func:`write_imagenet` wrote.
+    """Write ImageNet's three archives, in the original format, from the files of :func:`write_imagenet`.
 
     Args:
-        source: That ``imagenet`` folder.
-        target: Where the archives go.
+        source: The ``imagenet`` folder.
+        target: The folder for the archives.
 
     Returns:
-        Of each kind, ``"train"``, ``"val"`` and ``"devkit"``, the archive's name and md5.
+        Name and md5 of the archives ``"train"``, ``"val"`` and ``"devkit"``.
     """
     target.mkdir(parents=True, exist_ok=True)
     synsets = sorted(path.name for path in (source / "train").iterdir())
@@ -165,12 +165,12 @@ def _tarred(folder: Path) -> bytes:
 
 
 def _meta(synsets: list[str]) -> bytes:
-    """Return the developers' kit's table of synsets, of which the reader wants numbers, ids, words and children."""
-    from scipy.io import savemat  # noqa: PLC0415 - only this needs it
+    """Return the developers' kit's table of synsets: the reader needs their numbers, ids, words and child counts."""
+    from scipy.io import savemat  # noqa: PLC0415 - only this function needs it
 
     names = ("ILSVRC2012_ID", "WNID", "words", "gloss", "num_children")
     rows = [(label + 1, synset, f"thing {label}", "a thing", 0) for label, synset in enumerate(synsets)]
-    buffer: Any = BytesIO()  # which it writes to, whatever its signature says
+    buffer: Any = BytesIO()  # savemat accepts it, although its type stubs do not
     savemat(buffer, {"synsets": np.array(rows, dtype=[(name, object) for name in names])[:, None]})
     written: bytes = buffer.getvalue()
     return written
@@ -179,15 +179,15 @@ def _meta(synsets: list[str]) -> bytes:
 def write_plantnet300k(
     folder: Path, species: int = 4, train: int = 8, validation: int = 2, test: int = 2, seed: int = 0
 ) -> Path:
-    """Write ``plantnet_300K`` with its folders and metadata, and return it.
+    """Write ``plantnet_300K`` with its folders and metadata, and return that folder.
 
     Args:
         folder: The data folder.
-        species: How many, with ids as in the original.
-        train: Training images of the first species; the last has one.
-        validation: Images of each species in ``images_val``.
-        test: Images of each species in ``images_test``.
-        seed: Of other images.
+        species: The number of species, with ids as in the original.
+        train: Training images of the first species; the last species has one.
+        validation: Images per species in ``images_val``.
+        test: Images per species in ``images_test``.
+        seed: Seed of the images.
     """
     root, painter = folder / "plantnet_300K", Painter(species, seed)
     metadata: dict[str, dict[str, str]] = {}
@@ -213,14 +213,14 @@ def write_plantnet300k(
 
 
 def write_inaturalist(folder: Path, classes: int = 4, train: int = 10, test: int = 3, seed: int = 0) -> Path:
-    """Write ``inaturalist`` with folders ``train`` and ``test`` named as in iNaturalist 2021; return it.
+    """Write ``inaturalist`` with ``train`` and ``test`` and classes named as in iNaturalist 2021; return that folder.
 
     Args:
         folder: The data folder.
-        classes: How many.
-        train: Training images of the first class; the last has four, enough to hold some out.
-        test: Images of each class in ``test``.
-        seed: Of other images.
+        classes: The number of classes.
+        train: Training images of the first class; the last class has four, enough to hold some out.
+        test: Images per class in ``test``.
+        seed: Seed of the images.
     """
     root, painter = folder / "inaturalist", Painter(classes, seed)
     for label in range(classes):
@@ -235,15 +235,15 @@ def write_inaturalist(folder: Path, classes: int = 4, train: int = 10, test: int
 def write_inaturalist_lists(
     folder: Path, year: int = 2018, classes: int = 4, train: int = 8, test: int = 3, seed: int = 0
 ) -> Path:
-    """Write ``inaturalist2018``, or another year's, with its images and its two lists; return it.
+    """Write ``inaturalist2018``, or another year's folder, with its images and two lists; return that folder.
 
     Args:
         folder: The data folder.
-        year: 2017, whose folders are called differently, 2018 or 2019.
-        classes: How many, in two super categories or more.
-        train: Training images of the first class; the last has two.
-        test: Images of each class in the list of validation.
-        seed: Of other images.
+        year: 2017, 2018 or 2019; 2017 has different folder names.
+        classes: The number of classes, in up to three super categories.
+        train: Training images of the first class; the last class has two.
+        test: Images per class in the validation list.
+        seed: Seed of the images.
     """
     root, painter = folder / f"inaturalist{year}", Painter(classes, seed)
     images = "train_val_images" if year == 2017 else f"train_val{year}"

@@ -21,7 +21,7 @@ from topk_platform.cli.running import interrupts_told
 from topk_platform.cli.studies import known_studies, load_study
 from topk_platform.cli.summary import exit_code, summary_data
 from topk_platform.reports import Table
-from topk_platform.running.faults import Faults, OpenTrial
+from topk_platform.running.retries import Faults, OpenTrial
 from topk_platform.running.summary import Summary
 
 ROOT = Path(__file__).parents[3]

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -23,12 +23,26 @@ from mlflow import MlflowClient
 
 from topk_platform import Float, LabelNoise, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study, grid
 from topk_platform.records import Ledger, Store, last_counted, open_sink, read_history
-from topk_platform.reports.page import report_files
-from topk_platform.running.recording import Recorder
+from topk_platform.running.recording import Recorder, extras_of
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARM = "clean/mlp/smooth_topk_svm"
-PATIENCE = 240.0  # seconds, of which a free machine takes two
+PATIENCE = 240.0  # seconds; an idle machine needs two
+# MLflow's assistant covers a quarter of a new visitor's page, some time after the page has loaded. This visitor has
+# closed it before.
+CLOSED = """
+localStorage.setItem("mlflow.assistant.fab.autoOpenedOnFirstLoad_v1", "true");
+localStorage.setItem("mlflow.assistant.panelOpen_v1", "false");
+"""
+# Whether the plot of parallel coordinates has lines: Plotly draws them later than the axes, on a canvas of their own.
+LINES = """() => {
+    const canvas = document.querySelector(".js-plotly-plot canvas.gl-canvas-focus");
+    if (!canvas || !canvas.width || !canvas.height) return false;
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
+    copy.drawImage(canvas, 0, 0);
+    const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
+    return pixels.some((value, place) => place % 4 == 3 && value > 0);
+}"""
 
 pytestmark = [
     pytest.mark.slow,
@@ -75,7 +89,7 @@ def store(train_study: Callable[[Study, Path], None], tmp_path_factory: pytest.T
 
     with ledger.writing(study) as writer:
         sink = open_sink(opened, ledger, None)
-        recorder = Recorder(ledger, writer, sink, partial(report_files, store=opened.address))
+        recorder = Recorder(ledger, writer, sink, partial(extras_of, store=opened.address))
         recorder.close(study, known)
     assert recorder.tracking_error is None
     return place
@@ -129,67 +143,83 @@ def page(address: str) -> Iterator[Any]:
         browser = play.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         opened = browser.new_page(viewport={"width": 1200, "height": 640})
         opened.set_default_timeout(1000 * PATIENCE)
+        opened.add_init_script(CLOSED)
         opened.goto(f"{address}/#/experiments/{experiment(address)}/runs", wait_until="commit")
         opened.get_by_test_id("search-box").wait_for()
-        if (assistant := opened.get_by_role("button", name="Close")).count():
-            assistant.first.click()
         yield opened
         browser.close()
 
 
 def keep(page: Any, name: str) -> None:
-    """Keep a picture for the documentation, if it is wanted."""
+    """Keep a picture for the documentation if it is wanted, once the page no longer changes."""
     if folder := os.environ.get("TOPK_PICTURES"):
-        page.screenshot(path=Path(folder) / f"mlflow-{name}.png")
+        before, found = b"", page.screenshot()
+        while found != before:
+            page.wait_for_timeout(1000)
+            before, found = found, page.screenshot()
+        (Path(folder) / f"mlflow-{name}.png").write_bytes(found)
 
 
-def names(page: Any, count: int = 5) -> list[str]:
-    """The names of the runs that are shown, from the top, once as many are there and stay as they are."""
-    links, before = page.locator(".ag-row a[href*='/runs/']"), []
-    while True:
-        links.nth(count - 1).wait_for()
-        page.wait_for_timeout(1000)
-        boxes = [(link.bounding_box(), link.inner_text()) for link in links.all()]
-        found = [name for _, name in sorted((box["y"], name) for box, name in boxes if box)]
-        if len(found) == count and found == before:
-            return found
-        before = found
+def searched(store: Path) -> dict[str, float]:
+    """The arm's search trials: what validation said, by the names of their runs in MLflow."""
+    rows = Ledger.open(Store.open(store), "which-loss").rows(where=f"arm = '{ARM}' and phase = 'search'")
+    return {f"{ARM} search {row['number']}.0": row["validation.top3"] for row in rows}
 
 
-def show_searches(page: Any) -> None:
-    """The search trials of one arm, the best first: as docs/mlflow.md says."""
+def names(page: Any) -> list[str]:
+    """The names of the runs that are shown at this moment, from the top; rows may be in another order in the page."""
+    found: list[str] = page.locator(".ag-row a[href*='/runs/']").evaluate_all(
+        """links => links.map(link => [link.getBoundingClientRect(), link.innerText])
+            .filter(([box, name]) => box.width > 0)
+            .sort(([one, name], [other, more]) => one.y - other.y)
+            .map(([box, name]) => name)"""
+    )
+    return found
+
+
+def show_searches(page: Any, values: Mapping[str, float]) -> list[str]:
+    """Show the search trials of one arm, the best first, as docs/mlflow.md says; return their names, from the top.
+
+    The page asks the server again for the filter and for the order, and shows the old rows until it has the new ones.
+    """
+    other = page.get_by_role("link", name="which-loss tables")
+    other.wait_for()
     box = page.get_by_test_id("search-box")
     box.fill(f"tags.arm = '{ARM}' and tags.`topk.phase` = 'search'")
     box.press("Enter")
-    page.get_by_role("link", name="which-loss tables").wait_for(state="hidden")
+    other.wait_for(state="hidden")
     page.get_by_test_id("sort-select-dropdown").click()
-    with page.expect_response(lambda response: "runs/search" in response.url):
-        page.get_by_text("validation.top3", exact=True).first.click()
-    page.get_by_text("5 matching runs").wait_for()
+    page.get_by_text("validation.top3", exact=True).first.click()
+    wanted, shown = sorted(values.values(), reverse=True), names(page)
+    for _ in range(int(PATIENCE)):
+        if [values.get(name) for name in shown] == wanted:
+            break
+        page.wait_for_timeout(1000)
+        shown = names(page)
+    return shown
 
 
 def test_the_best_run_of_an_arm_is_found(page: Any, store: Path) -> None:
-    show_searches(page)
-    rows = Ledger.open(Store.open(store), "which-loss").rows(where=f"arm = '{ARM}' and phase = 'search'")
-    values = {f"{ARM} search {row['number']}.0": row["validation.top3"] for row in rows}
-    shown = [values[name] for name in names(page)]
-    assert len(shown) == 5 and shown == sorted(shown, reverse=True)
+    values = searched(store)
+    shown = show_searches(page, values)
+    assert len(values) == 5 and [values.get(name) for name in shown] == sorted(values.values(), reverse=True)
     keep(page, "best")
 
 
-def test_two_runs_are_compared(page: Any) -> None:
-    show_searches(page)
-    first = names(page)[:2]
-    for (
-        name
-    ) in first:  # by name: rows may still be sorted anew, and lie in the page in another order than is seen
+def test_two_runs_are_compared(page: Any, store: Path) -> None:
+    first = show_searches(page, searched(store))[:2]
+    # By name, because the rows may be sorted anew, and their order in the page is not the visible one.
+    for name in first:
         row = page.locator(".ag-row").filter(has=page.get_by_role("link", name=name, exact=True))
         row.get_by_label("Press Space to toggle row selection").check(force=True)
     page.get_by_role("button", name="Compare").click()
     page.get_by_text("Comparing 2 Runs").wait_for()
     for name in first:
         page.get_by_text(name).first.wait_for(state="attached")
-    page.get_by_text("validation.top1").first.wait_for()
+    plot = page.locator(".js-plotly-plot")
+    for axis in ("learning_rate", "tau", "validation.top1"):
+        plot.get_by_text(axis, exact=True).first.wait_for()
+    page.wait_for_function(LINES)
     keep(page, "compared")
 
 

@@ -132,7 +132,7 @@ def test_without_confirmations_there_is_nothing_to_export(store: Path) -> None:
         grid([Regime("r", "digits")], [Model("mlp")], [Loss("focal")], k=3, recipe=Recipe(1)),
         topk=(1, 3),
     )
-    with pytest.raises(UserError, match="there is nothing found yet"):
+    with pytest.raises(UserError, match="so there are no findings yet"):
         findings(part, store=store)
 
 

@@ -180,7 +180,7 @@ def test_the_page_says_what_came_out(page: str) -> None:
     assert "Which hyperparameters, with which bounds?" in page
     assert page.count("<svg") == len(plots.KINDS) - 2
     assert "No plot of regions: the study has no arm on the ring." in page
-    assert "No plot of winners: its regimes differ in other than two numbers" in page
+    assert "No plot of winners: its regimes do not differ in exactly two numbers" in page
 
 
 def test_of_a_study_that_still_runs_there_is_what_there_is(tmp_path: Path) -> None:

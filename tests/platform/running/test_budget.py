@@ -29,9 +29,9 @@ from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
 from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.conductor import Conductor, Orders
-from topk_platform.running.faults import PAUSES
 from topk_platform.running.forecast import Forecast
 from topk_platform.running.planning import ArmPlan, Plan
+from topk_platform.running.retries import PAUSES
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 

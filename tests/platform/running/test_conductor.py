@@ -12,8 +12,8 @@ import pytest
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.running.conductor import Conductor, Orders
-from topk_platform.running.faults import PAUSES, Retries
 from topk_platform.running.gpu_use import GpuSample
+from topk_platform.running.retries import PAUSES, Retries
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 

@@ -20,6 +20,7 @@ from topk_platform.records import Store
 from topk_platform.records.folder import Folder
 from topk_platform.running.doctor import Diagnosis, Finding, Node, checks, diagnose
 from topk_platform.running.doctor import place as places
+from topk_platform.running.doctor.diagnosis import _Asked, _of_nodes
 from topk_platform.running.doctor.facts import ABSENT, Facts, Question, examine
 from topk_platform.running.doctor.findings import merged
 from topk_platform.running.doctor.gpus import Gpu, gpus_here, mps_runs
@@ -243,6 +244,19 @@ def test_disks_have_room(free: int, state: str, found: str) -> None:
 )
 def test_clocks_agree(behind: float, state: str, found: str) -> None:
     assert told(only(checks.check_clock(replace(NODE, behind=behind)))) == (state, found)
+
+
+def test_a_node_that_leaves_while_it_is_asked_is_to_note_where_another_one_is_there(tmp_path: Path) -> None:
+    gone, mute = Node("b", None, "left the cluster while it was asked", lost=True), Node("c", None, "is mute")
+    asked = _Asked(None, str(tmp_path), WANTED)
+    for nodes, states in (
+        ([NODE, gone], ["warning"]),
+        ([gone], ["wrong"]),
+        ([NODE, gone, mute], ["warning", "wrong"]),
+    ):
+        found = [one for one in _of_nodes(asked, SOUND, nodes) if one.check == "node"]
+        assert [one.state for one in found] == states
+        assert found[0].found == gone.problem and found[0].remedy
 
 
 def test_what_several_nodes_have_in_common_is_one_line() -> None:

@@ -37,7 +37,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         assert not may_grow
         return workers or int(2 / study.gpu_share)
 
-    def measured(study: Study, trials: object, *, everywhere: bool) -> Packing:
+    def measured(study: Study, trials: object, *, everywhere: bool, patience: Patience) -> Packing:
         assert study.gpus == "auto" and trials == [] and everywhere
         return Packing(6, "r/linear/cross_entropy", 9 * GIB, 80 * GIB)
 

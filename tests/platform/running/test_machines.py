@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ray.exceptions import NodeDiedError, TaskUnschedulableError, WorkerCrashedError
 from rich.console import Console
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run, table
@@ -17,13 +19,13 @@ from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
 from topk_platform.records import Ledger, Store, read_history
 from topk_platform.reports import to_markdown
-from topk_platform.running import machines
-from topk_platform.running import study as running_study
+from topk_platform.running import execution, machines
 from topk_platform.running.boards import in_environment, make_board
 from topk_platform.running.changes import outdated
 from topk_platform.running.checks import check_study
 from topk_platform.running.conductor import Conductor, Orders
 from topk_platform.running.events import Event
+from topk_platform.running.patience import NotYetError, Patience
 from topk_platform.running.watching import Watch
 from topk_platform.search import Board
 from topk_platform.specs import Trial, TrialRecord
@@ -78,7 +80,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
         raise StartedError
         yield
 
-    monkeypatch.setattr(running_study, "on_cluster", refuse)
+    monkeypatch.setattr(execution, "on_cluster", refuse)
 
 
 @pytest.mark.usefixtures("no_ray")
@@ -192,7 +194,7 @@ def test_a_folder_that_a_node_does_not_see_is_refused_and_nothing_is_left(
     places = {"10.0.0.1": tmp_path, **blind}
 
     def ask(
-        _needs: object, _held: object, question: Callable[[str], str], path: str
+        _needs: object, _held: object, _patience: object, question: Callable[[str], str], path: str
     ) -> list[tuple[str, str]]:
         return [(node, question(str(place / Path(path).name))) for node, place in places.items()]
 
@@ -207,3 +209,55 @@ def test_a_folder_that_a_node_does_not_see_is_refused_and_nothing_is_left(
         del places[node]
     machines.check_shared(store, a_study())
     machines.check_shared(Store.open("s3://bucket/runs?endpoint=http://127.0.0.1:9"), a_study())
+
+
+class Answers:
+    """Ray in place of nodes that answer in their order, some with the error of a node that is gone."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.cancelled = answers, list[int]()
+
+    def wait(
+        self, left: list[int], num_returns: int = 1, timeout: float | None = None
+    ) -> tuple[list[int], list[int]]:
+        """Return one more answer: nodes are busy, whoever waits for all of them waits in vain."""
+        assert timeout is None or num_returns == len(left)
+        return left[:1], left[1:]
+
+    def get(self, number: int) -> object:
+        if isinstance(answer := self.answers[number], Exception):
+            raise answer
+        return answer
+
+    def cancel(self, number: int) -> None:
+        self.cancelled.append(number)
+
+
+def answers_of(*answers: object) -> tuple[list[tuple[str, object]], list[str], list[int]]:
+    """Return what nodes 0, 1, ... answered, what was told, and which were not waited for."""
+    told, fake = list[str](), Answers(*answers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machines, "ray", fake)
+        found = machines._answers({number: str(number) for number in range(len(answers))}, told.append)
+    return found, told, fake.cancelled
+
+
+def test_a_node_that_is_lost_before_it_answers_is_left_out_and_told() -> None:
+    gone, taken = TaskUnschedulableError("no such node"), NodeDiedError("taken away")
+    assert answers_of("a", "b") == ([("0", "a")], [], [1])
+    found, told, cancelled = answers_of(gone, taken, "c", "d")
+    assert (found, cancelled) == ([("2", "c")], [3])
+    assert told == [f"node {number} was lost before it answered, and is left out" for number in (0, 1)]
+    with pytest.raises(NotYetError, match=r"^node 0 was lost before it answered, node 1 was lost"):
+        answers_of(gone, taken)
+    with pytest.raises(ClusterError, match="node 1 cannot train the study's trials: The worker died"):
+        answers_of(gone, WorkerCrashedError())
+
+
+def test_a_node_is_waited_for_where_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[str]()
+    patience = Patience(5, told.append, clock=iter((0, 1, 6)).__next__, sleep=lambda _: None)
+    monkeypatch.setattr(machines, "nodes_for", lambda _needs: [])
+    with pytest.raises(ClusterError, match=r"^no node is left on which a trial fits \(waited 5 s"):
+        machines.common_environment(a_study(), patience)
+    assert told == ["no node is left on which a trial fits; waiting for up to 5 s, see --wait"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 
 import pytest
+import torch
 from torch import Tensor
 
 from topk_platform import Arm, Loss, Model, PerClass, Recipe, Regime, Study
@@ -85,8 +86,10 @@ def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) 
     assert pace.seconds(session.recipe, steps=17) == pytest.approx(200 * (17 * 0.25 + 0.5))
 
 
-def test_arms_that_share_data_network_and_batches_are_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two losses and two regimes by one measurement, told by their epochs and steps; another network by its own."""
+def test_arms_that_share_data_network_batches_and_loss_are_timed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two regimes by one measurement, told by their epochs and steps; another network and another loss by their own."""
     study = Study(
         "s",
         [
@@ -107,15 +110,60 @@ def test_arms_that_share_data_network_and_batches_are_timed_once(monkeypatch: py
 
     monkeypatch.setattr(timing, "_pace", pace)
     seconds = timing.trial_seconds(boards)
-    assert timed == ["all/linear/cross_entropy", "all/mlp/cross_entropy"]
+    assert timed == [
+        f"all/{model}/{loss}" for loss in ("cross_entropy", "focal") for model in ("linear", "mlp")
+    ]
     names = {board.arm_id: board.arm.name for board in boards}
     # 1,078 training images are 17 batches of 64, 100 are 2.
-    wanted = {
-        "all/linear": 4 * 17 * 10 + 2 * 0.5,
-        "all/mlp": 6 * 17 * 100 + 3 * 0.5,
-        "few/linear": 4 * 2 * 10 + 2 * 0.5,
-        "few/mlp": 6 * 2 * 100 + 3 * 0.5,
-    }
     assert {names[i]: value for i, value in seconds.items()} == {
-        f"{place}/{loss}": value for place, value in wanted.items() for loss in ("cross_entropy", "focal")
+        f"{regime}/{model}/{loss}": epochs * steps * 10 ** (1 + place + 2 * later) + epochs // 2 * 0.5
+        for regime, steps in (("all", 17), ("few", 2))
+        for place, (model, epochs) in enumerate((("linear", 4), ("mlp", 6)))
+        for later, loss in enumerate(("cross_entropy", "focal"))
     }
+
+
+def test_without_time_for_every_loss_another_one_of_the_same_network_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock that each look moves on by 15 of the 40 seconds: two measurements, one of each network."""
+    boards = _boards(models=("linear", "mlp"), losses=("cross_entropy", "focal"))
+    clock = iter(range(0, 1000, 15))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(timing, "_MEASURING_SECONDS", 40.0)
+    timed: list[str] = []
+
+    def pace(session: Session) -> timing._Pace:
+        timed.append(session.trial.arm.name)
+        return timing._Pace(step=float(len(timed)), validation=0.0)
+
+    monkeypatch.setattr(timing, "_pace", pace)
+    seconds = timing.trial_seconds(boards)
+    assert timed == ["all/linear/cross_entropy", "all/mlp/cross_entropy"]
+    assert [seconds[board.arm_id] for board in boards] == [34.0, 34.0, 68.0, 68.0]
+
+
+def test_a_trial_is_timed_with_a_workers_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    boards = _boards(models=("linear",), losses=("cross_entropy",))
+    seen: list[int] = []
+
+    def pace(session: Session) -> timing._Pace:
+        seen.append(torch.get_num_threads())
+        return timing._Pace(1.0, 0.0)
+
+    monkeypatch.setattr(timing, "_pace", pace)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        timing.trial_seconds(boards)
+        assert (seen, torch.get_num_threads()) == ([boards[0].study.threads], 2)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _boards(models: Sequence[str], losses: Sequence[str]) -> list[ArmBoard]:
+    regime = Regime("all", "digits")
+    arms = [Arm(regime, Model(model), Loss(loss), 3, Recipe(2)) for model in models for loss in losses]
+    study = Study("s", arms, topk=(1, 3))
+    fingerprint = load(regime).fingerprint
+    return [ArmBoard(study, arm, Identity("c", fingerprint)) for arm in study.arms]

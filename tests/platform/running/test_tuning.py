@@ -15,7 +15,7 @@ from topk_platform.errors import ChangedError
 from topk_platform.identity import Identity
 from topk_platform.running import tuning
 from topk_platform.running.conductor import Conductor
-from topk_platform.running.faults import Faults
+from topk_platform.running.retries import Faults
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import Trial, TrialRecord
 

@@ -18,10 +18,10 @@ from topk_platform.errors import StoreError, UserError
 from topk_platform.outcomes import Ended
 from topk_platform.records import Extras, Store
 from topk_platform.running import checks, recording, remembered
-from topk_platform.running import study as running
+from topk_platform.running import execution as running
 from topk_platform.running.events import Event
-from topk_platform.running.faults import Faults
 from topk_platform.running.rehearsal import Rehearsal
+from topk_platform.running.retries import Faults
 from topk_platform.search import Board
 from topk_platform.specs import TrialRecord
 

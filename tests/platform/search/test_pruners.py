@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 import optuna
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 from topk_platform import NoPruning, Patient, Quantile, Recipe, SuccessiveHalving, UserError
 from topk_platform.outcomes import Ended
 from topk_platform.search import Stopping, stopping_values
-from topk_platform.search.pruning import rung_epochs
+from topk_platform.search.pruning import expected_part, rung_epochs
 from topk_platform.specs import EpochRecord, Pruner, rungs_of
 from topk_platform.training.member import Member
 
@@ -25,11 +28,20 @@ def curve_of(draw: random.Random) -> dict[int, float]:
     return {epoch: draw.randrange(20) / 20 for epoch in range(1, EPOCHS + 1)}
 
 
-def a_past(draw: random.Random, pruner: Pruner, number: int) -> list[Ended]:
+def without_ties(draw: random.Random) -> dict[int, float]:
+    return {epoch: draw.random() for epoch in range(1, EPOCHS + 1)}
+
+
+def a_past(
+    draw: random.Random,
+    pruner: Pruner,
+    number: int,
+    drawn: Callable[[random.Random], dict[int, float]] = curve_of,
+) -> list[Ended]:
     """Trials one after another, each stopped as the rule says."""
     past: list[Ended] = []
     for n in range(number):
-        curve, stopping = curve_of(draw), stopping_values(pruner, RECIPE, past)
+        curve, stopping = drawn(draw), stopping_values(pruner, RECIPE, past)
         stop = stopped_at(stopping, curve)
         seen = {epoch: value for epoch, value in curve.items() if stop is None or epoch <= stop}
         past.append(Ended(n, {}, "completed" if stop is None else "pruned", seen))
@@ -133,3 +145,36 @@ def test_nothing_is_stopped_without_a_rule_or_before_there_are_enough() -> None:
 def test_rules_are_checked_when_they_are_made(make: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         make()
+
+
+@pytest.mark.parametrize("members", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("pruner", "passing"),
+    [
+        (Quantile(rungs=(0.25, 0.5), quantile=0.3), 0.7),
+        (SuccessiveHalving(first=0.125, factor=4), 0.25),
+        (NoPruning(), 1.0),
+        (Patient(Quantile()), 1.0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_expected_part_is_that_of_all_outcomes_by_their_probabilities(
+    pruner: Pruner, passing: float, members: int
+) -> None:
+    ends = [*rung_epochs(rungs_of(pruner), RECIPE), EPOCHS] if passing < 1 else [EPOCHS]
+    stops = [passing**rank * (1 - passing if end < EPOCHS else 1) for rank, end in enumerate(ends)]
+    assert sum(stops) == pytest.approx(1)
+    expected = sum(
+        math.prod(stops[rank] for rank in ranks) * max(ends[rank] for rank in ranks)
+        for ranks in itertools.product(range(len(ends)), repeat=members)
+    )
+    assert expected_part(pruner, RECIPE, members) == pytest.approx(expected / EPOCHS)
+
+
+def test_so_much_is_pruned_of_trials_that_are_all_alike() -> None:
+    """The mean over 300 searches of 60 trials, whose values say nothing; their rungs fill, so it is a little less."""
+    draw = random.Random(0)
+    pruner = Quantile(rungs=(0.25, 0.5), startup=1)
+    searches = [a_past(draw, pruner, 60, without_ties) for _ in range(300)]
+    lengths = [max(ended.curve) / EPOCHS for past in searches for ended in past[20:]]
+    assert sum(lengths) / len(lengths) == pytest.approx(expected_part(pruner, RECIPE), abs=0.03)

@@ -61,7 +61,7 @@ KINDS: Mapping[str, Callable[[Plotted], Figure]] = {
 }
 """Every kind of plot, in the order of a report."""
 
-_OF_DEFINITIONS = ("levels",)  # which want no results
+_OF_DEFINITIONS = ("levels",)  # kinds that need no results
 
 SUFFIXES = ("svg", "png", "pdf")
 
@@ -85,19 +85,19 @@ def plot(
             ``"map"`` of losses and regimes, the ``"winners"`` over two numbers in which regimes differ, ``"topk"`` over
             all k, the ``"confusion"`` among the K guesses, the ``"front"`` of two metrics, the losses' ``"ranks"`` and
             their performance ``"profile"``, the decision ``"regions"`` of a ring, ``"training"`` and ``"tuning"``
-            curves, the ``"search"``'s trials, the ``"importance"`` of its parameters, and the losses' level sets,
-            ``"levels"``, which want no results.
+            curves, the trials of the ``"search"``, the ``"importance"`` of its parameters, and the level sets of the
+            losses, ``"levels"``, which need no results.
         store: Folder or URI of the results.
-        metric: The test metric; by default the one that selects in most arms, if tables show it.
-        by: The x axis of ``"accuracy"``: a parameter that losses have fixed, or ``"K"``; by default the
+        metric: The test metric; by default the metric by which most arms select, if tables show it.
+        by: The x axis of ``"accuracy"``: a parameter that is fixed in the losses, or ``"K"``; by default the
             number in which the regimes differ.
         trials: Search trials per arm, instead of the study's.
         seeds: Confirmation seeds per arm, instead of the study's.
         only: A glob over the names of the arms, ``regime/model/loss``, or several.
 
     Raises:
-        UserError: if the store holds nothing of the study, there is no such kind or metric, or nothing of this kind is
-            there to draw.
+        UserError: if the store has no results of the study, there is no such kind or metric, or there is nothing to
+            draw for this kind.
     """
     if kind not in KINDS:
         raise unknown_name("kind of plot", kind, KINDS)
@@ -113,14 +113,14 @@ def plotted(
     by: str = "",
     only: str | Sequence[str] | None = None,
 ) -> Plotted:
-    """Return what plots are drawn from.
+    """Return the data that plots are drawn from.
 
     Args:
-        held: What the store holds, with the epochs of its trials.
+        held: The study's results in the store, with the epochs of its trials.
         store: Folder or URI of the results.
-        metric: As of :func:`plot`.
-        by: As of :func:`plot`.
-        only: As of :func:`plot`.
+        metric: As in :func:`plot`.
+        by: As in :func:`plot`.
+        only: As in :func:`plot`.
 
     Raises:
         UserError: if the study has no such metric, or no such arm.
@@ -135,12 +135,12 @@ def plotted(
 
 
 def plotted_table(table: Table, metric: str = "", by: str = "") -> Plotted:
-    """Return what plots are drawn from that want a table alone: all but those of ranks, epochs, trials and networks.
+    """Return the data for plots that need only a table: all except those of ranks, epochs, trials and networks.
 
     Args:
-        table: Of findings.
-        metric: As of :func:`plot`.
-        by: As of :func:`plot`.
+        table: The table of the findings.
+        metric: As in :func:`plot`.
+        by: As in :func:`plot`.
 
     Raises:
         UserError: if the study shows no such metric.
@@ -155,20 +155,20 @@ def _untold() -> Tuning:
 
 
 def draw(kind: str, data: Plotted) -> Figure:
-    """Return a figure of this kind; raise ``NothingToPlotError`` where there is nothing to draw."""
+    """Return a figure of this kind; raise ``NothingToPlotError`` if there is nothing to draw."""
     with styled():
         return KINDS[kind](data)
 
 
 def written(made: Figure, suffix: str) -> bytes:
-    """Return a figure as a file, the same for the same figure.
+    """Return a figure as the bytes of a file; the same figure always gives the same bytes.
 
     Args:
         made: The figure.
         suffix: ``"svg"``, ``"png"`` or ``"pdf"``.
 
     Raises:
-        UserError: if it is another.
+        UserError: if the suffix is none of these.
     """
     if suffix not in SUFFIXES:
         raise UserError(f"a plot is written as one of {', '.join(SUFFIXES)}, got {suffix!r}")

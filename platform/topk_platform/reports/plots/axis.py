@@ -1,4 +1,4 @@
-"""What stands on the horizontal axis: the number in which a study's regimes, or its arms of one loss, differ."""
+"""The horizontal axis of a plot: the number in which a study's regimes differ, or the arms of one loss."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["Axis", "Plane", "axis_of", "plane_of"]
 
 @dataclass(frozen=True)
 class Axis:
-    """A number of every arm that is drawn.
+    """A number for every arm that is drawn.
 
     Args:
-        title: With its unit.
-        places: By the arm's name.
-        series: What the arm's line is called, by the arm's name; arms of one line differ in the number alone.
-        panels: What the arm's panel is called, by the arm's name.
-        log: Whether numbers differ so much that their logarithms are drawn.
-        names: What stands at 0, 1, ... where there is no number, but names.
+        title: The axis title, with its unit.
+        places: Each arm's number, by the arm's name.
+        series: The name of each arm's line, by the arm's name; the arms of one line differ only in the number.
+        panels: The name of each arm's panel, by the arm's name.
+        log: Whether the numbers differ so much that the axis is logarithmic.
+        names: The names at 0, 1, ... if the axis has names in place of numbers.
     """
 
     title: str
@@ -37,8 +37,8 @@ class Plane:
     """Two numbers in which regimes differ.
 
     Args:
-        titles: What they are called, with their units: the horizontal one first.
-        places: Both numbers, by the regime's name.
+        titles: The titles of both axes with their units, the horizontal one first.
+        places: Both numbers of each regime, by the regime's name.
     """
 
     titles: tuple[str, str]
@@ -50,16 +50,16 @@ _TITLES: Mapping[type[Condition], tuple[str, float]] = {
     TrainFraction: ("fraction of the training data", 1.0),
     LongTail: ("imbalance, largest over smallest class", 1.0),
 }
-"""Of each condition, what its number is called and which one a regime without it has."""
+"""For each condition, the title of its number, and the number of a regime that does not have the condition."""
 
 
 def axis_of(arms: Sequence[Arm], by: str = "") -> Axis | None:
-    """Return the axis of some arms, None where they differ in no number.
+    """Return the axis of some arms, or None if they do not differ in a number.
 
     Args:
-        arms: Of a study.
-        by: ``"K"``, or a parameter that losses have fixed, such as ``"tau"``; by default the number in which the
-            regimes differ, else the one parameter that differs among arms of a loss, else K.
+        arms: Arms of a study.
+        by: ``"K"``, or a parameter that is fixed in the losses, such as ``"tau"``; by default the number in which the
+            regimes differ, or else the one parameter that differs among the arms of a loss, or else K.
 
     Raises:
         UserError: if no loss has several values of ``by``.
@@ -71,16 +71,16 @@ def axis_of(arms: Sequence[Arm], by: str = "") -> Axis | None:
     if by and not known:
         varying = [name for name in _fixed_names(arms) if _by_parameter(arms, name)]
         raise UserError(
-            f"--by must be a fixed parameter with several numbers, {varying or 'of which there is none'}, got {by!r}"
+            f"--by must be a fixed parameter with several numbers, {varying or 'and the study has none'}, got {by!r}"
         )
     return known[0] if known else None
 
 
 def plane_of(regimes: Sequence[Regime]) -> Plane | None:
-    """Return the two numbers in which regimes differ, None where they differ in another way.
+    """Return the two numbers in which regimes differ, or None if they differ in another way.
 
     Args:
-        regimes: Of a study.
+        regimes: Regimes of a study.
 
     Example:
         >>> made = [Regime(f"{n}-{p}", "letters", (PerClass(n), LabelNoise(p))) for n in (5, 20) for p in (0.0, 0.4)]
@@ -120,7 +120,7 @@ def _by_regime(arms: Sequence[Arm]) -> Axis | None:
 
 
 def _by_option(arms: Sequence[Arm], regimes: Sequence[Regime]) -> Axis | None:
-    """Return the axis of regimes that differ in one number among their datasets' options."""
+    """Return the axis of regimes that differ in a single option of their dataset, if it is a number."""
     if len({repr((r.dataset, r.conditions, sorted(r.options))) for r in regimes}) > 1:
         return None
     differing = [o for o in regimes[0].options if len({repr(r.options[o]) for r in regimes}) > 1]

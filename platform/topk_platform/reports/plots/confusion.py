@@ -1,4 +1,4 @@
-"""Which classes share the K guesses with the true one: look-alikes that no top-K loss need tell apart."""
+"""Which classes are among the K guesses together with the true class: look-alikes, which top-K need not tell apart."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 __all__ = ["confusion", "groups_of", "sharing"]
 
 _Array = npt.NDArray[np.float64]
-_FEW = 16  # classes of which several arms stand side by side
-_MOST = 64  # classes that have a row of their own
+_FEW = 16  # up to so many classes, several arms are drawn side by side
+_MOST = 64  # so many classes can have a row
 _PANELS = 6
 _ALIKE = 0.5
-_ROW = 0.1  # inches, for a name in the smallest readable letters
+_ROW = 0.1  # inches; room for a name in the smallest readable letters
 
 
 class _Confused(NamedTuple):
-    """What an arm's runs took for what.
+    """How an arm's runs confused the classes.
 
     Attributes:
-        title: The arm's name, K and seeds.
-        shares: Of :func:`sharing`, the mean over seeds.
-        names: The classes'.
+        title: The arm's name, K and the number of seeds.
+        shares: The result of :func:`sharing`, as the mean over the seeds.
+        names: The names of the classes.
     """
 
     title: str
@@ -44,12 +44,12 @@ class _Confused(NamedTuple):
 def sharing(labels: npt.NDArray[np.int64], guesses: npt.NDArray[np.int64], classes: int) -> sparse.csr_array:
     """Return in which share of a class's images each class is among the guesses, ``(L, L)``.
 
-    The diagonal is each class's top-K accuracy; a row of a class that has images sums to K.
+    Rows are true classes. The diagonal is each class's top-K accuracy. The row of a class with images sums to K.
 
     Args:
         labels: The true class of each image, ``(N,)``.
-        guesses: The K guesses of each, ``(N, K)``.
-        classes: L.
+        guesses: The K guesses for each image, ``(N, K)``.
+        classes: The number of classes L.
 
     Example:
         >>> sharing(np.array([0, 0, 1]), np.array([[0, 1], [0, 2], [1, 0]]), 3).toarray()
@@ -64,14 +64,14 @@ def sharing(labels: npt.NDArray[np.int64], guesses: npt.NDArray[np.int64], class
 
 
 def groups_of(shares: _Array, alike: float = _ALIKE) -> list[list[int]]:
-    """Return classes in groups of look-alikes, similar groups and similar classes beside one another.
+    """Return classes in groups of look-alikes, with similar groups and similar classes beside one another.
 
-    Two classes are as alike as the mean of how often each is among the guesses for the other; groups are joined by
-    their mean likeness (average linkage) as long as it is at least ``alike``.
+    The likeness of two classes is the mean of how often each is among the guesses for the other. Groups are joined as
+    long as their mean likeness (average linkage) is at least ``alike``.
 
     Args:
-        shares: ``(n, n)``, as of :func:`sharing`.
-        alike: From which likeness on classes are one group.
+        shares: The shares ``(n, n)`` from :func:`sharing`.
+        alike: The least likeness of classes in one group.
 
     Example:
         >>> groups_of(np.array([[1, 0, 0.9], [0, 1, 0.1], [0.7, 0, 1]]))
@@ -97,10 +97,11 @@ def _likeness(shares: _Array) -> _Array:
 
 
 def confusion(data: Plotted) -> Figure:
-    """Draw which classes are among the K guesses for which, in shares of the test images, look-alikes framed.
+    """Draw which classes are among the K guesses for each true class, as shares of the test images.
 
-    Up to sixteen classes the arms of a regime stand side by side; of more, one arm has the page: the baseline's of the
-    first regime, or the first of those shown. Of more than 64 classes those are drawn that are most alike another one.
+    Groups of look-alikes have a frame. With up to sixteen classes the arms of the first regime are drawn side by side.
+    With more classes only one of its arms is drawn: the baseline's, or else the first that is shown. If there are more
+    than 64 classes, the plot shows the 64 that have the closest look-alikes.
     """
     arms = _drawn(data)
     chosen = _chosen(sum((arm.shares for arm in arms[1:]), arms[0].shares))
@@ -130,7 +131,7 @@ def _drawn(data: Plotted) -> list[_Confused]:
 
 
 def _places(data: Plotted) -> list[tuple[str, str]]:
-    """Return the arms of the first regime that has confirmations, the baseline's first."""
+    """Return the arms of the first regime with confirmations, the baseline's arm first."""
     ended = [place for place in data.arms if data.table.confirmations.get(place)]
     first = next((c for c in data.table.columns if any(c == column for _, column in ended)), None)
     shown = [place for place in ended if place[1] == first]
@@ -162,7 +163,7 @@ def _none(classes: int) -> sparse.csr_array:
 
 
 def _chosen(shares: sparse.csr_array) -> npt.NDArray[np.int64]:
-    """Return the classes to draw: all, or those that are most alike another one."""
+    """Return the classes to draw: all of them, or those with the closest look-alikes."""
     count = shares.shape[0]
     if count <= _MOST:
         return np.arange(count)
@@ -181,7 +182,7 @@ def _axes(arms: Sequence[_Confused], count: int) -> tuple[Figure, list[Axes]]:
     down = -(-len(arms) // across)
     made = figure(PAGE, 2.3 * down)
     if engine := made.get_layout_engine():
-        engine.set(h_pad=0.08, w_pad=0.06)  # type: ignore[call-arg]  # squares leave it no room that it knows of
+        engine.set(h_pad=0.08, w_pad=0.06)  # type: ignore[call-arg]  # it does not see the room beside squares
     grid = list(made.subplots(down, across, squeeze=False).flat)
     for ax in grid[len(arms) :]:
         ax.remove()

@@ -1,4 +1,4 @@
-"""Plots of curves: accuracy over all k, over epochs, and over search trials."""
+"""Plots of curves: accuracies over all k, over the epochs, and over the search trials."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def topk_curve(ranks: Ranks, most: int) -> npt.NDArray[np.float64]:
 
 
 def topk(data: Plotted) -> Figure:
-    """Draw the test top-k accuracy over all k up to the classes, 100 at most; bands are t-intervals over seeds."""
+    """Draw the test top-k accuracy over k, up to the number of classes or 100; bands are t-intervals over seeds."""
     kept = {place: found for place in data.arms if (found := _ranks(data, place))}
     if not kept:
         raise NothingToPlotError("no confirmed run has kept the ranks of its test images")
@@ -72,7 +72,7 @@ def _ranks(data: Plotted, place: tuple[str, str]) -> Mapping[str, Ranks]:
 
 
 def _band(curves: Sequence[Sequence[float] | npt.NDArray[np.float64]], within: tuple[float, float]) -> _Band:
-    """Return the mean of curves with the ends of its interval at each place, in percent."""
+    """Return the mean of the curves and the ends of its interval at each place, in percent."""
     found = [estimate([float(v) for v in values]) for values in zip(*curves, strict=True)]
     means = [e.mean for e in found if e is not None]
     halves = [0.0 if e is None or math.isnan(e.half_width) else e.half_width for e in found]
@@ -88,7 +88,7 @@ def _panels(
     start: int,
     marked: Sequence[float] = (),
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a panel per column, and in it a line with its band per loss; ``xs`` may be longer."""
+    """Return a figure with a panel per column, which has a line with a band per loss; ``xs`` may be longer."""
     columns = [c for c in data.table.columns if any(column == c for _, column in bands)]
     made, axes = panels(columns, 2.2, sharey=True)
     places = dict(zip(columns, axes, strict=True))
@@ -103,10 +103,10 @@ def _curve(ax: Axes, look: Look, row: str, xs: Sequence[float], band: _Band, mar
     means, low, high = band
     every = [i for i, x in enumerate(xs) if x in marked] if marked else max(1, len(xs) // 8)
     (line,) = ax.plot(xs, means, color=look.colour, linestyle=look.line, label=row)
-    line.set(marker=look.marker, markevery=every, clip_on=False)  # those at the left edge are whole
+    line.set(marker=look.marker, markevery=every, clip_on=False)  # so that markers at the left edge are whole
     if look.colour == OTHERS:
         line.set_zorder(1)
-        return  # its band would cover those that are named
+        return  # its band would cover the named lines
     ax.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
 
 
@@ -116,14 +116,14 @@ def _ylabel(axes: Sequence[Axes], text: str) -> None:
 
 
 def training(data: Plotted) -> Figure:
-    """Draw the validation accuracy that selects, over the epochs of the confirmed runs; bands are over seeds."""
+    """Draw the validation accuracy that selects, over the epochs of confirmed runs; bands are intervals over seeds."""
     curves = {place: found for place in data.arms if (found := _epochs(data, place))}
     if not curves:
         raise NothingToPlotError("no epoch of a confirmed run is recorded")
     bands = {place: _band(found[1], (0.0, 1.0)) for place, found in curves.items()}
     longest = max((found[0] for found in curves.values()), key=len)
     if len(longest) < 2:
-        raise NothingToPlotError("the confirmed runs were validated at one epoch alone")
+        raise NothingToPlotError("the confirmed runs were validated after only one epoch")
     made, axes = _panels(data, bands, longest, min(longest))
     for ax in axes:
         ax.set_xlabel("epoch")
@@ -134,7 +134,7 @@ def training(data: Plotted) -> Figure:
 
 
 def _epochs(data: Plotted, place: tuple[str, str]) -> tuple[list[int], list[list[float]]] | None:
-    """Return the epochs that all of an arm's confirmed runs validated, and each run's accuracies there."""
+    """Return the epochs after which all confirmed runs of an arm were validated, and each run's accuracies there."""
     arm = data.arms[place]
     known = data.history(arm).curves
     rows = data.table.confirmations.get(place, {}).values()
@@ -149,10 +149,10 @@ def _selected(data: Plotted) -> str:
 
 
 def tuned(data: Plotted) -> Figure:
-    """Draw the best validation accuracy among the first n search trials, and what n random draws would have reached.
+    """Draw the best validation accuracy of the first n search trials, and that expected of n random draws.
 
-    The steps are what was found; the faint line is the expected best of random draws, where there are five or more,
-    with its 95 % band where a panel has one loss.
+    The steps show what the search found. The thin dashed line is the expected best of random draws, if there are five
+    random trials or more; its 95 % band is drawn if the panel has a single loss.
     """
     known = {arm.arm: arm for arm in data.tuning.arms if arm.trace}
     shown = {place: known[arm.name] for place, arm in data.arms.items() if arm.name in known}
@@ -174,14 +174,14 @@ def tuned(data: Plotted) -> Figure:
 
 
 def _whole(ax: Axes) -> None:
-    """Mark whole numbers alone on the horizontal axis."""
+    """Mark only whole numbers on the horizontal axis."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - for those who plot
 
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
 def _near(ax: Axes, values: Sequence[float]) -> None:
-    """Show where these values lie, and of bands that are far wider as much as fits beside them."""
+    """Limit the vertical axis to these values and some room, even if bands are far wider."""
     room = max(0.25 * (max(values) - min(values)), 1.0)
     ax.set_ylim(max(min(values) - 2 * room, 0), min(max(values) + room, 100.5))
 

@@ -1,4 +1,4 @@
-"""What several kinds of plot share: panels of equal size, names of losses, and what there is to draw."""
+"""Parts that several kinds of plot share: the data to draw, panels of equal size, and legends."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 __all__ = ["NothingToPlotError", "Plotted", "figure", "legend", "legend_of", "panels"]
 
 _ACROSS = 3
-_CROWD, _NAMED = 16, 8  # rows from which on a few are named, and how many besides the baseline
+_CROWD, _NAMED = 16, 8  # with more rows than the former, only the baseline and so many losses are named
 
 
 class NothingToPlotError(UserError):
-    """Of this kind there is nothing to draw, for the reason that it tells."""
+    """There is nothing to draw for a kind of plot; the message says why."""
 
 
 @dataclass(frozen=True)
 class Plotted:
-    """What plots are drawn from.
+    """The data that plots are drawn from.
 
     Args:
-        source: What the store holds, with the epochs of its trials; None of findings, which are a table alone.
-        table: Its table, of the arms to draw.
-        tuned: Reads how the arms were tuned.
-        metric: The metric to draw; of the test set, and of the validation set where that is drawn.
-        by: What stands on the horizontal axis, where it may be chosen; empty for the default.
+        source: The results in the store, with the epochs of the trials; None for findings, which have only a table.
+        table: The table of the arms to draw.
+        tuned: A function that reads how the arms were tuned.
+        metric: The metric to draw, on the test split, or on the validation split in plots of validation results.
+        by: The quantity on the horizontal axis, in plots that let the user choose it; empty for the default.
     """
 
     source: Held | None
@@ -56,24 +56,24 @@ class Plotted:
 
     @property
     def held(self) -> Held:
-        """What the store holds; raises ``NothingToPlotError`` where there is a table alone."""
+        """The results in the store; raises ``NothingToPlotError`` if there is only a table."""
         if self.source is None:
             raise NothingToPlotError("it is drawn from trials, which findings do not have")
         return self.source
 
     @cached_property
     def tuning(self) -> Tuning:
-        """How its arms were tuned; read once."""
+        """How the arms were tuned; read only once."""
         return self.tuned()
 
     @cached_property
     def looks(self) -> Mapping[str, Look]:
-        """How each loss is drawn, by label; the same whichever arms are shown."""
+        """How each loss is drawn, by its label; this does not depend on which arms are shown."""
         return looks([arm.loss for arm in self.study.arms])
 
     @cached_property
     def arms(self) -> dict[tuple[str, str], Arm]:
-        """The arms by row and column of the table."""
+        """The arms that are drawn, by row and column of the table."""
         found = {row_and_column(self.study, self.table.across, arm): arm for arm in self.study.arms}
         return {place: found[place] for place in found if place in self._shown}
 
@@ -87,10 +87,11 @@ class Plotted:
 
     @cached_property
     def named(self) -> frozenset[str]:
-        """The rows that lines and points have a colour and a name for: all, or where that would be a crowd a few.
+        """The rows that are drawn with a colour and a name: all of them, unless there are more than sixteen.
 
-        Of more than sixteen rows they are the baseline's and those of the eight losses whose differences to it sum up
-        to the most over all columns and models. That is for the eye alone: the others are grey, and nothing is tested.
+        With more than sixteen rows these are the rows of the baseline and of the eight losses whose differences to it
+        have the largest sums over all columns and models. The others are grey. This choice only makes the plot
+        readable; it is not a test.
         """
         rows = self.table.rows
         if len(rows) <= _CROWD:
@@ -110,7 +111,7 @@ class Plotted:
         return sign * sum(estimate.mean for estimate in found if estimate is not None)
 
     def line_look(self, row: str, column: str) -> Look:
-        """Return how the loss of a cell is drawn among many: in grey where it is not :attr:`named`."""
+        """Return how the loss of a cell is drawn in a plot of many losses: in grey if it is not :attr:`named`."""
         found = self.look(row, column)
         return found if row in self.named else replace(found, colour=OTHERS)
 
@@ -120,7 +121,7 @@ class Plotted:
 
 
 def figure(width: float, height: float) -> Figure:
-    """Return an empty figure of so many inches."""
+    """Return an empty figure; width and height are in inches."""
     from topk_platform.reports.plots.figures import ShownFigure  # noqa: PLC0415 - matplotlib, for those who plot
 
     return ShownFigure(figsize=(width, height), layout="constrained")
@@ -129,14 +130,16 @@ def figure(width: float, height: float) -> Figure:
 def panels(
     names: Sequence[str], height: float, *, sharey: bool = False, sharex: bool = False, across: int = _ACROSS
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a panel for each name: one is a column wide, several are a page wide, some in a row.
+    """Return a figure with a panel for each name, and the panels' axes.
+
+    A figure with a single column of panels is as wide as a column of text; any other is as wide as a page.
 
     Args:
         names: The panels' titles.
-        height: Of a panel, in inches.
-        sharey: Whether they have one vertical axis.
-        sharex: Whether they have one horizontal axis.
-        across: How many are in a row.
+        height: The height of a panel, in inches.
+        sharey: Whether the panels share their vertical axis.
+        sharex: Whether the panels share their horizontal axis.
+        across: The most panels in a row.
     """
     across = min(len(names), across)
     down = math.ceil(len(names) / across)
@@ -151,7 +154,7 @@ def panels(
 
 
 def legend(made: Figure, axes: Iterable[Axes], width: int = 30) -> None:
-    """Put one legend under the figure, of all that has a name in one of the axes."""
+    """Put one legend under the figure, with an entry for everything that has a name in one of the axes."""
     handles: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -170,7 +173,7 @@ def _is_other(handle: Artist) -> bool:
 
 
 def legend_of(made: Figure, handles: Sequence[Artist], names: Sequence[str], inches: float = 1.7) -> None:
-    """Put a legend under the figure, which grows by it; an entry takes so many inches."""
+    """Put a legend under the figure, which grows by the legend's height; an entry takes ``inches`` of the width."""
     width, height = made.get_size_inches()
     columns = max(1, min(len(handles), int(width / inches)))
     lines = math.ceil(len(handles) / columns)

@@ -11,11 +11,11 @@ from topk_platform.reports.plots.style import styled
 __all__ = ["ShownFigure"]
 
 _DPI = 160
-_CSS = 96  # of a browser's pixels in an inch
+_CSS = 96  # pixels of a browser in an inch
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows as it is printed, for pyplot, which would see to that, has no part in it."""
+    """A figure that a notebook can show by itself: it is made without pyplot, which would otherwise do this."""
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         sink = io.BytesIO()

@@ -26,19 +26,22 @@ __all__ = ["level_sets", "levels", "simplex", "topk_error", "values_on"]
 _Array = npt.NDArray[np.float64]
 _SIDE = 80  # steps along an edge
 _SCALE = 2.0  # garcin2022 draws the scores of 2·Δ
-_TRUE = 2  # the true class; its corner is the upper one
-_COUNT = 1000  # training samples of each class, for losses that ask: classes are of one size
+_TRUE = 2  # the true class; it has the upper corner
+_COUNT = 1000  # training samples of each class, for losses that need these numbers
 _BANDS = 12
 _EDGE = 1e-6
-_DRAWING = ("noised_topk_hinge", "noised_imbalanced_topk_hinge")  # whose expectation has no number of samples
+_DRAWING = (
+    "noised_topk_hinge",
+    "noised_imbalanced_topk_hinge",
+)  # their exact expectation has no sample count
 
 
 class _Panel(NamedTuple):
-    """A loss with the parameters that it is drawn with.
+    """A loss and the parameters with which it is drawn.
 
     Attributes:
         loss: The loss.
-        own: Its own parameters.
+        own: The loss's own parameters.
     """
 
     loss: Loss
@@ -46,14 +49,14 @@ class _Panel(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The loss and its parameters, whatever it is called in a study."""
+        """The name of the loss and its parameters, independent of its label in a study."""
         name = wrapped(self.loss.name.rpartition(":")[2], 22)
         told = {n: v for n, v in self.own.items() if n != "samples" or self.loss.name not in _DRAWING}
         return f"{name}\n{wrapped(settings(told), 24)}" if told else name
 
 
 def simplex(side: int = _SIDE) -> _Array:
-    """Return points ``(n, 3)`` of the probability simplex, n = (side + 1)(side + 2) / 2, its corners among them.
+    """Return a grid of points ``(n, 3)`` on the probability simplex, corners included; n = (side + 1)(side + 2) / 2.
 
     Example:
         >>> simplex(1)
@@ -66,7 +69,7 @@ def simplex(side: int = _SIDE) -> _Array:
 
 
 def topk_error(scores: _Array, k: int) -> _Array:
-    """Return the top-k error of class 2, expected under random tie-breaking.
+    """Return the top-k error of class 2, as its expectation under random tie-breaking.
 
     Example:
         >>> topk_error(np.array([[0.5, 0.3, 0.2], [0.2, 0.4, 0.4], [1.0, 0.0, 0.0]]), 2)
@@ -78,13 +81,13 @@ def topk_error(scores: _Array, k: int) -> _Array:
 
 
 def values_on(loss: Loss, own: dict[str, Scalar], scores: _Array, k: int) -> _Array:
-    """Return a loss's values for class 2 at scores ``(n, 3)``, in float64; of a noised one the exact expectation.
+    """Return a loss's values for class 2 at scores ``(n, 3)``, in float64; for a noised loss its exact expectation.
 
     Args:
-        loss: Which.
-        own: Its own parameters.
-        scores: The scores.
-        k: K, at most 2 where a loss wants another class beyond the K.
+        loss: The loss.
+        own: The loss's own parameters.
+        scores: The scores, ``(n, 3)``.
+        k: K; at most 2 for losses that need a class beyond the K.
 
     Example:
         >>> scores = np.array([[0.0, 0.0, 0.0]])
@@ -103,7 +106,7 @@ def values_on(loss: Loss, own: dict[str, Scalar], scores: _Array, k: int) -> _Ar
     rows, labels = torch.from_numpy(scores), torch.full((len(scores),), _TRUE)
     with torch.no_grad(), use_backend("torch"):
         found = module(rows, labels)
-        if found.shape != labels.shape:  # a loss of one's own, which knows the mean alone
+        if found.shape != labels.shape:  # a user's loss that only computes the mean
             found = torch.stack(
                 [module(row[None], label[None]) for row, label in zip(rows, labels, strict=True)]
             )
@@ -111,26 +114,26 @@ def values_on(loss: Loss, own: dict[str, Scalar], scores: _Array, k: int) -> _Ar
 
 
 def levels(data: Plotted) -> Figure:
-    """Draw the level sets of the study's losses, with their papers' values, as :func:`level_sets` does.
+    """Draw the level sets of the study's losses by :func:`level_sets`.
 
-    Nothing has to have run. A searched parameter stands at the first trial's value; a schedule at its end.
+    This needs no results. A searched parameter has its value in the first trial; a schedule has its last value.
     """
     losses = {arm.loss.label: arm.loss for arm in data.arms.values()}
     return level_sets(list(losses.values()))
 
 
 def level_sets(losses: Sequence[Loss], k: int = 2) -> Figure:
-    """Draw losses of three classes over the scores in 2·Δ, the true class above, and the top-K error beside them.
+    """Draw losses for three classes over the scores in 2·Δ, with the true class at the top, beside the top-K error.
 
-    Each is scaled to [0, 1], as in garcin2022's Fig. 1 and 6; dark is low. Losses that want the classes' sizes are
+    Each is scaled to [0, 1], as in garcin2022's Fig. 1 and 6; dark is low. Losses that need the classes' sizes are
     given equal ones, and noised losses are drawn as their exact expectation.
 
     Args:
-        losses: With their first and fixed values; those that have the same name and values are drawn once.
+        losses: The losses, drawn with their first and fixed values; those with the same name and values are drawn once.
         k: K, 1 or 2.
 
     Raises:
-        UserError: if k is neither, or none of the losses can be computed for three classes.
+        UserError: if k is neither 1 nor 2, or none of the losses can be computed for three classes.
 
     Source:
         Garcin et al., Stochastic smoothing of the top-K calibrated hinge loss for deep imbalanced classification,
@@ -142,7 +145,7 @@ def level_sets(losses: Sequence[Loss], k: int = 2) -> Figure:
         ['top-2 error', 'cross entropy', 'smooth topk svm']
     """
     if k not in (1, 2):
-        raise UserError(f"k must be 1 or 2, for there are three classes, got {k!r}")
+        raise UserError(f"k must be 1 or 2, because there are three classes, got {k!r}")
     drawn_once = {(panel.loss.name, panel.title): panel for panel in map(_panel_of, losses)}
     shown = list(drawn_once.values())
     points = simplex()
@@ -168,10 +171,10 @@ def _panel_of(loss: Loss) -> _Panel:
 
 
 def _rescaled(panel: _Panel, scores: _Array, k: int) -> _Array | str:
-    """Return a loss's values scaled to [0, 1], or why it has none: of one's own losses not all know three classes."""
+    """Return a loss's values scaled to [0, 1], or why there are none: a user's loss may not work for three classes."""
     try:
         values = values_on(panel.loss, panel.own, scores, k)
-    except Exception as error:  # noqa: BLE001 - a user's code; told in its panel
+    except Exception as error:  # noqa: BLE001 - it may come from a user's code, and its panel shows it
         return reason(error)
     low, high = values.min(), values.max()
     if not math.isfinite(high - low):
@@ -193,9 +196,9 @@ def _fill(ax: Axes, points: _Array, panel: _Panel, values: _Array | str, look: L
 
 def _triangle(ax: Axes, points: _Array, values: _Array, title: str) -> TriContourSet:
     xs, ys = points[:, 1] + points[:, 2] / 2, points[:, 2] * math.sqrt(0.75)
-    bands = np.linspace(-_EDGE, 1 + _EDGE, _BANDS + 1)  # what is 0 or 1 all over an area lies inside a band
+    bands = np.linspace(-_EDGE, 1 + _EDGE, _BANDS + 1)  # so that areas of exactly 0 or 1 lie inside a band
     image = ax.tricontourf(xs, ys, values, levels=bands, cmap="cividis")
-    image.set_rasterized(True)  # as lines a dozen of them are a megabyte
+    image.set_rasterized(True)  # a dozen of them as vectors take a megabyte
     ax.plot([0, 1, 0.5, 0], [0, 0, math.sqrt(0.75), 0], color=INK, linewidth=0.6)
     ax.annotate("true class", (0.5, math.sqrt(0.75)), (5, -3), textcoords="offset points", fontsize=6)
     ax.set_title(title)

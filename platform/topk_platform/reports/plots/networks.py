@@ -1,4 +1,4 @@
-"""Kept networks at work for plots: what a confirmed run's network says of inputs."""
+"""Kept networks for plots: the scores that a confirmed run's network gives to inputs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["kept_network"]
 
 
 def kept_network(store: Store, key: str) -> Callable[[Tensor], Tensor] | None:
-    """Return what a confirmed run's network says: a function from its inputs ``(n, *shape)`` to scores ``(n, L)``.
+    """Return a confirmed run's network as a function from inputs ``(n, *shape)`` to scores ``(n, L)``.
 
     Args:
         store: The study's folder.
-        key: The run's.
+        key: The run's key.
 
     Returns:
-        None where no network was kept.
+        The function, or None if no network was kept.
 
     Raises:
-        UserError: if the function that builds it is not there, or it cannot be read.
+        UserError: if the function that builds the network cannot be found, or the network cannot be read.
     """
     import torch  # noqa: PLC0415 - seconds of import
     from safetensors.torch import load  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""The performance profile: in which share of the regimes a loss's error is near the lowest."""
+"""The performance profile: the share of the regimes in which a loss's error is near the lowest."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["profile", "ratios"]
 
 _ENOUGH = 3
-_WIDE = 4.0  # ratios beyond it are drawn by their logarithms
+_WIDE = 4.0  # larger ratios need a logarithmic axis
 
 
 def ratios(errors: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    """Return by what factor each loss's error is above the lowest of its regime.
+    """Return the ratio of each loss's error to the lowest error in the same regime.
+
+    If the lowest error is 0, losses with the error 0 get the ratio 1, and all others infinity.
 
     Args:
-        errors: By loss, one of each regime; infinite where it has none because runs were lost. Where the lowest is 0,
-            those that have it get 1 and all others infinity.
+        errors: By loss, the error in each regime; infinite if the loss has none because runs were lost.
 
     Example:
         >>> ratios({"a": [0.1, 0.2], "b": [0.2, math.inf]})
@@ -46,12 +47,12 @@ def _ratio(error: float, lowest: float) -> float:
 
 
 def profile(data: Plotted) -> Figure:
-    """Draw the share of regimes in which a loss's test error is at most so many times the lowest one there.
+    """Draw the share of regimes in which a loss's test error is at most a given multiple of the lowest error there.
 
-    At 1 a curve shows how often its loss has the lowest error, further to the right how far behind it is elsewhere. A
-    loss that lost a seed in a regime never reaches it there. Regimes in which some loss has no result yet are left out.
-    Of sets their size stands in place of the error. Among several losses that trail the best one their order may
-    depend on which others are drawn (Gould and Scott).
+    At the multiple 1 a curve shows how often its loss has the lowest error; further to the right it shows how far the
+    loss is behind elsewhere. A loss with a lost seed in a regime never reaches the lowest error there. Regimes in which
+    some loss has no result yet are left out. For metrics of prediction sets, the size of the sets takes the place of
+    the error. The order of the losses behind the best one may depend on which other losses are drawn (Gould and Scott).
 
     Source:
         Dolan and Moré, Benchmarking optimization software with performance profiles, Mathematical Programming 91,
@@ -61,7 +62,7 @@ def profile(data: Plotted) -> Figure:
     count = min(map(len, errors.values()), default=0)
     if len(errors) < 2 or count < _ENOUGH:
         raise NothingToPlotError(
-            f"a profile wants two losses with results in {_ENOUGH} {data.table.across}s, "
+            f"a profile needs two losses with results in {_ENOUGH} {data.table.across}s, "
             f"got {len(errors)} losses and {count} {data.table.across}s"
         )
     made = figure(COLUMN, 2.3)
@@ -85,7 +86,7 @@ def profile(data: Plotted) -> Figure:
 
 
 def _errors(data: Plotted) -> dict[str, list[float]]:
-    """Return the test errors of all losses in the regimes in which each of them has one, or lost it."""
+    """Return the test errors of all losses, in the regimes in which every loss has one or has lost runs."""
     found = {
         row: [_error(data.table.cells.get((row, c, data.metric))) for c in data.table.columns]
         for row in data.table.rows
@@ -104,7 +105,7 @@ def _error(cell: Cell | None) -> float | None:
 
 
 def _curve(ax: Axes, data: Plotted, row: str, values: Sequence[float], end: float) -> None:
-    """Draw one step function, a marker wherever it rises."""
+    """Draw one step function, with a marker wherever it rises."""
     column = next(c for r, c in data.arms if r == row)
     look = data.line_look(row, column)
     steps = sorted({1.0, *filter(math.isfinite, values)})

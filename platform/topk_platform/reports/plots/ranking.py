@@ -1,4 +1,4 @@
-"""The critical-difference diagram: losses by their mean rank over regimes."""
+"""The critical-difference diagram: the losses by their mean ranks over regimes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ranks"]
 
 
 def ranks(data: Plotted) -> Figure:
-    """Draw the losses' mean ranks over the columns; those that a bar joins do not differ (Nemenyi, 0.05).
+    """Draw the losses' mean ranks over the columns; a bar joins losses that do not differ (Nemenyi's test at 0.05).
 
     Source:
         Demšar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 2006.
@@ -25,7 +25,7 @@ def ranks(data: Plotted) -> Figure:
     found = data.table.ranking(data.metric)
     if found is None:
         raise NothingToPlotError(
-            f"ranks want three losses with results in five {data.table.across}s, got {len(data.table.rows)} losses "
+            f"ranks need three losses with results in five {data.table.across}s, got {len(data.table.rows)} losses "
             f"and {len(data.table.columns)} {data.table.across}s"
         )
     names = list(found.mean_ranks)

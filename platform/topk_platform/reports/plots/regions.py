@@ -1,4 +1,4 @@
-"""Decision regions on the ring: at which angles a class is among a network's guesses."""
+"""Decision regions on the ring: the angles at which a class is among a network's guesses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["densities", "regions"]
 
 _Array = npt.NDArray[np.float64]
 _ANGLES = np.arange(0.0, 360.5, 0.5)
-_CLASS = 2  # which sawada2020 draws; by symmetry any class will do
+_CLASS = 2  # the class that sawada2020 draws; by symmetry any class would do
 _DEFAULTS: Mapping[str, Scalar] = {"sigma": 10.0, "distance": 0.0, "classes": 6}
 _MINOR = 1 / 3
 _TURNS = (-2, -1, 0, 1, 2)
@@ -31,12 +31,12 @@ _BELOW = 1.6  # the height of the densities, in lanes
 
 
 class _Lane(NamedTuple):
-    """What an arm's networks say of the class at every angle.
+    """How an arm's networks guess the class at every angle.
 
     Attributes:
-        first: In which share of the seeds it is the first guess.
-        among: In which share it is among the K.
-        seeds: How many networks there are.
+        first: The share of the seeds in which the class is the first guess.
+        among: The share of the seeds in which it is among the K guesses.
+        seeds: The number of networks.
     """
 
     first: _Array
@@ -45,11 +45,11 @@ class _Lane(NamedTuple):
 
 
 def densities(regime: Regime, angles: npt.ArrayLike) -> _Array:
-    """Return the classes' densities ``(L, n)`` per degree on the ring, of the dataset ``ring`` with its options.
+    """Return the classes' densities per degree on the ring, ``(L, n)``, for a regime of the dataset ``ring``.
 
     Args:
-        regime: With a σ above 0.
-        angles: In degrees.
+        regime: The regime; its σ must be above 0.
+        angles: The angles in degrees, ``(n,)``.
 
     Source:
         Sawada et al., Trade-offs in Top-k Classification Accuracies on Losses for Deep Learning, 2020, section IV.
@@ -78,10 +78,11 @@ def _wrapped_normal(away: _Array, sigma: float) -> _Array:
 
 
 def regions(data: Plotted) -> Figure:
-    """Draw where on the ring class 2 is the first guess of the confirmed networks, and where it is among the K.
+    """Draw where on the ring class 2 is the first guess of the confirmed networks, and where it is among the K guesses.
 
-    Above, a lane for each loss, filled at every angle up to the share of the seeds whose network guesses the class
-    there; below, the classes' densities, and shaded where the class is the most frequent.
+    The upper part has a lane for each loss. At every angle it is filled up to the share of the seeds whose network
+    guesses the class there. The lower part shows the classes' densities; the area in which class 2 is the most frequent
+    is shaded.
 
     Source:
         Sawada et al., Trade-offs in Top-k Classification Accuracies on Losses for Deep Learning, 2020, Fig. 5, which
@@ -112,7 +113,7 @@ def regions(data: Plotted) -> Figure:
 
 
 def _lane(data: Plotted, place: tuple[str, str], arm: Arm) -> _Lane | None:
-    """Return what the networks of an arm say, of the seeds that were completed and whose network is kept."""
+    """Return the guesses of an arm's networks, for all completed seeds whose network was kept."""
     import torch  # noqa: PLC0415 - seconds of import
 
     angles = torch.deg2rad(torch.from_numpy(_ANGLES))
@@ -128,7 +129,7 @@ def _lane(data: Plotted, place: tuple[str, str], arm: Arm) -> _Lane | None:
 
 
 def _among(scores: npt.NDArray[np.float32], ks: Sequence[int]) -> _Array:
-    """Return, for each k, where the class is among the k best: 0 or 1, between them where it ties."""
+    """Return for each k whether the class is among the k best: 0 or 1, or a value between them for ties."""
     own = scores[:, [_CLASS]]
     greater, tied = (scores > own).sum(1), (scores == own).sum(1) - 1
     return np.stack([np.clip((k - greater) / (tied + 1), 0, 1) for k in ks])
@@ -141,7 +142,7 @@ def _filled(ax: Axes, colour: str, place: int, lane: _Lane) -> None:
 
 
 def _below(ax: Axes, arm: Arm) -> None:
-    """Draw the classes' densities, of a class that has one."""
+    """Draw the classes' densities, unless σ is 0."""
     if not _options(arm.regime)[0] > 0:
         return
     found = densities(arm.regime, _ANGLES)

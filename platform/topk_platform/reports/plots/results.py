@@ -1,4 +1,4 @@
-"""Plots of test results: by the regime's number or a parameter, and differences to the baseline."""
+"""Plots of test results: accuracies against a number, differences to the baseline, maps and fronts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["accuracy", "differences", "front", "regimes"]
 
 _WIDE, _MANY = 9, 16
-_BARS = 30  # that a column's width has room for
+_BARS = 30  # so many bars fit into the width of a column
 _MARKS = {"": "", "better": "▲", "worse": "▼"}
 
 
@@ -34,9 +34,9 @@ class _Point(NamedTuple):
 
 
 def accuracy(data: Plotted) -> Figure:
-    """Draw a test accuracy against the number in which regimes, or arms of one loss, differ; bands are intervals.
+    """Draw a test accuracy against the number in which regimes, or the arms of one loss, differ; bands are intervals.
 
-    Where there is no such number the regimes stand side by side, with bars for bands.
+    If there is no such number, the regimes stand side by side, and the intervals are bars.
     """
     axis = axis_of(list(data.arms.values()), data.by) or _categories(data)
     lines = _lines(data, axis)
@@ -115,7 +115,7 @@ def _ends(point: _Point) -> tuple[float, float, float]:
 
 
 def differences(data: Plotted) -> Figure:
-    """Draw every difference to the baseline with its interval, a panel per regime; full markers are marked ones."""
+    """Draw every difference to the baseline with its interval, a panel per regime; marked ones have full markers."""
     columns = [c for c in data.table.columns if any(_difference(data, row, c) for row in data.table.rows)]
     rows = [row for row in data.table.rows if any(_difference(data, row, c) for c in columns)]
     if not columns:
@@ -157,9 +157,9 @@ def _bar(ax: Axes, data: Plotted, row: str, column: str, place: int, cell: Cell)
 
 
 def regimes(data: Plotted) -> Figure:
-    """Draw a map of losses by regimes: the difference to the baseline, or the mean where there is none, in colours.
+    """Draw a map of losses and regimes, coloured by the difference to the baseline, or by the mean without a baseline.
 
-    ▲ and ▼ are the table's marks, and a frame is around the best mean of each column.
+    ▲ and ▼ are the table's marks. The best mean of each column has a frame.
     """
     baseline = data.study.baseline
     found = {place: v for place in data.arms if not math.isnan(v := _mapped(data, *place))}
@@ -220,10 +220,10 @@ def _entry(ax: Axes, cell: Cell, x: int, y: int, value: float, place: float) -> 
 
 
 def front(data: Plotted) -> Figure:
-    """Draw the mean test accuracies of two metrics against each other; the line joins those that nobody beats in both.
+    """Draw the means of two test accuracies against each other, and a line through the Pareto front.
 
-    The metrics are ``top1`` and the one to draw, or the last of the study's where that is ``top1``. Of arms that are
-    searched by several metrics, all confirmed configurations are drawn.
+    The two are ``top1`` and the metric to draw; if this is ``top1`` too, the study's last top-K accuracy takes its
+    place. For arms that are searched by several metrics, all confirmed configurations are drawn.
     """
     metrics = _two(data)
     found = {column: _spots(data, column, metrics) for column in data.table.columns}
@@ -250,7 +250,7 @@ def _two(data: Plotted) -> tuple[str, str]:
     plain = [m for m in kept if m.startswith("top")]
     other = data.metric if data.metric != first else plain[-1]
     if other == first:
-        raise NothingToPlotError(f"the study keeps {first} alone: a front wants two metrics")
+        raise NothingToPlotError(f"the study keeps only {first}, and a front needs two metrics")
     return first, other
 
 
@@ -287,7 +287,7 @@ def _spot(
 
 
 def unbeaten(points: Sequence[tuple[float, float]], metrics: tuple[str, str]) -> list[tuple[float, float]]:
-    """Return the points, from left to right, that no other one is as good as in both metrics.
+    """Return, from left to right, the points to which no other point is equal or better in both metrics.
 
     Example:
         >>> unbeaten([(0.5, 3.0), (0.6, 3.0), (0.5, 2.0)], ("top1", "size95"))
@@ -303,7 +303,7 @@ def unbeaten(points: Sequence[tuple[float, float]], metrics: tuple[str, str]) ->
 
 def _edge(ax: Axes, points: Sequence[tuple[float, float]], metrics: tuple[str, str]) -> None:
     xs, ys = ([scale_of(metrics[i]) * p[i] for p in unbeaten(points, metrics)] for i in (0, 1))
-    # What a point beats lies to its left, and below it, or above it where less is better.
+    # The points that a point beats lie to its left, and below it, or above it if less is better.
     ax.step(xs, ys, where="pre", color=INK, linewidth=0.6, linestyle=":", zorder=0)
 
 

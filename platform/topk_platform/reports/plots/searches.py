@@ -1,4 +1,4 @@
-"""Plots of what was searched: each parameter's values with what came of them, and which parameters mattered."""
+"""Plots of the search: each parameter's values with their results, and which parameters mattered."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _NEAR = 2.0
 
 
 def search(data: Plotted) -> Figure:
-    """Draw, for every searched parameter of a loss, its values and how far each trial lies below its arm's best.
+    """Draw, for every searched parameter of a loss, its values and how far each trial is below the best of its arm.
 
-    Of all regimes together: each arm's best is 0. Trials without a result are left out.
+    A panel has the trials of all regimes; the best trial of each arm is at 0. Trials without a result are left out.
     """
     found = _dots(data)
     if not found:
@@ -41,7 +41,7 @@ def search(data: Plotted) -> Figure:
 
 
 def _heights(ax: Axes, lowest: float) -> None:
-    """Scale the vertical axis by logarithms below a point, where trials lie further down than that."""
+    """Set the vertical axis; if trials are far below the best, it is logarithmic below one point."""
     if lowest < -_NEAR:
         ax.set_yscale("symlog", linthresh=1.0)
         ax.set_yticks([0, *(-(10.0**power) for power in range(3) if 10**power < -2 * lowest)])
@@ -80,7 +80,7 @@ def _scatter(ax: Axes, dimension: Dimension, dots: Sequence[_Dot], look: Look) -
 
 
 def _room(low: float, high: float, *, log: bool) -> tuple[float, float]:
-    """Return the ends of an axis with a little room beyond a range's."""
+    """Return the ends of an axis that has a little room beyond a range."""
     if not log:
         return low - 0.03 * (high - low), high + 0.03 * (high - low)
     more = math.exp(0.03 * math.log(high / low))
@@ -88,7 +88,7 @@ def _room(low: float, high: float, *, log: bool) -> tuple[float, float]:
 
 
 def importance(data: Plotted) -> Figure:
-    """Draw each searched parameter's share in being among the best tenth of trials (PED-ANOVA), by regime."""
+    """Draw how much each searched parameter decides whether a trial is among the best tenth (PED-ANOVA), by regime."""
     shares = _shares(data)
     if not shares:
         raise NothingToPlotError("no arm has ten completed search trials with different results")

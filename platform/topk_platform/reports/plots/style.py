@@ -1,4 +1,4 @@
-"""How plots look: a loss has the same colour and marker everywhere, in colours that the colour-blind tell apart."""
+"""The look of plots: a loss has the same colour and marker everywhere; colour-blind readers can tell them apart."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COLUMN = 3.5
 PAGE = 7.2
 """The width of a page, in inches."""
 INK = "#1b1b1b"
-"""The colour of text and of the baseline; a page in the dark replaces it."""
+"""The colour of text and of the baseline; a page in dark mode replaces it."""
 OTHERS = "#BDBDBD"
-"""The colour of what a crowded plot does not name."""
+"""The colour of the losses that a crowded plot does not name."""
 
-# Okabe and Ito's palette without its yellow, which is too pale for lines on white, and a grey.
+# The palette of Okabe and Ito, with a grey in place of its yellow, which is too pale for lines on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A7A7A")
 _MARKERS = "osD^vPX"
 
@@ -68,7 +68,7 @@ _SETTINGS: Mapping[str, Any] = {
     "axes.formatter.useoffset": False,
     "axes.titlelocation": "left",
     "figure.dpi": 200,
-    "svg.fonttype": "path",  # text has the width that it was laid out with, on any machine
+    "svg.fonttype": "path",  # so that text has the same width on every machine
     "pdf.fonttype": 42,
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
 }
@@ -79,9 +79,9 @@ class Look:
     """How a loss is drawn.
 
     Args:
-        colour: As ``#rrggbb``.
-        marker: One of matplotlib's.
-        line: The line's style.
+        colour: The colour as ``#rrggbb``.
+        marker: A marker of matplotlib.
+        line: A line style of matplotlib.
     """
 
     colour: str
@@ -90,10 +90,11 @@ class Look:
 
 
 def looks(losses: Sequence[Loss]) -> dict[str, Look]:
-    """Return how losses are drawn, by label: by their name, so that it is the same in every plot and study.
+    """Return how losses are drawn, by their labels.
 
-    A loss that stands several times in a study keeps its colour and gets other markers and lines; one that is not in
-    the table of known losses gets a colour and a marker by a hash of its name.
+    The look depends on the loss's name, so that it is the same in every plot and study. If a loss is in a study several
+    times, all have its colour, with different markers and lines. A loss that is not in the table of known losses gets a
+    colour and a marker from a hash of its name.
 
     Example:
         >>> looks([Loss("cross_entropy"), Loss("topk_hinge")])["topk_hinge"]
@@ -125,7 +126,7 @@ def _hashed(name: str) -> tuple[str, str]:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw and write inside it with the settings above, which are no one else's afterwards."""
+    """Apply the settings above to everything that is drawn and written inside this context, and to nothing else."""
     import matplotlib as mpl  # noqa: PLC0415 - for those who plot
 
     with mpl.rc_context(dict(_SETTINGS)):  # type: ignore[arg-type]  # its keys are literals there
@@ -133,11 +134,11 @@ def styled() -> Iterator[None]:
 
 
 def wrapped(name: str, width: int = 18) -> str:
-    """Return a name broken into lines at its words, never cut.
+    """Return a name broken into lines between its words.
 
     Args:
-        name: With ``_``, ``-`` or ``/`` between its words.
-        width: Letters in a line; one word may be longer.
+        name: The name, with ``_``, ``-`` or ``/`` between its words.
+        width: The most letters in a line; a single word may be longer.
 
     Example:
         >>> wrapped("noised_imbalanced_topk_hinge").splitlines()

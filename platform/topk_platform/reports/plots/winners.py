@@ -1,4 +1,4 @@
-"""A map of regimes that differ in two numbers: which loss is ahead of the baseline where, and by how much."""
+"""A map of regimes that differ in two numbers: where which loss is ahead of the baseline, and by how much."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = ["Verdict", "verdict_of", "winners"]
 
 _BASELINE, _OPEN = "#D4D4D4", "#FFFFFF"
 _ROW = 0.52  # inches
-_FAINT = 0.3  # of a loss's colour that its smallest lead still has
-_DARK = 0.55  # the luminance below which text is white
+_FAINT = 0.3  # the strength of a loss's colour at the smallest lead
+_DARK = 0.55  # below this luminance the text is white
 
 
 class Verdict(NamedTuple):
-    """What the table says of the losses beside the baseline in one regime.
+    """How the losses compare with the baseline in one regime, by the table's marks.
 
     Attributes:
-        leader: The arm that leads the baseline by the most among those that the table marks better, or None.
+        leader: Of the arms that are marked better, the one with the largest lead over the baseline, or None.
         lead: The leader's difference to the baseline.
         better: How many arms are marked better than the baseline.
-        worse: How many are marked worse.
-        compared: How many were compared.
+        worse: How many arms are marked worse.
+        compared: How many arms were compared with the baseline.
     """
 
     leader: Arm | None
@@ -44,12 +44,12 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(cells: Sequence[tuple[Arm, Cell]]) -> Verdict:
-    """Return what the marks of one regime's cells say.
+    """Return how the losses of one regime compare with the baseline, by the marks of their cells.
 
-    That the leader leads by the most says nothing of it beside the others that are better: those were not compared.
+    The leader has the largest lead, but it was not compared with the other losses that are better than the baseline.
 
     Args:
-        cells: Of the arms that have a difference to the baseline.
+        cells: The cells of the arms that have a difference to the baseline.
     """
     better = [(arm, cell.difference) for arm, cell in cells if cell.mark == "better" and cell.difference]
     leader, lead = max(better, key=lambda one: abs(one[1].mean), default=(None, None))
@@ -59,14 +59,12 @@ def verdict_of(cells: Sequence[tuple[Arm, Cell]]) -> Verdict:
 def winners(data: Plotted) -> Figure:
     """Draw regimes as a map over the two numbers in which they differ, each in the colour of the loss that leads there.
 
-    Grey is where every other loss is marked worse than the baseline, white where no loss is marked better. A loss's
-    colour is the deeper the more it leads by.
+    A regime is grey if every other loss is marked worse than the baseline, and white if some are not, but none is
+    marked better. The larger the lead of a loss, the deeper its colour.
     """
     plane = plane_of([arm.regime for arm in data.arms.values()])
     if plane is None:
-        raise NothingToPlotError(
-            "its regimes differ in other than two numbers, or not in every combination alike"
-        )
+        raise NothingToPlotError("its regimes do not differ in exactly two numbers and in nothing else")
     found = _verdicts(data)
     if not found:
         raise NothingToPlotError(f"there are no differences of {data.metric} to a baseline to draw")

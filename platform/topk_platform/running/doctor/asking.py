@@ -15,6 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from topk_platform.errors import reason
 from topk_platform.running.address import is_loopback
+from topk_platform.running.capacity import LOST
 from topk_platform.running.doctor.facts import Facts, Question, examine, now
 from topk_platform.running.doctor.findings import DRIVER, Finding, Node
 
@@ -72,6 +73,8 @@ def _node(name: str, node: Mapping[str, Any], answer: Any, patience: float) -> N
     try:
         facts: Facts = ray.get(answer)
         return Node(name, facts, gpus=gpus, behind=_behind(node))
+    except LOST:
+        return Node(name, None, "left the cluster while it was asked", gpus, lost=True)
     except (RayError, ImportError) as error:
         lines = str(error).strip().splitlines() or [reason(error)]
         return Node(name, None, lines[-1], gpus)

@@ -148,12 +148,19 @@ def _of_nodes(asked: _Asked, driver: Facts, nodes: Sequence[Node]) -> Iterator[F
     answered = [(node, node.facts) for node in nodes if node.facts is not None]
     for node in nodes:
         if node.facts is None:
-            remedy = "see Ray's logs there; a node needs all that pip install 'topk-studies[platform]' brings"
-            yield Finding("node", "wrong", node.problem, remedy, [node.name])
+            yield _of_silent(node, others=bool(answered))
     for node, facts in answered:
         yield from _of_machine(asked, driver, node, facts)
         yield from checks.check_clock(node)
     yield from _of_all(asked, driver, answered)
+
+
+def _of_silent(node: Node, *, others: bool) -> Finding:
+    if node.lost and others:
+        remedy = "see Ray's logs there, unless it was taken away"
+        return Finding("node", "warning", node.problem, remedy, [node.name])
+    remedy = "see Ray's logs there; a node needs all that pip install 'topk-studies[platform]' brings"
+    return Finding("node", "wrong", node.problem, remedy, [node.name])
 
 
 def _of_machine(asked: _Asked, driver: Facts, node: Node, facts: Facts) -> Iterator[Finding]:

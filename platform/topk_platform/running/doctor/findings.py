@@ -26,6 +26,7 @@ class Node:
         problem: Why it did not answer.
         gpus: How many GPUs Ray was told it has.
         behind: By how many seconds its clock is behind the driver's; negative if ahead.
+        lost: Whether it left the cluster while it was asked.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Node:
     problem: str = ""
     gpus: float = 0.0
     behind: float = 0.0
+    lost: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,109 @@
+"""Does the map of letters depend on imbalance, on K, or on the network's capacity? Three studies, one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from topk_platform import Arm, LabelNoise, LongTail, Loss, Model, PerClass, Regime, Study, grid
+from topk_platform.specs import Condition
+from topk_studies.letters import MLP, SHOW, TOGETHER, TOPK, TRIALS, K, recipe
+from topk_studies.letters_losses import balanced, others, uneven
+
+__all__ = ["letters_capacity", "letters_imbalance", "letters_k"]
+
+_NOISE = (0.0, 0.8)
+"""Probabilities of label noise: on the map, the losses differ little between them."""
+
+_IMAGES, _EPOCHS = 50, 28
+_RATIOS = {1: 20, 10: 28, 50: 40}
+"""Epochs by imbalance: the same for all losses, and more where there are fewer images."""
+
+_KS = (1, 3, 5, 10)
+_HIDDEN = (32, 128, 512)
+
+
+def letters_imbalance() -> Study:
+    """Return the study of imbalance: 150 images of the largest class, 1, 10 or 50 times those of the smallest.
+
+    Without label noise and with noise 0.8; the losses for long tails are among the five.
+
+    Example:
+        >>> [arm.regime.name for arm in letters_imbalance().arms[::5]][:3]
+        ['noise-0-ratio-1', 'noise-0-ratio-10', 'noise-0-ratio-50']
+    """
+    losses = _named("cross_entropy", "smooth_topk_svm", "noised_topk_hinge", *_UNEVEN)
+    arms = [
+        arm
+        for noise in _NOISE
+        for ratio, epochs in _RATIOS.items()
+        for arm in _arms(_regime(f"ratio-{ratio}", noise, LongTail(ratio)), [MLP], losses, epochs=epochs)
+    ]
+    return _study("letters_imbalance", arms, "imbalance 1, 10, 50; an MLP; K = 5")
+
+
+def letters_k() -> Study:
+    """Return the study of K: every loss trained for K = 1, 3, 5 and 10 guesses, and selected by its top-K accuracy.
+
+    Fifty images of each class, without label noise and with noise 0.8. The columns of one K answer for it, by the
+    metric top-K.
+
+    Example:
+        >>> {(arm.regime.name, arm.k, arm.metric) for arm in letters_k().only("noise-0-k-3/*").arms}
+        {('noise-0-k-3', 3, 'top3')}
+    """
+    losses = _named("cross_entropy", "smooth_topk_svm", "noised_topk_hinge", "soft_topk_loss")
+    arms = [
+        arm
+        for noise in _NOISE
+        for k in _KS
+        for arm in _arms(_regime(f"k-{k}", noise, PerClass(_IMAGES)), [MLP], losses, k=k)
+    ]
+    return _study("letters_k", arms, "an MLP; K = 1, 3, 5, 10", show=tuple(f"top{k}" for k in _KS))
+
+
+def letters_capacity() -> Study:
+    """Return the study of capacity: perceptrons with 32, 128 and 512 hidden units.
+
+    Fifty images of each class, without label noise and with noise 0.8.
+
+    Example:
+        >>> [arm.model.label for arm in letters_capacity().arms[:15:5]]
+        ['mlp-32', 'mlp-128', 'mlp-512']
+    """
+    losses = _named(
+        *("cross_entropy", "smooth_topk_svm", "noised_topk_hinge"),
+        *("generalized_cross_entropy", "soft_topk_loss"),
+    )
+    models = [Model("mlp", {"hidden": hidden}, label=f"mlp-{hidden}") for hidden in _HIDDEN]
+    regimes = [_regime(f"images-{_IMAGES}", noise, PerClass(_IMAGES)) for noise in _NOISE]
+    arms = [arm for regime in regimes for arm in _arms(regime, models, losses)]
+    return _study("letters_capacity", arms, "MLPs with 32, 128 and 512 hidden units; K = 5")
+
+
+_UNEVEN = ("noised_imbalanced_topk_hinge", "ldam")
+
+
+def _named(*names: str) -> list[Loss]:
+    known = {loss.name: loss for loss in [*balanced(), *others(), *uneven()]}
+    return [known[name] for name in names]
+
+
+def _regime(name: str, noise: float, condition: Condition) -> Regime:
+    return Regime(f"noise-{noise:g}-{name}", "letters", (condition, LabelNoise(noise)))
+
+
+def _arms(
+    regime: Regime, models: Sequence[Model], losses: Sequence[Loss], k: int = K, epochs: int = _EPOCHS
+) -> tuple[Arm, ...]:
+    return grid([regime], models, losses, k=k, recipe=recipe(epochs), protocol=TOGETHER)
+
+
+def _study(name: str, arms: Iterable[Arm], description: str, show: tuple[str, ...] = SHOW) -> Study:
+    return Study(
+        name=name,
+        arms=tuple(arms),
+        topk=TOPK,
+        trials=TRIALS,
+        show=show,
+        description=f"letters of free typefaces, noise 0 and 0.8: {description}",
+    )
