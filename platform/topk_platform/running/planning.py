@@ -119,9 +119,9 @@ def plan(
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
     For arms without ended trials, the expected time comes from arms with the same regime, network and recipe;
-    otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss; see
-    :func:`~topk_platform.running.timing.trial_seconds`. The forecast expects searches to be pruned as
-    :func:`~topk_platform.search.pruning.expected_part` says; the sums of training time count every trial in full.
+    otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss. The
+    forecast expects searches to be pruned, at each rung the part of the trials that the pruner's rule stops on average;
+    the sums of training time count every trial in full.
     Trials count as done if they counted in the last run. Where every trial has ended, the data are not read: ``run``
     finds out whether they are still the same.
 
