@@ -33,14 +33,17 @@ WARMING = 3
 
 def normals(scores: Tensor) -> Callable[[], object]:
     """B normals per score by NumPy's SFC64, the generator of the kernels."""
-    generator, room = np.random.Generator(np.random.SFC64(0)), np.empty((SAMPLES, *scores.shape), np.float32)
-    return lambda: generator.standard_normal(out=room, dtype=np.float32)
+    generator, buffers = (
+        np.random.Generator(np.random.SFC64(0)),
+        np.empty((SAMPLES, *scores.shape), np.float32),
+    )
+    return lambda: generator.standard_normal(out=buffers, dtype=np.float32)
 
 
 def torchs_normals(scores: Tensor) -> Callable[[], object]:
     """The same by torch."""
-    room = torch.empty(SAMPLES, *scores.shape)
-    return room.normal_
+    buffers = torch.empty(SAMPLES, *scores.shape)
+    return buffers.normal_
 
 
 def tails(scores: Tensor) -> Callable[[], object]:

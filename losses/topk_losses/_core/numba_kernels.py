@@ -14,12 +14,12 @@ __all__ = [
     "LOWEST",
     "ONE",
     "SUMMED",
-    "borrowing",
+    "buffers_for",
     "contracting",
     "entry",
+    "inner",
     "key_of",
     "powers_of_two",
-    "room_for",
     "scale_by",
     "sum_of",
     "summing",
@@ -48,17 +48,17 @@ P4, P5, P6 = (
 
 
 entry = compiled(counting=False)
-borrowing = compiled(counting=False, inner=True)
+inner = compiled(counting=False, inner=True)
 contracting = compiled("contract", counting=False, inner=True)
 summing = compiled("reassoc", "contract", counting=False, inner=True)
 
 
-def room_for(classes: int) -> Floats:
+def buffers_for(classes: int) -> Floats:
     """A buffer for one thread."""
     return np.empty(classes, np.float32)
 
 
-@borrowing
+@inner
 def key_of(bits: np.int32) -> np.int32:
     """Map a float's bits to an integer with the same order as the floats; applied twice, it returns the bits.
 

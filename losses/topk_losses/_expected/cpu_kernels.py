@@ -22,10 +22,10 @@ from topk_losses._expected.shared_kernels import (
     BLOCK,
     LEADING,
     LEADING_SPARE,
-    Room,
+    Buffers,
     Rules,
     Tables,
-    borrowing,
+    inner,
     summing,
 )
 
@@ -71,7 +71,7 @@ def levels(
         counts[row] = -1 if odd else _count(s, centre[row] - epsilon * depth)
 
 
-@borrowing
+@inner
 def _maxima(s: Doubles, maxima: Doubles, sums: Doubles) -> None:
     """Write the largest score and the sum of each group; class c is in group ``c mod G``."""
     groups = len(maxima)
@@ -86,7 +86,7 @@ def _maxima(s: Doubles, maxima: Doubles, sums: Doubles) -> None:
             maxima[g] = v if v > maxima[g] else maxima[g]
 
 
-@borrowing
+@inner
 def _best(maxima: Doubles, sums: Doubles, best: Doubles) -> bool:
     """Write the k largest maxima, descending; return whether there is NaN, +inf, or fewer than k."""
     k = len(best)
@@ -113,9 +113,9 @@ def _count(s: Doubles, low: float) -> int:
 
 
 @compiled(inner=True)
-def _room(classes: int, swept: int, k: int, cells: int) -> Room:
+def _buffers(classes: int, swept: int, k: int, cells: int) -> Buffers:
     size = k * BLOCK
-    return Room(
+    return Buffers(
         np.empty(classes),
         np.empty(swept),
         np.empty(classes),
@@ -136,7 +136,7 @@ def _room(classes: int, swept: int, k: int, cells: int) -> Room:
     )
 
 
-@borrowing
+@inner
 def _candidates(s: Doubles, centre: float, epsilon: float, depth: float, x: Doubles, names: Names) -> None:
     low, total = centre - epsilon * depth, 0
     for c in range(len(s)):
@@ -146,7 +146,7 @@ def _candidates(s: Doubles, centre: float, epsilon: float, depth: float, x: Doub
             total += 1
 
 
-@borrowing
+@inner
 def _kept(total: int, rivals: float, depths: Doubles, x: Doubles, names: Names) -> int:
     """Keep the candidates within the depth that their actual number allows, and return how many are kept."""
     size = 0
@@ -185,25 +185,27 @@ def expectations(
     widest = max(1, counts[first:last].max())
     swept = widest if widest <= rules.crowded else max(rules.crowded, LEADING * k + LEADING_SPARE)
     cells = int((rules.depth + TOP) / rules.cell) + 1
-    room = _room(widest, swept, k, cells)
+    buffers = _buffers(widest, swept, k, cells)
     moments = np.empty((cells, len(inverse)))
     for row in range(first, last):
         total, place = counts[row], offsets[row]
-        _candidates(scores[row], centre[row], epsilon, rules.depth, room.x, names[place : place + total])
-        total = _kept(total, rivals[row], depths, room.x, names[place : place + total])
+        _candidates(scores[row], centre[row], epsilon, rules.depth, buffers.x, names[place : place + total])
+        total = _kept(total, rivals[row], depths, buffers.x, names[place : place + total])
         counts[row] = total
         if total > rules.crowded:
-            bound = first_above(total, k, rules, room)
-            swept, count = points(total, bound, inverse, moments, rules, room)
-            mean, step = quadrature(room.lead, swept, count, total, lattices, k, rules, with_slope, room)
+            bound = first_above(total, k, rules, buffers)
+            swept, count = points(total, bound, inverse, moments, rules, buffers)
+            mean, step = quadrature(
+                buffers.lead, swept, count, total, lattices, k, rules, with_slope, buffers
+            )
             if with_slope:
                 own = shares[place : place + total]
-                spread(total, bound, inverse, moments, step, rules, room, own)
+                spread(total, bound, inverse, moments, step, rules, buffers, own)
         else:
-            mean, step = quadrature(room.x, total, NONE, total, lattices, k, rules, with_slope, room)
+            mean, step = quadrature(buffers.x, total, NONE, total, lattices, k, rules, with_slope, buffers)
             if with_slope:
                 for i in range(total):
-                    shares[place + i] = room.slopes[i] * step
+                    shares[place + i] = buffers.slopes[i] * step
         shift[row] = mean
 
 

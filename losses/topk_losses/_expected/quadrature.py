@@ -211,18 +211,18 @@ class Grid:
         shapes = [(number + 1, self.k + 1, size, rows) for size, number in self.levels]
         sizes = [math.prod(shape) for shape in shapes]
         # One allocation, larger than all others here, so that the allocator keeps its pages between calls.
-        *space, room = torch.split(
+        *space, buffers = torch.split(
             torch.empty(sum(sizes) + max(sizes), dtype=self.rule.sweeps), [*sizes, max(sizes)]
         )
         tables = [part.view(shape) for part, shape in zip(space, shapes, strict=True)]
         for table in tables:
             table[:, 0] = self.rule.floor
-        return tables, room
+        return tables, buffers
 
 
 def _integrals(grid: Grid, with_slope: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Mean ``(n,)``, probabilities of the classes, and an error estimate ``(n,)``: inf if the window is too narrow."""
-    tables, room = grid.tables() if with_slope else (None, None)
+    tables, buffers = grid.tables() if with_slope else (None, None)
     total = _swept(grid, tables)
     cdf = total.sum(0).double()
     # The trapezoid rule takes half of the ends, where F is 0 and 1: hence step / 2.
@@ -230,9 +230,9 @@ def _integrals(grid: Grid, with_slope: bool) -> tuple[Tensor, Tensor, Tensor]:
     error = (1 - 2 * (cdf[1::2] - cdf[::2]).sum(0)).mul_(grid.step).abs_()
     narrow = (cdf[0] > OPEN * grid.rule.tail) | (cdf[-1] < 1 - OPEN * grid.rule.tail)
     error = error.masked_fill_(narrow, torch.inf)
-    if tables is None or room is None:
+    if tables is None or buffers is None:
         return mean, cdf[:0], error
-    shares = _shares(grid, tables, room)
+    shares = _shares(grid, tables, buffers)
     if len(grid.crowd.x):
         missing = shares.new_zeros(grid.swept - len(shares), shares.shape[1])
         shares = torch.cat([shares, missing, grid.crowd.shares(total).to(shares.dtype)])
@@ -261,7 +261,7 @@ def _swept(grid: Grid, tables: list[Tensor] | None) -> Tensor:
     return table[1:]
 
 
-def _shares(grid: Grid, tables: list[Tensor], room: Tensor) -> Tensor:
+def _shares(grid: Grid, tables: list[Tensor], buffers: Tensor) -> Tensor:
     """``Σ_t φ(t - x_i) Σ_m A_{i-1}(m) S_i(m)`` of the swept classes ``(Q, n)``; overwrites the tables."""
     after = grid.table()
     after[grid.k - 1] = 1
@@ -269,7 +269,7 @@ def _shares(grid: Grid, tables: list[Tensor], room: Tensor) -> Tensor:
     for level in reversed(range(len(tables))):
         table, exceed = tables[level], grid.exceed[level]
         here = after[:, : exceed.shape[1]]
-        follow = room[: table.numel()].view_as(table)
+        follow = buffers[: table.numel()].view_as(table)
         follow[:, -1] = grid.rule.floor
         follow[-1, :-1] = here[:-1]
         same, more = follow[:, :-1].unbind(0), follow[:, 1:].unbind(0)

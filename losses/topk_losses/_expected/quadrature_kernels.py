@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._expected.shared_kernels import BLOCK, Room, Rules, Tables, borrowing
+from topk_losses._expected.shared_kernels import BLOCK, Buffers, Rules, Tables, inner
 from topk_losses._expected.sweeps_kernels import block
 
 __all__ = ["quadrature"]
@@ -21,8 +21,8 @@ NEAR = 1.5  # classes this close to the centre, in units of ε, determine the fi
 ALONE = 0.75  # the standard deviation of the k-th largest of classes whose scores are ε apart
 
 
-@borrowing
-def _march(
+@inner
+def _sum_blocks(
     x: Doubles,
     swept: int,
     count: int,
@@ -31,26 +31,26 @@ def _march(
     rules: Rules,
     with_slope: bool,
     origin: int,
-    room: Room,
+    buffers: Buffers,
 ) -> tuple[float, float, float]:
     """The mean, the difference of its estimates by even and odd nodes, and the second moment: blocks up, then down.
 
     With G = 1 - F for t >= 0 and -F below, they are ∫ G dt and 2 ∫ t G dt. At the kink of the latter at 0, the
     trapezoid rule gives h² / 6 too little, which is added.
     """
-    cdf = room.cdf
+    cdf = buffers.cdf
     step = tables.step
     even, odd, moment, lowest = 0.0, 0.0, 0.0, 0.0
     origin -= origin % 2
     first, last = origin, origin
-    room.slopes[:swept] = 0.0
-    room.crowd_slopes[:count] = 0.0
+    buffers.slopes[:swept] = 0.0
+    buffers.crowd_slopes[:count] = 0.0
     for direction in (1, -1):
         for _ in range(MOST_BLOCKS):
             if direction < 0 and lowest <= rules.tail:
                 break
             at = last if direction > 0 else first - BLOCK
-            block(x, swept, count, at * step, tables, k, rules, with_slope, room)
+            block(x, swept, count, at * step, tables, k, rules, with_slope, buffers)
             if at == origin or direction < 0:
                 lowest = cdf[0]
             first, last = min(first, at), max(last, at + BLOCK)
@@ -75,18 +75,18 @@ def _march(
     return mean, error, 2.0 * step * step * moment + step * step / 6.0
 
 
-@borrowing
-def _missing(swept: int, count: int, step: float, room: Room) -> float:
+@inner
+def _missing(swept: int, count: int, step: float, buffers: Buffers) -> float:
     """The deviation of the slopes' sum from 1."""
     total = 0.0
     for i in range(swept):
-        total += room.slopes[i]
+        total += buffers.slopes[i]
     for i in range(count):
-        total += room.crowd_slopes[i] * room.masses[i]
+        total += buffers.crowd_slopes[i] * buffers.masses[i]
     return abs(step * total - 1.0)
 
 
-@borrowing
+@inner
 def _level(lattices: tuple[Tables, ...], level: int, deviation: float) -> int:
     """The first lattice, from a level on, that is fine enough for a standard deviation of the k-th largest."""
     while level < len(lattices) - 1 and lattices[level].step > FASTEST * deviation:
@@ -94,7 +94,7 @@ def _level(lattices: tuple[Tables, ...], level: int, deviation: float) -> int:
     return level
 
 
-@borrowing
+@inner
 def quadrature(
     x: Doubles,
     swept: int,
@@ -104,7 +104,7 @@ def quadrature(
     k: int,
     rules: Rules,
     with_slope: bool,
-    room: Room,
+    buffers: Buffers,
 ) -> tuple[float, float]:
     """The mean and the step, on the first lattice whose even and odd nodes agree.
 
@@ -122,9 +122,9 @@ def quadrature(
     while True:
         tables = lattices[level]
         step = tables.step
-        mean, error, square = _march(x, swept, count, tables, k, rules, sloping, origin, room)
+        mean, error, square = _sum_blocks(x, swept, count, tables, k, rules, sloping, origin, buffers)
         if sloping:
-            error = max(error, _missing(swept, count, step, room))
+            error = max(error, _missing(swept, count, step, buffers))
         allowed = rules.target * math.exp(min(50.0, 1.5 * (math.pi * narrowest / step) ** 2))
         good = error <= min(rules.cap, allowed) or level == len(lattices) - 1
         if good and (sloping or not with_slope):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from topk_losses._core.numba import compiled
 
-__all__ = ["Room", "Rules", "Tables"]
+__all__ = ["Buffers", "Rules", "Tables"]
 
 Doubles = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -18,7 +18,7 @@ BLOCK = 16  # T, the number of nodes in a block
 LEADING = 4  # at least this times k classes are swept above a crowd
 LEADING_SPARE = 64  # at most this many further classes are swept
 
-borrowing = compiled("contract", counting=False, inner=True)
+inner = compiled("contract", counting=False, inner=True)
 summing = compiled("reassoc", "contract", "nsz", counting=False, inner=True)
 
 
@@ -45,7 +45,7 @@ class Tables(NamedTuple):
     places: float  # table places per ε
 
 
-class Room(NamedTuple):
+class Buffers(NamedTuple):
     """Buffers of one thread for a row with up to C candidates, up to S of them swept."""
 
     x: Doubles  # (C,)

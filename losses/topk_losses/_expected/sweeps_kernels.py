@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._expected.shared_kernels import BLOCK, Room, Rules, Tables, borrowing, summing
+from topk_losses._expected.shared_kernels import BLOCK, Buffers, Rules, Tables, inner, summing
 from topk_losses._expected.tails_kernels import logs, tails
 
 __all__ = ["block"]
@@ -19,13 +19,13 @@ Whole = NDArray[np.int64]
 FLOOR = 1e-60
 
 
-@borrowing
+@inner
 def _repeat(values: Doubles, size: int) -> None:
     for q in range(size - BLOCK):
         values[q + BLOCK] = values[q]
 
 
-@borrowing
+@inner
 def _add_class(state: Doubles, before: Doubles, exceed: Doubles, size: int) -> None:
     """Update the distribution of the number of exceedances by one class; keep that before it in ``before``."""
     for q in range(size + BLOCK):
@@ -47,16 +47,16 @@ def _add_class_behind(
     return share
 
 
-@borrowing
-def _crowd_start(count: int, start: float, tables: Tables, k: int, most: float, room: Room) -> None:
+@inner
+def _crowd_start(count: int, start: float, tables: Tables, k: int, most: float, buffers: Buffers) -> None:
     """Write the probabilities that exactly m < k of the crowd exceed the nodes, from power sums (``crowd.py``)."""
-    sums, state = room.sums, room.state
-    exceed, ratio, power = room.lanes[0], room.lanes[1], room.lanes[2]
+    sums, state = buffers.sums, buffers.state
+    exceed, ratio, power = buffers.lanes[0], buffers.lanes[1], buffers.lanes[2]
     sums[:k] = 0.0
     for i in range(count):
-        logs(room.points[i] - start, tables, ratio)
-        tails(room.points[i] - start, tables, exceed, power)
-        mass, total = room.masses[i], sums[0]
+        logs(buffers.points[i] - start, tables, ratio)
+        tails(buffers.points[i] - start, tables, exceed, power)
+        mass, total = buffers.masses[i], sums[0]
         for j in range(BLOCK):
             total[j] += mass * ratio[j]
             p = min(max(exceed[j], 0.0), most)
@@ -106,7 +106,7 @@ def _crowd_slope(
     return total
 
 
-@borrowing
+@inner
 def _active(
     x: Doubles, swept: int, start: float, end: float, k: int, noise: float, active: Whole
 ) -> tuple[int, int]:
@@ -122,46 +122,48 @@ def _active(
     return number, k
 
 
-@borrowing
+@inner
 def _forward(
-    start: float, number: int, count: int, x: Doubles, tables: Tables, k: int, most: float, room: Room
+    start: float, number: int, count: int, x: Doubles, tables: Tables, k: int, most: float, buffers: Buffers
 ) -> None:
     """Write F at the nodes, and the probabilities of m exceedances before each active class, including the crowd."""
-    state, size = room.state, k * BLOCK
+    state, size = buffers.state, k * BLOCK
     if count:
-        _crowd_start(count, start, tables, k, most, room)
+        _crowd_start(count, start, tables, k, most, buffers)
     else:
         state[: size + BLOCK] = FLOOR
         state[BLOCK : 2 * BLOCK] = 1.0
     for a in range(number):
-        exceed = room.exceed[a]
-        tails(x[room.active[a]] - start, tables, exceed, room.density[a])
+        exceed = buffers.exceed[a]
+        tails(x[buffers.active[a]] - start, tables, exceed, buffers.density[a])
         _repeat(exceed, size)
-        _add_class(state, room.before[a], exceed, size)
+        _add_class(state, buffers.before[a], exceed, size)
     for m in range(1, k + 1):
         part = state[m * BLOCK : (m + 1) * BLOCK]
         for j in range(BLOCK):
-            room.cdf[j] += part[j]
+            buffers.cdf[j] += part[j]
 
 
-@borrowing
-def _backward(start: float, number: int, count: int, tables: Tables, k: int, most: float, room: Room) -> None:
+@inner
+def _backward(
+    start: float, number: int, count: int, tables: Tables, k: int, most: float, buffers: Buffers
+) -> None:
     """Add the block's part to the slopes of the active classes and of the crowd's points."""
-    follow, size = room.follow, k * BLOCK
-    exceed, density, rest = room.lanes[0], room.lanes[1], room.lanes[2]
+    follow, size = buffers.follow, k * BLOCK
+    exceed, density, rest = buffers.lanes[0], buffers.lanes[1], buffers.lanes[2]
     for i in range(count):
-        tails(room.points[i] - start, tables, exceed, density)
-        room.crowd_slopes[i] += _crowd_slope(room.state, exceed, density, rest, k, most)
+        tails(buffers.points[i] - start, tables, exceed, density)
+        buffers.crowd_slopes[i] += _crowd_slope(buffers.state, exceed, density, rest, k, most)
     follow[: size + BLOCK] = FLOOR
     follow[size - BLOCK : size] = 1.0
     for a in range(number - 1, -1, -1):
-        _repeat(room.density[a], size)
-        room.slopes[room.active[a]] += _add_class_behind(
-            follow, room.before[a], room.exceed[a], room.density[a], size
+        _repeat(buffers.density[a], size)
+        buffers.slopes[buffers.active[a]] += _add_class_behind(
+            follow, buffers.before[a], buffers.exceed[a], buffers.density[a], size
         )
 
 
-@borrowing
+@inner
 def block(
     x: Doubles,
     swept: int,
@@ -171,13 +173,13 @@ def block(
     k: int,
     rules: Rules,
     with_slope: bool,
-    room: Room,
+    buffers: Buffers,
 ) -> None:
     """Write F at the nodes of a block, and add the block's part to the slopes."""
     end = start + (BLOCK - 1) * tables.step
-    number, left = _active(x, swept, start, end, k, rules.noise, room.active)
-    room.cdf[:] = 0.0
+    number, left = _active(x, swept, start, end, k, rules.noise, buffers.active)
+    buffers.cdf[:] = 0.0
     if left > 0:
-        _forward(start, number, count, x, tables, left, rules.most, room)
+        _forward(start, number, count, x, tables, left, rules.most, buffers)
         if with_slope:
-            _backward(start, number, count, tables, left, rules.most, room)
+            _backward(start, number, count, tables, left, rules.most, buffers)

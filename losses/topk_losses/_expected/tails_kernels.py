@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._expected.shared_kernels import BLOCK, Tables, borrowing
+from topk_losses._expected.shared_kernels import BLOCK, Tables, inner
 
 __all__ = ["logs", "tails"]
 
@@ -18,7 +18,7 @@ SHIFT = 3  # a table place shifted right by this many bits is its step of the la
 PHASES = 1 << SHIFT  # table places per step of the lattice
 
 
-@borrowing
+@inner
 def _place(x: float, tables: Tables) -> tuple[int, int, float]:
     """The phase and the first table entry for x - t at a block's nodes, and the distance of x from the table place."""
     place = math.floor(x * tables.places + 0.5)
@@ -27,7 +27,7 @@ def _place(x: float, tables: Tables) -> tuple[int, int, float]:
     return cell & (PHASES - 1), first, x - place / tables.places
 
 
-@borrowing
+@inner
 def tails(x: float, tables: Tables, exceed: Doubles, density: Doubles) -> None:
     """Write Φ and φ at ``x - j h``, x relative to the block's first node, by Taylor series around the table place."""
     phase, first, d = _place(x, tables)
@@ -51,7 +51,7 @@ def tails(x: float, tables: Tables, exceed: Doubles, density: Doubles) -> None:
         density[j] = f * shrink * w
 
 
-@borrowing
+@inner
 def logs(x: float, tables: Tables, out: Doubles) -> None:
     """Write ``log P(X <= t)`` for the block's nodes t."""
     phase, first, d = _place(x, tables)

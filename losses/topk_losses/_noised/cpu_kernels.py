@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from topk_losses._core.numba_kernels import borrowing, entry
+from topk_losses._core.numba_kernels import entry, inner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     """
     Completion: TypeAlias = tuple[Doubles, Booleans, Doubles]
     """The value of every class ``(L,)``, whether it exceeds the threshold ``(L,)``, a buffer for the k largest."""
-    Room: TypeAlias = tuple[tuple[Floats, Doubles], Found, Binned, Integers, Block, Completion]
+    Buffers: TypeAlias = tuple[tuple[Floats, Doubles], Found, Binned, Integers, Block, Completion]
     """Buffers for one row: group maxima and the k largest of them, then the tuples above, with the bins that are
     thinned ``(4, BINS + 1)`` after ``Binned``.
     """
 
-__all__ = ["draw_rows", "generator", "room_for", "tables"]
+__all__ = ["buffers_for", "draw_rows", "generator", "tables"]
 
 WIDTH = 0.2  # width of a bin, in units of ε
 ABOVE = 21  # bins above the centre; the first one has no upper bound
@@ -49,7 +49,7 @@ WHOLE = 24  # in rows of up to this many classes all are drawn outright
 MEMBERS = 8  # classes per group; groups are first compared by their maxima
 SPARE = 4  # there are at least this many times k groups
 MOST_LANES = 64  # draws made side by side
-LANES_ROOM = 2**21  # the most scores in all lanes together
+LANES_SCORES = 2**21  # the most scores in all lanes together
 FAR = 2.0**62  # more cells than any call has
 
 
@@ -73,9 +73,9 @@ def _tail_probability(x: float) -> float:
     return math.erfc(x / math.sqrt(2)) / 2
 
 
-def room_for(scores: Floats, k: int, samples: int) -> Room:
+def buffers_for(scores: Floats, k: int, samples: int) -> Buffers:
     """Buffers for one thread."""
-    size, lanes = scores.shape[1], max(8, min(samples, MOST_LANES, LANES_ROOM // scores.shape[1]))
+    size, lanes = scores.shape[1], max(8, min(samples, MOST_LANES, LANES_SCORES // scores.shape[1]))
     largest = np.empty(k)
     found = np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64)
     binned = np.empty(size, np.int64), np.empty(size), np.empty(BINS + 1, np.int64)
@@ -99,7 +99,7 @@ def draw_rows(
     wanted: float,
     gap_tables: Tables,
     rng: np.random.Generator,
-    room: Room,
+    buffers: Buffers,
     classes: Integers,
     noise: Floats,
 ) -> None:
@@ -107,7 +107,7 @@ def draw_rows(
 
     The noise is NaN in rows with NaN or +inf, and -inf in rows with fewer than k unmasked classes; classes are then -1.
     """
-    (maxima, largest), found, binned, tiers, block, completion = room
+    (maxima, largest), found, binned, tiers, block, completion = buffers
     size = scores.shape[1]
     for n in range(len(scores)):
         row = scores[n]
@@ -141,7 +141,7 @@ def _groups(size: int, k: int) -> int:
     return (size + members - 1) // members
 
 
-@borrowing
+@inner
 def _maximise(row: Floats, maxima: Floats) -> None:
     """Write the largest score of each group, G the number of groups: classes j, j + G, …; NaN if one is NaN."""
     groups = len(maxima)
@@ -154,7 +154,7 @@ def _maximise(row: Floats, maxima: Floats) -> None:
             maxima[j] = score if (score > maxima[j]) | (score != score) else maxima[j]  # noqa: PLR0124
 
 
-@borrowing
+@inner
 def _kth_largest(scores: Floats, largest: Doubles) -> float:
     """The k-th largest score, k being the length of the buffer; NaN if a score is NaN or +inf."""
     last = len(largest) - 1
@@ -171,7 +171,7 @@ def _kth_largest(scores: Floats, largest: Doubles) -> float:
     return np.nan if strange else largest[last]
 
 
-@borrowing
+@inner
 def _collect(row: Floats, maxima: Floats, centre: float, epsilon: float, found: Found) -> int:
     """Write the classes above the lower edge of the lowest bin, and return their number."""
     classes, x, _ = found
@@ -186,7 +186,7 @@ def _collect(row: Floats, maxima: Floats, centre: float, epsilon: float, found: 
     return number
 
 
-@borrowing
+@inner
 def _leading(x: Doubles, number: int) -> int:
     leading = 0
     for i in range(number):
@@ -194,7 +194,7 @@ def _leading(x: Doubles, number: int) -> int:
     return leading
 
 
-@borrowing
+@inner
 def _whole(row: Floats, centre: float, epsilon: float, binned: Binned) -> int:
     """Put all classes into the highest bin, and return a threshold below all bins."""
     classes, x, starts = binned
@@ -206,7 +206,7 @@ def _whole(row: Floats, centre: float, epsilon: float, binned: Binned) -> int:
     return BINS
 
 
-@borrowing
+@inner
 def _order(found: Found, number: int, binned: Binned) -> None:
     """Sort classes by bins, the highest one first."""
     classes, x, bins = found
@@ -224,7 +224,7 @@ def _order(found: Found, number: int, binned: Binned) -> None:
         sorted_x[place] = x[i]
 
 
-@borrowing
+@inner
 def _threshold(starts: Integers, wanted: float, tails: Doubles) -> int:
     """The highest bin such that at least ``wanted`` classes are expected to exceed its upper edge."""
     low, high = 0, DEEPEST
@@ -242,7 +242,7 @@ def _threshold(starts: Integers, wanted: float, tails: Doubles) -> int:
     return high
 
 
-@borrowing
+@inner
 def _draw(
     row: Floats,
     centre: float,
@@ -308,7 +308,7 @@ def _draw(
     return epsilon * total / samples
 
 
-@borrowing
+@inner
 def _put(
     values: Doubles,
     others: Integers,
@@ -330,7 +330,7 @@ def _put(
     return height
 
 
-@borrowing
+@inner
 def _select(values: Doubles, height: int, lanes: int, extremes: Doubles, places: Integers) -> None:
     """Write the k-th largest of each lane to the last row of ``extremes``, and its position; -inf for fewer than k.
 
@@ -359,7 +359,7 @@ def _select(values: Doubles, height: int, lanes: int, extremes: Doubles, places:
             places[lane] = i if values[i, lane] == extremes[last, lane] else places[lane]
 
 
-@borrowing
+@inner
 def _tiers(starts: Integers, edge: int, spans: Doubles, rng: np.random.Generator, tiers: Integers) -> int:
     """Write the bins that are thinned: start, number of classes, gap, cells before the first; return their number."""
     number = 0
@@ -373,13 +373,13 @@ def _tiers(starts: Integers, edge: int, spans: Doubles, rng: np.random.Generator
     return number
 
 
-@borrowing
+@inner
 def _skip(rng: np.random.Generator, span: float) -> int:
     """The number of cells before the next one whose noise exceeds its gap."""
     return int(min(rng.standard_exponential() * span, FAR))
 
 
-@borrowing
+@inner
 def _tail(rng: np.random.Generator, gap: float, slope: float) -> float:
     """A standard normal variable given that it exceeds a gap >= 0, by rejection from an exponential distribution."""
     while True:
@@ -388,7 +388,7 @@ def _tail(rng: np.random.Generator, gap: float, slope: float) -> float:
             return z
 
 
-@borrowing
+@inner
 def _completed(
     row: Floats,
     centre: float,
@@ -420,7 +420,7 @@ def _completed(
     return kth, c
 
 
-@borrowing
+@inner
 def _below(rng: np.random.Generator, bound: float) -> float:
     """A standard normal variable given that it does not exceed the bound."""
     if bound < 0:

@@ -17,7 +17,7 @@ MOST_K = 31  # the k largest of a draw stay in registers
 MOST_DRAWS = 128  # the draws of a row stay in registers
 DRAWS_AT_ONCE = 16
 CHUNK = 64  # classes that noise is drawn for at once; larger chunks leave registers for fewer programs
-LEAST_ROOM = 256  # up to this many candidates, or a sixteenth of the classes, are listed in memory
+LEAST_CAPACITY = 256  # up to this many candidates, or a sixteenth of the classes, are listed in memory
 GROUPS = 256
 
 
@@ -42,7 +42,7 @@ class TritonNoisedHinge(DrawnHinge):
     """The noised top-K hinge with K, ε and B, in two kernels.
 
     Attributes:
-        least_room: Candidates are listed in memory if there are at most this many, or at most a sixteenth of the
+        least_capacity: Candidates are listed in memory if there are at most this many, or at most a sixteenth of the
             classes. Otherwise noise is drawn for all classes.
     """
 
@@ -50,7 +50,7 @@ class TritonNoisedHinge(DrawnHinge):
     epsilon: float
     samples: int
     ignore_index: int = -100
-    least_room: int = LEAST_ROOM
+    least_capacity: int = LEAST_CAPACITY
     narrow: ClassVar[bool] = True
 
     def forward(
@@ -87,7 +87,7 @@ class TritonNoisedHinge(DrawnHinge):
         """Write the results of the rows that use the first of the seeds."""
         rows, classes = scores.shape
         block = triton.block_of(classes)
-        room = min(block, max(self.least_room, block // 16))
+        capacity = min(block, max(self.least_capacity, block // 16))
         triton.launch(
             _kernels().noised_forward,
             scores,
@@ -98,7 +98,7 @@ class TritonNoisedHinge(DrawnHinge):
             losses,
             active,
             places,
-            torch.empty(rows, room, dtype=torch.int32, device=scores.device),
+            torch.empty(rows, capacity, dtype=torch.int32, device=scores.device),
             scores.stride(0),
             classes,
             self.ignore_index,
@@ -109,7 +109,7 @@ class TritonNoisedHinge(DrawnHinge):
             K=self.k,
             SLOTS=1 << self.k.bit_length(),
             DRAWS=min(self._lanes, DRAWS_AT_ONCE),
-            ROOM=room,
+            CAPACITY=capacity,
             GROUPS=min(GROUPS, block),
             CHUNK=CHUNK,
             block=block,

@@ -138,7 +138,7 @@ def noised_forward(
     losses,  # (N,) float32
     active,  # (N,) float32: the derivative of the hinge function, 0 or 1
     places,  # (N, B) int32: the class that was the (K+1)-th largest, -1 for none
-    kept,  # (N, ROOM) int32: scratch
+    kept,  # (N, CAPACITY) int32: scratch
     stride,
     classes,
     ignored,
@@ -149,7 +149,7 @@ def noised_forward(
     K: tl.constexpr,
     SLOTS: tl.constexpr,
     DRAWS: tl.constexpr,
-    ROOM: tl.constexpr,
+    CAPACITY: tl.constexpr,
     GROUPS: tl.constexpr,
     CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -158,7 +158,7 @@ def noised_forward(
     row = tl.program_id(0).to(tl.int64)
     scores += row * stride
     places += row * draws
-    kept += row * ROOM
+    kept += row * CAPACITY
     label = tl.load(labels + row)
     seed = tl.load(seeds)
     if PER_ROW:
@@ -176,7 +176,7 @@ def noised_forward(
     lowest = _lower_bound(entries, K, GROUPS, BLOCK) - 2 * 6.7638 * epsilon
     wanted = (entries >= lowest) & (entries > -float("inf"))
     number = tl.sum(wanted.to(tl.int32), 0)
-    few = number <= ROOM
+    few = number <= CAPACITY
     if few:
         tl.store(kept + tl.cumsum(wanted.to(tl.int32), 0) - 1, place, mask=wanted)
         tl.debug_barrier()  # threads load what others have stored

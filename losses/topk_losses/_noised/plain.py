@@ -10,7 +10,7 @@ from torch import Tensor
 from topk_losses._core.shapes import class_last, per_label
 from topk_losses._noised.draws import noised_draws
 from topk_losses._noised.generators import Generators
-from topk_losses._rows.invalid import spoilt_where_invalid
+from topk_losses._rows.invalid import with_nan_where_invalid
 
 __all__ = ["noised_losses"]
 
@@ -37,6 +37,6 @@ def noised_losses(
         picked = rows.gather(1, torch.cat([draws.classes, labels], 1)) - largest
         kth, own = picked.tensor_split([draws.classes.shape[1]], 1)
         top = (kth.mean(1) + draws.noise).unsqueeze(1)
-        return spoilt_where_invalid(top - own + per_label(margin, labels, rows), largest).relu()
+        return with_nan_where_invalid(top - own + per_label(margin, labels, rows), largest).relu()
 
     return losses

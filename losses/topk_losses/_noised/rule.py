@@ -13,7 +13,7 @@ from topk_losses._noised import cpu, cuda
 from topk_losses._noised.drawn import DrawnHinge
 from topk_losses._noised.generators import Generators, check_generators, seeds_of
 from topk_losses._noised.plain import noised_losses
-from topk_losses._rows.invalid import spoilt_where_invalid
+from topk_losses._rows.invalid import with_nan_where_invalid
 
 __all__ = ["exact_hinge", "noised_hinge"]
 
@@ -54,7 +54,7 @@ def exact_hinge(
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
         above = expected_above(rows, labels, k + 1, epsilon) + per_label(margin, labels, rows)
-        return spoilt_where_invalid(above, rows.detach().amax(1, keepdim=True)).relu()
+        return with_nan_where_invalid(above, rows.detach().amax(1, keepdim=True)).relu()
 
     return reduce_loss(losses, scores, target, how)
 

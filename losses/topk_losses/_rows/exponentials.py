@@ -65,7 +65,7 @@ def kept_and_sum(
     out = totals.numpy().reshape(-1)
 
     def part(first: int, last: int) -> None:
-        kernels.sums(*arrays, out, kernels.room_for(classes), first, last)
+        kernels.sums(*arrays, out, kernels.buffers_for(classes), first, last)
 
     numba.in_parts(part, rows, numba.rows_per_thread(classes))
     return reference, totals

@@ -9,13 +9,13 @@ from topk_losses._core.numba_kernels import (
     LOG2E,
     ONE,
     SUMMED,
+    buffers_for,
     entry,
     powers_of_two,
-    room_for,
     sum_of,
 )
 
-__all__ = ["multiples", "room_for", "sums"]
+__all__ = ["buffers_for", "multiples", "sums"]
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -29,7 +29,7 @@ def sums(
     scale: float,
     places: Places,
     totals: Doubles,
-    room: Floats,
+    buffers: Floats,
     first: int,
     last: int,
 ) -> None:
@@ -41,18 +41,18 @@ def sums(
         scale: Above 0.
         places: Classes to leave out, ``(N, k)``.
         totals: ``(N,)``, written.
-        room: A buffer from ``room_for``.
+        buffers: A buffer from ``buffers_for``.
         first: The first row.
         last: The row after the last.
     """
     exponent = np.float32(scale * LOG2E)
     for i in range(first, last):
-        powers_of_two(scores[i], references[i], exponent, ONE, room)
+        powers_of_two(scores[i], references[i], exponent, ONE, buffers)
         for j in range(places.shape[1]):
-            room[places[i, j]] = 0
+            buffers[places[i, j]] = 0
         totals[i] = 0
-        for start in range(0, len(room), SUMMED):
-            totals[i] += np.float64(sum_of(room[start : start + SUMMED]))
+        for start in range(0, len(buffers), SUMMED):
+            totals[i] += np.float64(sum_of(buffers[start : start + SUMMED]))
 
 
 @entry

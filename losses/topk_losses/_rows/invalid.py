@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["log_sum_without", "spoilt", "spoilt_where_invalid"]
+__all__ = ["log_sum_without", "with_nan", "with_nan_where_invalid"]
 
 
-def spoilt(values: Tensor, invalid: Tensor) -> Tensor:
+def with_nan(values: Tensor, invalid: Tensor) -> Tensor:
     """The values ``(M, C)``, with NaN as value and gradient in the invalid rows ``(M, 1)``.
 
     Call it before a hinge: the gradient of the hinge itself is 0 or 1 and would not pass NaN on.
@@ -20,12 +20,12 @@ def spoilt(values: Tensor, invalid: Tensor) -> Tensor:
     return values * torch.where(invalid, torch.nan, 1.0).to(values.dtype)
 
 
-def spoilt_where_invalid(values: Tensor, top: Tensor) -> Tensor:
-    """:func:`spoilt` for rows that contain NaN or +inf; ``top`` ``(M, k)`` starts with the largest score of each row.
+def with_nan_where_invalid(values: Tensor, top: Tensor) -> Tensor:
+    """:func:`with_nan` for rows that contain NaN or +inf; ``top`` ``(M, k)`` starts with the largest score of each row.
 
     NaN is sorted as the largest score, so the first column shows both.
     """
-    return spoilt(values, ~(top.detach()[:, :1] < torch.inf))
+    return with_nan(values, ~(top.detach()[:, :1] < torch.inf))
 
 
 def log_sum_without(rows: Tensor, indices: Tensor) -> Tensor:

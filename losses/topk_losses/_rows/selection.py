@@ -49,7 +49,7 @@ def largest(rows: Tensor, k: int) -> Largest:
     places = indices.numpy()
 
     def part(first: int, last: int) -> None:
-        kernels.largest(bits, *kernels.rooms_for(rows.shape[1], k), places, first, last)
+        kernels.largest(bits, *kernels.buffers_for(rows.shape[1], k), places, first, last)
 
     numba.in_parts(part, rows.shape[0], numba.rows_per_thread(rows.shape[1]))
     return Largest(rows.gather(1, indices), indices)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import borrowing, entry, key_of
+from topk_losses._core.numba_kernels import entry, inner, key_of
 
-__all__ = ["largest", "rooms_for"]
+__all__ = ["buffers_for", "largest"]
 
 Keys = NDArray[np.int32]
 Places = NDArray[np.int64]
@@ -26,20 +26,20 @@ LEAST_KEY, LARGEST_KEY = np.int32(-(2**31)), np.int32(2**31 - 1)
 INFINITE = np.int32(0x7F800000)  # the bits of +inf; larger bits, without the sign, are NaN
 
 
-def rooms_for(classes: int, k: int) -> tuple[Keys, Keys, Places]:
+def buffers_for(classes: int, k: int) -> tuple[Keys, Keys, Places]:
     """Buffers for one thread: group maxima, and candidates with their classes, with room for one group too many."""
     groups = LANES * max(1 + 2 * k // LANES, classes // (LANES * GROUP))
     most = 4 * k + 64 + classes // groups + 1
     return np.empty(groups, np.int32), np.empty(most, np.int32), np.empty(most, np.int64)
 
 
-@borrowing
+@inner
 def _key(bits: np.int32) -> np.int32:
     """Map a float's bits to an integer with the same order; NaN of either sign is the largest."""
     return LARGEST_KEY if np.int32(bits & LARGEST_KEY) > INFINITE else key_of(bits)
 
 
-@borrowing
+@inner
 def _group_maxima(row: Keys, maxima: Keys) -> None:
     """Write the largest key of the classes j, j + G, … for each j < G."""
     groups, classes = len(maxima), len(row)
@@ -54,7 +54,7 @@ def _group_maxima(row: Keys, maxima: Keys) -> None:
         maxima[j - whole] = max(_key(row[j]), maxima[j - whole])
 
 
-@borrowing
+@inner
 def _count(keys: Keys, bound: int) -> int:
     """How many keys are at least the bound."""
     total, least = np.int32(0), np.int32(bound)
@@ -63,7 +63,7 @@ def _count(keys: Keys, bound: int) -> int:
     return int(total)
 
 
-@borrowing
+@inner
 def _bound(keys: Keys, k: int) -> int:
     """A bound that at least k of the keys reach, and exactly k if possible."""
     low, high = np.int64(LARGEST_KEY), np.int64(LEAST_KEY)
@@ -79,7 +79,7 @@ def _bound(keys: Keys, k: int) -> int:
     return int(low)
 
 
-@borrowing
+@inner
 def _candidates(row: Keys, maxima: Keys, bound: int, most: int, keys: Keys, places: Places) -> int:
     """Collect the classes that reach the bound, and return their number; stop when there are more than ``most``."""
     count, groups = 0, len(maxima)
@@ -94,7 +94,7 @@ def _candidates(row: Keys, maxima: Keys, bound: int, most: int, keys: Keys, plac
     return count
 
 
-@borrowing
+@inner
 def _rank(keys: Keys, i: int) -> int:
     """How many keys come before the i-th: the larger ones, and the equal ones with a lower index."""
     key, rank = keys[i], np.int32(0)
@@ -105,7 +105,7 @@ def _rank(keys: Keys, i: int) -> int:
     return int(rank)
 
 
-@borrowing
+@inner
 def _insert(key: np.int32, place: int, keys: Keys, places: Places) -> None:
     """Insert a key into a descending list; the last key drops out."""
     j = len(keys) - 1
@@ -117,7 +117,7 @@ def _insert(key: np.int32, place: int, keys: Keys, places: Places) -> None:
     places[j] = place
 
 
-@borrowing
+@inner
 def _one_by_one(row: Keys, maxima: Keys, bound: int, keys: Keys, places: Places) -> None:
     """Find the k largest by insertion, where many classes reach the bound: equal scores, or an unlucky order."""
     keys[:] = LEAST_KEY
@@ -138,7 +138,7 @@ def largest(
 
     Args:
         bits: The bits of the float32 scores ``(N, L)``, L at least k.
-        maxima: A buffer from ``rooms_for``.
+        maxima: A buffer from ``buffers_for``.
         keys: The same.
         candidates: The same.
         places: ``(N, k)``, written.

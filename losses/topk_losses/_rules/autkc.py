@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._core.shapes import log_softmax
-from topk_losses._rows.invalid import spoilt_where_invalid
+from topk_losses._rows.invalid import with_nan_where_invalid
 from topk_losses._rows.places import others_of, places_among
 from topk_losses._rows.selection import largest
 
@@ -31,7 +31,7 @@ SURROGATES: dict[str, Callable[[Tensor], Tensor]] = {
 def autkc(rows: Tensor, labels: Tensor, k: int, surrogate: str) -> Tensor:
     """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``."""
     top = largest(rows, min(k + 2, rows.shape[1]))
-    values = spoilt_where_invalid(rows if surrogate == "hinge" else log_softmax(rows).exp(), top.values)
+    values = with_nan_where_invalid(rows if surrogate == "hinge" else log_softmax(rows).exp(), top.values)
     places = places_among(top.indices, labels, rows)
     best = others_of(values.gather(1, top.indices), places)
     masked = others_of(top.values.detach(), places) == -torch.inf

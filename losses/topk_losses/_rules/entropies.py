@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from topk_losses._core.shapes import log_softmax, per_label
-from topk_losses._rows.invalid import log_sum_without, spoilt_where_invalid
+from topk_losses._rows.invalid import log_sum_without, with_nan_where_invalid
 
 __all__ = ["adjusted", "cross_entropy", "focal", "generalized", "ldam"]
 
@@ -55,7 +55,7 @@ def _log_odds_against(rows: Tensor, labels: Tensor, scale: float) -> Tensor:
     own = rows.gather(1, labels)
     first = labels == largest
     share = (own - total).masked_fill(first, -torch.inf).exp()
-    return spoilt_where_invalid(torch.where(first, rest, total + torch.log1p(-share)) - own, total)
+    return with_nan_where_invalid(torch.where(first, rest, total + torch.log1p(-share)) - own, total)
 
 
 def adjusted(rows: Tensor, labels: Tensor, class_counts: Tensor, tau: float) -> Tensor:

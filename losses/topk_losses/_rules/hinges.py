@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._core.shapes import per_label
-from topk_losses._rows.invalid import spoilt_where_invalid
+from topk_losses._rows.invalid import with_nan_where_invalid
 from topk_losses._rows.places import among
 from topk_losses._rows.selection import largest
 
@@ -19,7 +19,7 @@ def on_the_others(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) 
     # If the label is among the K best, the K-th largest of the others is the (K+1)-th of all.
     others = torch.where(among(top.indices[:, :k], labels, rows), top.values[:, k:], top.values[:, k - 1 : k])
     violation = others - rows.gather(1, labels) + per_label(margin, labels, rows)
-    return spoilt_where_invalid(violation, top.values).relu()
+    return with_nan_where_invalid(violation, top.values).relu()
 
 
 def convex(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tensor:
@@ -41,11 +41,11 @@ def convex(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tens
     )
     last = torch.where(among(top.indices[:, :k], labels, rows), first[:, k:], first[:, k - 1 : k])
     violation = total + (k - 1) * alpha + (last - own + alpha).relu()
-    return spoilt_where_invalid(violation, top.values).relu() / k
+    return with_nan_where_invalid(violation, top.values).relu() / k
 
 
 def calibrated(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tensor:
     """Calibrated top-K hinge: ``(α + s_[K+1] - s_y)_+``."""
     top = largest(rows, k + 1).values
     violation = top[:, k:] - rows.gather(1, labels) + per_label(margin, labels, rows)
-    return spoilt_where_invalid(violation, top).relu()
+    return with_nan_where_invalid(violation, top).relu()

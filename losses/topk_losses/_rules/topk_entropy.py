@@ -33,7 +33,7 @@ from torch.nn.functional import logsigmoid
 
 from topk_losses._core.autograd import RuleOfLabels
 from topk_losses._rows.exponentials import Kept, kept_and_sum, multiples
-from topk_losses._rows.invalid import spoilt_where_invalid
+from topk_losses._rows.invalid import with_nan_where_invalid
 from topk_losses._rows.places import others_of, places_among
 from topk_losses._rows.selection import largest
 
@@ -64,7 +64,7 @@ class TopKEntropy(RuleOfLabels[Kept]):
         own = rows.gather(1, labels).double() - next_best
         own = own.masked_fill(own == -torch.inf, torch.finfo(own.dtype).min)
         losses = -logsigmoid(own - value).to(rows.dtype).masked_fill(few, 0)
-        return spoilt_where_invalid(losses, top.values)
+        return with_nan_where_invalid(losses, top.values)
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Kept]:  # noqa: ARG002
         """The losses, and what the gradient needs; the K largest classes are kept one by one."""
@@ -76,7 +76,7 @@ class TopKEntropy(RuleOfLabels[Kept]):
         rest = total.masked_fill_(few, 1)
         value, log_unit = self._capped(leading, rest, places_among(ahead, labels, scores))
         argument = scores.gather(1, labels).double() - next_best - value
-        losses = spoilt_where_invalid(
+        losses = with_nan_where_invalid(
             (-logsigmoid(argument)).to(scores.dtype).masked_fill(few, 0), top.values
         )
         chance = (-argument).sigmoid().masked_fill(few, 0)

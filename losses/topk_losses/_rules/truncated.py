@@ -16,7 +16,7 @@ from torch.nn.functional import logsigmoid
 
 from topk_losses._core.autograd import RuleOfLabels
 from topk_losses._rows.exponentials import Kept, kept_and_sum, multiples
-from topk_losses._rows.invalid import log_sum_without, spoilt_where_invalid
+from topk_losses._rows.invalid import log_sum_without, with_nan_where_invalid
 from topk_losses._rows.places import among
 from topk_losses._rows.selection import largest
 
@@ -41,7 +41,7 @@ class TruncatedEntropy(RuleOfLabels[Kept]):
         own = rows.gather(1, labels) - centre
         inside = among(top.indices, labels, rows)
         losses = torch.where(inside, -logsigmoid(own - behind), others - own)
-        return spoilt_where_invalid(losses, top.values)
+        return with_nan_where_invalid(losses, top.values)
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Kept]:  # noqa: ARG002
         """The losses, and what the gradient needs; the K best classes and the label are kept one by one."""
@@ -61,7 +61,7 @@ class TruncatedEntropy(RuleOfLabels[Kept]):
         slopes[:, -1:] = factor.masked_fill(inside, 0)
         by_label = torch.where(inside, -(log_behind - own).sigmoid(), -1)
         numbers = torch.cat([factor, by_label], 1).to(scores.dtype)
-        losses = spoilt_where_invalid(losses.to(scores.dtype), top.values)
+        losses = with_nan_where_invalid(losses.to(scores.dtype), top.values)
         return losses.squeeze(1), Kept(exponentials, top.indices, slopes, numbers)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Kept) -> tuple[Tensor]:

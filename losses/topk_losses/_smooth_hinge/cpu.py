@@ -49,8 +49,8 @@ class NumbaSmoothHinge(PlainSmoothHinge):
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:
-            rooms = kernels.room_for(self.k), kernels.room_for(classes)
-            kernels.hinge_forward(*arrays, *outputs, *rooms, first, last)
+            buffers = kernels.buffers_for(self.k), kernels.buffers_for(classes)
+            kernels.hinge_forward(*arrays, *outputs, *buffers, first, last)
 
         numba.in_parts(part, rows, numba.rows_per_thread(classes))
         return losses, Kept(numbers)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_losses._core.numba import compiled
-from topk_losses._core.numba_kernels import LOWEST, SUMMED, borrowing, contracting, entry, room_for
+from topk_losses._core.numba_kernels import LOWEST, SUMMED, buffers_for, contracting, entry, inner
 
-__all__ = ["KEPT", "hinge_backward", "hinge_forward", "room_for"]
+__all__ = ["KEPT", "buffers_for", "hinge_backward", "hinge_forward"]
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -24,7 +24,7 @@ ZERO = np.float32(0)
 summing = compiled("reassoc", counting=False, inner=True)
 
 
-@borrowing
+@inner
 def _less(row: Floats, centre: np.float32, out: Floats) -> None:
     for j in range(len(row)):
         out[j] = row[j] - centre
@@ -42,7 +42,7 @@ def _part_between(values: Floats, t: np.float32, cap: np.float32) -> tuple[np.fl
     return total, count
 
 
-@borrowing
+@inner
 def _between(values: Floats, t: float, cap: float) -> tuple[float, int]:
     """``Σ clip(v - t, 0, cap)``, and the number of terms strictly between the bounds."""
     total, count = 0.0, 0
@@ -53,7 +53,7 @@ def _between(values: Floats, t: float, cap: float) -> tuple[float, int]:
     return total, count
 
 
-@borrowing
+@inner
 def _newton(values: Floats, start: float, low: float, high: float, cap: float, gamma: float) -> float:
     """The t in ``[low, high]`` at which ``Σ clip(v - t, 0, cap) = γ``."""
     t = start
@@ -73,7 +73,7 @@ def _newton(values: Floats, start: float, low: float, high: float, cap: float, g
     return t
 
 
-@borrowing
+@inner
 def _threshold(
     row: Floats, label: int, own: float, best: Floats, gamma: float, values: Floats
 ) -> tuple[np.float32, float]:
@@ -112,7 +112,7 @@ def _part_sums(
     return np.float64(one), np.float64(two), np.float64(three)
 
 
-@borrowing
+@inner
 def _row(
     row: Floats,
     label: int,

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from topk_losses._core.autograd import Rule
 from topk_losses._core.checks import values_are_readable
-from topk_losses._rows.invalid import spoilt
+from topk_losses._rows.invalid import with_nan
 from topk_losses._rows.places import others_of, places_among
 from topk_losses._rows.selection import largest
 
@@ -113,7 +113,7 @@ class PlainSmoothHinge(Rule[Any]):
         violation = others.masked_fill(others == -torch.inf, MASKED).double() - own.unsqueeze(2)
         x = ((violation - self._threshold(violation)) / self.gamma).clamp(0, 1 / self.k)
         losses = (x * violation - self.gamma / 2 * x * x).sum(2).clamp(min=0)
-        losses = spoilt(losses.masked_fill(few, 0), invalid).to(others.dtype)
+        losses = with_nan(losses.masked_fill(few, 0), invalid).to(others.dtype)
         return losses, x.detach().masked_fill(few.unsqueeze(2), 0)
 
     def _threshold(self, violation: Tensor) -> Tensor:
@@ -151,7 +151,7 @@ class PlainSmoothHinge(Rule[Any]):
         losses = (x * values.clamp_(min=MASKED)).sum(1, keepdim=True) - least * total
         losses = losses - self.gamma / 2 * x.square().sum(1, keepdim=True)
         invalid = ~((best[:, :1] < torch.inf) & (own < torch.inf))
-        return spoilt(losses.clamp(min=0).masked_fill(few, 0), invalid).squeeze(1), x
+        return with_nan(losses.clamp(min=0).masked_fill(few, 0), invalid).squeeze(1), x
 
     def _newton(self, values: Tensor, best: Tensor) -> Tensor:
         """The t ``(M, 1)`` with ``Σ x = 1``, for values relative to the K-th largest; ``best`` has the K largest."""

@@ -70,8 +70,8 @@ class NumbaSmoothSVM(Rule[Any]):
         outputs = losses.numpy(), kept.numpy(), kept.view(torch.int32).numpy()
 
         def part(first: int, last: int) -> None:
-            room = kernels.room_for(classes, self.k)
-            kernels.smooth_forward(*arrays, *numbers, *outputs, *room, first, last)
+            buffers = kernels.buffers_for(classes, self.k)
+            kernels.smooth_forward(*arrays, *numbers, *outputs, *buffers, first, last)
 
         numba.in_parts(part, rows, numba.rows_per_thread(classes))
         return losses, Kept(kept)
@@ -86,8 +86,8 @@ class NumbaSmoothSVM(Rule[Any]):
         outputs = by_score.numpy(), by_margin.numpy()
 
         def part(first: int, last: int) -> None:
-            room = kernels.room_behind(self.k)
-            kernels.smooth_backward(*arrays, self.k, float(self.tau), *outputs, room, first, last)
+            buffers = kernels.backward_buffer_for(self.k)
+            kernels.smooth_backward(*arrays, self.k, float(self.tau), *outputs, buffers, first, last)
 
         numba.in_parts(part, rows, numba.rows_per_thread(classes))
         return by_score, by_margin

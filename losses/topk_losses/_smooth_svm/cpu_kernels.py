@@ -23,7 +23,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import LOG2E, ONE, SUMMED, borrowing, contracting, entry, powers_of_two
+from topk_losses._core.numba_kernels import LOG2E, ONE, SUMMED, contracting, entry, inner, powers_of_two
 from topk_losses._smooth_svm.largest_kernels import LANES, largest_key, largest_other, take_out
 from topk_losses._smooth_svm.leading_kernels import entries, recursion, totals
 from topk_losses._smooth_svm.power_sums_kernels import (
@@ -33,9 +33,16 @@ from topk_losses._smooth_svm.power_sums_kernels import (
     store_coefficients,
     two_sums,
 )
-from topk_losses._smooth_svm.shared_kernels import HEADER, INFINITE, TOLERANCE, Room
+from topk_losses._smooth_svm.shared_kernels import HEADER, INFINITE, TOLERANCE, Buffers
 
-__all__ = ["groups_of", "most_taken", "room_behind", "room_for", "smooth_backward", "smooth_forward"]
+__all__ = [
+    "backward_buffer_for",
+    "buffers_for",
+    "groups_of",
+    "most_taken",
+    "smooth_backward",
+    "smooth_forward",
+]
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -54,26 +61,26 @@ def groups_of(k: int) -> int:
     return LANES * (1 + 2 * k // LANES)
 
 
-def room_for(classes: int, k: int) -> tuple[Floats, Doubles]:
-    """Buffers for one thread, which ``_room`` divides into parts."""
+def buffers_for(classes: int, k: int) -> tuple[Floats, Doubles]:
+    """Buffers for one thread, which ``_buffers`` divides into parts."""
     most, groups = most_taken(classes, k), groups_of(k)
     floats = classes + SUMMED + 2 * groups + most
     doubles = (2 * most + 1) * (k + 1) + 2 * most + 5 * (k + 3)
     return np.empty(floats, np.float32), np.empty(doubles, np.float64)
 
 
-def room_behind(k: int) -> Floats:
+def backward_buffer_for(k: int) -> Floats:
     """A buffer for one thread in the backward pass."""
     return np.empty(SUMMED + k + 4, np.float32)
 
 
-@borrowing
-def _room(floats: Floats, doubles: Doubles, classes: int, k: int) -> Room:
+@inner
+def _buffers(floats: Floats, doubles: Doubles, classes: int, k: int) -> Buffers:
     most, groups = most_taken(classes, k), groups_of(k)
     short = floats[classes:]
     square = doubles[2 * most :]
     rows = square[(2 * most + 1) * (k + 1) :]
-    return Room(
+    return Buffers(
         floats[:classes],
         short[:SUMMED],
         short[SUMMED : SUMMED + groups],
@@ -91,16 +98,16 @@ def _room(floats: Floats, doubles: Doubles, classes: int, k: int) -> Room:
     )
 
 
-@borrowing
+@inner
 def _comparable_row(
-    mass: float, second: float, k: int, room: Room, slope: bool, kept: Floats
+    mass: float, second: float, k: int, buffers: Buffers, slope: bool, kept: Floats
 ) -> tuple[float, int]:
     """``log σ_K - log σ_{K-1}`` in units of the largest value, and r; computed in the unit ``max(p_1 / K, 1)``."""
     kappa = k / (mass - k + 1)
     powers = 1 if k == 1 else enough_powers(2, k, kappa, second * kappa)
-    sums, polynomials = room.sums, room.polynomials
+    sums, polynomials = buffers.sums, buffers.polynomials
     sums[1], sums[2] = mass, second
-    power_sums(room.values, room.power, powers, sums)
+    power_sums(buffers.values, buffers.power, powers, sums)
     unit = 1 / max(mass / k, 1.0)
     factor = unit
     for i in range(1, powers + 1):
@@ -112,49 +119,49 @@ def _comparable_row(
     return math.log(polynomials[k] / (polynomials[k - 1] * unit)), powers
 
 
-@borrowing
+@inner
 def _split_row(
-    row: Floats, label: int, k: int, scale: float, room: Room, slope: bool, kept: Floats, places: Whole
+    row: Floats, label: int, k: int, scale: float, buffers: Buffers, slope: bool, kept: Floats, places: Whole
 ) -> tuple[float, int, int]:
     """``log σ_K - log σ_{K-1}`` in units of the K-th largest value, r, and the number of values taken out."""
-    count, weight = take_out(row, label, k, np.float32(scale * LOG2E), room, places)
-    mass, second = two_sums(room.values)
-    bound = np.int32(largest_key(room.values)).view(np.float32)
+    count, weight = take_out(row, label, k, np.float32(scale * LOG2E), buffers, places)
+    mass, second = two_sums(buffers.values)
+    bound = np.int32(largest_key(buffers.values)).view(np.float32)
     powers = 0
     if mass * k > TOLERANCE / 10 * weight:
         largest = float(bound)
         kappa = min(k * largest / weight, 0.5)
         moved = min(mass / largest, second / largest**2) * kappa
         powers = enough_powers(1, k, kappa, moved)
-    room.sums[1], room.sums[2] = mass, second
-    power_sums(room.values, room.power, powers, room.sums)
-    newton(room.sums, powers, k, room.rest)
-    recursion(count, k, scale, room)
-    totals(room.tables[count], room, k)
+    buffers.sums[1], buffers.sums[2] = mass, second
+    power_sums(buffers.values, buffers.power, powers, buffers.sums)
+    newton(buffers.sums, powers, k, buffers.rest)
+    recursion(count, k, scale, buffers)
+    totals(buffers.tables[count], buffers, k)
     if slope:
-        store_coefficients(room.polynomials, k, powers, 1.0, kept[HEADER:])
-        entries(count, k, room, kept[HEADER + k + len(room.taken) :])
-    return math.log(room.polynomials[k] / room.polynomials[k - 1]), powers, count
+        store_coefficients(buffers.polynomials, k, powers, 1.0, kept[HEADER:])
+        entries(count, k, buffers, kept[HEADER + k + len(buffers.taken) :])
+    return math.log(buffers.polynomials[k] / buffers.polynomials[k - 1]), powers, count
 
 
-@borrowing
+@inner
 def _argument(
-    row: Floats, label: int, k: int, scale: float, room: Room, slope: bool, kept: Floats, numbers: Whole
+    row: Floats, label: int, k: int, scale: float, buffers: Buffers, slope: bool, kept: Floats, numbers: Whole
 ) -> float:
     """``log σ_K - log σ_{K-1}`` minus the label's exponent; NaN for rows with NaN or +inf."""
     reference = largest_other(row, label)
-    powers_of_two(row, reference, np.float32(scale * LOG2E), ONE, room.values)
-    room.values[label] = 0
-    mass, second = two_sums(room.values)
+    powers_of_two(row, reference, np.float32(scale * LOG2E), ONE, buffers.values)
+    buffers.values[label] = 0
+    mass, second = two_sums(buffers.values)
     if not (reference < INFINITE and row[label] < INFINITE and mass < INFINITE):
         return np.nan
     if k == 1 or mass >= 3 * k:
-        ratio, numbers[2] = _comparable_row(mass, second, k, room, slope, kept)
+        ratio, numbers[2] = _comparable_row(mass, second, k, buffers, slope, kept)
     else:
         ratio, numbers[2], numbers[3] = _split_row(
-            row, label, k, scale, room, slope, kept, numbers[HEADER + k :]
+            row, label, k, scale, buffers, slope, kept, numbers[HEADER + k :]
         )
-        reference = room.taken[k - 1]
+        reference = buffers.taken[k - 1]
     kept[1] = reference
     return ratio + (np.float64(reference) - np.float64(row[label])) * scale
 
@@ -190,13 +197,13 @@ def smooth_forward(
         kept: ``(N, HEADER + K + 2 M)``, written: sigmoid, reference, r and the number of values taken out as integers,
             r coefficients of a polynomial, and the classes (as integers) and slopes of the values taken out.
         whole: The memory of ``kept`` as integers.
-        floats: A buffer from ``room_for``.
+        floats: A buffer from ``buffers_for``.
         doubles: The same.
         first: The first row.
         last: The row after the last.
     """
     scale = 1 / (k * tau)
-    room = _room(floats, doubles, scores.shape[1], k)
+    buffers = _buffers(floats, doubles, scores.shape[1], k)
     for i in range(first, last):
         losses[i] = kept[i, 0] = 0
         whole[i, 2] = whole[i, 3] = 0
@@ -206,7 +213,7 @@ def smooth_forward(
         if scores[i, label] == -INFINITE:
             losses[i] = INFINITE
             continue
-        x = _argument(scores[i], label, k, scale, room, slope, kept[i], whole[i])
+        x = _argument(scores[i], label, k, scale, buffers, slope, kept[i], whole[i])
         x += margins[min(i, len(margins) - 1)] / tau
         small = math.exp(-abs(x))
         losses[i] = tau * (max(x, 0.0) + math.log1p(small)) if not math.isnan(x) else np.nan
@@ -229,20 +236,20 @@ def _next_terms(values: Floats, c: Floats, at: int, out: Floats) -> None:
         out[j] = (c1 + values[j] * (c2 + values[j] * (c3 + values[j] * (c4 + out[j])))) * values[j]
 
 
-@borrowing
+@inner
 def _polynomial(
     row: Floats,
     reference: np.float32,
     scale: np.float32,
     coefficients: Floats,
     powers: int,
-    room: Floats,
+    buffers: Floats,
     out: Floats,
 ) -> None:
     """Write ``Σ_i c_i e^i`` for i = 1 … r; at least three zeros must follow the coefficients."""
-    for start in range(0, len(row), len(room)):
-        stop = min(start + len(room), len(row))
-        values, part = room[: stop - start], out[start:stop]
+    for start in range(0, len(row), len(buffers)):
+        stop = min(start + len(buffers), len(row))
+        values, part = buffers[: stop - start], out[start:stop]
         powers_of_two(row[start:stop], reference, scale, ONE, values)
         at = (powers - 1) // 4 * 4
         _first_terms(values, coefficients, at, part)
@@ -278,12 +285,12 @@ def smooth_backward(
         tau: τ.
         by_scores: ``(N, L)``, written.
         by_margins: ``(N,)``, written.
-        floats: A buffer from ``room_behind``.
+        floats: A buffer from ``backward_buffer_for``.
         first: The first row.
         last: The row after the last.
     """
     scale = np.float32(LOG2E / (k * tau))
-    room, coefficients = floats[:SUMMED], floats[SUMMED:]
+    buffers, coefficients = floats[:SUMMED], floats[SUMMED:]
     places = HEADER + k
     slopes = places + most_taken(scores.shape[1], k)
     for i in range(first, last):
@@ -295,7 +302,7 @@ def smooth_backward(
             for j in range(powers):
                 coefficients[j] = kept[i, HEADER + j] * factor
             coefficients[powers : powers + 3] = 0
-            _polynomial(scores[i], kept[i, 1], scale, coefficients, powers, room, by_scores[i])
+            _polynomial(scores[i], kept[i, 1], scale, coefficients, powers, buffers, by_scores[i])
         else:
             by_scores[i] = np.nan if math.isnan(factor) else 0
         if factor != 0:

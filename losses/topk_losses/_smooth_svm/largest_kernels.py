@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import LOWEST, ONE, borrowing, key_of, powers_of_two
+from topk_losses._core.numba_kernels import LOWEST, ONE, inner, key_of, powers_of_two
 from topk_losses._smooth_svm.power_sums_kernels import two_sums
-from topk_losses._smooth_svm.shared_kernels import INFINITE, Room
+from topk_losses._smooth_svm.shared_kernels import INFINITE, Buffers
 
 __all__ = ["largest_key", "largest_other", "take_out"]
 
@@ -19,7 +19,7 @@ LANES = 64  # the smallest number of groups
 LOWEST_KEY = np.int32(-(2**31) + 2**23)
 
 
-@borrowing
+@inner
 def largest_key(values: Floats) -> np.int32:
     """The largest value as an order-preserving integer: its search is vectorised, that of a float is not."""
     bits = values.view(np.int32)
@@ -30,14 +30,14 @@ def largest_key(values: Floats) -> np.int32:
     return largest
 
 
-@borrowing
+@inner
 def largest_other(row: Floats, label: int) -> np.float32:
     """The largest score of the other classes; masked classes have the smallest finite score."""
     key = max(largest_key(row[:label]), largest_key(row[label + 1 :]))
     return np.int32(key_of(key)).view(np.float32)
 
 
-@borrowing
+@inner
 def _group_maxima(row: Floats, label: int, maxima: Floats) -> None:
     """Write the largest score of the classes j, j + G, … for each j < G, without the label."""
     groups, classes = len(maxima), len(row)
@@ -56,7 +56,7 @@ def _group_maxima(row: Floats, label: int, maxima: Floats) -> None:
             maxima[own] = max(row[j], maxima[own])
 
 
-@borrowing
+@inner
 def _insert(value: np.float32, place: int, count: int, values: Floats, places: Whole) -> None:
     """Insert a value into the descending list of the first ``count``; the last value drops out."""
     j = count - 1
@@ -68,7 +68,7 @@ def _insert(value: np.float32, place: int, count: int, values: Floats, places: W
     places[j] = place
 
 
-@borrowing
+@inner
 def _largest(row: Floats, label: int, k: int, maxima: Floats, values: Floats, places: Whole) -> None:
     """Write the K largest scores of the other classes, descending, and their classes."""
     values[:k] = -INFINITE
@@ -85,19 +85,19 @@ def _largest(row: Floats, label: int, k: int, maxima: Floats, values: Floats, pl
                     _insert(value, j, k, values, places)
 
 
-@borrowing
+@inner
 def take_out(
-    row: Floats, label: int, k: int, scale: np.float32, room: Room, places: Whole
+    row: Floats, label: int, k: int, scale: np.float32, buffers: Buffers, places: Whole
 ) -> tuple[int, float]:
     """Take out the values too large for power sums; return their number and W.
 
-    The remaining values are in ``room.values``, in units of the K-th largest.
+    The remaining values are in ``buffers.values``, in units of the K-th largest.
     """
-    values, taken, groups = room.values, room.taken, len(room.maxima)
-    _group_maxima(row, label, room.maxima)
-    _largest(row, label, k, room.maxima, taken, places)
+    values, taken, groups = buffers.values, buffers.taken, len(buffers.maxima)
+    _group_maxima(row, label, buffers.maxima)
+    _largest(row, label, k, buffers.maxima, taken, places)
     powers_of_two(row, taken[k - 1], scale, ONE, values)
-    powers_of_two(room.maxima, taken[k - 1], scale, ONE, room.group_values)
+    powers_of_two(buffers.maxima, taken[k - 1], scale, ONE, buffers.group_values)
     values[label] = 0
     for i in range(k):
         values[places[i]] = 0
@@ -105,7 +105,7 @@ def take_out(
     threshold = weight / (2 * k)
     count = k
     for group in range(groups):
-        if room.group_values[group] > threshold:
+        if buffers.group_values[group] > threshold:
             for j in range(group, len(row), groups):
                 if values[j] > threshold and count < len(taken):
                     taken[count] = row[j]

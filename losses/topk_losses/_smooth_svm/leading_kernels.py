@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import LOG2E, borrowing, contracting, summing
+from topk_losses._core.numba_kernels import LOG2E, contracting, inner, summing
 from topk_losses._smooth_svm.power_sums_kernels import product
-from topk_losses._smooth_svm.shared_kernels import Room
+from topk_losses._smooth_svm.shared_kernels import Buffers
 
 __all__ = ["entries", "recursion", "totals"]
 
@@ -20,7 +20,7 @@ FURTHEST = 2.0**40  # the bound of exponents
 BIAS_OF_DOUBLES, ROUNDER_OF_DOUBLES, FRACTION_OF_DOUBLES = 1023.0, 1.5 * 2.0**52, np.int64(52)
 
 
-@borrowing
+@inner
 def _power_of_two(exponent: float) -> float:
     """2 to the power of an integer of at most 1023; 0 below -1022."""
     biased = exponent + BIAS_OF_DOUBLES
@@ -30,7 +30,7 @@ def _power_of_two(exponent: float) -> float:
     )
 
 
-@borrowing
+@inner
 def _ratios(mantissa: float, exponent: float, inverse: Doubles, exponents: Doubles, out: Doubles) -> None:
     """Write ``e_j / e_m`` for the first m."""
     for m in range(len(out)):
@@ -45,35 +45,40 @@ def _grow(before: Doubles, ratios: Doubles, after: Doubles) -> None:
         after[m + 1] = before[m + 1] + ratios[m] * before[m]
 
 
-@borrowing
-def recursion(count: int, k: int, scale: float, room: Room) -> None:
+@inner
+def recursion(count: int, k: int, scale: float, buffers: Buffers) -> None:
     """Write ``d_jm``, Ê before and after each value taken out, and ``Π_{m < l <= K} e_K / e_l`` for m = 0 … K."""
-    exponents, mantissas, tables, weights = room.exponents, room.mantissas, room.tables, room.weights
+    exponents, mantissas, tables, weights = (
+        buffers.exponents,
+        buffers.mantissas,
+        buffers.tables,
+        buffers.weights,
+    )
     for j in range(count):
-        exponent = float(np.float64(room.taken[j]) - np.float64(room.taken[k - 1])) * (scale * LOG2E)
+        exponent = float(np.float64(buffers.taken[j]) - np.float64(buffers.taken[k - 1])) * (scale * LOG2E)
         exponent = max(-FURTHEST, min(FURTHEST, exponent))
         exponents[j] = math.floor(exponent)
         mantissas[j] = math.exp((exponent - exponents[j]) / LOG2E)
     weights[k] = 1
     for m in range(k - 1, -1, -1):
         weights[m] = weights[m + 1] / mantissas[m] * _power_of_two(-exponents[m])
-        room.start[m] = 1 / mantissas[m]
+        buffers.start[m] = 1 / mantissas[m]
     tables[0, :] = 0
     tables[0, 0] = 1
     for j in range(count):
-        ratios, first = room.ratios[j, :k], min(j + 1, k)
-        _ratios(mantissas[j], exponents[j], room.start[:first], exponents[:first], ratios[:first])
+        ratios, first = buffers.ratios[j, :k], min(j + 1, k)
+        _ratios(mantissas[j], exponents[j], buffers.start[:first], exponents[:first], ratios[:first])
         ratios[first:] = 0
         _grow(tables[j], ratios, tables[j + 1])
 
 
-@borrowing
-def totals(tops: Doubles, room: Room, k: int) -> None:
+@inner
+def totals(tops: Doubles, buffers: Buffers, k: int) -> None:
     """Write the polynomials of all classes in units of e_K."""
     for m in range(k + 1):
-        room.start[m] = tops[m] * room.weights[m]
+        buffers.start[m] = tops[m] * buffers.weights[m]
     for q in range(k + 1):
-        room.polynomials[q] = product(room.start[: q + 1], room.rest[: q + 1])
+        buffers.polynomials[q] = product(buffers.start[: q + 1], buffers.rest[: q + 1])
 
 
 @summing
@@ -87,14 +92,14 @@ def _step_back(start: Doubles, ratios: Doubles, before: Doubles) -> float:
     return share
 
 
-@borrowing
-def entries(count: int, k: int, room: Room, out: Floats) -> None:
+@inner
+def entries(count: int, k: int, buffers: Buffers, out: Floats) -> None:
     """Write ``π^(K-1) - π^(K)`` of the values taken out."""
-    last, before = room.polynomials[k], room.polynomials[k - 1]
+    last, before = buffers.polynomials[k], buffers.polynomials[k - 1]
     for m in range(k + 1):
-        start = -room.rest[k - m] / last
+        start = -buffers.rest[k - m] / last
         if m < k:
-            start += room.rest[k - 1 - m] / before
-        room.start[m] = start * room.weights[m]
+            start += buffers.rest[k - 1 - m] / before
+        buffers.start[m] = start * buffers.weights[m]
     for j in range(count - 1, -1, -1):
-        out[j] = _step_back(room.start, room.ratios[j, :k], room.tables[j])
+        out[j] = _step_back(buffers.start, buffers.ratios[j, :k], buffers.tables[j])

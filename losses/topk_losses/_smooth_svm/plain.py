@@ -16,7 +16,7 @@ from torch.nn.functional import logsigmoid
 
 from topk_losses._core.autograd import Rule
 from topk_losses._core.checks import values_are_readable
-from topk_losses._rows.invalid import spoilt_where_invalid
+from topk_losses._rows.invalid import with_nan_where_invalid
 from topk_losses._smooth_svm.arguments import Problem, Slope, rows_argument, slope_rows
 from topk_losses._smooth_svm.symmetric import log_symmetric_table
 
@@ -91,4 +91,4 @@ def in_log_space(rows: Tensor, labels: Tensor, margins: float | Tensor, k: int, 
     ratio = table[:, k : k + 1].masked_fill(few, 0) - table[:, k - 1 : k].masked_fill(few, 0)
     argument = margins / tau + ratio - shifted.gather(1, labels)
     loss = (-tau * logsigmoid(-argument)).to(rows.dtype)
-    return spoilt_where_invalid(loss.masked_fill(few & ~rows.isnan().any(1, keepdim=True), 0), largest)
+    return with_nan_where_invalid(loss.masked_fill(few & ~rows.isnan().any(1, keepdim=True), 0), largest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import SUMMED, borrowing, summing
+from topk_losses._core.numba_kernels import SUMMED, inner, summing
 from topk_losses._smooth_svm.shared_kernels import TOLERANCE
 
 __all__ = ["enough_powers", "newton", "power_sums", "product", "store_coefficients", "two_sums"]
@@ -23,7 +23,7 @@ def _sums(values: Floats) -> tuple[np.float32, np.float32]:
     return one, two
 
 
-@borrowing
+@inner
 def two_sums(values: Floats) -> tuple[float, float]:
     """The power sums p_1 and p_2."""
     first = second = np.float64(0)
@@ -47,7 +47,7 @@ def _next_sums(values: Floats, power: Floats) -> tuple[np.float32, np.float32]:
     return one, two
 
 
-@borrowing
+@inner
 def power_sums(values: Floats, power: Floats, powers: int, sums: Doubles) -> None:
     """Write ``p_3 … p_r`` after p_1 and p_2, computing all powers of one block of values before the next block."""
     sums[3 : powers + 2] = 0
@@ -62,13 +62,13 @@ def power_sums(values: Floats, power: Floats, powers: int, sums: Doubles) -> Non
             sums[i + 1] += two
 
 
-@borrowing
+@inner
 def _square(values: Floats, out: Floats) -> None:
     for j in range(len(values)):
         out[j] = values[j] * values[j]
 
 
-@borrowing
+@inner
 def enough_powers(least: int, k: int, kappa: float, mass: float) -> int:
     """The smallest r for which the power sums after the r-th change ``log σ_K`` by less than the tolerance."""
     powers, moved = least, mass * kappa**least
@@ -87,7 +87,7 @@ def product(left: Doubles, right: Doubles) -> float:
     return total
 
 
-@borrowing
+@inner
 def newton(sums: Doubles, powers: int, k: int, out: Doubles) -> None:
     """Write σ_0 … σ_K from ``p_1 … p_r``, taking later sums as 0; a σ that rounding makes negative becomes 0."""
     for i in range(2, powers + 1, 2):
@@ -98,7 +98,7 @@ def newton(sums: Doubles, powers: int, k: int, out: Doubles) -> None:
         out[m] = max(product(sums[1 : terms + 1], out[m - terms : m]) / m, 0.0)
 
 
-@borrowing
+@inner
 def store_coefficients(polynomials: Doubles, k: int, powers: int, unit: float, out: Floats) -> None:
     """Write ``(-unit)^i (σ_{K-i} / σ_K - σ_{K-1-i} / σ_{K-1})`` for i = 1 … r; ``unit`` rescales the values."""
     factor = -unit

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Room"]
+__all__ = ["Buffers"]
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -17,7 +17,7 @@ TOLERANCE = 2e-7  # truncation error allowed in log σ_K; the gradient of a row 
 INFINITE = np.float32(np.inf)
 
 
-class Room(NamedTuple):
+class Buffers(NamedTuple):
     """Buffers of one thread for a row: L classes, G groups, up to M values taken out."""
 
     values: Floats  # (L,)

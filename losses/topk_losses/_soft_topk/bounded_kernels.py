@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import ONE, SUMMED, borrowing, contracting, scale_by, summing
+from topk_losses._core.numba_kernels import ONE, SUMMED, contracting, inner, scale_by, summing
 
 __all__ = ["bounded_densities", "bounded_threshold"]
 
@@ -37,13 +37,13 @@ def _part(values: Floats, b: np.float32, cubed: bool) -> tuple[float, float]:
     return np.float64(total), np.float64(slope)
 
 
-@borrowing
+@inner
 def _density(x: float, cubed: bool) -> float:
     inside = 1.0 if 0 < x < 1 else 0.0
     return 3 * x * x * inside if cubed else inside
 
 
-@borrowing
+@inner
 def _sums(
     row: Floats, places: Places, tau: float, b: float, cubed: bool, values: Floats
 ) -> tuple[float, float]:
@@ -65,7 +65,7 @@ def _sums(
     return excess, slope
 
 
-@borrowing
+@inner
 def bounded_threshold(row: Floats, places: Places, tau: float, cubed: bool, values: Floats) -> float:
     """The threshold relative to the (K+1)-th score, in units of τ; it is at most 1 below that score."""
     k = len(places) - 1
@@ -101,7 +101,7 @@ def _part_densities(out: Floats, b: np.float32, cubed: bool) -> float:
     return np.float64(total)
 
 
-@borrowing
+@inner
 def bounded_densities(
     row: Floats, places: Places, tau: float, b: float, cubed: bool, factor: float, out: Floats
 ) -> None:

@@ -46,8 +46,8 @@ class NumbaSoftTopK(PlainSoftTopK):
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:
-            rooms = kernels.room_for(classes), kernels.doubles_for(self.k), kernels.scratch_for(self.k)
-            kernels.soft_forward(*arrays, *how, *outputs, *rooms, first, last)
+            buffers = kernels.buffers_for(classes), kernels.doubles_for(self.k), kernels.scratch_for(self.k)
+            kernels.soft_forward(*arrays, *how, *outputs, *buffers, first, last)
 
         numba.in_parts(part, rows, numba.rows_per_thread(classes))
         return losses, Kept(places, numbers)

@@ -18,10 +18,10 @@ from topk_losses._core.numba_kernels import (
     LOG2E,
     ONE,
     SUMMED,
-    borrowing,
+    buffers_for,
     entry,
+    inner,
     powers_of_two,
-    room_for,
     scale_by,
     summing,
 )
@@ -34,7 +34,7 @@ from topk_losses._soft_topk.gaussian_kernels import (
 )
 from topk_losses._soft_topk.shapes import CODES
 
-__all__ = ["KEPT", "doubles_for", "room_for", "scratch_for", "soft_backward", "soft_forward"]
+__all__ = ["KEPT", "buffers_for", "doubles_for", "scratch_for", "soft_backward", "soft_forward"]
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -78,7 +78,7 @@ def _part_laplace(exponentials: Floats, inverse: np.float32) -> tuple[float, flo
     return np.float64(total), np.float64(slope)
 
 
-@borrowing
+@inner
 def _others(exponentials: Floats, inverse: float, shape: int) -> tuple[float, float]:
     """The sums of the others' memberships and of their densities, both divided by ``exp(-b)``."""
     total, slope = 0.0, 0.0
@@ -93,7 +93,7 @@ def _others(exponentials: Floats, inverse: float, shape: int) -> tuple[float, fl
     return total, slope
 
 
-@borrowing
+@inner
 def _best(near: Doubles, power: float, shape: int) -> tuple[float, float]:
     """The sums of what the K best lack of 1, and of their densities, both divided by ``exp(b - gap)``."""
     total, slope = 0.0, 0.0
@@ -109,7 +109,7 @@ def _best(near: Doubles, power: float, shape: int) -> tuple[float, float]:
     return total, slope
 
 
-@borrowing
+@inner
 def _start(behind: float, near: Doubles, gap: float) -> float:
     """A first guess of b: the others' memberships taken as exponentials, what the K best lack saturating at K."""
     ahead, k = 0.0, len(near)
@@ -121,7 +121,7 @@ def _start(behind: float, near: Doubles, gap: float) -> float:
     return math.log((behind + root) / (2 * k))
 
 
-@borrowing
+@inner
 def _threshold(
     exponentials: Floats, near: Doubles, gap: float, shape: int, below: float, beyond: float
 ) -> float:
@@ -147,7 +147,7 @@ def _threshold(
     return b
 
 
-@borrowing
+@inner
 def _prepared(row: Floats, places: Places, tau: float, out: Floats, near: Doubles) -> float:
     """Write the exponentials of the others, and those of the K best relative to the K-th; return the gap."""
     k = len(places) - 1
@@ -159,7 +159,7 @@ def _prepared(row: Floats, places: Places, tau: float, out: Floats, near: Double
     return (kth - np.float64(reference)) / tau
 
 
-@borrowing
+@inner
 def _of_label(x: float, shape: int, by_log: bool) -> tuple[float, float]:
     """The loss of a label at distance x from the threshold, and minus its derivative with respect to x."""
     if shape in (CLIP, POWER):
@@ -193,7 +193,7 @@ def soft_forward(
     quantile: float,
     losses: Floats,
     kept: Doubles,
-    room: Floats,
+    buffers: Floats,
     near: Doubles,
     scratch: Floats,
     first: int,
@@ -213,7 +213,7 @@ def soft_forward(
         quantile: The standard normal quantile at K / L.
         losses: ``(N,)``, written.
         kept: ``(N, KEPT)``, written.
-        room: A buffer, ``(L,)``.
+        buffers: A buffer, ``(L,)``.
         near: A buffer, ``(K,)``.
         scratch: A buffer from :func:`scratch_for`.
         first: The first row.
@@ -231,14 +231,14 @@ def soft_forward(
         if reference == -np.inf:  # at most K classes are unmasked: all of them are in the top K
             continue
         if shape in (CLIP, POWER):
-            kept[i, 0] = bounded_threshold(row, place, tau, shape == POWER, room)
+            kept[i, 0] = bounded_threshold(row, place, tau, shape == POWER, buffers)
         elif shape == GAUSSIAN:
-            kept[i, 0] = gaussian_threshold(row, place, tau, below, beyond, quantile, room, scratch)
+            kept[i, 0] = gaussian_threshold(row, place, tau, below, beyond, quantile, buffers, scratch)
         elif shape == MIDPOINT:
             kept[i, 0] = (np.float64(row[place[k - 1]]) - reference) / tau / 2
         else:
-            gap = _prepared(row, place, tau, room, near)
-            kept[i, 0] = _threshold(room, near, gap, shape, below, beyond)
+            gap = _prepared(row, place, tau, buffers, near)
+            kept[i, 0] = _threshold(buffers, near, gap, shape, below, beyond)
         x = (np.float64(row[labels[i]]) - reference) / tau - kept[i, 0]
         loss, slope = _of_label(x, shape, by_log)
         losses[i] = loss
@@ -257,7 +257,7 @@ def _part_densities(out: Floats, inverse: np.float32, logistic: bool) -> float:
     return np.float64(total)
 
 
-@borrowing
+@inner
 def _shares(
     row: Floats, places: Places, tau: float, b: float, shape: int, factor: float, out: Floats
 ) -> None:
@@ -282,7 +282,7 @@ def _shares(
         out[places[j]] = factor * density * ahead / total
 
 
-@borrowing
+@inner
 def _density(x: float, power: float, shape: int) -> float:
     """The density of one of the K best, divided by ``exp(b - gap)``; x <= 0 is the K-th score minus its score."""
     u = math.exp(x)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from topk_losses._core.numba_kernels import (
     LOG2E,
     ONE,
-    borrowing,
     contracting,
+    inner,
     powers_of_two,
     scale_by,
     sum_of,
@@ -87,7 +87,7 @@ def _part(x: Floats, densities: Floats, b: np.float32) -> tuple[float, float]:
     return np.float64(total), np.float64(slope)
 
 
-@borrowing
+@inner
 def _sums(x: Floats, level: float, scratch: Floats) -> tuple[float, float]:
     """The sums of ``Φ(x_j - b)`` and of the densities, in units of φ at ``max(b, 0)``."""
     b = np.float32(min(level, FURTHEST))
@@ -112,7 +112,7 @@ def _moments(x: Floats) -> tuple[float, float]:
     return np.float64(total), np.float64(squares)
 
 
-@borrowing
+@inner
 def _start(x: Floats, quantile: float) -> float:
     """A first guess of b: the sum of memberships would be K if the distances were normally distributed."""
     total, squares = _moments(x)
@@ -120,7 +120,7 @@ def _start(x: Floats, quantile: float) -> float:
     return mean - quantile * math.sqrt(1 + max(squares / len(x) - mean * mean, 0.0))
 
 
-@borrowing
+@inner
 def _prepared(row: Floats, places: Places, tau: float, x: Floats, near: Floats) -> float:
     """Write the others' distances from the (K+1)-th score, and the K best's below the K-th; return the gap."""
     k = len(places) - 1
@@ -132,13 +132,13 @@ def _prepared(row: Floats, places: Places, tau: float, x: Floats, near: Floats) 
     return (kth - np.float64(reference)) / tau
 
 
-@borrowing
+@inner
 def _leave_out(x: Floats, places: Places) -> None:
     for j in range(len(places) - 1):
         x[places[j]] = np.float32(-FURTHEST)
 
 
-@borrowing
+@inner
 def gaussian_threshold(
     row: Floats,
     places: Places,
@@ -171,7 +171,7 @@ def gaussian_threshold(
     return b
 
 
-@borrowing
+@inner
 def gaussian_of_label(x: float, by_log: bool) -> tuple[float, float]:
     """The loss of a label at distance x from the threshold, and minus its derivative with respect to x."""
     ratio = np.float64(_mills(np.float32(min(abs(x), FURTHEST))))
@@ -184,7 +184,7 @@ def gaussian_of_label(x: float, by_log: bool) -> tuple[float, float]:
     return (tail if x > 0 else 1 - tail), density
 
 
-@borrowing
+@inner
 def _of_the_best(row: Floats, places: Places, tau: float, level: float, j: int) -> float:
     """The density of the j-th best class in units of φ at ``max(level, 0)``, with ``level = gap - b``."""
     kth = np.float64(row[places[len(places) - 2]])
@@ -192,7 +192,7 @@ def _of_the_best(row: Floats, places: Places, tau: float, level: float, j: int) 
     return math.exp((x + unit - level) * (unit + level - x) / 2)
 
 
-@borrowing
+@inner
 def _of_the_others(row: Floats, places: Places, tau: float, b: float, out: Floats, scratch: Floats) -> float:
     """Write the others' densities in units of φ at ``max(b, 0)``, and 0 for the K best; return the sum."""
     reference, level, scale, total = row[places[-1]], np.float32(min(b, FURTHEST)), np.float32(1 / tau), 0.0
@@ -208,7 +208,7 @@ def _of_the_others(row: Floats, places: Places, tau: float, b: float, out: Float
     return total
 
 
-@borrowing
+@inner
 def gaussian_densities(
     row: Floats, places: Places, tau: float, b: float, factor: float, out: Floats, scratch: Floats
 ) -> None:

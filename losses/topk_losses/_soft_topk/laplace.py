@@ -33,7 +33,7 @@ from torch import Tensor
 
 from topk_losses._core.autograd import RuleOfLabels
 from topk_losses._rows.exponentials import Kept, kept_and_sum, multiples
-from topk_losses._rows.invalid import spoilt
+from topk_losses._rows.invalid import with_nan
 from topk_losses._rows.selection import largest
 
 __all__ = ["LapSum", "soft_topk"]
@@ -112,7 +112,7 @@ def _memberships(rows: Tensor, k: int, alpha: float) -> tuple[Tensor, Tensor]:
     tail = torch.exp(-x.abs()) / 2
     p = torch.where(x > 0, 1 - tail, tail)
     p = torch.where(leading.few, (rows.detach() > -torch.inf).to(p.dtype), p)
-    return spoilt(p, leading.invalid), spoilt(tail.masked_fill(leading.few, 0), leading.invalid)
+    return with_nan(p, leading.invalid), with_nan(tail.masked_fill(leading.few, 0), leading.invalid)
 
 
 class _SoftTopK(torch.autograd.Function):
@@ -168,7 +168,7 @@ class LapSum(RuleOfLabels[Kept]):
         x = (rows.gather(1, labels).double() - leading.centre) / self.alpha - b
         tail = torch.exp(-x.abs()) / 2
         losses = torch.where(x > 0, -torch.log1p(-tail), math.log(2) - x)
-        losses = spoilt(losses.to(rows.dtype).masked_fill(leading.few, 0), leading.invalid)
+        losses = with_nan(losses.to(rows.dtype).masked_fill(leading.few, 0), leading.invalid)
         slope = torch.where(x > 0, tail / (1 - tail), 1) / self.alpha
         return losses, slope.detach().masked_fill(leading.few, 0)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._core.autograd import RuleOfLabels
-from topk_losses._rows.invalid import spoilt
+from topk_losses._rows.invalid import with_nan
 from topk_losses._soft_topk.shapes import SHAPES, Shape
 from topk_losses._soft_topk.threshold import Standing, differentiable, found, standing
 
@@ -35,7 +35,7 @@ def memberships(rows: Tensor, k: int, tau: float, shape: str) -> Tensor:
     now = standing(rows, k, tau)
     p = SHAPES[shape].chance(now.values - differentiable(now, k, SHAPES[shape])).to(rows.dtype)
     p = torch.where(now.few, (rows.detach() > -torch.inf).to(p.dtype), p)
-    return spoilt(p, now.invalid)
+    return with_nan(p, now.invalid)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class PlainSoftTopK(RuleOfLabels[Any]):
 
     def _losses(self, x: Tensor, now: Standing, dtype: torch.dtype) -> Tensor:
         losses = -self._form.log_chance(x) if self.by_log else self._form.miss(x)
-        return spoilt(losses.to(dtype).masked_fill(now.few, 0), now.invalid)
+        return with_nan(losses.to(dtype).masked_fill(now.few, 0), now.invalid)
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
         """The losses, and what the gradient needs."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._core.checks import values_are_readable
-from topk_losses._rows.invalid import spoilt
+from topk_losses._rows.invalid import with_nan
 from topk_losses._rows.selection import largest
 from topk_losses._soft_topk.shapes import LOWEST, Shape
 
@@ -49,7 +49,7 @@ def standing(rows: Tensor, k: int, tau: float) -> Standing:
     invalid = ~(best[:, :1] < torch.inf)
     values = ((rows.double() - centre) / tau).clamp(min=LOWEST).masked_fill(few, 0)
     # Spoilt here as well as at the end, because a bounded shape has gradient 0 outside its bounds and would stop NaN.
-    return Standing(spoilt(values, invalid), top.indices, few, invalid)
+    return Standing(with_nan(values, invalid), top.indices, few, invalid)
 
 
 def found(now: Standing, k: int, shape: Shape) -> Tensor:

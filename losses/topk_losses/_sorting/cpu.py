@@ -71,8 +71,8 @@ class NumbaSorting(RuleOfLabels[Any]):
         outputs = losses.numpy(), slopes.numpy()
 
         def part(first: int, last: int) -> None:
-            rooms = kernels.rooms_for(network.candidates)
-            kernels.sorting(*arrays, *how, *outputs, *rooms, first, last)
+            buffers = kernels.buffers_for(network.candidates)
+            kernels.sorting(*arrays, *how, *outputs, *buffers, first, last)
 
         numba.in_parts(part, rows, max(1, COMPARED_PER_THREAD // (2 * len(comparators))))
         return losses, Kept(places, slopes)

@@ -22,16 +22,16 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import borrowing, contracting, entry
+from topk_losses._core.numba_kernels import contracting, entry, inner
 
-__all__ = ["comparators", "rooms_for", "sorting"]
+__all__ = ["buffers_for", "comparators", "sorting"]
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 LANES = 32  # rows processed at once
-MOST_ROOM = 2**16  # the largest product of wires, stages and lanes; large networks have fewer lanes
+MOST_VALUES = 2**16  # the largest product of wires, stages and lanes; large networks have fewer lanes
 ABSENT, CERTAIN = -1e300, 1e250  # value of a missing class; a distance that two present ones never have
 LOW, HIGH = math.sqrt(2) - 1, math.sqrt(2) + 1
 PER_PI = 1 / math.pi
@@ -58,11 +58,11 @@ def comparators(wires: int) -> Places:
     return np.array(found, np.int64)
 
 
-def rooms_for(wires: int) -> tuple[Doubles, Doubles, Doubles, Doubles]:
+def buffers_for(wires: int) -> tuple[Doubles, Doubles, Doubles, Doubles]:
     """Buffers for one thread: values and probabilities after each stage, comparators, derivatives, scratch."""
     levels = wires.bit_length() - 1
     stages = levels * (levels + 1) // 2
-    lanes = max(1, min(LANES, MOST_ROOM // (wires * stages)))
+    lanes = max(1, min(LANES, MOST_VALUES // (wires * stages)))
     states = np.empty((2, stages + 1, wires * lanes))
     return (
         states,
@@ -126,7 +126,7 @@ def _add(factor: float, values: Doubles, out: Doubles) -> None:
         out[j] += factor * values[j]
 
 
-@borrowing
+@inner
 def _forth(network: Places, states: Doubles, stays: Doubles, lanes: int) -> None:
     stage = -1
     for c in range(len(network)):
@@ -141,7 +141,7 @@ def _forth(network: Places, states: Doubles, stays: Doubles, lanes: int) -> None
         _means(stay, value[start:middle], value[middle:end], new[start:middle], new[middle:end])
 
 
-@borrowing
+@inner
 def _back(
     network: Places, states: Doubles, stays: Doubles, slopes: Doubles, lanes: int, scratch: Doubles
 ) -> None:
@@ -167,7 +167,7 @@ def _back(
         _add(-sign, both, by_b)
 
 
-@borrowing
+@inner
 def _enter(
     row: Floats, label: int, places: Places, steepness: float, wires: Doubles, lane: int, lanes: int
 ) -> bool:
@@ -191,7 +191,7 @@ def _enter(
     return valid
 
 
-@borrowing
+@inner
 def _softmax(values: Doubles, steepness: float, lane: int, lanes: int, out: Doubles) -> float:
     """The label's softmax probability; those of all candidates are written to the lane of ``out``."""
     largest, total = 0.0, 0.0
@@ -205,7 +205,7 @@ def _softmax(values: Doubles, steepness: float, lane: int, lanes: int, out: Doub
     return float(out[lane])
 
 
-@borrowing
+@inner
 def _leave(
     top1: float,
     weights: Doubles,
@@ -233,7 +233,7 @@ def _leave(
     return -math.log(chance)
 
 
-@borrowing
+@inner
 def _by_score(
     values: Doubles, softmax: Doubles, steepness: float, valid: bool, lane: int, lanes: int, out: Floats
 ) -> None:
@@ -280,7 +280,7 @@ def sorting(
         with_gradient: Whether derivatives are needed.
         losses: ``(N,)``, written.
         slopes: In the shape of ``places``, written.
-        states: A buffer from :func:`rooms_for`.
+        states: A buffer from :func:`buffers_for`.
         stays: The same.
         backward: The same.
         scratch: The same.

@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from topk_losses._core.checks import values_are_readable
-from topk_losses._rows.invalid import spoilt
+from topk_losses._rows.invalid import with_nan
 from topk_losses._rows.places import others_of, places_among
 from topk_losses._rows.selection import largest
 
@@ -168,14 +168,14 @@ def _losses(best: Tensor, own: Tensor, network: Network) -> Tensor:
             for k, share in enumerate(mixture[1:], start=2)
             if share > 0
         ]
-    return spoilt(-torch.stack(parts).logsumexp(0), invalid).relu()
+    return with_nan(-torch.stack(parts).logsumexp(0), invalid).relu()
 
 
 def _wires(best: Tensor, own: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
     """Scores minus the label's on the wires ``(m, M, C)``, the label first; and whether a row has NaN or +inf."""
     own = own.double().unsqueeze(2)
     invalid = ~((best.detach()[..., :1] < torch.inf) & (own.detach() < torch.inf)).squeeze(2)
-    own = spoilt(own.masked_fill(own == -torch.inf, 0), invalid.unsqueeze(2))
+    own = with_nan(own.masked_fill(own == -torch.inf, 0), invalid.unsqueeze(2))
     others = best.double() - own
     missing = torch.full_like(own, -torch.inf).expand(-1, -1, candidates - 1 - others.shape[2])
     return torch.cat([torch.zeros_like(own), others, missing], 2).movedim(2, 0).contiguous(), invalid

@@ -42,8 +42,10 @@ class NumbaUnion(PlainUnion):
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:
-            room = kernels.room_for(classes)
-            kernels.union_forward(*arrays, self.transition, self.detach_weight, *outputs, room, first, last)
+            buffers = kernels.buffers_for(classes)
+            kernels.union_forward(
+                *arrays, self.transition, self.detach_weight, *outputs, buffers, first, last
+            )
 
         numba.in_parts(part, rows, numba.rows_per_thread(classes))
         return losses, Kept(places, numbers)

@@ -11,14 +11,14 @@ from topk_losses._core.numba_kernels import (
     LOG2E,
     ONE,
     SUMMED,
-    borrowing,
+    buffers_for,
     entry,
+    inner,
     powers_of_two,
-    room_for,
     sum_of,
 )
 
-__all__ = ["KEPT", "room_for", "union_backward", "union_forward"]
+__all__ = ["KEPT", "buffers_for", "union_backward", "union_forward"]
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
@@ -28,20 +28,20 @@ SCALE = np.float32(LOG2E)
 LEAST = -1e30  # replaces log q = -inf of a masked label: its gradient is 0 times this
 
 
-@borrowing
-def _largest_and_rest(row: Floats, places: Places, room: Floats) -> tuple[float, float]:
+@inner
+def _largest_and_rest(row: Floats, places: Places, buffers: Floats) -> tuple[float, float]:
     """The sums of ``exp(s - s_[1])`` over the K best classes and over the others."""
-    powers_of_two(row, row[places[0]], SCALE, ONE, room)
+    powers_of_two(row, row[places[0]], SCALE, ONE, buffers)
     best, rest = 0.0, 0.0
     for j in range(len(places)):
-        best += np.float64(room[places[j]])
-        room[places[j]] = 0
-    for start in range(0, len(room), SUMMED):
-        rest += np.float64(sum_of(room[start : start + SUMMED]))
+        best += np.float64(buffers[places[j]])
+        buffers[places[j]] = 0
+    for start in range(0, len(buffers), SUMMED):
+        rest += np.float64(sum_of(buffers[start : start + SUMMED]))
     return best, rest
 
 
-@borrowing
+@inner
 def _numbers(
     inside: bool, best: float, rest: float, log_q: float, transition: bool, detach_weight: bool
 ) -> tuple[float, float, float, float]:
@@ -68,7 +68,7 @@ def union_forward(
     detach_weight: bool,
     losses: Floats,
     kept: Floats,
-    room: Floats,
+    buffers: Floats,
     first: int,
     last: int,
 ) -> None:
@@ -82,7 +82,7 @@ def union_forward(
         detach_weight: Whether the gradient treats the transition's weight S as a constant.
         losses: ``(N,)``, written.
         kept: ``(N, KEPT)``, written.
-        room: A buffer from ``room_for``.
+        buffers: A buffer from ``buffers_for``.
         first: The first row.
         last: The row after the last.
     """
@@ -91,7 +91,7 @@ def union_forward(
         for j in range(places.shape[1]):
             inside |= places[i, j] == label
         largest = scores[i, places[i, 0]]
-        best, rest = _largest_and_rest(scores[i], places[i], room)
+        best, rest = _largest_and_rest(scores[i], places[i], buffers)
         total = best + rest
         log_q = np.float64(scores[i, label]) - np.float64(largest) - math.log(total)
         loss, everywhere, the_best, own = _numbers(inside, best, rest, log_q, transition, detach_weight)

@@ -10,7 +10,7 @@ import torch
 
 from topk_losses import functional
 from topk_losses._core import triton
-from topk_losses._noised.cuda import CHUNK, GROUPS, LEAST_ROOM
+from topk_losses._noised.cuda import CHUNK, GROUPS, LEAST_CAPACITY
 from topk_losses._soft_topk.shapes import CODES
 
 FOLDER = Path(__file__).parents[1] / "kernels"
@@ -157,7 +157,7 @@ def test_noised_kernels_compile(k, classes, draws, scores, capability, fresh_cac
         K=k,
         SLOTS=1 << k.bit_length(),
         DRAWS=draws,
-        ROOM=min(block, max(LEAST_ROOM, block // 16)),
+        CAPACITY=min(block, max(LEAST_CAPACITY, block // 16)),
         GROUPS=min(GROUPS, block),
         CHUNK=CHUNK,
         BLOCK=block,

@@ -326,8 +326,8 @@ found = []
 for scores, k in {rows}:
     x = np.sort(np.array(scores))[::-1].copy()
     rules = cpu._rules(cpu.DOUBLE, k, cpu._depth(cpu.DOUBLE.tail, k * len(x)))
-    room = cpu_kernels._room(len(x), len(x), k, 1)
-    found.append(quadrature_kernels._march(x, len(x), 0, cpu._lattices()[0], k, rules, False, -16, room)[2])
+    buffers = cpu_kernels._buffers(len(x), len(x), k, 1)
+    found.append(quadrature_kernels._sum_blocks(x, len(x), 0, cpu._lattices()[0], k, rules, False, -16, buffers)[2])
 print(json.dumps(found))
 """
 

@@ -80,8 +80,8 @@ def test_few_or_many_candidates_make_no_difference(device, batch, generator):
     scores, target = batch(3, 200, 1.0)
     seed = torch.randint(2**63 - 1, (1,), generator=generator(3), device=device)
     ways = []
-    for room in (16, 256):
-        rule = TritonNoisedHinge(5, 0.1, 10, least_room=room)
+    for capacity in (16, 256):
+        rule = TritonNoisedHinge(5, 0.1, 10, least_capacity=capacity)
         losses, kept = rule.forward(scores, target[:, None], 1.0, seed, with_gradient=True)
         ways.append((losses, *kept))
     for few, many in zip(*ways, strict=True):
