@@ -137,7 +137,7 @@ def findings(visited: Any, lab: Path, nodes: Cluster) -> list[dict[str, Any]]:
         "--json",
     )
     out, _ = visited.topk(*line, code=1)
-    found: list[dict[str, Any]] = json.loads(out)["findings"]
+    found: list[dict[str, Any]] = json.loads(out)["results"]
     return found
 
 
@@ -190,5 +190,5 @@ def test_people_get_a_table(visited: Any, nodes: Cluster) -> None:
 
 def test_a_cluster_that_does_not_answer_is_a_finding(visited: Any, lab: Path) -> None:
     out, _ = visited.topk("doctor", "--address", "127.0.0.1:9", "--json", code=1)
-    (found,) = (one for one in json.loads(out)["findings"] if one["state"] == "wrong")
+    (found,) = (one for one in json.loads(out)["results"] if one["state"] == "wrong")
     assert found["check"] == "cluster" and "no Ray cluster answers at '127.0.0.1:9'" in found["found"]

@@ -15,7 +15,7 @@ from topk_platform.cli.options import DataOption, JsonOption, MlflowOption, Stor
 from topk_platform.cli.studies import load_study
 
 if TYPE_CHECKING:
-    from topk_platform.running.doctor import Diagnosis, Finding
+    from topk_platform.running.doctor import CheckResult, Diagnosis
 
 __all__ = ["doctor"]
 
@@ -60,12 +60,12 @@ def _table(found: Diagnosis) -> Table:
     table = Table(
         "", "check", "where", "found, and what to do", box=None, pad_edge=False, header_style="bold"
     )
-    for finding in found.findings:
-        mark, style = _MARKS[finding.state]
-        said = Text(finding.found)
-        if finding.remedy:
-            said.append(f"\n{finding.remedy}", style)
-        table.add_row(Text(mark, style), Text(finding.check), Text(_where(finding.nodes)), said)
+    for result in found.results:
+        mark, style = _MARKS[result.state]
+        said = Text(result.found)
+        if result.remedy:
+            said.append(f"\n{result.remedy}", style)
+        table.add_row(Text(mark, style), Text(result.check), Text(_where(result.nodes)), said)
     return table
 
 
@@ -74,8 +74,8 @@ def _where(nodes: Sequence[str]) -> str:
 
 
 def _summary(found: Diagnosis) -> str:
-    wrong = [finding for finding in found.findings if finding.state == "wrong"]
-    notes = sum(finding.state == "warning" for finding in found.findings)
+    wrong = [result for result in found.results if result.state == "wrong"]
+    notes = sum(result.state == "warning" for result in found.results)
     told = (
         f"{len(wrong)} things are wrong"
         if len(wrong) > 1
@@ -89,11 +89,11 @@ def _summary(found: Diagnosis) -> str:
 def _data(found: Diagnosis) -> dict[str, Any]:
     return {
         "sound": found.sound,
-        "findings": [_finding(finding) for finding in found.findings],
+        "results": [_as_json(result) for result in found.results],
         "driver": found.driver,
         "nodes": found.nodes,
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {name: getattr(finding, name) for name in ("check", "state", "nodes", "found", "remedy")}
+def _as_json(result: CheckResult) -> dict[str, Any]:
+    return {name: getattr(result, name) for name in ("check", "state", "nodes", "found", "remedy")}

@@ -18,13 +18,13 @@ from topk_platform.cli import main
 from topk_platform.errors import UserError
 from topk_platform.records import Store
 from topk_platform.records.folder import Folder
-from topk_platform.running.doctor import Diagnosis, Finding, Node, checks, diagnose
+from topk_platform.running.doctor import CheckResult, Diagnosis, Node, checks, diagnose
 from topk_platform.running.doctor import place as places
 from topk_platform.running.doctor.diagnosis import _Asked, _of_nodes
 from topk_platform.running.doctor.facts import ABSENT, Facts, Question, examine
-from topk_platform.running.doctor.findings import merged
 from topk_platform.running.doctor.gpus import Gpu, gpus_here, mps_runs
 from topk_platform.running.doctor.place import check_place, heard, token
+from topk_platform.running.doctor.results import merged
 
 GIB = 2**30
 BITS = {"torch": "2.15.0", "machine": "a mainframe", "losses": "numba 0.68.1"}
@@ -53,15 +53,15 @@ NODE = Node("10.0.0.2", SOUND)
 WANTED = {"torch": ">=2.10", "optuna": ">=5.0,<5.1", "rich": ">=14"}
 
 
-def only(findings: Iterable[Finding]) -> Finding:
-    (found,) = findings
+def only(results: Iterable[CheckResult]) -> CheckResult:
+    (found,) = results
     return found
 
 
-def told(finding: Finding) -> tuple[str, str]:
-    assert bool(finding.remedy) == (finding.state != "good")
-    assert finding.nodes
-    return finding.state, finding.found
+def told(result: CheckResult) -> tuple[str, str]:
+    assert bool(result.remedy) == (result.state != "good")
+    assert result.nodes
+    return result.state, result.found
 
 
 def test_python_is_the_drivers() -> None:
@@ -91,8 +91,8 @@ def test_versions_are_those_that_the_platform_takes_and_where_it_matters_the_dri
     changes: dict[str, str], found: str, remedy: str
 ) -> None:
     facts = replace(SOUND, packages={**VERSIONS, **changes})
-    finding = only(checks.check_versions(SOUND, NODE, facts, WANTED))
-    assert (finding.state, finding.found, finding.remedy) == ("wrong", found, remedy)
+    result = only(checks.check_versions(SOUND, NODE, facts, WANTED))
+    assert (result.state, result.found, result.remedy) == ("wrong", found, remedy)
 
 
 def test_versions_that_matter_little_may_differ() -> None:
@@ -103,7 +103,7 @@ def test_versions_that_matter_little_may_differ() -> None:
 def test_of_machines_that_compute_other_bits_the_few_are_told() -> None:
     other = replace(SOUND, environment={**BITS, "machine": "a laptop"})
     nodes = [(Node(name, facts), facts) for name, facts in (("a", SOUND), ("b", other), ("c", SOUND))]
-    states = {finding.nodes[0]: told(finding) for finding in checks.check_bits(nodes, other, "cpu")}
+    states = {result.nodes[0]: told(result) for result in checks.check_bits(nodes, other, "cpu")}
     assert states["b"] == ("wrong", "machine a laptop, not a mainframe")
     assert states["a"] == states["c"] == ("good", "2.15.0, a mainframe, numba 0.68.1")
 
@@ -113,9 +113,7 @@ def test_of_two_that_differ_the_drivers_kind_is_right(driver: str, wrong: str) -
     other = replace(SOUND, environment={**BITS, "machine": "a laptop"})
     here = replace(SOUND, environment={**BITS, "machine": driver})
     nodes = [(Node(name, facts), facts) for name, facts in (("a", SOUND), ("b", other))]
-    found = {
-        finding.nodes[0] for finding in checks.check_bits(nodes, here, "cpu") if finding.state == "wrong"
-    }
+    found = {result.nodes[0] for result in checks.check_bits(nodes, here, "cpu") if result.state == "wrong"}
     assert found == {wrong}
 
 
@@ -123,13 +121,13 @@ def test_a_machine_without_a_gpu_is_not_asked_for_the_bits_of_a_study_for_gpus()
     gpu = Gpu("H200", 140 * GIB, 139 * GIB)
     worker = replace(SOUND, gpus=[gpu], environment={**BITS, "machine": "H200"})
     nodes = [(Node("head", SOUND), SOUND), (Node("w", worker), worker)]
-    assert [finding.nodes for finding in checks.check_bits(nodes, SOUND, "cuda")] == [["w"]]
+    assert [result.nodes for result in checks.check_bits(nodes, SOUND, "cuda")] == [["w"]]
 
 
 def test_a_torch_that_cannot_be_imported_is_told() -> None:
     facts = replace(SOUND, environment={}, problems={"environment": "libcudart.so.13: cannot open"})
-    finding = only(checks.check_bits([(NODE, facts)], SOUND, "cpu"))
-    assert told(finding) == ("wrong", "torch cannot say: libcudart.so.13: cannot open")
+    result = only(checks.check_bits([(NODE, facts)], SOUND, "cpu"))
+    assert told(result) == ("wrong", "torch cannot say: libcudart.so.13: cannot open")
 
 
 def test_code_is_the_drivers() -> None:
@@ -184,8 +182,8 @@ def test_without_a_study_the_folder_of_datasets_is_compared(
 def test_gpus_that_are_promised_are_there_and_free() -> None:
     def found(*gpus: Gpu, promised: float = 0, **changes: Any) -> list[tuple[str, str]]:
         facts = replace(SOUND, gpus=gpus, **changes)
-        findings = map(told, checks.check_gpus(replace(NODE, gpus=promised), facts, "cpu"))
-        return [finding for finding in findings if "MPS" not in finding[1]]
+        results = map(told, checks.check_gpus(replace(NODE, gpus=promised), facts, "cpu"))
+        return [result for result in results if "MPS" not in result[1]]
 
     free, busy = Gpu("H200", 140 * GIB, 139 * GIB, "570.86"), Gpu("H200", 140 * GIB, 20 * GIB)
     assert found() == [("good", "none")]
@@ -260,8 +258,8 @@ def test_a_node_that_leaves_while_it_is_asked_is_to_note_where_another_one_is_th
 
 
 def test_what_several_nodes_have_in_common_is_one_line() -> None:
-    findings = [Finding("clock", "good", "right", nodes=[name]) for name in ("a", "b")]
-    assert [one.nodes for one in merged([*findings, Finding("disk", "good", "right", nodes=["a"])])] == [
+    results = [CheckResult("clock", "good", "right", nodes=[name]) for name in ("a", "b")]
+    assert [one.nodes for one in merged([*results, CheckResult("disk", "good", "right", nodes=["a"])])] == [
         ["a", "b"],
         ["a"],
     ]
@@ -271,8 +269,8 @@ def test_what_several_nodes_have_in_common_is_one_line() -> None:
 
 
 def test_what_a_node_writes_is_seen_and_nothing_is_left(tmp_path: Path) -> None:
-    store, finding = check_place(tmp_path / "not" / "yet", "driver")
-    assert store is not None and finding.state == "good"
+    store, result = check_place(tmp_path / "not" / "yet", "driver")
+    assert store is not None and result.state == "good"
     with token(store) as name:
         facts = examine(Question(packages=[], store=store.existing.address, token=name))
         assert only(heard(store, [Node("n", facts)])).state == "good"
@@ -299,8 +297,8 @@ def test_a_node_with_a_folder_of_its_own_does_not_see_the_file(tmp_path: Path) -
 
 
 def test_a_store_that_cannot_be_written_is_a_finding() -> None:
-    store, finding = check_place("/proc/runs", "driver")
-    assert store is None and finding.state == "wrong" and "cannot be written" in finding.found
+    store, result = check_place("/proc/runs", "driver")
+    assert store is None and result.state == "wrong" and "cannot be written" in result.found
     with token(store) as name:
         assert name == "" and heard(store, [NODE]) == []
 
@@ -312,13 +310,13 @@ def test_a_server_without_conditional_writes_is_told(tmp_path: Path, monkeypatch
         return put(folder, name, data)
 
     monkeypatch.setattr(Folder, "put", forgets)
-    _, finding = check_place(tmp_path, "driver")
-    assert finding.state == "wrong" and "lets two processes make the same file" in finding.found
+    _, result = check_place(tmp_path, "driver")
+    assert result.state == "wrong" and "lets two processes make the same file" in result.found
 
 
 def test_an_object_store_is_one_place(bucket: str) -> None:
-    store, finding = check_place(bucket, "driver")
-    assert store is not None and finding.state == "good"
+    store, result = check_place(bucket, "driver")
+    assert store is not None and result.state == "good"
     with token(store) as name:
         facts = examine(Question(packages=[], store=store.address, token=name))
         assert only(heard(store, [Node("n", facts)])).state == "good"
@@ -417,7 +415,7 @@ def a_study(**data: Any) -> Study:
 
 
 def states(found: Diagnosis) -> dict[str, str]:
-    return {finding.check: finding.state for finding in found.findings}
+    return {result.check: result.state for result in found.results}
 
 
 def test_this_machine_is_sound_and_nothing_is_written(tmp_path: Path) -> None:
@@ -442,7 +440,7 @@ def test_this_machine_is_sound_and_nothing_is_written(tmp_path: Path) -> None:
 def test_missing_data_and_a_server_that_is_down_are_findings(tmp_path: Path) -> None:
     study = a_study(dataset="image_folder", options={"folder": "birds", "size": 8})
     found = diagnose(study, store=tmp_path, data=tmp_path, mlflow_uri="http://me:s3cr3t@127.0.0.1:9")
-    wrong = {one.check: one.found for one in found.findings if one.state == "wrong"}
+    wrong = {one.check: one.found for one in found.results if one.state == "wrong"}
     assert set(wrong) == {"data", "tracking"} and not found.sound
     assert "http://me:***@127.0.0.1:9" in wrong["tracking"] and "s3cr3t" not in wrong["tracking"]
 

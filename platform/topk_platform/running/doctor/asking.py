@@ -17,7 +17,7 @@ from topk_platform.errors import reason
 from topk_platform.running.address import is_loopback
 from topk_platform.running.capacity import LOST
 from topk_platform.running.doctor.facts import Facts, Question, examine, now
-from topk_platform.running.doctor.findings import DRIVER, Finding, Node
+from topk_platform.running.doctor.results import DRIVER, CheckResult, Node
 
 __all__ = ["ask_nodes", "cluster_told", "named", "seconds_behind"]
 
@@ -97,13 +97,13 @@ def seconds_behind(before: float, there: float, after: float) -> float:
     return before - there if there < before else min(0.0, after - there)
 
 
-def cluster_told() -> Finding:
-    """Return a finding on the cluster's size, and on whether it asks for a token."""
+def cluster_told() -> CheckResult:
+    """Return a result on the cluster's size, and on whether it asks for a token."""
     address, resources = ray.get_runtime_context().gcs_address, ray.cluster_resources()
     size = ", ".join(f"{resources[name]:g} of {name}" for name in ("CPU", "GPU") if resources.get(name))
     found = f"{address}: {sum(node['Alive'] for node in ray.nodes())} nodes, {size or 'no CPU'}"
     if is_loopback(address) or is_token_auth_enabled():
-        return Finding("cluster", "good", found, "", [DRIVER])
+        return CheckResult("cluster", "good", found, "", [DRIVER])
     found += "; who reaches this address runs code there, no token is asked for"
     remedy = "start its nodes with RAY_AUTH_MODE=token and one token: docs/cluster.md"
-    return Finding("cluster", "warning", found, remedy, [DRIVER])
+    return CheckResult("cluster", "warning", found, remedy, [DRIVER])

@@ -13,9 +13,9 @@ from topk_platform.records import Store, check_tracking
 from topk_platform.running.address import host_and_port
 from topk_platform.running.doctor import checks
 from topk_platform.running.doctor.facts import Facts, Question, examine
-from topk_platform.running.doctor.findings import DRIVER, HERE, Diagnosis, Finding, Node, merged
 from topk_platform.running.doctor.place import check_place, heard, token
 from topk_platform.running.doctor.requirements import platform_requirements
+from topk_platform.running.doctor.results import DRIVER, HERE, CheckResult, Diagnosis, Node, merged
 from topk_platform.specs import Regime, Study
 from topk_platform.specs.checks import check_place as check_named
 
@@ -46,11 +46,11 @@ def diagnose(
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
 
     Raises:
-        UserError: for a blank argument or an invalid address. Problems of machines are findings, not errors.
+        UserError: for a blank argument or an invalid address. Problems of machines are results, not errors.
 
     Example:
         >>> diagnosis = diagnose(store="runs")
-        >>> diagnosis.findings[0].check, diagnosis.findings[0].state
+        >>> diagnosis.results[0].check, diagnosis.results[0].state
         ('machine', 'good')
     """
     check_named("store", str(store))
@@ -62,8 +62,8 @@ def diagnose(
     driver = examine(asked.question())
     if address is None:
         return Diagnosis([*_here(asked, driver), of_store, tracking], driver)
-    nodes, findings = _cluster(asked, driver, place, address)
-    return Diagnosis(merged([*_of_driver(asked, driver), of_store, tracking, *findings]), driver, nodes)
+    nodes, results = _cluster(asked, driver, place, address)
+    return Diagnosis(merged([*_of_driver(asked, driver), of_store, tracking, *results]), driver, nodes)
 
 
 def _folder(data: str | Path | None) -> str:
@@ -117,7 +117,7 @@ class _Asked:
         )
 
 
-def _here(asked: _Asked, driver: Facts) -> Iterator[Finding]:
+def _here(asked: _Asked, driver: Facts) -> Iterator[CheckResult]:
     here = Node(HERE, driver)
     yield from _of_machine(asked, driver, here, driver)
     yield from _of_all(asked, driver, [(here, driver)])
@@ -125,7 +125,7 @@ def _here(asked: _Asked, driver: Facts) -> Iterator[Finding]:
 
 def _cluster(
     asked: _Asked, driver: Facts, place: Store | None, address: str
-) -> tuple[Sequence[Node], list[Finding]]:
+) -> tuple[Sequence[Node], list[CheckResult]]:
     # Ray, which nobody needs who asks for this machine alone.
     from topk_platform.running.cluster import joined  # noqa: PLC0415
     from topk_platform.running.doctor.asking import ask_nodes, cluster_told  # noqa: PLC0415
@@ -140,11 +140,11 @@ def _cluster(
         remedy = (
             "start one there (ray start --head) and export its RAY_AUTH_MODE here, or leave out --address"
         )
-        return (), [Finding("cluster", "wrong", str(error), remedy, [DRIVER])]
+        return (), [CheckResult("cluster", "wrong", str(error), remedy, [DRIVER])]
     return nodes, [*found, *_of_nodes(asked, driver, nodes)]
 
 
-def _of_nodes(asked: _Asked, driver: Facts, nodes: Sequence[Node]) -> Iterator[Finding]:
+def _of_nodes(asked: _Asked, driver: Facts, nodes: Sequence[Node]) -> Iterator[CheckResult]:
     answered = [(node, node.facts) for node in nodes if node.facts is not None]
     for node in nodes:
         if node.facts is None:
@@ -155,15 +155,15 @@ def _of_nodes(asked: _Asked, driver: Facts, nodes: Sequence[Node]) -> Iterator[F
     yield from _of_all(asked, driver, answered)
 
 
-def _of_silent(node: Node, *, others: bool) -> Finding:
+def _of_silent(node: Node, *, others: bool) -> CheckResult:
     if node.lost and others:
         remedy = "see Ray's logs there, unless it was taken away"
-        return Finding("node", "warning", node.problem, remedy, [node.name])
+        return CheckResult("node", "warning", node.problem, remedy, [node.name])
     remedy = "see Ray's logs there; a node needs all that pip install 'topk-studies[platform]' brings"
-    return Finding("node", "wrong", node.problem, remedy, [node.name])
+    return CheckResult("node", "wrong", node.problem, remedy, [node.name])
 
 
-def _of_machine(asked: _Asked, driver: Facts, node: Node, facts: Facts) -> Iterator[Finding]:
+def _of_machine(asked: _Asked, driver: Facts, node: Node, facts: Facts) -> Iterator[CheckResult]:
     yield from checks.check_machine(node, facts)
     yield from checks.check_python(driver, node, facts)
     yield from checks.check_versions(driver, node, facts, asked.requirements)
@@ -174,7 +174,7 @@ def _of_machine(asked: _Asked, driver: Facts, node: Node, facts: Facts) -> Itera
     yield from checks.check_disk(node, facts)
 
 
-def _of_driver(asked: _Asked, driver: Facts) -> Iterator[Finding]:
+def _of_driver(asked: _Asked, driver: Facts) -> Iterator[CheckResult]:
     """Check what a machine needs that only starts a study and trains nothing."""
     node = Node(DRIVER, driver)
     yield from checks.check_machine(node, driver)
@@ -183,24 +183,24 @@ def _of_driver(asked: _Asked, driver: Facts) -> Iterator[Finding]:
     yield from checks.check_data(driver, node, driver, asked.folder)
 
 
-def _of_all(asked: _Asked, driver: Facts, answered: Answered) -> Iterator[Finding]:
+def _of_all(asked: _Asked, driver: Facts, answered: Answered) -> Iterator[CheckResult]:
     yield from checks.check_bits(answered, driver, asked.device)
     yield from checks.check_any_gpu(answered, asked.device)
 
 
-def _tracking(uri: str | None, place: Store | None, where: str) -> Finding:
+def _tracking(uri: str | None, place: Store | None, where: str) -> CheckResult:
     """Check the tracking server; only the driver writes to it."""
     if uri is None:
         return _untold(place, where)
     try:
         check_tracking(uri)
     except UserError as error:
-        return Finding("tracking", "wrong", str(error), "start the server, or mend its address", [where])
-    return Finding("tracking", "good", f"{masked(uri)} answers", "", [where])
+        return CheckResult("tracking", "wrong", str(error), "start the server, or mend its address", [where])
+    return CheckResult("tracking", "good", f"{masked(uri)} answers", "", [where])
 
 
-def _untold(place: Store | None, where: str) -> Finding:
+def _untold(place: Store | None, where: str) -> CheckResult:
     if place is None or place.local is not None:
-        return Finding("tracking", "good", "a sqlite database in the store", "", [where])
+        return CheckResult("tracking", "good", "a sqlite database in the store", "", [where])
     found = "none: an object store holds no sqlite database"
-    return Finding("tracking", "warning", found, "name an MLflow server with --mlflow", [where])
+    return CheckResult("tracking", "warning", found, "name an MLflow server with --mlflow", [where])

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Store
-from topk_platform.running.doctor.findings import Finding, Node
+from topk_platform.running.doctor.results import CheckResult, Node
 
 __all__ = ["check_place", "heard", "token"]
 
 _FILE = ".doctor-"
 
 
-def check_place(uri: str | Path, where: str) -> tuple[Store | None, Finding]:
-    """Return the store (None if it cannot be used) and the findings about it from this machine.
+def check_place(uri: str | Path, where: str) -> tuple[Store | None, CheckResult]:
+    """Return the store (None if it cannot be used) and the results about it from this machine.
 
     Args:
         uri: The store's folder or URI.
@@ -28,8 +28,8 @@ def check_place(uri: str | Path, where: str) -> tuple[Store | None, Finding]:
         _check_written(store.existing)
     except UserError as error:
         remedy = "give another --store, or the rights and credentials for this one"
-        return None, Finding("store", "wrong", str(error), remedy, [where])
-    return store, Finding("store", "good", f"{store.uri}: can be written", "", [where])
+        return None, CheckResult("store", "wrong", str(error), remedy, [where])
+    return store, CheckResult("store", "good", f"{store.uri}: can be written", "", [where])
 
 
 def _check_written(store: Store) -> None:
@@ -59,14 +59,14 @@ def token(store: Store | None) -> Iterator[str]:
         store.existing.delete(name)
 
 
-def heard(store: Store | None, nodes: Iterable[Node]) -> list[Finding]:
+def heard(store: Store | None, nodes: Iterable[Node]) -> list[CheckResult]:
     """Check for each node that answered whether its file is visible here too, and delete the file."""
     if store is None:
         return []
     return [_heard(store, node) for node in nodes if node.facts is not None]
 
 
-def _heard(store: Store, node: Node) -> Finding:
+def _heard(store: Store, node: Node) -> CheckResult:
     assert node.facts is not None  # noqa: S101 - for the type checker: the caller has looked
     reply = node.facts.reply
     why = node.facts.problems.get("store", "") or _lost(store.existing, reply)
@@ -74,9 +74,9 @@ def _heard(store: Store, node: Node) -> Finding:
         shared = (
             "a folder that all machines share, or s3://, gs:// or az://, with credentials on every machine"
         )
-        return Finding("store", "wrong", f"{store.uri}: {why}", f"give --store {shared}", [node.name])
+        return CheckResult("store", "wrong", f"{store.uri}: {why}", f"give --store {shared}", [node.name])
     store.existing.delete(reply)
-    return Finding(
+    return CheckResult(
         "store", "good", f"{store.uri}: what is written here is read there, and the reverse", "", [node.name]
     )
 

@@ -1,4 +1,4 @@
-"""The findings of a diagnosis."""
+"""The results of a diagnosis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from topk_platform.running.doctor.facts import Facts
 
-__all__ = ["DRIVER", "HERE", "Diagnosis", "Finding", "Node", "State", "merged"]
+__all__ = ["DRIVER", "HERE", "CheckResult", "Diagnosis", "Node", "State", "merged"]
 
 DRIVER, HERE = "driver", "here"
 """Names for this machine: as the driver of a cluster, and alone."""
@@ -38,8 +38,8 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One finding, shown as one line.
+class CheckResult:
+    """The result of one check, shown as one line.
 
     Args:
         check: What was looked at.
@@ -62,32 +62,32 @@ class Diagnosis:
     """The result of all checks.
 
     Args:
-        findings: The findings.
+        results: What the checks found.
         driver: What this machine says of itself.
         nodes: The cluster's nodes; empty without a cluster.
     """
 
-    findings: Sequence[Finding]
+    results: Sequence[CheckResult]
     driver: Facts
     nodes: Sequence[Node] = ()
 
     @property
     def sound(self) -> bool:
         """Whether nothing is wrong; there may be warnings."""
-        return all(finding.state != "wrong" for finding in self.findings)
+        return all(result.state != "wrong" for result in self.results)
 
 
-def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings by check; findings that are equal on several nodes are merged into one.
+def merged(results: Iterable[CheckResult]) -> list[CheckResult]:
+    """Return the results by check; results that are equal on several nodes are merged into one.
 
     Example:
-        >>> two = [Finding("clock", "good", "right", nodes=[name]) for name in ("a", "b")]
+        >>> two = [CheckResult("clock", "good", "right", nodes=[name]) for name in ("a", "b")]
         >>> merged(two)[0].nodes
         ['a', 'b']
     """
     where: dict[tuple[str, State, str, str], list[str]] = {}
-    for one in findings:
+    for one in results:
         where.setdefault((one.check, one.state, one.found, one.remedy), []).extend(one.nodes)
     order = {check: place for place, check in enumerate(dict.fromkeys(check for check, *_ in where))}
-    found = [Finding(*said, nodes=list(dict.fromkeys(nodes))) for said, nodes in where.items()]
-    return sorted(found, key=lambda finding: order[finding.check])
+    found = [CheckResult(*said, nodes=list(dict.fromkeys(nodes))) for said, nodes in where.items()]
+    return sorted(found, key=lambda result: order[result.check])
