@@ -16,8 +16,10 @@ from rich.text import Text
 from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.options import JsonOption, StoreOption
+from topk_platform.cli.studies import load_study
 from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import told
+from topk_platform.references import is_reference
 
 if TYPE_CHECKING:
     from topk_platform.records import Ledger, Row, StudyState
@@ -29,20 +31,23 @@ _AROUND = 6  # lines of a watched study besides its rows: headlines, events and 
 
 
 def status(
+    study: Annotated[
+        str | None, typer.Argument(help="Only this study: its name here, or package.module:attribute.")
+    ] = None,
     store: StoreOption = "runs",
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every few seconds until Ctrl-C.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show the progress of a store's studies, one row per arm; what is open, and who runs them.
+    """Show the progress of a store's studies, or of one of them, an arm a row; what is open, and who runs them.
 
     Also shows how well early validation predicts final validation, which stopping trials early relies on.
     """
     if watch and json:
         raise UserError("--watch and --json exclude each other: leave one out")
     if watch:
-        _watch(make_console(), store)
+        _watch(make_console(), store, study)
         return
-    found, problems = _read(store)
+    found, problems = _read(store, study)
     if json:
         print_json([_data(*one) for one in found])
     else:
@@ -54,16 +59,23 @@ def status(
     if problems:
         raise typer.Exit(Exit.BAD_INPUT)
     if not found:
-        raise UserError(f"store {store!r} holds no study")
+        raise UserError(_none(store, study))
 
 
-def _read(place: str) -> tuple[list[tuple[Ledger, list[Row]]], list[StoreError]]:
-    """Return the ledgers of a store with their rows, and what is wrong with those that cannot be read."""
+def _none(store: str, study: str | None) -> str:
+    return f"store {store!r} holds no study" + (f" {study!r}" if study else "")
+
+
+def _read(place: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]], list[StoreError]]:
+    """Return the ledgers of a store, or of one study, with their rows, and what is wrong with those unreadable."""
     from topk_platform.records import Ledger, Store  # noqa: PLC0415 - pyarrow
 
     store, problems = Store.open(place), []
+    name = load_study(only).name if only and is_reference(only) else only
     found: list[tuple[Ledger, list[Row]]] = []
     for study in store.folders():
+        if name not in (None, study):
+            continue
         try:
             ledger = Ledger.open(store, study)
             found += [(ledger, ledger.rows())] if ledger.exists else []
@@ -106,19 +118,19 @@ def _title(ledger: Ledger, rows: Sequence[Row]) -> str:
     return f"{ledger.study}: {len(rows)} trials ended{when}{without}"
 
 
-def _watch(console: Console, store: str) -> None:
+def _watch(console: Console, store: str, study: str | None) -> None:
     """Show the studies of a store until interrupted; where there is no terminal, one after another."""
     with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
-        for shown in _seen(console, store):
+        for shown in _seen(console, store, study):
             live.update(shown, refresh=True)
             time.sleep(_WATCH_SECONDS)
 
 
-def _seen(console: Console, store: str) -> Iterator[RenderableType]:
+def _seen(console: Console, store: str, study: str | None) -> Iterator[RenderableType]:
     while True:
-        found, problems = _read(store)
+        found, problems = _read(store, study)
         if not found and not problems:
-            raise UserError(f"store {store!r} holds no study")
+            raise UserError(_none(store, study))
         most = max(2, console.height // max(1, len(found)) - _AROUND - 2)
         parts: list[RenderableType] = []
         for ledger, rows in found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
+from functools import cache, partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -183,12 +184,24 @@ def _on_loopback() -> Iterator[None]:
         ray_constants.ENABLE_RAY_CLUSTER = before
 
 
+@cache  # Ray keeps the first token that a process has
+def _token_where_none_is_kept() -> Mapping[str, str]:
+    """Return a token for a Ray of our own where the home folder, in which Ray keeps one, cannot be written."""
+    with suppress(OSError, RuntimeError):  # RuntimeError: there is no home folder
+        kept = Path.home() / ".ray"
+        kept.mkdir(exist_ok=True)
+        if os.access(kept, os.W_OK) or (kept / "auth_token").exists():
+            return {}
+    return {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
 def _connect(study: Study, address: str | None, workers: int | None, patience: Patience) -> None:
     if address is None:
         # Ray counts GPUs, where trials get slices of them by the names that its processes inherit from here.
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         slices = slices_here(visible) if study.device == "cuda" else []
-        ours = _OURS | ({"CUDA_VISIBLE_DEVICES": ",".join(slices)} if slices else {})
+        devices = {"CUDA_VISIBLE_DEVICES": ",".join(slices)} if slices else {}
+        ours = {**_OURS, **_token_where_none_is_kept(), **devices}
         with _environment(ours), interrupts_wait(), _on_loopback(), lean(), _sheltered():
             ray.init(
                 _node_ip_address=_LOOPBACK,

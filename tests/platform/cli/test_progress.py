@@ -17,6 +17,7 @@ from rich.console import Console
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.cli.progress import make_view
 from topk_platform.cli.standing import status
+from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
 from topk_platform.records import ArmState, Ledger, Store, StudyState, Tally, note_state, read_state, trend_of
@@ -197,13 +198,15 @@ def test_status_prints_rows_for_people_and_for_programs(
     with Noting(drive.ledger.store, drive.watch):
         for fate in ("completed", "failed", "completed"):
             drive.step(fate)
-    status(str(tmp_path))
+    status(store=str(tmp_path))
     out = capsys.readouterr().out
     assert "s: 3 trials ended" in out and "3/12 trials: 2 completed, 1 failed" in out
-    status(str(tmp_path), json=True)
+    status("s", store=str(tmp_path), json=True)
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["study"], found["left"], found["recorded"]) == ("s", 9, 3)
     assert sum(arm["done"] for arm in found["arms"]) == 3
+    with pytest.raises(UserError, match=r"store '.*' holds no study 'digits'"):
+        status("digits", store=str(tmp_path))
 
 
 def a_state(arms: int) -> StudyState:
