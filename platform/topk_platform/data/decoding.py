@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from topk_platform.data.appearance import appearance, is_on_its_side
 from topk_platform.data.folder import pixel_folder
 from topk_platform.errors import UserError
 
@@ -23,6 +24,7 @@ Pixels = NDArray[np.uint8]
 
 _VARIABLE = "TOPK_DECODERS"
 _HEADER = struct.Struct("<II")  # height, width
+_WAY = "as a viewer shows them"  # how the pixels that are kept came about: another way, another name
 _FREE = 0.05  # the fraction of the disk that kept pixels leave free
 
 
@@ -57,6 +59,8 @@ def _pool(process: int, threads: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a
 def scaled(path: Path, resize: int) -> Pixels:
     """Return an image in RGB, scaled so that its shorter side is ``resize``: uint8 ``(height, width, 3)``.
 
+    It is what a viewer shows: :func:`~topk_platform.data.appearance.appearance`.
+
     If ``TOPK_CACHE`` names a folder, the pixels are kept there and taken from there the next time, by any process,
     as long as a twentieth of that disk stays free.
 
@@ -84,11 +88,11 @@ def _decoded(path: Path, resize: int) -> Pixels:
     try:
         with Image.open(path) as image:
             width, height = _size(image.size, resize)
+            size = (height, width) if is_on_its_side(image) else (width, height)
             # A JPEG at least four times as large as wanted is decoded at a fraction of its size, but at least twice as
             # large as wanted: at most a quarter of the work, with no visible difference.
             image.draft("RGB", (2 * width, 2 * height))
-            pixels = image if image.mode == "RGB" else image.convert("RGB")
-            return np.asarray(pixels.resize((width, height), Image.Resampling.BILINEAR))
+            return np.asarray(appearance(image).resize(size, Image.Resampling.BILINEAR))
     except FileNotFoundError as error:
         raise UnreadableImageError(f"image {path} is no longer there") from error
     # Pillow's readers raise each of these for files that are cut off or hold something else.
@@ -128,7 +132,7 @@ def _place(folder: Path, path: Path, resize: int) -> Path:
         status = path.stat()
     except FileNotFoundError as error:
         raise UnreadableImageError(f"image {path} is no longer there") from error
-    text = f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{resize}"
+    text = f"{_WAY}\0{path}\0{status.st_size}\0{status.st_mtime_ns}\0{resize}"
     name = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
     return folder / name[:3] / name[3:]
 

@@ -20,11 +20,11 @@ from torch import Tensor
 from topk_platform.data.decoding import UnreadableImageError, pool, scaled
 from topk_platform.data.folder import cache_folder
 from topk_platform.errors import MissingDataError, UserError
+from topk_platform.specs.checks import first_few
 
 __all__ = ["FileList", "from_file", "from_folders", "parse_lines", "readable"]
 
 _ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-_NAMED = 5  # how many missing or broken files an error names
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,8 @@ def from_folders(root: Path, part: str) -> FileList:
         found = list(pool().map(_images, [top / name for name in classes]))
         empty = [name for name, images in zip(classes, found, strict=True) if not images]
         if empty or not classes:
-            raise UserError(f"{top} must hold folders of images, one a class; {_some(empty)} empty")
+            found_in = f"none in {first_few(empty)}" if empty else "no folder"
+            raise UserError(f"{top} must hold folders of images, one a class, got {found_in}")
         prefix = "" if part == "." else f"{part}/"
         samples = [
             (f"{prefix}{name}/{image}", size, label)
@@ -92,7 +93,7 @@ def _images(folder: Path) -> list[tuple[str, int]]:
     return sorted(
         (entry.name, entry.stat().st_size)
         for entry in os.scandir(folder)
-        if entry.name.lower().endswith(_ENDINGS)
+        if entry.name.lower().endswith(_ENDINGS) and entry.name[0] != "."  # macOS's "._1.jpg" beside images
     )
 
 
@@ -126,7 +127,9 @@ def from_file(
         sizes = list(pool().map(_size, [root / name for name, _ in pairs], chunksize=256))
         missing = [name for (name, _), size in zip(pairs, sizes, strict=True) if size < 0]
         if missing:
-            raise MissingDataError(f"{root / file} lists images that {root} lacks: {_some(missing)}. {where}")
+            raise MissingDataError(
+                f"{root / file} lists images that {root} lacks: {first_few(missing)}. {where}"
+            )
         classes = _classes({name for _, name in pairs})
         labels = {name: label for label, name in enumerate(classes)}
         samples = [(name, size, labels[label]) for (name, label), size in zip(pairs, sizes, strict=True)]
@@ -191,17 +194,12 @@ def readable(files: FileList, part: str, resize: int) -> FileList:
     kept = _remembered(f"readable {part}", files.root, files.stamp, make)
     lost = sorted(set(files.names.tolist()) - set(kept.names.tolist()))
     if lost:
-        named = _some([os.fsdecode(name) for name in lost])
+        named = first_few([os.fsdecode(name) for name in lost])
         warnings.warn(
             f"{len(lost)} of {len(files)} images of {files.root} cannot be read and are left out: {named}",
             stacklevel=2,
         )
     return kept
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more if names else "none is"
 
 
 def _stamp(lines: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from topk_platform.data.appearance import appearance
 from topk_platform.data.arrays import to_inputs, to_labels
 from topk_platform.data.dataset import Dataset, Split
+from topk_platform.data.decoding import UnreadableImageError
 from topk_platform.data.folder import data_folder
 from topk_platform.data.splitting import stratified
-from topk_platform.errors import MissingDataError, UserError
-from topk_platform.specs.checks import check
+from topk_platform.errors import MissingDataError
+from topk_platform.specs.checks import check, first_few
 
 __all__ = ["assembled", "from_tensors", "image_folder", "split_folders"]
 
@@ -89,7 +92,7 @@ def assembled(
         superclasses: The superclass of each class, where there are any.
         names: The name of each class, where they have any.
     """
-    splits = splits | _taken(splits["train"], fractions)
+    splits = splits | _taken(splits["train"], fractions, names)
     classes = 1 + max(int(split.labels.max()) for split in splits.values() if len(split))
     return Dataset(
         splits["train"],
@@ -112,11 +115,11 @@ def _split(name: str, pair: Any) -> Split:
     return Split(to_inputs(f"{name} inputs", pair[0]), to_labels(f"{name} labels", pair[1]))
 
 
-def _taken(train: Split, fractions: dict[str, float]) -> dict[str, Split]:
+def _taken(train: Split, fractions: dict[str, float], names: Sequence[str] | None) -> dict[str, Split]:
     if not fractions:
         return {"train": train}
     generator = Generator().manual_seed(_SPLIT_SEED)
-    rows = stratified(train.labels, tuple(fractions.values()), generator)
+    rows = stratified(train.labels, tuple(fractions.values()), generator, names)
     return {name: train.take(part) for name, part in zip(("train", *fractions), rows, strict=True)}
 
 
@@ -199,20 +202,41 @@ class _ImageList:
     @classmethod
     def find(cls, folder: Path) -> _ImageList:
         from torchvision.datasets import ImageFolder  # noqa: PLC0415 - a second of import
+        from torchvision.datasets.folder import IMG_EXTENSIONS  # noqa: PLC0415
 
-        found = ImageFolder(folder)
+        # An operating system's own notes beside images, such as macOS's "._1.jpg", begin with a dot.
+        found = ImageFolder(
+            folder,
+            is_valid_file=lambda path: path.lower().endswith(IMG_EXTENSIONS) and Path(path).name[0] != ".",
+            allow_empty=True,
+        )
+        counts = Counter(label for _, label in found.samples)
+        empty = [name for label, name in enumerate(found.classes) if not counts[label]]
+        check(
+            not empty,
+            f"dataset image_folder: each folder of {folder} is a class and must hold images "
+            f"({', '.join(IMG_EXTENSIONS)}), but these hold none: {first_few(empty)}",
+        )
         return cls(found.classes, found.samples)
 
     def read(self, size: int) -> tuple[Tensor, Tensor]:
         """Return the images, uint8 ``(n, 3, size, size)``, and their labels."""
         images = torch.empty((len(self.paths), 3, size, size), dtype=torch.uint8)
 
-        def fill(row: int) -> None:
-            images[row] = _image(self.paths[row], size)
+        def fill(row: int) -> str | None:
+            try:
+                images[row] = _image(self.paths[row], size)
+            except UnreadableImageError as error:
+                return str(error)
+            return None
 
         with ThreadPoolExecutor() as pool:  # decoding releases Python's lock
-            for _ in pool.map(fill, range(len(self.paths))):
-                pass
+            broken = [error for error in pool.map(fill, range(len(self.paths))) if error]
+        check(
+            not broken,
+            f"dataset image_folder: {len(broken)} of {len(self.paths)} images cannot be read: {first_few(broken)}. "
+            "Mend them or move them out of the folder",
+        )
         return images, self.labels
 
 
@@ -222,8 +246,9 @@ def _image(path: str, size: int) -> Tensor:
 
     try:
         with Image.open(path) as image:
-            square = functional.center_crop(functional.resize(image.convert("RGB"), [size]), [size, size])
-    except OSError as error:
-        raise UserError(f"dataset image_folder: {path} cannot be read as an image: {error}") from error
+            square = functional.center_crop(functional.resize(appearance(image), [size]), [size, size])
+    # Pillow's readers raise each of these for files that are cut off or hold something else.
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise UnreadableImageError(f"{path}: {error}") from error
     pixels: Tensor = functional.pil_to_tensor(square)
     return pixels

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import count
 
 import torch
 from torch import Generator, Tensor
 
 from topk_platform.errors import UserError
+from topk_platform.specs.checks import first_few
 
 __all__ = ["by_class", "held_out", "spared", "stratified"]
 
@@ -29,7 +31,9 @@ def by_class(labels: Tensor, order: Tensor, classes: int) -> list[Tensor]:
     return list(torch.split(order[ordered.argsort(stable=True)], counts))
 
 
-def stratified(labels: Tensor, fractions: tuple[float, ...], generator: Generator) -> list[Tensor]:
+def stratified(
+    labels: Tensor, fractions: tuple[float, ...], generator: Generator, names: Sequence[str] | None = None
+) -> list[Tensor]:
     """Return the indices of what is left for training, then those of each split taken from it, ascending.
 
     Of each class's n samples a split takes a random ``fraction · n``, rounded, and at least one.
@@ -38,6 +42,7 @@ def stratified(labels: Tensor, fractions: tuple[float, ...], generator: Generato
         labels: int64 ``(n,)``.
         fractions: The fraction of each split to take.
         generator: The source of randomness.
+        names: The classes' names, for errors.
 
     Raises:
         UserError: if the fractions are negative or leave nothing, or a class has too few samples.
@@ -53,7 +58,7 @@ def stratified(labels: Tensor, fractions: tuple[float, ...], generator: Generato
             f"the fractions of validation and test must be at least 0 and below 1 in sum, got {fractions}"
         )
     return _parted(
-        labels, lambda count: [max(1, round(fraction * count)) for fraction in fractions], generator
+        labels, lambda size: [max(1, round(fraction * size)) for fraction in fractions], generator, names
     )
 
 
@@ -101,20 +106,38 @@ def spared(labels: Tensor, fraction: float, generator: Generator) -> list[Tensor
     """
     if not 0 < fraction < 1:
         raise UserError(f"the fraction of validation must be above 0 and below 1, got {fraction}")
-    return _parted(labels, lambda count: [min(max(1, round(fraction * count)), count - 1)], generator)
+    return _parted(labels, lambda size: [min(max(1, round(fraction * size)), size - 1)], generator)
 
 
-def _parted(labels: Tensor, sizes_of: Callable[[int], list[int]], generator: Generator) -> list[Tensor]:
+def _parted(
+    labels: Tensor,
+    sizes_of: Callable[[int], list[int]],
+    generator: Generator,
+    names: Sequence[str] | None = None,
+) -> list[Tensor]:
     shuffled = torch.randperm(len(labels), generator=generator)
     classes = int(labels.max()) + 1 if len(labels) else 0
-    pieces = []
-    for label, members in enumerate(by_class(labels, shuffled, classes)):
-        if len(members):
-            sizes = sizes_of(len(members))
-            left = len(members) - sum(sizes)
-            if left < 1:
-                raise UserError(
-                    f"class {label} has {len(members)} samples, too few for {len(sizes) + 1} splits"
-                )
-            pieces.append(torch.split(members, [left, *sizes]))
-    return [torch.cat(part).sort().values for part in zip(*pieces, strict=True)]
+    members = by_class(labels, shuffled, classes)
+    _check_large_enough([len(rows) for rows in members], sizes_of, names)
+    parts = [_cut(rows, sizes_of(len(rows))) for rows in members if len(rows)]
+    return [torch.cat(part).sort().values for part in zip(*parts, strict=True)]
+
+
+def _cut(rows: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
+    return torch.split(rows, [len(rows) - sum(sizes), *sizes])
+
+
+def _check_large_enough(
+    counts: list[int], sizes_of: Callable[[int], list[int]], names: Sequence[str] | None
+) -> None:
+    """Raise ``UserError`` if the splits leave a class nothing to train with, naming these classes."""
+    small = {label: size for label, size in enumerate(counts) if size and sum(sizes_of(size)) >= size}
+    if not small:
+        return
+    least = next(size for size in count(1) if sum(sizes_of(size)) < size)
+    named = [f"{label if names is None else repr(names[label])} has {size}" for label, size in small.items()]
+    raise UserError(
+        f"a class needs at least {least} samples to be split in {1 + len(sizes_of(least))}, and {len(small)} of "
+        f"{len(counts)} have fewer: class {first_few(named)}. Add samples, leave such classes out, or "
+        "give validation and test of your own"
+    )

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from topk_platform.data.appearance import appearance
 from topk_platform.data.decoding import crop, scaled
 from topk_platform.errors import UserError
 from topk_platform.specs import Inputs
@@ -68,7 +69,7 @@ def _covering(path: Path, channels: int, height: int, width: int) -> npt.NDArray
         )
     try:
         with Image.open(path) as image:
-            found = image.convert(_MODES[channels])
+            found = appearance(image, _MODES[channels])
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise UserError(f"image {path} cannot be read: {error}") from error
     if width * found.height <= height * found.width:

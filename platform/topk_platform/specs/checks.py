@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from topk_platform.errors import UserError
 
-__all__ = ["check", "check_name", "check_place"]
+__all__ = ["check", "check_name", "check_place", "first_few"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
@@ -34,3 +35,14 @@ def check_name(kind: str, name: str) -> None:
         bool(_NAME.fullmatch(name)),
         f"{kind} must match {_NAME.pattern}, for it names files and folders, got {name!r}",
     )
+
+
+def first_few(names: Sequence[str], most: int = 5) -> str:
+    """Return names as an error lists them: the first few, and how many more there are.
+
+    Example:
+        >>> first_few(["a", "b", "c"], most=2)
+        'a, b and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

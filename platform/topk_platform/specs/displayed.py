@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from topk_platform.specs.checks import first_few
 from topk_platform.specs.space import Choice, Dimension
 
 if TYPE_CHECKING:
@@ -81,17 +82,12 @@ def _facts(study: Study) -> list[str]:
     }
     budget = f"{study.trials} search trials in each of {searched}, " if searched else ""
     return [
-        *(f"{kind}: {_listed(list(names))}" for kind, names in named.items()),
+        *(f"{kind}: {first_few(list(names), _LINED)}" for kind, names in named.items()),
         f"{len(arms)} arms of a regime, a model and a loss: {budget}{study.seeds} seeds each, "
         f"{study.size} trainings at most",
         f"K = {', '.join(map(str, ks))}; shown are {', '.join(study.show)}; "
         f"baseline {study.baseline or 'none'}",
     ]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LINED} more" if len(names) > _LINED else ""
-    return f"{', '.join(names[:_LINED])}{more}"
 
 
 def _rows(loss: Loss, label: str) -> Iterable[tuple[str, ...]]:

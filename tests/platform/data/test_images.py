@@ -327,7 +327,7 @@ def test_a_tensor_is_not_to_be_had(folder: Path) -> None:
         (lambda: image_files("inaturalist", unreadable="ignore"), "'fatal' or 'skip', got 'ignore'"),
         (lambda: image_files("insects"), "there is no folder .*insects.*--data DIR"),
         (lambda: image_files("empty"), "must hold folders of images"),
-        (lambda: image_files("bare"), "folders of images, one a class; b empty"),
+        (lambda: image_files("bare"), "folders of images, one a class, got none in b"),
         (
             lambda: image_files("unlike"),
             r"images of .*unlike must have the classes of training, 2 differ: \['b', 'c'\]",

@@ -63,6 +63,24 @@ def test_one_folder_is_split_by_fractions(folder: Path) -> None:
     assert image_folder("mine", size=8, validation=0.2, test=0.3).fingerprint == data.fingerprint
 
 
+def test_a_class_too_small_to_be_split_is_named(folder: Path) -> None:
+    draw(folder, "ab")
+    draw(folder, "cd", count=2)
+    with pytest.raises(
+        UserError, match=r"at least 3 samples .* 2 of 4 have fewer: class 'c' has 2, 'd' has 2. Add"
+    ):
+        image_folder("mine", size=8)
+
+
+def test_hidden_files_are_no_images(folder: Path) -> None:
+    draw(folder / "train")
+    before = [read("mine", size=8).fingerprint for read in (image_folder, partial(image_files, resize=8))]
+    for name in ("._0.png", ".DS_Store"):
+        (folder / "train" / "a" / name).write_bytes(b"an operating system's notes")
+    after = [read("mine", size=8).fingerprint for read in (image_folder, partial(image_files, resize=8))]
+    assert after == before
+
+
 @pytest.mark.parametrize("name", ["val", "valid", "validation"])
 def test_folders_are_the_splits(folder: Path, name: str) -> None:
     for split, count in (("train", 6), (name, 2), ("test", 3)):
@@ -124,9 +142,17 @@ def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
     draw(folder / "test", "abd")
     with pytest.raises(UserError, match=r"must have the classes of .*differing: \['c', 'd'\]"):
         image_folder("mine")
-    (folder / "train" / "a" / "0.png").write_bytes(b"no picture")
     (folder / "test" / "d").rename(folder / "test" / "c")
-    with pytest.raises(UserError, match=r"a/0.png cannot be read as an image"):
+    for name in ("a/0.png", "c/9.png"):
+        (folder / "train" / name).write_bytes(b"no picture")
+    with pytest.raises(
+        UserError, match=r"2 of 30 images cannot be read: .*a/0.png: .*, .*c/9.png: .*Mend them"
+    ):
+        image_folder("mine")
+    for place in ("train", "test"):
+        for picture in (folder / place / "b").iterdir():
+            picture.rename(picture.with_name(f".{picture.name}"))
+    with pytest.raises(UserError, match=r"must hold images \(.jpg, .*\), but these hold none: b$"):
         image_folder("mine")
     (folder / "val").mkdir()
     (folder / "valid").mkdir()
@@ -183,7 +209,10 @@ def test_splits_that_are_given_are_kept() -> None:
     ("make", "message"),
     [
         (lambda: from_tensors((torch.zeros(4, 2), torch.zeros(4))), "labels must be whole numbers"),
-        (lambda: from_tensors((torch.zeros(4, 2), torch.tensor([0, 0, 1, 1]))), "class 0 has 2 samples"),
+        (
+            lambda: from_tensors((torch.zeros(4, 2), torch.tensor([0, 0, 1, 1]))),
+            "at least 3 samples to be split in 3, and 2 of 2 have fewer: class 0 has 2, 1 has 2",
+        ),
         (lambda: from_tensors((torch.zeros(4, 2), torch.arange(3))), "as many"),
         (
             lambda: from_tensors((torch.zeros(4, 2), ["a", "b", "a", "b"])),
