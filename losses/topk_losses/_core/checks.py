@@ -221,7 +221,9 @@ def check_soft(scores: Tensor, target: Tensor, ignore_index: int, taken: bool) -
 def _check_out_of_range(target: Tensor, classes: int, ignore_index: int) -> None:
     wrong = target[((target < 0) | (target >= classes)) & (target != ignore_index)]
     if wrong.numel():
+        from_one = bool((wrong == classes).all() and (target != 0).all())
+        hint = "; if classes are numbered from 1 on, take target - 1" if from_one else ""
         raise ValueError(
             f"target must be in [0, {classes - 1}] or equal ignore_index = {ignore_index}, "
-            f"got {wrong[0].item()}"
+            f"got {wrong[0].item()}{hint}"
         )
