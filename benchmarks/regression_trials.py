@@ -24,7 +24,7 @@ from topk_platform.specs import (
     TrialRecord,
 )
 from topk_platform.training import run_trials
-from topk_platform.training.losses import LOSSES
+from topk_platform.training.loss_table import LOSSES
 
 __all__ = ["Backend", "Case", "cases", "measure"]
 

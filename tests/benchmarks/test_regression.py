@@ -14,7 +14,7 @@ import pytest
 
 from topk_losses.backends import use_backend
 from topk_platform.data import Population, load
-from topk_platform.training.losses import LOSSES
+from topk_platform.training.loss_table import LOSSES
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import topk_losses
 from topk_losses import functional
-from topk_platform.training.losses import LOSSES
+from topk_platform.training.loss_table import LOSSES
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "losses"

@@ -83,7 +83,7 @@ def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[i
             own = slice(i * share + share * part // parts, i * share + share * (part + 1) // parts)
             inputs, *results = (array[own] for array in arrays)
             buffers, generator = kernels.buffers_for(inputs, k, samples), kernels.generator(seeds[i], part)
-            kernels.draw_rows(inputs, k, epsilon, wanted, kernels.tables(), generator, buffers, *results)
+            kernels.draw_rows(inputs, epsilon, wanted, kernels.tables(), generator, buffers, *results)
 
     numba.in_parts(run, len(seeds) * parts, at_least=1)
     return classes, noise

@@ -16,7 +16,8 @@ from topk_platform.errors import UserError, blamed
 from topk_platform.models import MODELS, build_model
 from topk_platform.references import is_reference, look_up
 from topk_platform.specs import Arm, numbers
-from topk_platform.training.losses import LOSSES, BoundLoss, build_loss
+from topk_platform.training.loss_table import LOSSES
+from topk_platform.training.losses import BoundLoss, build_loss
 from topk_platform.training.process import kept_process
 
 __all__ = ["Rehearsal"]

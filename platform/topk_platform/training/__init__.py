@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from topk_platform.training.ensemble import check_ensemble
     from topk_platform.training.group import Finished, Keeper, Pulse
-    from topk_platform.training.losses import LOSSES, build_loss, check_loss
+    from topk_platform.training.loss_table import LOSSES
+    from topk_platform.training.losses import build_loss, check_loss
     from topk_platform.training.machine import environment
     from topk_platform.training.run import Training, finish, run_trials
     from topk_platform.training.session import Session
@@ -31,7 +32,7 @@ __all__ = [
 _MODULES = {
     "Finished": "group",
     "Keeper": "group",
-    "LOSSES": "losses",
+    "LOSSES": "loss_table",
     "Pulse": "group",
     "Session": "session",
     "Training": "run",

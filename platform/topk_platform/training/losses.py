@@ -1,4 +1,4 @@
-"""Losses by name, built from a trial's parameters and from what the training data are."""
+"""Losses built from a trial's parameters and from what the training data are, and checked before a study starts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import topk_losses as tl
 from topk_platform.errors import UserError, blamed, unknown_name
 from topk_platform.references import check_arguments, look_up, signature_of
 from topk_platform.specs import SEARCHABLE, Loss, Parameter, Recipe, Scalar, Schedule, numbers
+from topk_platform.training.loss_table import LOSSES
 
 __all__ = [
-    "LOSSES",
     "BoundLoss",
-    "TemperedCrossEntropy",
     "build_loss",
     "check_loss",
     "takes_class_counts",
@@ -25,153 +24,6 @@ __all__ = [
 
 _GIVEN = ("k", "class_counts")
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-class TemperedCrossEntropy(nn.Module):
-    """Cross-entropy with a temperature, ``T · CE(s / T)``, so that its space is as rich as its rivals'.
-
-    At ``T = 1`` it is cross-entropy; as ``T → 0`` it tends to ``max(s) - s_y``.
-
-    Args:
-        temperature: T, above 0.
-
-    Example:
-        >>> import torch
-        >>> scores, target = torch.randn(4, 10), torch.randint(10, (4,))
-        >>> bool(TemperedCrossEntropy(1.0)(scores, target) == tl.CrossEntropy()(scores, target))
-        True
-    """
-
-    def __init__(self, temperature: float = 1.0) -> None:
-        super().__init__()
-        if not temperature > 0:
-            raise ValueError(f"temperature must be above 0, got {temperature!r}")
-        self.temperature = temperature
-        self.cross_entropy = tl.CrossEntropy()
-
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L)`` and labels, int64 ``(N,)`` or soft ``(N, L)``."""
-        if self.temperature == 1:
-            return self.cross_entropy(scores, target)  # type: ignore[no-any-return]
-        loss: Tensor = self.cross_entropy(scores / self.temperature, target)
-        return self.temperature * loss
-
-
-def _ldam(class_counts: Tensor, max_margin: float = 0.5, scale: float = 30.0) -> nn.Module:
-    return tl.LDAM(tl.uneven_margins(class_counts, max_margin), scale=scale)
-
-
-def _noised_imbalanced(
-    k: int,
-    class_counts: Tensor,
-    epsilon: float = 0.01,
-    samples: int | None = 5,
-    max_margin: float = 0.2,
-    scale: float = 50.0,
-) -> nn.Module:
-    margins = tl.uneven_margins(class_counts, max_margin)
-    return tl.NoisedImbalancedTopKHinge(k, margins, epsilon=epsilon, samples=samples, scale=scale)
-
-
-def _noised(k: int, epsilon: float = 0.2, samples: int | None = 10, margin: float = 1.0) -> nn.Module:
-    return tl.NoisedTopKHinge(k, epsilon=epsilon, samples=samples, margin=margin)
-
-
-def _smooth(k: int, tau: float = 1.0, margin: float = 1.0) -> nn.Module:
-    return tl.SmoothTopKSVM(k, tau=tau, margin=margin)
-
-
-def _topk_hinge(k: int, margin: float = 1.0) -> nn.Module:
-    return tl.TopKHinge(k, margin=margin)
-
-
-def _convex_topk_hinge(k: int, margin: float = 1.0) -> nn.Module:
-    return tl.ConvexTopKHinge(k, margin=margin)
-
-
-def _calibrated_topk_hinge(k: int, margin: float = 1.0) -> nn.Module:
-    return tl.CalibratedTopKHinge(k, margin=margin)
-
-
-def _focal(gamma: float = 2.0) -> nn.Module:
-    return tl.Focal(gamma)
-
-
-def _generalized_cross_entropy(gamma: float = 0.7) -> nn.Module:
-    return tl.GeneralizedCrossEntropy(gamma)
-
-
-def _balanced_softmax(class_counts: Tensor) -> nn.Module:
-    return tl.BalancedSoftmax(class_counts)
-
-
-def _logit_adjusted(class_counts: Tensor, tau: float = 1.0) -> nn.Module:
-    return tl.LogitAdjusted(class_counts, tau=tau)
-
-
-def _topk_grouping(k: int) -> nn.Module:
-    return tl.TopKGrouping(k)
-
-
-def _topk_transition(k: int, detach_weight: bool = False) -> nn.Module:
-    return tl.TopKTransition(k, detach_weight=detach_weight)
-
-
-def _lapsum_topk_loss(k: int, temperature: float = 1.0) -> nn.Module:
-    return tl.LapSumTopKLoss(k, temperature=temperature)
-
-
-def _autkc(k: int, surrogate: str = "squared") -> nn.Module:
-    return tl.AUTKC(k, surrogate=surrogate)
-
-
-def _soft_topk_loss(k: int, tau: float = 1.0, shape: str = "logistic", form: str = "log") -> nn.Module:
-    return tl.SoftTopKLoss(k, tau=tau, shape=shape, form=form)
-
-
-def _smooth_topk_hinge(k: int, gamma: float = 1.0, margin: float = 1.0) -> nn.Module:
-    return tl.SmoothTopKHinge(k, gamma=gamma, margin=margin)
-
-
-def _sorting_topk_cross_entropy(
-    k: int, steepness: float = 2.0, candidates: int = 16, relaxation: str = "cauchy", top1: float = 0.0
-) -> nn.Module:
-    """``top1`` is the weight of the top-1 component beside that of top-K."""
-    mixture = [top1] + [0.0] * (k - 2) + [1 - top1] if k > 1 and top1 else None
-    return tl.SortingTopKCrossEntropy(k, steepness, candidates, relaxation, mixture)
-
-
-def _topk_entropy(k: int) -> nn.Module:
-    return tl.TopKEntropy(k)
-
-
-def _truncated_topk_entropy(k: int) -> nn.Module:
-    return tl.TruncatedTopKEntropy(k)
-
-
-LOSSES: dict[str, Callable[..., nn.Module]] = {
-    "autkc": _autkc,
-    "balanced_softmax": _balanced_softmax,
-    "calibrated_topk_hinge": _calibrated_topk_hinge,
-    "convex_topk_hinge": _convex_topk_hinge,
-    "cross_entropy": TemperedCrossEntropy,
-    "focal": _focal,
-    "generalized_cross_entropy": _generalized_cross_entropy,
-    "lapsum_topk_loss": _lapsum_topk_loss,
-    "ldam": _ldam,
-    "logit_adjusted": _logit_adjusted,
-    "noised_imbalanced_topk_hinge": _noised_imbalanced,
-    "noised_topk_hinge": _noised,
-    "smooth_topk_hinge": _smooth_topk_hinge,
-    "smooth_topk_svm": _smooth,
-    "soft_topk_loss": _soft_topk_loss,
-    "sorting_topk_cross_entropy": _sorting_topk_cross_entropy,
-    "topk_entropy": _topk_entropy,
-    "topk_grouping": _topk_grouping,
-    "topk_hinge": _topk_hinge,
-    "topk_transition": _topk_transition,
-    "truncated_topk_entropy": _truncated_topk_entropy,
-}
 
 
 class BoundLoss:

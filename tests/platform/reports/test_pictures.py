@@ -19,7 +19,7 @@ from topk_platform.records import Ledger, Store, read_model
 from topk_platform.reports.plots import NothingToPlotError
 from topk_platform.reports.plots.levels import level_sets, simplex, topk_error, values_on
 from topk_platform.reports.plots.regions import densities
-from topk_platform.training.losses import LOSSES
+from topk_platform.training.loss_table import LOSSES
 
 Array = npt.NDArray[np.float64]
 BANDS = 12

@@ -1,0 +1,163 @@
+"""CPU kernels that sort the classes of a row into bins by their scores; ``cpu.py`` has the method and its proof."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topk_losses._core.numba_kernels import inner
+from topk_losses._noised.shared_kernels import ABOVE, BINS, WIDTH
+
+if TYPE_CHECKING:
+    from topk_losses._noised.shared_kernels import Binned, Doubles, Floats, Found, Integers
+
+__all__ = ["bin_row", "groups_of", "kth_largest"]
+
+DEEPEST = ABOVE + 14  # the lowest threshold is the upper edge of this bin
+WHOLE = 24  # in rows of up to this many classes all are drawn outright
+MEMBERS = 8  # classes per group; groups are first compared by their maxima
+SPARE = 4  # there are at least this many times k groups
+
+
+def groups_of(size: int, k: int) -> int:
+    """The number of groups that the classes of a row are in, whose maxima are compared first."""
+    members = MEMBERS
+    while members > 1 and size < SPARE * k * members:
+        members //= 2
+    return (size + members - 1) // members
+
+
+@inner
+def bin_row(
+    row: Floats,
+    epsilon: float,
+    wanted: float,
+    tails: Doubles,
+    maxima: Floats,
+    largest: Doubles,
+    found: Found,
+    binned: Binned,
+) -> tuple[float, int]:
+    """Sort the classes of a row into bins; return the score at the centre, and the bin of the threshold.
+
+    The centre is NaN in rows with NaN or +inf, and -inf in rows with fewer than k unmasked classes.
+    """
+    k = len(largest)
+    _maximise(row, maxima)
+    centre = kth_largest(maxima, largest)
+    if centre == -np.inf:  # fewer than k groups have an unmasked class
+        centre = kth_largest(row, largest)
+    if not centre > -np.inf:
+        return centre, BINS
+    if len(row) <= WHOLE:
+        return centre, _whole(row, centre, epsilon, binned)
+    number = _collect(row, maxima, centre, epsilon, found)
+    if _leading(found[1], number) > k:
+        for i in range(number):
+            found[1][i] = row[found[0][i]]
+        centre = kth_largest(found[1][:number], largest)
+        number = _collect(row, maxima, centre, epsilon, found)
+    _order(found, number, binned)
+    return centre, _threshold(binned[2], wanted, tails)
+
+
+@inner
+def _maximise(row: Floats, maxima: Floats) -> None:
+    """Write the largest score of each group, G the number of groups: classes j, j + G, …; NaN if one is NaN."""
+    groups = len(maxima)
+    for j in range(groups):
+        maxima[j] = row[j]
+    for first in range(groups, len(row), groups):
+        part = row[first : first + groups]
+        for j in range(len(part)):
+            score = part[j]
+            maxima[j] = score if (score > maxima[j]) | (score != score) else maxima[j]  # noqa: PLR0124
+
+
+@inner
+def kth_largest(scores: Floats, largest: Doubles) -> float:
+    """The k-th largest score, k being the length of the buffer; NaN if a score is NaN or +inf."""
+    last = len(largest) - 1
+    largest[:] = -np.inf
+    strange = False
+    for score in scores:
+        strange |= not score < np.inf
+        if score > largest[last]:
+            place = last
+            while place > 0 and largest[place - 1] < score:
+                largest[place] = largest[place - 1]
+                place -= 1
+            largest[place] = score
+    return np.nan if strange else largest[last]
+
+
+@inner
+def _collect(row: Floats, maxima: Floats, centre: float, epsilon: float, found: Found) -> int:
+    """Write the classes above the lower edge of the lowest bin, and return their number."""
+    classes, x, _ = found
+    level = centre - (BINS - ABOVE) * WIDTH * epsilon
+    groups, number, scale = len(maxima), 0, 1 / epsilon
+    for j in range(groups):
+        if maxima[j] >= level:
+            for c in range(j, len(row), groups):
+                classes[number] = c
+                x[number] = (row[c] - centre) * scale
+                number += row[c] >= level
+    return number
+
+
+@inner
+def _leading(x: Doubles, number: int) -> int:
+    leading = 0
+    for i in range(number):
+        leading += x[i] >= 0
+    return leading
+
+
+@inner
+def _whole(row: Floats, centre: float, epsilon: float, binned: Binned) -> int:
+    """Put all classes into the highest bin, and return a threshold below all bins."""
+    classes, x, starts = binned
+    for c in range(len(row)):
+        classes[c] = c
+        x[c] = (row[c] - centre) * (1 / epsilon)
+    starts[1:] = len(row)
+    starts[0] = 0
+    return BINS
+
+
+@inner
+def _order(found: Found, number: int, binned: Binned) -> None:
+    """Sort classes by bins, the highest one first."""
+    classes, x, bins = found
+    sorted_classes, sorted_x, starts = binned
+    starts[:] = 0
+    for i in range(number):
+        bins[i] = min(int(max(ABOVE - x[i] * (1 / WIDTH), 0.0)), BINS - 1)
+        starts[bins[i]] += 1
+    for j in range(BINS):  # the ends of the bins, which are filled from there
+        starts[j + 1] += starts[j]
+    for i in range(number):
+        place = starts[bins[i]] - 1
+        starts[bins[i]] = place
+        sorted_classes[place] = classes[i]
+        sorted_x[place] = x[i]
+
+
+@inner
+def _threshold(starts: Integers, wanted: float, tails: Doubles) -> int:
+    """The highest bin such that at least ``wanted`` classes are expected to exceed its upper edge."""
+    low, high = 0, DEEPEST
+    if starts[BINS] <= wanted:
+        return high
+    while low < high:
+        edge = (low + high) // 2
+        expected = 0.0
+        for j in range(BINS):
+            expected += (starts[j + 1] - starts[j]) * tails[j - edge + BINS]
+        if expected >= wanted:
+            high = edge
+        else:
+            low = edge + 1
+    return high
