@@ -95,6 +95,25 @@ def test_versions_are_those_that_the_platform_takes_and_where_it_matters_the_dri
     assert (result.state, result.found, result.remedy) == ("wrong", found, remedy)
 
 
+@pytest.mark.parametrize(("mode", "open_"), [(0o600, False), (0o640, True), (0o604, True)])
+def test_a_token_that_others_can_read_is_told(
+    mode: int, open_: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / ".ray" / "auth_token"
+    file.parent.mkdir()
+    file.write_text("secret")
+    file.chmod(mode)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
+    facts = examine(Question([]))
+    assert facts.open_token == (str(file) if open_ else "")
+    found = list(checks.check_token(NODE, facts))
+    if open_:
+        assert told(only(found)) == ("warning", f"others can read {file}, and so run code on the cluster")
+    else:
+        assert found == []
+
+
 def test_versions_that_matter_little_may_differ() -> None:
     facts = replace(SOUND, packages={**VERSIONS, "rich": "14.1.0"})
     assert only(checks.check_versions(SOUND, NODE, facts, WANTED)).state == "good"
