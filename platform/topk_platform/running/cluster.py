@@ -17,6 +17,7 @@ from typing import Any
 
 import ray
 from ray._private import ray_constants, services
+from ray._private.authentication.authentication_token_setup import generate_and_save_token
 from ray.exceptions import RayError
 
 from topk_platform.code_version import user_modules
@@ -175,13 +176,31 @@ def _on_loopback() -> Iterator[None]:
 
 @cache  # Ray keeps the first token that a process has
 def _token_where_none_is_kept() -> Mapping[str, str]:
-    """Return a token for a Ray of our own where the home folder, in which Ray keeps one, cannot be written."""
+    """Return a token for a Ray of our own where the home folder, in which Ray keeps one, cannot be written.
+
+    Elsewhere one is made there if there is none, for its owner alone: Ray writes it as the umask says.
+    """
     with suppress(OSError, RuntimeError):  # RuntimeError: there is no home folder
         kept = Path.home() / ".ray"
         kept.mkdir(exist_ok=True)
-        if os.access(kept, os.W_OK) or (kept / "auth_token").exists():
+        if (kept / "auth_token").exists():
+            return {}
+        if os.access(kept, os.W_OK):
+            _make_token()
             return {}
     return {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+def _make_token() -> None:
+    if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or os.environ.get(
+        "RAY_AUTH_MODE"
+    ) == "disabled":
+        return
+    before = os.umask(0o077)
+    try:
+        generate_and_save_token()
+    finally:
+        os.umask(before)
 
 
 def _connect(study: Study, address: str | None, workers: int | None, patience: Patience) -> None:

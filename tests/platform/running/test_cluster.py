@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from functools import cache
@@ -105,6 +106,23 @@ def test_what_ray_says_in_the_driver_goes_to_stderr(capsys: pytest.CaptureFixtur
     assert out == "" and "A worker died" in err
     ray._private.worker.print_to_stdstream({**published, "lines": ["Another."]}, ignore_prefix=False)
     assert "Another." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mode", ["token", "disabled"])
+def test_the_token_that_a_ray_of_our_own_leaves_is_its_owners_alone(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = os.umask(0o022)
+    try:
+        assert cluster._token_where_none_is_kept.__wrapped__() == {}
+    finally:
+        assert os.umask(before) == 0o022
+    made = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / ".ray").iterdir()}
+    assert made == ({"auth_token": 0o600} if mode == "token" else {})
 
 
 def test_how_large_a_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -487,12 +487,15 @@ def test_the_command_tells_it_and_has_an_exit_code(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
     monkeypatch.setattr(sys, "argv", ["topk", "doctor", "--store", store])
     with pytest.raises(SystemExit) as ended:
         main()
     assert (ended.value.code or 0) == code
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == last and sum(line.startswith("WRONG") for line in lines) == code
+    assert lines[1].startswith("WRONG") == bool(code)  # first
     assert not os.listdir(tmp_path)
 
 
