@@ -169,7 +169,10 @@ def verify(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compute a bundle's tables and claims again, train some of its trials again. Exit code 1: something differs."""
+    """Compute a bundle's tables and claims again, train some of its trials again. Exit code 1: something differs.
+
+    A study's ledger in a store is examined, and mended, by `topk repair`.
+    """
     from topk_platform.evidence import verify as verify_file  # noqa: PLC0415 - as above
 
     found = verify_file(file, again=again, seed=seed, tolerance=tolerance, data=data)

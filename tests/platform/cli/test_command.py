@@ -125,6 +125,22 @@ def test_bad_input_is_a_line_and_with_debug_a_traceback_too(topk: Topk) -> None:
     assert len(topk("table", "digit")[2].splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "command", [["table"], ["run"], ["report", "--to", "r.html"], ["bundle", "--to", "b"]]
+)
+def test_what_the_store_holds_and_nobody_defines_here_is_told(
+    command: list[str], topk: Topk, tmp_path: Path
+) -> None:
+    (tmp_path / "runs" / "my-study").mkdir(parents=True)
+    (tmp_path / "runs" / "my-study" / "ledger.json").write_text("{}")
+    code, out, err = topk(command[0], "my-study", *command[1:])
+    assert (code, out) == (Exit.BAD_INPUT, "")
+    assert err.startswith(
+        "topk: store 'runs' holds results of study 'my-study', whose definition is not known here"
+    )
+    assert "FILE:ATTRIBUTE" in err and len(err.splitlines()) == 1
+
+
 def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
