@@ -113,6 +113,7 @@ class Lines(ForPeople):
         super().__init__(console)
         self._watch: Watch | None = None
         self._last = ""
+        self._looking = threading.Lock()  # else an older line could follow a newer one
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._go_on, daemon=True)
 
@@ -143,10 +144,11 @@ class Lines(ForPeople):
         """Print the progress if it has changed and anything is left."""
         if self._watch is None or not self._watch.board.left:
             return
-        line = headline(self._watch.state())
-        if line != self._last:
-            self._last = line
-            self._print(line)
+        with self._looking:
+            line = headline(self._watch.state())
+            if line != self._last:
+                self._last = line
+                self._print(line)
 
     def _go_on(self) -> None:
         while not self._over.wait(_LINE_SECONDS):

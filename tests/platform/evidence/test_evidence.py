@@ -116,7 +116,9 @@ def test_what_is_damaged_is_told(file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"is damaged or was changed: \['study.json'\]"):
         verify(tmp_path / "x")
     (tmp_path / "y").write_bytes(b"no")
-    with pytest.raises(UserError, match="must be a file of `topk bundle`, got a folder: .*`topk repair STUDY`"):
+    with pytest.raises(
+        UserError, match=r"must be a file of `topk bundle`, got a folder: .*`topk repair STUDY`"
+    ):
         verify(tmp_path)
     with pytest.raises(UserError, match="must be a file of `topk bundle`"):
         verify(tmp_path / "y")
