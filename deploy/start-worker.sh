@@ -26,6 +26,10 @@ if [ -z "${RAY_AUTH_TOKEN:-}" ] && [ ! -s "${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/aut
     echo "start-worker.sh: no token in ${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/auth_token}: copy the head's" >&2
     exit 2
 fi
+token=${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/auth_token}
+if [ -z "${RAY_AUTH_TOKEN:-}" ] && [ "$(ls -lL "$token" | cut -c 5-10)" != ------ ]; then
+    echo "start-worker.sh: others on this machine can read $token, and so run code on the cluster: chmod 600 $token" >&2
+fi
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
 
 own() {

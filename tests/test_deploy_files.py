@@ -11,10 +11,12 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
+import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -318,6 +320,102 @@ def test_a_study_that_has_ended_is_not_queued_again(
     told, _ = script.communicate(timeout=60)
     assert script.returncode == code and told.endswith(f"the code is {code}\n")
     assert not (tmp_path / "requeued").exists()
+
+
+# start-head.sh and start-worker.sh, with a stand-in for Ray; the real thing: end_to_end/test_several_hosts.py
+
+RAY = """#!/bin/sh
+[ "$1" = get-auth-token ] && mkdir -p "$HOME/.ray" && echo token > "$HOME/.ray/auth_token" && exit
+echo "ray $*"
+kill -TERM "$PPID"
+"""
+
+
+@pytest.fixture
+def by_hand(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """A machine whose Ray does nothing but end start-worker.sh, which would start it anew."""
+    (tmp_path / "ray").write_text(RAY)
+    (tmp_path / "ray").chmod(0o755)
+    (tmp_path / "python").symlink_to(sys.executable)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    names = {
+        "HOME": str(tmp_path),
+        "RAY": str(tmp_path / "ray"),
+        "RAY_PORT": port,
+        "NODE_ADDRESS": "127.0.0.1",
+    }
+    left_out = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
+    environment = {name: value for name, value in os.environ.items() if name not in left_out} | names
+
+    def run(script: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        told = {**environment, **more}
+        if script == "start-head.sh":
+            (tmp_path / "ray").write_text(RAY.replace("kill", ": kill"))
+        command = ["sh", str(DEPLOY / script), *arguments]
+        return subprocess.run(command, env=told, capture_output=True, text=True, timeout=120)
+
+    return run
+
+
+def test_a_head_says_what_to_type_next_and_keeps_its_token(
+    by_hand: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    done = by_hand("start-head.sh", "127.0.0.1", "--num-cpus", "1")
+    assert done.returncode == 0, done.stderr
+    started, _, told = done.stdout.partition("\n")
+    assert started.startswith("ray start --head --node-ip-address 127.0.0.1 ") and started.endswith(
+        " --num-cpus 1"
+    )
+    port = re.search(r" --port (\d+) ", started)[1]  # type: ignore[index]
+    for line in (
+        "export RAY_AUTH_MODE=token",
+        f"topk doctor --address 127.0.0.1:{port}",
+        "topk run STUDY --address",
+    ):
+        assert f"    {line}" in told
+    assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0" in told and "start-worker.sh" not in told
+    assert (tmp_path / ".ray" / "auth_token").stat().st_mode & 0o777 == 0o600
+    (tmp_path / ".ray" / "auth_token").chmod(0o644)
+    done = by_hand("start-head.sh", "10.0.0.1", RAY_AUTH_TOKEN_PATH=str(tmp_path / ".ray" / "auth_token"))
+    assert f"    deploy/start-worker.sh 10.0.0.1:{port}" in done.stdout
+    assert (tmp_path / ".ray" / "auth_token").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_head_in_the_foreground_is_ray_itself(
+    by_hand: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """What the script would say afterwards would come when it is over; and a signal is for Ray."""
+    assert by_hand("start-head.sh", "127.0.0.1", "--block").stdout.count("\n") == 1
+
+
+def test_a_head_is_refused_without_an_address_before_options_and_on_a_port_that_is_taken(
+    by_hand: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    done = by_hand("start-head.sh", "--num-cpus", "1")
+    assert (done.returncode, done.stdout) == (
+        2,
+        "",
+    ) and "\nusage: deploy/start-head.sh [ADDRESS" in done.stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = by_hand("start-head.sh", "127.0.0.1", RAY_PORT=str(port))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        f"something listens at 127.0.0.1:{port}, " in done.stderr and f"RAY_PORT={port + 1} " in done.stderr
+    )
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o644, True)])
+def test_a_worker_warns_of_a_token_that_others_can_read(
+    mode: int, warned: bool, by_hand: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("token")
+    (tmp_path / ".ray" / "auth_token").chmod(mode)
+    done = by_hand("start-worker.sh", "127.0.0.1:1")
+    assert "ray start --address 127.0.0.1:1 " in done.stdout
+    assert (f"chmod 600 {tmp_path}/.ray/auth_token" in done.stderr) == warned
 
 
 def test_every_file_is_told_of_in_the_docs() -> None:

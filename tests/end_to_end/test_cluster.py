@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -185,12 +186,14 @@ def test_on_loopback_all_of_it_stays_there(joined: Joined, check_loopback: Calla
 
 
 def test_auto_finds_it_and_a_gpu_study_asks_for_its_share_of_gpus(
-    joined: Joined, visited: Any, rows: Rows, tmp_path: Path
+    joined: Joined, nodes: Cluster, visited: Any, rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that was started last of those that left their address in this Ray folder, whatever else runs."""
+    """As on a machine where nothing else runs."""
+    monkeypatch.setattr(services, "find_gcs_addresses", cache(lambda: {nodes.address}))
     code = 0 if torch.cuda.is_available() else 1  # Ray was only told of a GPU
     arguments = ("run", "lab:on_gpu", "--store", tmp_path, "--address", "auto")
-    visited.topk(*arguments, "--mixed", code=code)  # the nodes are not asked for their GPU's model
+    _, err = visited.topk(*arguments, "--mixed", code=code)  # the nodes are not asked for their GPU's model
+    assert f"joined the Ray cluster at {nodes.address}: " in err
     assert rows(tmp_path)
     worker = json.loads(visited.noted("workers.jsonl")[-1])
     assert worker["resources"] == {"CPU": 1.0, "GPU": 0.5}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -150,6 +151,18 @@ def test_a_loss_that_is_not_finite_is_no_failure(troubled: Troubled, rows: Rows)
     (row,) = (row for row in rows(troubled.store) if row["loss"] == "nan")
     assert "nan" in row["reason"]
     assert not any("/nan:" in line for line in troubled.out.splitlines() if line.startswith("failed"))
+
+
+def test_events_alone_are_on_stdout_whatever_ray_says_of_a_process_that_is_lost(
+    lab: Any, tmp_path: Path
+) -> None:
+    quick = "import topk_platform.running.tuning as tuning; tuning.PAUSES = (0.1, 0.2)"
+    arguments = ("run", "lab:lost_once", "--store", tmp_path, "--workers", "1", "--json")
+    out, err = lab.topk(*arguments, before=quick)
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["event"] for event in events].count("again") == 1
+    assert (events[-1]["event"], events[-1]["interrupted"]) == ("finished", False)
+    assert "(raylet) " in err and "\x1b" not in err
 
 
 def test_run_again_it_tries_what_is_open_and_repeats_nothing(

@@ -49,7 +49,7 @@ def claims(
 ) -> None:
     """Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data."""
     check_format(output, "rich", "md", "csv", json=json)
-    wanted = load_study(study)
+    wanted = load_study(study, store)
     if not wanted.claims:
         raise UserError(f"study {wanted.name} has no claims: give it some as Study(claims=...)")
     from topk_platform.reports import claimed, deciding  # noqa: PLC0415 - pyarrow and numpy
@@ -76,7 +76,7 @@ def tuning(
 ) -> None:
     """Show what the search gained, how many trials were enough, and which parameters mattered, by validation alone."""
     check_format(output, "rich", "md", "csv", json=json)
-    wanted = wanted_study(study, smoke)
+    wanted = wanted_study(study, smoke, store=store)
     from topk_platform.reports import tuned  # noqa: PLC0415 - as above
     from topk_platform.reports.tuning import check_within  # noqa: PLC0415 - as above
     from topk_platform.reports.tuning import tuning as tuning_of  # noqa: PLC0415 - as above
@@ -101,7 +101,7 @@ def checklist(
     json: JsonOption = False,
 ) -> None:
     """Write what venues ask to be reported of a study, filled in from its ledger, as Markdown."""
-    wanted = wanted_study(study, smoke)
+    wanted = wanted_study(study, smoke, store=store)
     from topk_platform.reports.checklist import checklist as filled_in  # noqa: PLC0415 - as above
 
     found = filled_in(wanted, store=store, trials=trials, seeds=seeds)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["doctor"]
 
-_MARKS = {"good": ("ok", "green"), "warning": ("note", "yellow"), "wrong": ("WRONG", "bold red")}
+_MARKS = {"wrong": ("WRONG", "bold red"), "warning": ("note", "yellow"), "good": ("ok", "green")}
 _MANY = 3  # nodes named in a line; beyond these their number is shown
 
 
@@ -60,7 +60,7 @@ def _table(found: Diagnosis) -> Table:
     table = Table(
         "", "check", "where", "found, and what to do", box=None, pad_edge=False, header_style="bold"
     )
-    for result in found.results:
+    for result in sorted(found.results, key=lambda result: [*_MARKS].index(result.state)):
         mark, style = _MARKS[result.state]
         said = Text(result.found)
         if result.remedy:

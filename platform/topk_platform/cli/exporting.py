@@ -72,7 +72,7 @@ def export(
     _check_export(output, arm, seed, onnx or mlflow)
     if output != "findings" and (note or data is not None):
         raise UserError(f"--note and --data are of --format findings, got --format {output}")
-    wanted = wanted_study(study, smoke)
+    wanted = wanted_study(study, smoke, store=store)
     if arm is not None:
         from topk_platform.serving import export_model  # noqa: PLC0415 - pyarrow and numpy
 
@@ -141,7 +141,7 @@ def predict(
 
 def bundle(study: StudyArgument, to: _To, store: StoreOption = "runs", smoke: SmokeOption = False) -> None:
     """Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions."""
-    wanted = wanted_study(study, smoke)
+    wanted = wanted_study(study, smoke, store=store)
     from topk_platform.evidence import bundle as bundle_study  # noqa: PLC0415 - pyarrow and numpy
 
     found = bundle_study(wanted, store=store)
@@ -169,7 +169,10 @@ def verify(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compute a bundle's tables and claims again, train some of its trials again. Exit code 1: something differs."""
+    """Compute a bundle's tables and claims again, train some of its trials again. Exit code 1: something differs.
+
+    A study's ledger in a store is examined, and mended, by `topk repair`.
+    """
     from topk_platform.evidence import verify as verify_file  # noqa: PLC0415 - as above
 
     found = verify_file(file, again=again, seed=seed, tolerance=tolerance, data=data)

@@ -41,7 +41,7 @@ def table(
 ) -> None:
     """Print a study's table from the results in the store; runs nothing."""
     check_format(output, *_FORMATS, json=json)
-    wanted = wanted_study(study, smoke)
+    wanted = wanted_study(study, smoke, store=store)
     from topk_platform.reports.formats import as_format  # noqa: PLC0415 - pyarrow and numpy
     from topk_platform.reports.reading import table as read_table  # noqa: PLC0415 - as above
 
@@ -86,7 +86,7 @@ def plot(
     smoke: SmokeOption = False,
 ) -> None:
     """Plot a study's results from the store into a file."""
-    wanted = wanted_study(study, smoke)
+    wanted = wanted_study(study, smoke, store=store)
     path = to or Path(f"{wanted.name}-{kind}.svg")
     _check_suffix(path)
     from topk_platform.reports import plots  # noqa: PLC0415 - pyarrow and numpy
@@ -117,7 +117,7 @@ def report(
     smoke: SmokeOption = False,
 ) -> None:
     """Write one HTML page with all that a study says; it needs no other file and no network."""
-    wanted = wanted_study(study, smoke)
+    wanted = wanted_study(study, smoke, store=store)
     path = to or Path(f"{wanted.name}.html")
     if path.suffix != ".html":
         raise UserError(f"--to must end in .html, got {str(path)!r}")

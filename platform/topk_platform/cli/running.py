@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Annotated
 
@@ -26,39 +23,9 @@ from topk_platform.cli.options import (
 from topk_platform.cli.studies import wanted_study
 from topk_platform.errors import UserError
 
-__all__ = ["interrupts_told", "run"]
+__all__ = ["run"]
 
 _LIMITS, _CARE, _OUTPUT = "How much at most", "Care", "Output"
-
-
-@contextmanager
-def interrupts_told() -> Iterator[list[int]]:
-    """Report an interrupt in one line.
-
-    SIGTERM, with which SLURM and Kubernetes end a job, counts as an interrupt like Ctrl-C. Yields the signals
-    received.
-    """
-    came: list[int] = []
-
-    def interrupt(number: int, _frame: object) -> None:
-        came.append(number)
-        if (
-            signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-        ):  # as in a script's background, which SIGTERM still ends
-            raise KeyboardInterrupt
-        signal.raise_signal(signal.SIGINT)
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    # Here and not in main, for Typer turns an interrupt into its own exit and says nothing.
-    try:
-        yield came
-    except KeyboardInterrupt as error:
-        typer.echo("Interrupted; what had ended is kept, and the same command goes on from here.", err=True)
-        for note in getattr(error, "__notes__", ()):
-            typer.echo(note, err=True)
-        raise typer.Exit(128 + (came or [signal.SIGINT])[0]) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def run(
@@ -80,7 +47,8 @@ def run(
     wait: Annotated[
         float | None,
         typer.Option(
-            help="Seconds to wait for the cluster's head, and for a node on which a trial fits; 60 by default.",
+            help="Seconds to wait for the cluster's head, and for a node on which a trial fits; 60 by default. What is "
+            "there may take 20 s (a head) or 120 s (a node) to answer in any case.",
             rich_help_panel="Where things are",
         ),
     ] = None,
@@ -155,13 +123,15 @@ def run(
     if quiet and json:
         raise UserError("--quiet and --json exclude each other: leave one out")
     console = make_console()
-    wanted = wanted_study(study, smoke, address, None if quiet or json else console)
+    wanted = wanted_study(study, smoke, address, None if quiet or json else console, store)
     # After the study, whose name may be misspelt, and never for `topk list`.
+    from topk_platform.cli.interrupting import Course, interrupts_told  # noqa: PLC0415
     from topk_platform.cli.progress import make_view  # noqa: PLC0415
     from topk_platform.cli.summary import exit_code, print_problems, print_summary, summary_data  # noqa: PLC0415
     from topk_platform.running.study import run as run_study  # noqa: PLC0415
 
-    with interrupts_told() as came, make_view(console, quiet=quiet, json=json) as progress:
+    course = Course(json=json)
+    with interrupts_told(course) as came, make_view(console, quiet=quiet, json=json) as view:
         summary = run_study(
             wanted,
             store=store,
@@ -172,7 +142,7 @@ def run(
             workers=workers,
             mlflow_uri=mlflow,
             checkpoint_seconds=checkpoints,
-            progress=progress,
+            progress=course.told(view),
             data=data,
             download=download,
             retry_failed=retry_failed,

@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -63,7 +64,8 @@ def status(
 
 
 def _none(store: str, study: str | None) -> str:
-    return f"store {store!r} holds no study" + (f" {study!r}" if study else "")
+    absent = "" if "://" in store or Path(store).exists() else ": there is no such folder"
+    return f"store {store!r} holds no study" + (f" {study!r}" if study else "") + absent
 
 
 def _read(place: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]], list[StoreError]]:

@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,15 +65,19 @@ def others(kind: str) -> dict[str, str]:
     return {point.name: point.value for point in sorted(found, key=lambda point: point.name)}
 
 
-def load_study(name: str) -> Study:
+def load_study(name: str, store: str | None = None) -> Study:
     """Return the study of this name; a reference may name a ``Study`` or a function that returns one.
+
+    Args:
+        name: Its name, or ``package.module:attribute``.
+        store: Where its results are: what is held there and is not known here is said to be.
 
     Raises:
         UserError: if there is no such study, or the reference names something else.
     """
     if "/" in name or os.sep in name:
         raise UserError(f"a study is a name or package.module:attribute, not a path, got {name!r}")
-    found = import_reference(name) if is_reference(name) else _known(name)
+    found = import_reference(name) if is_reference(name) else _known(name, store)
     study = _made(name, found) if callable(found) else found
     if not isinstance(study, Study):
         raise UserError(
@@ -81,7 +86,13 @@ def load_study(name: str) -> Study:
     return study
 
 
-def wanted_study(name: str, smoke: bool, address: str | None = None, tell: Console | None = None) -> Study:
+def wanted_study(
+    name: str,
+    smoke: bool,
+    address: str | None = None,
+    tell: Console | None = None,
+    store: str | None = None,
+) -> Study:
     """Return the study of this name, or its smoke run.
 
     Args:
@@ -89,8 +100,9 @@ def wanted_study(name: str, smoke: bool, address: str | None = None, tell: Conso
         smoke: Whether it is to be shrunk.
         address: The cluster that it is to run on; None for this machine.
         tell: Where to say what a smoke run does without.
+        store: As :func:`load_study` takes it.
     """
-    study = load_study(name)
+    study = load_study(name, store)
     if not smoke:
         return study
     small = smoke_study(study, here=address is None)
@@ -99,11 +111,25 @@ def wanted_study(name: str, smoke: bool, address: str | None = None, tell: Conso
     return small
 
 
-def _known(name: str) -> Callable[[], Study]:
+def _known(name: str, store: str | None) -> Callable[[], Study]:
     file = Path(f"{name.removesuffix('.py')}.py")
     if name not in known_studies() and file.is_file():
         raise UserError(f"a study in {file} is called {file.stem}:ATTRIBUTE, got {name!r}")
+    if name not in known_studies() and store is not None and _is_held(name, store):
+        raise UserError(
+            f"store {store!r} holds results of study {name!r}, whose definition is not known here: go where it is, and "
+            "name it as FILE:ATTRIBUTE (without .py) or package.module:attribute"
+        )
     return look_up("study", name, known_studies())
+
+
+def _is_held(name: str, store: str) -> bool:
+    from topk_platform.records import Ledger, Store  # noqa: PLC0415 - pyarrow, for a name that is wrong
+
+    with suppress(UserError):  # of a store that is wrong too, the name is told first
+        place = Store.open(store)
+        return name in place.folders() and Ledger(place.at(name), name).exists
+    return False
 
 
 def _made(name: str, function: Callable[..., Any]) -> Any:

@@ -62,6 +62,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
     error, faults = summary.tracking_error, summary.faults
     return {
         "event": "finished",
+        "interrupted": summary.interrupted,
         "ran": summary.ran,
         "left": summary.left,
         "exit_code": exit_code(summary),

@@ -19,7 +19,10 @@ def repair(
     study: RecordedArgument,
     store: StoreOption = "runs",
 ) -> None:
-    """Set damaged files of a study's ledger aside, so that the trials in them run again."""
+    """Read every file of a study's ledger; set damaged ones aside, so that the trials in them run again.
+
+    Whether a bundle's results can be computed again is what `topk verify` tells.
+    """
     from topk_platform.records import repair as repair_study  # noqa: PLC0415
 
     found = repair_study(study, store)

@@ -77,6 +77,11 @@ class Bundle:
         Raises:
             UserError: if the file is not a bundle, or a file in it does not have its SHA-256.
         """
+        if Path(file).is_dir():
+            raise UserError(
+                f"{str(file)!r} must be a file of `topk bundle`, got a folder: bundle the study first; a ledger in a "
+                "store is examined by `topk repair STUDY`"
+            )
         try:
             with zipfile.ZipFile(file) as archive:
                 found = {name: archive.read(name) for name in archive.namelist()}

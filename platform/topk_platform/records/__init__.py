@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         last_seeds,
         read_history,
     )
-    from topk_platform.records.lease import driven
+    from topk_platform.records.lease import check_undriven, driven
     from topk_platform.records.ledger import Ledger
     from topk_platform.records.lookup import Found, find
     from topk_platform.records.models import SavedModel, model_name, read_model, save_model
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from topk_platform.records.syncing import open_sink, sync
     from topk_platform.records.tracked import tracking_uri
     from topk_platform.records.tracked_models import Graph, Graphs
+    from topk_platform.records.tracked_place import moved
     from topk_platform.records.tracking import Extras, TrackingSink
     from topk_platform.records.tracking_check import check_tracking
     from topk_platform.records.undone import OpenTrial, Undone
@@ -64,6 +65,7 @@ __all__ = [
     "Writer",
     "add_curves",
     "check_tracking",
+    "check_undriven",
     "driven",
     "find",
     "forget",
@@ -71,6 +73,7 @@ __all__ = [
     "last_counted",
     "last_seeds",
     "model_name",
+    "moved",
     "note_state",
     "open_sink",
     "read_all_ranks",
@@ -112,12 +115,14 @@ _HOMES = {
     "Writer": "writer",
     "add_curves": "history",
     "check_tracking": "tracking_check",
+    "check_undriven": "lease",
     "driven": "lease",
     "find": "lookup",
     "forget": "checkpoints",
     "is_current": "snapshot",
     "last_counted": "history",
     "last_seeds": "history",
+    "moved": "tracked_place",
     "model_name": "models",
     "note_state": "states",
     "open_sink": "syncing",

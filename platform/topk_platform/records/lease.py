@@ -15,7 +15,7 @@ from pathlib import Path
 from topk_platform.errors import StoreError
 from topk_platform.records.store import Store
 
-__all__ = ["Holder", "Lease", "driven", "is_driven"]
+__all__ = ["Holder", "Lease", "check_undriven", "driven", "is_driven"]
 
 _FOLDER = "lease"
 _SECONDS = 30.0
@@ -108,12 +108,10 @@ class Lease:
         """
         number, holder = _newest(self._store)
         if holder is not None and self._is_held(number, holder):
-            raise StoreError(f"store {self._store.uri!r} is being written by another process: {holder}")
+            raise _taken(self._store, holder)
         self._number = number
         if not self._next():
-            raise StoreError(
-                f"store {self._store.uri!r} is being written by another process: {_newest(self._store)[1]}"
-            )
+            raise _taken(self._store, _newest(self._store)[1])
         self._renewing.start()
         return self
 
@@ -151,6 +149,23 @@ class Lease:
                 if not self._next():
                     self.lost = f"another process has taken over: {_newest(self._store)[1]}"
                     return
+
+
+def check_undriven(store: Store) -> None:
+    """Look whether a process of this machine drives the study of a folder, before anything costly; take nothing.
+
+    Whether one elsewhere still does shows within half a minute, when the lease is taken.
+
+    Raises:
+        StoreError: if one does, or the store cannot be read.
+    """
+    _, holder = _newest(store)
+    if holder is not None and holder.is_here and holder.is_alive:
+        raise _taken(store, holder)
+
+
+def _taken(store: Store, holder: Holder | None) -> StoreError:
+    return StoreError(f"store {store.uri!r} is being written by another process: {holder}")
 
 
 def driven(store: Store) -> str:

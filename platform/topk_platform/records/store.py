@@ -218,7 +218,14 @@ class Store:
         On a local disk the nearest folder that exists is tried, so that no folder has to be made for it.
         """
         place, probe = self.existing, f"{_HIDDEN}probe-{uuid.uuid4().hex}"
-        place.write(probe, bytes(_PROBE_BYTES))
+        if place.local is not None and not place.local.is_dir():
+            raise StoreError(f"store {self.uri!r} cannot be written: {place.root} is a file, and no folder")
+        try:
+            place.write(probe, bytes(_PROBE_BYTES))
+        except StoreError as error:  # which names a file that nobody knows
+            if not isinstance(why := error.__cause__, OSError) or why.strerror is None:
+                raise
+            raise StoreError(f"store {self.uri!r} cannot be written: {why.strerror} in {place.root}") from why
         place.delete(probe)
 
 

@@ -14,7 +14,7 @@ from ray.exceptions import NodeDiedError, TaskUnschedulableError
 from topk_platform.running.patience import COMING_SECONDS, NotYetError, Patience
 from topk_platform.specs import Study
 
-__all__ = ["LOST", "nodes_for", "slots", "trial_resources"]
+__all__ = ["LOST", "nodes_for", "size_told", "slots", "trial_resources"]
 
 LOST = (NodeDiedError, TaskUnschedulableError)
 """What Ray raises in place of an answer where the node that was asked is gone: while it answered, or before."""
@@ -83,6 +83,14 @@ def fitting(needs: Mapping[str, float]) -> int:
 def nodes_for(needs: Mapping[str, float]) -> list[dict[str, Any]]:
     """Return the running nodes that can hold at least one trial, as Ray describes them."""
     return [node for node in _nodes() if _holds(node, needs)]
+
+
+def size_told() -> str:
+    """Return the connected cluster's address and size in words, ``10.0.0.1:6379: 2 nodes, 16 CPUs, 1 GPU``."""
+    found = ray.cluster_resources()
+    counts = {"node": len(_nodes()), **{name: found.get(name, 0.0) for name in ("CPU", "GPU")}}
+    told = [f"{n:g} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n or name == "CPU"]
+    return f"{ray.get_runtime_context().gcs_address}: {', '.join(told)}"
 
 
 def _holds(node: Mapping[str, Any], needs: Mapping[str, float]) -> int:

@@ -7,9 +7,6 @@ import logging
 import os
 import secrets
 import signal
-import socket
-import subprocess
-import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -20,17 +17,20 @@ from typing import Any
 
 import ray
 from ray._private import ray_constants, services
+from ray._private.authentication.authentication_token_setup import generate_and_save_token
 from ray.exceptions import RayError
 
 from topk_platform.code_version import user_modules
 from topk_platform.errors import ClusterError, reason
-from topk_platform.running.address import host_and_port, is_loopback
-from topk_platform.running.capacity import slots
+from topk_platform.running.address import is_loopback
+from topk_platform.running.capacity import size_told, slots
 from topk_platform.running.devices import slices_here
 from topk_platform.running.here import local_cpus
 from topk_platform.running.interrupts import interrupts_wait
 from topk_platform.running.lean import lean
-from topk_platform.running.patience import NotYetError, Patience
+from topk_platform.running.messages import messages_on_stderr
+from topk_platform.running.patience import Patience
+from topk_platform.running.reaching import check_answers, listening
 from topk_platform.specs import Study
 
 __all__ = ["connected", "joined"]
@@ -39,6 +39,7 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_COLOR_PREFIX": "0",  # what Ray says of lost processes is kept in files as a rule
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # a user's relative paths mean the folder that the command runs in
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
@@ -47,17 +48,6 @@ _QUIET = {
 _OURS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
 _LOOPBACK = "127.0.0.1"
 _OBJECT_STORE_BYTES = 200 * 2**20
-_CONNECT_SECONDS = 5
-_ANSWER_SECONDS = 20
-# Exceptions and not ray.init's own messages on stderr, which are many lines.
-_PROBE = """
-import sys, ray
-print(flush=True)
-try:
-    ray.init(address=sys.argv[1], logging_level=50, log_to_driver=False)
-except Exception as error:
-    sys.exit(" ".join(str(error).split()))
-"""
 
 
 @contextmanager
@@ -84,8 +74,8 @@ def connected(
             node.
     """
     patience = patience or Patience()
-    with _environment(_QUIET):
-        ours = not ray.is_initialized()
+    ours = not ray.is_initialized()
+    with _environment(_QUIET), messages_on_stderr() if ours else nullcontext():
         try:
             if ours:
                 _connect(study, address, workers, patience)
@@ -106,9 +96,9 @@ def joined(address: str, study: Study | None = None) -> Iterator[None]:
     Raises:
         ClusterError: if no cluster answers at the address, as :func:`connected`.
     """
-    with _environment(_QUIET):
+    with _environment(_QUIET), messages_on_stderr():
         try:
-            _join(_listening(address), study)
+            _join(listening(address), study)
             yield
         finally:
             _shut_down()
@@ -186,13 +176,31 @@ def _on_loopback() -> Iterator[None]:
 
 @cache  # Ray keeps the first token that a process has
 def _token_where_none_is_kept() -> Mapping[str, str]:
-    """Return a token for a Ray of our own where the home folder, in which Ray keeps one, cannot be written."""
+    """Return a token for a Ray of our own where the home folder, in which Ray keeps one, cannot be written.
+
+    Elsewhere one is made there if there is none, for its owner alone: Ray writes it as the umask says.
+    """
     with suppress(OSError, RuntimeError):  # RuntimeError: there is no home folder
         kept = Path.home() / ".ray"
         kept.mkdir(exist_ok=True)
-        if os.access(kept, os.W_OK) or (kept / "auth_token").exists():
+        if (kept / "auth_token").exists():
+            return {}
+        if os.access(kept, os.W_OK):
+            _make_token()
             return {}
     return {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+def _make_token() -> None:
+    if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or os.environ.get(
+        "RAY_AUTH_MODE"
+    ) == "disabled":
+        return
+    before = os.umask(0o077)
+    try:
+        generate_and_save_token()
+    finally:
+        os.umask(before)
 
 
 def _connect(study: Study, address: str | None, workers: int | None, patience: Patience) -> None:
@@ -214,73 +222,18 @@ def _connect(study: Study, address: str | None, workers: int | None, patience: P
                 log_to_driver=False,
             )
     else:
-        _join(patience.until(partial(_listening, address)), study)
+        _join(patience.until(partial(listening, address)), study)
+        patience.say(f"joined the Ray cluster at {size_told()}")
 
 
 def _join(address: str, study: Study | None) -> None:
-    _check_answers(address)
+    check_answers(address)
     modules = {"py_modules": [str(path) for path in _shipped(study)], "excludes": ["__pycache__", ".git"]}
     try:
         with interrupts_wait(), _on_loopback() if is_loopback(address) else nullcontext():
             ray.init(address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False)
     except (OSError, RuntimeError, ValueError, RayError) as error:
         raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {reason(error)}") from error
-
-
-def _listening(address: str) -> str:
-    """Return the address of a cluster's head; raise ``NotYetError`` if nothing listens there."""
-    address = _resolved(address)
-    _check_listens(address)
-    return address
-
-
-def _resolved(address: str) -> str:
-    """Return what ``auto`` stands for: ``RAY_ADDRESS``, or else the cluster that Ray finds on this machine."""
-    if address != "auto":
-        return address
-    try:
-        return str(services.get_ray_address_from_environment(address, None))
-    except ConnectionError as error:
-        raise NotYetError(f"no Ray cluster answers at {address!r}: {reason(error)}") from error
-
-
-def _check_answers(address: str) -> None:
-    """Raise ``ClusterError`` unless a cluster answers; asked in a process of its own, for ``ray.init`` may hang."""
-    # As _on_loopback does, for a process that imports Ray anew.
-    staying = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"} if is_loopback(address) else {}
-    with subprocess.Popen(  # noqa: S603 - our own interpreter, the address is an argument and no shell is near
-        [sys.executable, "-c", _PROBE, address],
-        env={**os.environ, **staying},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as probe:
-        _hear(probe, address)
-
-
-def _hear(probe: subprocess.Popen[str], address: str) -> None:
-    assert probe.stdout is not None  # noqa: S101 - for the type checker: it is a pipe
-    try:
-        probe.stdout.readline()  # on a busy machine the import alone may take as long as a cluster is given
-        _, told = probe.communicate(timeout=_ANSWER_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        hint = " (one that wants a token answers to RAY_AUTH_MODE=token)"
-        raise ClusterError(
-            f"no Ray cluster answers at {address!r} within {_ANSWER_SECONDS} s"
-            + ("" if "RAY_AUTH_MODE" in os.environ else hint)
-        ) from error
-    finally:
-        probe.kill()
-    if probe.returncode:
-        lines = told.strip().splitlines() or [f"exit code {probe.returncode}"]
-        raise ClusterError(f"no Ray cluster answers at {address!r}: {lines[-1]}")
-
-
-def _check_listens(address: str) -> None:
-    try:
-        socket.create_connection(host_and_port(address), timeout=_CONNECT_SECONDS).close()
-    except (OSError, UnicodeError) as error:
-        raise NotYetError(f"no Ray cluster answers at {address!r}: {error}") from error
 
 
 def _shipped(study: Study | None) -> list[Path]:

@@ -17,6 +17,7 @@ from topk_platform.records import (
     Writer,
     forget,
     last_counted,
+    moved,
     open_sink,
     read_all_ranks,
     read_history,
@@ -118,6 +119,8 @@ class _Execution:
 
     def _recorder(self, writer: Writer, again: Sequence[str]) -> Recorder:
         sink = open_sink(self.launch.store, self.ledger, self.launch.mlflow_uri, tuple(again))
+        if line := moved(self.ledger.store, self.launch.mlflow_uri):
+            self.launch.patience.say(line)
         extras = partial(extras_of, store=self.launch.store.address) if report_wanted() else None
         return Recorder(self.ledger, writer, sink, extras)
 

@@ -28,24 +28,30 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LACKS = re.compile(r"No module named '(\w+)")
+_TOLD_SECONDS = 5.0  # before it is said who is waited for
+_NAMED = 4  # nodes in a line
 _ANSWER_SECONDS = 120.0  # the first worker of a node fetches the packages and imports torch
 
 
 def common_environment(study: Study, patience: Patience | None = None) -> dict[str, str]:
     """Return the common environment of all nodes on which the study's trials fit.
 
-    As long as one node answers, nodes that are busy with others' work are not waited for. They, and nodes that join
-    later, are checked when a trial starts there: a trial carries the environment that it was planned for.
+    An answer takes no core, and so comes from nodes whose cores are all busy. Where it takes a GPU, nodes whose GPUs
+    are busy are not waited for as long as one node answers. They, and nodes that join later, are checked when a trial
+    starts there: a trial carries the environment that it was planned for.
 
     Args:
         study: Says what a trial needs.
-        patience: How long to wait for a node if all that were asked are lost before they answer; by default a minute.
+        patience: How long to wait for a node if all that were asked are lost before they answer, by default a minute;
+            and for an answer where none comes, at least two minutes and by default without limit.
 
     Raises:
-        ClusterError: if two nodes differ, naming both and the difference, or a node has no GPU that torch can use.
+        ClusterError: if two nodes differ, naming both and the difference, a node has no GPU that torch can use, or
+            none answers in time.
     """
     needs = trial_resources(study)
-    (first, wanted), *others = _ask(needs, needs, patience, _environment, study.device)
+    held = {name: amount for name, amount in needs.items() if name != "CPU"}
+    (first, wanted), *others = _ask(needs, held, patience, _environment, study.device)
     for name, found in others:
         differing = [
             f"{key} {value} and {found[key]}" for key, value in wanted.items() if found[key] != value
@@ -145,34 +151,66 @@ def _ask(
             asked[ray.remote(**options)(question).remote(*args, **kwargs)] = node["NodeManagerAddress"]
         if not asked:
             raise NotYetError("no node is left on which a trial fits")
-        return _answers(asked, patience.say)
+        return _answers(asked, patience)
 
     return patience.until(ask)
 
 
-def _answers(asked: Mapping[Any, str], say: Callable[[str], None]) -> list[tuple[str, Any]]:
+def _answers(asked: Mapping[Any, str], patience: Patience) -> list[tuple[str, Any]]:
     """Return the answers of those nodes that are there; raise ``NotYetError`` if all are lost.
 
     Args:
         asked: The nodes' addresses, by what Ray will have of each.
-        say: Is told of each node that is lost.
+        patience: Is told of each node that is lost, and of nodes that are slow to answer.
     """
     found, lost = list[Any](), list[Any]()
-    answered, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_SECONDS)
+    answered, waiting = _heard(asked, patience)
     while True:
         for answer in answered:
             (lost if _is_lost(answer) else found).append(answer)
         if found or not waiting:
             break
-        answered, waiting = ray.wait(waiting)
+        answered, waiting = ray.wait(waiting, timeout=_longer(patience))
+        if not answered:
+            raise _silent([asked[answer] for answer in waiting], waiting, patience)
     for answer in waiting:
         ray.cancel(answer)
     lines = [f"node {asked[answer]} was lost before it answered" for answer in lost]
     if not found:
         raise NotYetError(", ".join(lines))
     for line in lines:
-        say(f"{line}, and is left out")
+        patience.say(f"{line}, and is left out")
     return [(asked[answer], _answer(answer, asked[answer])) for answer in found]
+
+
+def _heard(asked: Mapping[Any, str], patience: Patience) -> tuple[list[Any], list[Any]]:
+    """Return what has come when all nodes have answered or two minutes have passed, and what has not."""
+    answered, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=_TOLD_SECONDS)
+    if not waiting:
+        return answered, waiting
+    patience.say(f"waiting for {_nodes([asked[answer] for answer in waiting])} to answer: starting, or busy")
+    more, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_ANSWER_SECONDS)
+    return [*answered, *more], waiting
+
+
+def _longer(patience: Patience) -> float | None:
+    """Return for how many seconds more an answer is waited for where none has come; None: without limit."""
+    return None if patience.seconds is None else max(0.0, patience.seconds - _ANSWER_SECONDS)
+
+
+def _silent(names: Sequence[str], waiting: Sequence[Any], patience: Patience) -> ClusterError:
+    for answer in waiting:
+        ray.cancel(answer)
+    seconds = max(_ANSWER_SECONDS, patience.seconds or 0.0)
+    return ClusterError(
+        f"{_nodes(names)} did not answer within {seconds:g} s (longer with --wait): topk doctor --address says what is "
+        "wrong with them"
+    )
+
+
+def _nodes(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"node{'s' if len(names) > 1 else ''} {', '.join(names[:_NAMED])}{more}"
 
 
 def _is_lost(answer: Any) -> bool:

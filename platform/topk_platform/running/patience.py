@@ -56,6 +56,11 @@ class Patience:
             raise UserError(f"wait must be at least 0 seconds, got {seconds}")
         self._seconds, self._tell, self._clock, self._sleep = seconds, tell, clock, sleep
 
+    @property
+    def seconds(self) -> float | None:
+        """The longest wait that the user gave; None where none was given."""
+        return self._seconds
+
     def until(self, ask: Callable[[], T], otherwise: float = COMING_SECONDS) -> T:
         """Return what ``ask`` returns as soon as it raises no ``NotYetError``.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, Store, last_counted, read_history
+from topk_platform.records import Ledger, Store, check_undriven, last_counted, read_history
 from topk_platform.running.boards import finished, in_environment
 from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.execution import Progress, execute
@@ -81,7 +81,9 @@ def run(
         max_trials: How many trials may start in this run.
         accelerator: The only kind of GPU to train on, by Ray's name for it, such as ``"A100"``, instead of the study's.
         wait: How many seconds to wait for a cluster's head that does not listen yet, and for a node on which a trial
-            fits; by default a minute each, or 15 minutes for a node that ``workers`` lets the cluster add.
+            fits; by default a minute each, or 15 minutes for a node that ``workers`` lets the cluster add. What is
+            there has time to answer in any case, a head 20 s and the nodes two minutes; nodes have longer where
+            ``wait`` is longer, and have no limit without it.
         waiting: Called with a line that says what is waited for, and with ``gpus="auto"`` how many trials share a GPU.
 
     Raises:
@@ -115,6 +117,7 @@ def run(
     budget.limits.check(part)
     ledger = Ledger.open(launch.store, study.name)
     ledger.store.check_writable()
+    check_undriven(ledger.store)
     with nullcontext(progress) if callable(progress) else view_for(progress) as tell:
         if not download and launch.plain and (done := known_done(part, ledger)):
             return execute(study, part, done, ledger, launch, tell)

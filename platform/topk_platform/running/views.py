@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from types import TracebackType
 from typing import Self
@@ -102,24 +103,56 @@ class LiveView(ForPeople):
 
 
 class Lines(ForPeople):
-    """Prints a study's progress every ten seconds, and at once each fault, each failure and each finished arm."""
+    """Prints a study's progress every ten seconds, if it has changed, and at once each fault, failure and finished arm.
+
+    A thread of its own looks: at the moment at which one trial has ended, a worker seems free that in the next has
+    another.
+    """
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._next = 0.0
+        self._watch: Watch | None = None
+        self._last = ""
+        self._looking = threading.Lock()  # else an older line could follow a newer one
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
 
     def __call__(self, watch: Watch, event: Event) -> None:
         """Take note of an event."""
         super().__call__(watch, event)
+        self._watch = watch
         failed = event.record is not None and event.record.status == "failed"
-        if event.kind in ("again", "open", "cut") or failed:
+        fault = event.kind in ("again", "open", "cut") or failed
+        if fault:
             self._print(watch.news)
-            self._next = 0.0
         if event.record is not None and not watch.board.arms[event.record.trial.arm_id].left:
             self._print(arm_line(watch.arm(event.record.trial.arm_id)))
-        if event.kind != "started" and watch.board.left and time.monotonic() >= self._next:
-            self._next = time.monotonic() + _LINE_SECONDS
-            self._print(headline(watch.state()))
+        if fault or event.kind == "begun":
+            self.look()
+
+    def look(self) -> None:
+        """Print the progress if it has changed and anything is left."""
+        if self._watch is None or not self._watch.board.left:
+            return
+        with self._looking:
+            line = headline(self._watch.state())
+            if line != self._last:
+                self._last = line
+                self._print(line)
+
+    def _go_on(self) -> None:
+        while not self._over.wait(_LINE_SECONDS):
+            self.look()
 
     def _print(self, line: str) -> None:
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)

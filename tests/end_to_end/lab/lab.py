@@ -157,6 +157,10 @@ def lost():
     return study("none", *faults, "raises", "nan", "exits", "interrupts", "hungry")
 
 
+def lost_once():
+    return study("none", "once")
+
+
 def unbuilt():
     return study("none", models=["lab:unbuildable"])
 

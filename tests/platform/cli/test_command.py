@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -17,10 +19,11 @@ from typer.testing import CliRunner
 
 from topk_platform.cli import app, main
 from topk_platform.cli.codes import MEANINGS, Exit
-from topk_platform.cli.running import interrupts_told
+from topk_platform.cli.interrupting import Course, interrupts_told
 from topk_platform.cli.studies import known_studies, load_study
 from topk_platform.cli.summary import exit_code, summary_data
 from topk_platform.reports import Table
+from topk_platform.running.events import Event
 from topk_platform.running.retries import Faults, OpenTrial
 from topk_platform.running.summary import Summary
 
@@ -89,12 +92,29 @@ def test_signals_have_their_codes(
     """SIGTERM ends a run in the background of a script too, where a shell has SIGINT ignored."""
     before = signal.signal(signal.SIGINT, at_first)
     try:
-        with pytest.raises(typer.Exit) as caught, interrupts_told():
+        with pytest.raises(typer.Exit) as caught, interrupts_told(Course()):
             signal.raise_signal(signal.Signals[number])
     finally:
         signal.signal(signal.SIGINT, before)
     assert caught.value.exit_code == code
-    assert "the same command goes on" in capsys.readouterr().err
+    line = "Interrupted before anything began; the same command goes on from here.\n"
+    assert capsys.readouterr() == ("", line)
+
+
+def test_a_program_is_told_of_an_interrupt_and_of_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    course, seen = Course(json=True), list[Event]()
+    tell = course.told(lambda _watch, event: seen.append(event))
+    course.end(143)
+    for kind in ("begun", "started", "ended", "ended"):
+        tell(SimpleNamespace(board=SimpleNamespace(left=3)), Event(kind))  # type: ignore[arg-type]
+    course.end(130)
+    out, err = capsys.readouterr()
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"event": "finished", "interrupted": True, "ran": 0, "left": None, "exit_code": 143},
+        {"event": "finished", "interrupted": True, "ran": 2, "left": 3, "exit_code": 130},
+    ]
+    assert "before anything began" in err.splitlines()[0] and "is kept" in err.splitlines()[1]
+    assert len(seen) == 4
 
 
 def test_bad_input_is_a_line_and_with_debug_a_traceback_too(topk: Topk) -> None:
@@ -103,6 +123,22 @@ def test_bad_input_is_a_line_and_with_debug_a_traceback_too(topk: Topk) -> None:
         assert (code, out) == (Exit.BAD_INPUT, "")
         assert err.startswith("Traceback") and "topk: unknown study 'digit'" in err.splitlines()[-1]
     assert len(topk("table", "digit")[2].splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "command", [["table"], ["run"], ["report", "--to", "r.html"], ["bundle", "--to", "b"]]
+)
+def test_what_the_store_holds_and_nobody_defines_here_is_told(
+    command: list[str], topk: Topk, tmp_path: Path
+) -> None:
+    (tmp_path / "runs" / "my-study").mkdir(parents=True)
+    (tmp_path / "runs" / "my-study" / "ledger.json").write_text("{}")
+    code, out, err = topk(command[0], "my-study", *command[1:])
+    assert (code, out) == (Exit.BAD_INPUT, "")
+    assert err.startswith(
+        "topk: store 'runs' holds results of study 'my-study', whose definition is not known here"
+    )
+    assert "FILE:ATTRIBUTE" in err and len(err.splitlines()) == 1
 
 
 def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(

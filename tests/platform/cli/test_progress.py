@@ -127,6 +127,30 @@ def test_all_views_tell_the_same_facts(kind: str, tmp_path: Path, capsys: pytest
             assert sum(line.startswith(f"{arm.arm} ") for line in lines) == 1
 
 
+def test_lines_come_by_the_clock_and_not_at_the_moment_between_two_trials(tmp_path: Path) -> None:
+    """As soon as a trial has ended its worker seems free; the clock here turns when the test says so."""
+    view = Lines(console_of(200, terminal=False))
+    drive = Drive(view, tmp_path)
+    seen = list[str]()
+
+    def turn(_seconds: float) -> bool:
+        lines = view.console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        seen.append(lines[-1])
+        if len(seen) == 2:
+            drive.step()
+            drive.tell(Event("started", drive.board.next_trials(), workers=1))
+        return len(seen) == 5
+
+    view._over.wait = turn  # type: ignore[assignment]
+    view._go_on()
+    lines = view.console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [line.partition(", about")[0] for line in lines] == [
+        "0/12 trials: 0 of 2 workers busy",
+        "1/12 trials: 1 completed, 1 running, 1 of 2 workers busy",
+    ]
+    assert seen[:2] == [lines[0]] * 2 and seen[2:] == [lines[1]] * 3  # what is the same is not said again
+
+
 def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
     """The ledger tells what has ended, the driver's note what is planned; of one that is gone nothing runs."""
     drive = Drive(View(console_of(80)), tmp_path)

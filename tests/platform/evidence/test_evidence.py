@@ -116,6 +116,10 @@ def test_what_is_damaged_is_told(file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"is damaged or was changed: \['study.json'\]"):
         verify(tmp_path / "x")
     (tmp_path / "y").write_bytes(b"no")
+    with pytest.raises(
+        UserError, match=r"must be a file of `topk bundle`, got a folder: .*`topk repair STUDY`"
+    ):
+        verify(tmp_path)
     with pytest.raises(UserError, match="must be a file of `topk bundle`"):
         verify(tmp_path / "y")
     with pytest.raises(UserError, match="replay and tolerance must be at least 0"):

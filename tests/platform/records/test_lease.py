@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from topk_platform.errors import StoreError
-from topk_platform.records import Store, driven
+from topk_platform.records import Store, check_undriven, driven
 from topk_platform.records.lease import Holder, Lease
 
 
@@ -37,6 +37,13 @@ def test_it_is_one_process_at_a_time_and_gone_at_the_end(store: Store) -> None:
     with Lease(store):
         assert driven(store).startswith(f"driven by process {os.getpid()} on ")
         assert len(store.names("lease")) == 1
+        with pytest.raises(
+            StoreError, match=f"is being written by another process: process {os.getpid()} on "
+        ):
+            check_undriven(store)
+        assert len(store.names("lease")) == 1
+    check_undriven(store)
+    assert store.names("lease") == []
 
 
 def test_a_process_of_this_machine_that_is_gone_is_not_waited_for(store: Store) -> None:
@@ -55,6 +62,7 @@ def test_a_process_of_this_machine_that_is_gone_is_not_waited_for(store: Store) 
 
 def test_a_process_elsewhere_that_does_not_renew_has_lost_it(store: Store) -> None:
     left_by(store, Holder("far", 1, "long ago", "another machine", "0", "an hour ago"))
+    check_undriven(store)  # which shows when the lease is taken
     assert driven(store) == (
         "driven by process 1 on far, since long ago, unless that ended without a word after it last renewed its lease, "
         "an hour ago"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import resource
@@ -14,6 +15,7 @@ import pytest
 from topk_platform.data import use_data_folder
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Store
+from topk_platform.records.folder import Folder
 
 
 def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
@@ -72,6 +74,18 @@ def test_the_check_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_may_not_be_written_is_named_and_no_file_that_nobody_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_folder: Folder, path: str, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(Folder, "put", refuse)
+    with pytest.raises(StoreError) as caught:
+        Store.open(tmp_path / "runs").check_writable()
+    assert str(caught.value) == f"store '{tmp_path}/runs' cannot be written: Permission denied in {tmp_path}"
+
+
 def test_a_full_disk_is_noticed_and_nothing_stays_on_it(tmp_path: Path) -> None:
     """A limit on the size of files stands for a disk with half a MiB left."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -113,8 +127,11 @@ def test_a_blank_place_is_not_the_current_folder() -> None:
 
 def test_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be written"):
-        Store.open(tmp_path / "file" / "runs").check_writable()
+    for place in (tmp_path / "file", tmp_path / "file" / "runs"):
+        with pytest.raises(
+            StoreError, match=f"^store '{place}' cannot be written: {tmp_path}/file is a file, and no"
+        ):
+            Store.open(place).check_writable()
     with pytest.raises(StoreError, match="cannot be opened: it must be a folder or a URI of s3, gs, az"):
         Store.open("nosuch://bucket")
 

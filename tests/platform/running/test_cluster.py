@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +16,9 @@ from ray._private import ray_constants, services
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid, run
 from topk_platform.errors import ClusterError
-from topk_platform.running import capacity, cluster
+from topk_platform.running import capacity, cluster, reaching
 from topk_platform.running.address import is_loopback
+from topk_platform.running.messages import messages_on_stderr
 from topk_platform.running.patience import Patience
 
 AT_ONCE = Patience(0)
@@ -83,6 +86,52 @@ def test_auto_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         pytest.fail("connected")
 
 
+def test_auto_is_refused_where_it_could_mean_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(services, "find_gcs_addresses", cache(lambda: {"127.0.0.1:7000", "10.0.0.1:6379"}))
+    with (
+        pytest.raises(
+            ClusterError, match=r"several Rays on this machine: 10\.0\.0\.1:6379, 127\.0\.0\.1:7000\. Give"
+        ),
+        cluster.connected(a_study(), "auto", None),
+    ):
+        pytest.fail("connected")
+
+
+def test_what_ray_says_in_the_driver_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    published = {"lines": ["A worker died or was killed."], "pid": "raylet", "is_err": False}
+    with messages_on_stderr():
+        ray._private.worker.print_to_stdstream(published, ignore_prefix=False)
+    out, err = capsys.readouterr()
+    assert out == "" and "A worker died" in err
+    ray._private.worker.print_to_stdstream({**published, "lines": ["Another."]}, ignore_prefix=False)
+    assert "Another." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mode", ["token", "disabled"])
+def test_the_token_that_a_ray_of_our_own_leaves_is_its_owners_alone(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = os.umask(0o022)
+    try:
+        assert cluster._token_where_none_is_kept.__wrapped__() == {}
+    finally:
+        assert os.umask(before) == 0o022
+    made = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / ".ray").iterdir()}
+    assert made == ({"auth_token": 0o600} if mode == "token" else {})
+
+
+def test_how_large_a_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "nodes", lambda: nodes({"CPU": 3}))
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 3.0, "GPU": 1.0})
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379"))
+    assert capacity.size_told() == "10.0.0.1:6379: 1 node, 3 CPUs, 1 GPU"
+
+
 @pytest.mark.parametrize(
     ("address", "stays"),
     [
@@ -107,7 +156,7 @@ def test_what_listens_on_loopback_alone_is_over_at_the_end() -> None:
 
 
 def test_something_else_that_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_ANSWER_SECONDS", 3)
+    monkeypatch.setattr(reaching, "_ANSWER_SECONDS", 3)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         with (
@@ -118,7 +167,7 @@ def test_something_else_that_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_patience_with_an_address_is_below_30_seconds() -> None:
-    assert cluster._CONNECT_SECONDS + cluster._ANSWER_SECONDS <= 25
+    assert reaching._CONNECT_SECONDS + reaching._ANSWER_SECONDS <= 25
 
 
 def test_what_modules_import_is_shipped_and_installed_packages_are_not(

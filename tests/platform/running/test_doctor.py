@@ -95,6 +95,28 @@ def test_versions_are_those_that_the_platform_takes_and_where_it_matters_the_dri
     assert (result.state, result.found, result.remedy) == ("wrong", found, remedy)
 
 
+@pytest.mark.parametrize(("mode", "open_"), [(0o600, False), (0o640, True), (0o604, True)])
+def test_a_token_that_others_can_read_is_told(
+    mode: int, open_: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / ".ray" / "auth_token"
+    file.parent.mkdir()
+    file.write_text("secret")
+    file.chmod(mode)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert examine(Question([])).open_token == ""
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    facts = examine(Question([]))
+    assert facts.open_token == (str(file) if open_ else "")
+    found = list(checks.check_token(NODE, facts))
+    if open_:
+        assert told(only(found)) == ("warning", f"others can read {file}, and so run code on the cluster")
+    else:
+        assert found == []
+
+
 def test_versions_that_matter_little_may_differ() -> None:
     facts = replace(SOUND, packages={**VERSIONS, "rich": "14.1.0"})
     assert only(checks.check_versions(SOUND, NODE, facts, WANTED)).state == "good"
@@ -418,7 +440,10 @@ def states(found: Diagnosis) -> dict[str, str]:
     return {result.check: result.state for result in found.results}
 
 
-def test_this_machine_is_sound_and_nothing_is_written(tmp_path: Path) -> None:
+def test_this_machine_is_sound_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # whatever its user's token is like
     found = diagnose(a_study(dataset="digits"), store=tmp_path / "runs", data=tmp_path)
     assert found.sound and found.nodes == ()
     checked = {
@@ -468,12 +493,14 @@ def test_the_command_tells_it_and_has_an_exit_code(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # whatever its user's token is like
     monkeypatch.setattr(sys, "argv", ["topk", "doctor", "--store", store])
     with pytest.raises(SystemExit) as ended:
         main()
     assert (ended.value.code or 0) == code
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == last and sum(line.startswith("WRONG") for line in lines) == code
+    assert lines[1].startswith("WRONG") == bool(code)  # first
     assert not os.listdir(tmp_path)
 
 

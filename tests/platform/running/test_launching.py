@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
-from topk_platform.records import Store
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, run
+from topk_platform.errors import StoreError
+from topk_platform.records import Ledger, Store
 from topk_platform.running import capacity, cluster, machines
 from topk_platform.running.budget import Budget
 from topk_platform.running.launching import Launch, on_cluster
@@ -18,6 +20,14 @@ from topk_platform.running.packing import Packing
 from topk_platform.running.patience import Patience
 
 GIB = 2**30
+
+
+def test_a_study_that_is_driven_is_refused_before_a_cluster_is_looked_for(tmp_path: Path) -> None:
+    with (
+        Ledger.open(Store.open(tmp_path), "s").writing(a_study()),
+        pytest.raises(StoreError, match=f"is being written by another process: process {os.getpid()} on "),
+    ):
+        run(a_study(), store=tmp_path, address="nowhere.invalid:6379", wait=0)
 
 
 def a_study(**more: Any) -> Study:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_told(store: Pa
 def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A table is read on a laptop, of what a cluster has trained."""
     assert "(n = 1)" in to_markdown(table(a_study(), store=store))
-    status(str(store))
+    status(store=str(store))
     assert "do not count" not in capsys.readouterr().out
     ledger = Ledger.open(Store.open(store), "s")
     with ledger.writing(a_study()):
@@ -156,7 +157,7 @@ def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.C
     assert "3 recorded trials are not counted: 3 of torch 1.0 in place of " in to_markdown(
         table(a_study(), store=store)
     )
-    status(str(store))
+    status(store=str(store))
     assert "3 do not count: 3 of torch 1.0 in place of" in " ".join(capsys.readouterr().out.split())
 
 
@@ -212,17 +213,21 @@ def test_a_folder_that_a_node_does_not_see_is_refused_and_nothing_is_left(
 
 
 class Answers:
-    """Ray in place of nodes that answer in their order, some with the error of a node that is gone."""
+    """Ray in place of nodes that answer in their order, some with the error of a node that is gone; None: it is silent.
+
+    Nodes are busy: the first two minutes bring the first answer alone, and so does every longer wait.
+    """
 
     def __init__(self, *answers: Any) -> None:
         self.answers, self.cancelled = answers, list[int]()
+        self.waits = list[float | None]()
 
     def wait(
         self, left: list[int], num_returns: int = 1, timeout: float | None = None
     ) -> tuple[list[int], list[int]]:
-        """Return one more answer: nodes are busy, whoever waits for all of them waits in vain."""
-        assert timeout is None or num_returns == len(left)
-        return left[:1], left[1:]
+        self.waits.append(timeout)
+        nothing = self.answers[left[0]] is None or len(self.waits) == 2
+        return ([], left) if nothing else (left[:1], left[1:])
 
     def get(self, number: int) -> object:
         if isinstance(answer := self.answers[number], Exception):
@@ -238,20 +243,59 @@ def answers_of(*answers: object) -> tuple[list[tuple[str, object]], list[str], l
     told, fake = list[str](), Answers(*answers)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(machines, "ray", fake)
-        found = machines._answers({number: str(number) for number in range(len(answers))}, told.append)
+        asked = {number: str(number) for number in range(len(answers))}
+        found = machines._answers(asked, Patience(tell=told.append))
     return found, told, fake.cancelled
 
 
 def test_a_node_that_is_lost_before_it_answers_is_left_out_and_told() -> None:
     gone, taken = TaskUnschedulableError("no such node"), NodeDiedError("taken away")
-    assert answers_of("a", "b") == ([("0", "a")], [], [1])
+    waited = "waiting for node{} to answer: starting, or busy"
+    assert answers_of("a") == ([("0", "a")], [], [])
+    assert answers_of("a", "b") == ([("0", "a")], [waited.format(" 1")], [1])
     found, told, cancelled = answers_of(gone, taken, "c", "d")
     assert (found, cancelled) == ([("2", "c")], [3])
-    assert told == [f"node {number} was lost before it answered, and is left out" for number in (0, 1)]
+    left_out = [f"node {number} was lost before it answered, and is left out" for number in (0, 1)]
+    assert told == [waited.format("s 1, 2, 3"), *left_out]
     with pytest.raises(NotYetError, match=r"^node 0 was lost before it answered, node 1 was lost"):
         answers_of(gone, taken)
     with pytest.raises(ClusterError, match="node 1 cannot train the study's trials: The worker died"):
         answers_of(gone, WorkerCrashedError())
+
+
+@pytest.mark.parametrize(
+    ("given", "waits", "said"), [(5.0, [5, 120, 0], "120 s"), (300.0, [5, 120, 180], "300 s")]
+)
+def test_nodes_that_answer_nothing_are_waited_for_as_long_as_the_user_says(
+    given: float, waits: list[float], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And for two minutes at least, in which a node that is there imports torch."""
+    fake, told = Answers(*[None] * 6), list[str]()
+    monkeypatch.setattr(machines, "ray", fake)
+    with pytest.raises(ClusterError, match=f"nodes a, b, c, d and 2 more did not answer within {said} "):
+        machines._answers(dict(enumerate("abcdef")), Patience(given, told.append))
+    assert (fake.waits, fake.cancelled) == (waits, [0, 1, 2, 3, 4, 5])
+    assert told == ["waiting for nodes a, b, c, d and 2 more to answer: starting, or busy"]
+
+
+@pytest.mark.parametrize(
+    ("study", "held"), [({}, {}), ({"device": "cuda", "gpus": 0.5, "accelerator": "L4"}, {"GPU": 0.5})]
+)
+def test_an_answer_takes_no_core(
+    study: dict[str, Any], held: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a cluster may all be taken, for days; a GPU only the process sees that has a part of it."""
+    asked = list[Mapping[str, float]]()
+
+    def ask(needs: Mapping[str, float], held: Mapping[str, float], *_: object) -> list[tuple[str, Any]]:
+        assert needs["CPU"] == 1
+        asked.append(held)
+        return [("a", {})]
+
+    monkeypatch.setattr(machines, "_ask", ask)
+    machines.common_environment(replace(a_study(), **study))
+    kind = {"accelerator_type:L4": 0.001} if study else {}
+    assert asked == [{**held, **kind}]
 
 
 def test_a_node_is_waited_for_where_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from topk_platform.errors import reason
 from topk_platform.running.address import is_loopback
-from topk_platform.running.capacity import LOST
+from topk_platform.running.capacity import LOST, size_told
 from topk_platform.running.doctor.facts import Facts, Question, examine, now
 from topk_platform.running.doctor.results import DRIVER, CheckResult, Node
 
@@ -99,9 +99,7 @@ def seconds_behind(before: float, there: float, after: float) -> float:
 
 def cluster_told() -> CheckResult:
     """Return a result on the cluster's size, and on whether it asks for a token."""
-    address, resources = ray.get_runtime_context().gcs_address, ray.cluster_resources()
-    size = ", ".join(f"{resources[name]:g} of {name}" for name in ("CPU", "GPU") if resources.get(name))
-    found = f"{address}: {sum(node['Alive'] for node in ray.nodes())} nodes, {size or 'no CPU'}"
+    address, found = ray.get_runtime_context().gcs_address, size_told()
     if is_loopback(address) or is_token_auth_enabled():
         return CheckResult("cluster", "good", found, "", [DRIVER])
     found += "; who reaches this address runs code there, no token is asked for"

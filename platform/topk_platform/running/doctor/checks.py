@@ -21,6 +21,7 @@ __all__ = [
     "check_machine",
     "check_modules",
     "check_python",
+    "check_token",
     "check_versions",
 ]
 
@@ -238,6 +239,13 @@ def check_disk(node: Node, facts: Facts) -> Iterator[CheckResult]:
     if all(free >= _LITTLE for free in facts.free.values()):
         told = ", ".join(f"{place} {free / _GIB:.0f} GiB" for place, free in facts.free.items())
         yield CheckResult("disk", "good", f"free for {told}", "", [node.name])
+
+
+def check_token(node: Node, facts: Facts) -> Iterator[CheckResult]:
+    """Check that nobody else on the machine can read the token with which Ray's processes know one another."""
+    if facts.open_token:
+        found = f"others can read {facts.open_token}, and so run code on the cluster"
+        yield CheckResult("token", "warning", found, f"there: chmod 600 {facts.open_token}", [node.name])
 
 
 def check_clock(node: Node) -> Iterator[CheckResult]:

@@ -138,7 +138,8 @@ def _cluster(
             found = [cluster_told(), *heard(place, nodes)]
     except ClusterError as error:
         remedy = (
-            "start one there (ray start --head) and export its RAY_AUTH_MODE here, or leave out --address"
+            "start one there by deploy/start-head.sh (docs/cluster.md), whose token keeps others out, and here export "
+            "RAY_AUTH_MODE=token; or leave out --address"
         )
         return (), [CheckResult("cluster", "wrong", str(error), remedy, [DRIVER])]
     return nodes, [*found, *_of_nodes(asked, driver, nodes)]
@@ -172,6 +173,7 @@ def _of_machine(asked: _Asked, driver: Facts, node: Node, facts: Facts) -> Itera
     yield from checks.check_data(driver, node, facts, asked.folder)
     yield from checks.check_gpus(node, facts, asked.device, shared=asked.shared)
     yield from checks.check_disk(node, facts)
+    yield from checks.check_token(node, facts)
 
 
 def _of_driver(asked: _Asked, driver: Facts) -> Iterator[CheckResult]:
@@ -181,6 +183,7 @@ def _of_driver(asked: _Asked, driver: Facts) -> Iterator[CheckResult]:
     yield from checks.check_versions(driver, node, driver, asked.requirements)
     yield from checks.check_modules(node, driver, asked.references)
     yield from checks.check_data(driver, node, driver, asked.folder)
+    yield from checks.check_token(node, driver)
 
 
 def _of_all(asked: _Asked, driver: Facts, answered: Answered) -> Iterator[CheckResult]:

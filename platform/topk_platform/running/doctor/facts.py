@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -74,6 +75,7 @@ class Facts:
         cores: Number of cores that this process may use.
         memory: Bytes that are available.
         free: Free bytes on the disks of important folders, by their purpose.
+        open_token: The file of Ray's token, if others than its owner can read it; else empty.
         problems: Error texts by what was asked: ``"environment"``, ``"store"``, ``"gpus"``, ``"mps"``,
             ``"reference NAME"``, ``"data NAME"``.
     """
@@ -92,6 +94,7 @@ class Facts:
     cores: int = 0
     memory: int = 0
     free: Mapping[str, int] = field(default_factory=dict)
+    open_token: str = ""
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -120,6 +123,7 @@ def examine(question: Question) -> Facts:
         cores=local_cpus(),
         memory=tell("memory", available_memory, 0),
         free=_free(question),
+        open_token=tell("token", _open_token, ""),
         problems=tell.problems | _unimportable(question.references),
     )
 
@@ -202,6 +206,15 @@ def _unimportable(references: Sequence[str]) -> dict[str, str]:
         except UserError as error:
             found[f"reference {name}"] = str(error)
     return found
+
+
+def _open_token() -> str:
+    """Return the file of Ray's token if others can read it; whoever does runs code on the cluster."""
+    if os.environ.get("RAY_AUTH_MODE") == "disabled":
+        return ""
+    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    others = stat.S_IRWXG | stat.S_IRWXO
+    return str(file) if file.is_file() and file.stat().st_mode & others else ""
 
 
 def _free(question: Question) -> dict[str, int]:

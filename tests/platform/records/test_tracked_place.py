@@ -1,0 +1,21 @@
+"""That a study's MLflow runs go elsewhere than before is told once, without passwords."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from topk_platform.records import Store, moved
+
+
+def test_another_place_is_told_once_and_the_first_and_the_same_are_not(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    assert moved(store, None) == "" and store.names() == []
+    server = "http://lab:s3cr3t@10.0.0.1:5000"
+    assert moved(store, server) == moved(store, server) == ""
+    line = moved(store, None)
+    assert line.startswith(
+        "MLflow: the last run of this study wrote to http://lab:***@10.0.0.1:5000; this one has no "
+    )
+    assert "s3cr3t" not in line + "".join(store.read(name).decode() for name in store.names())
+    assert moved(store, None) == moved(store, server) == ""
+    assert "this one has --mlflow http://10.0.0.2:5000, and" in moved(store, "http://10.0.0.2:5000")
