@@ -45,6 +45,7 @@ from topk_platform.reports.answer import answer
 from topk_platform.reports.formats import FORMATS, as_format
 from topk_platform.reports.formats.blocks import blocks
 from topk_platform.reports.formats.data import to_rows
+from topk_platform.reports.formats.latex import escaped
 from topk_platform.reports.formats.markdown import block_to_markdown
 from topk_platform.reports.page import markdown_report
 from topk_platform.reports.page.drawn import inline
@@ -316,7 +317,7 @@ def test_of_a_single_regime_each_loss_has_a_row_with_its_interval(store: Path) -
     (ax,) = made.axes
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names == [wrapped(name, 24) for name in NAMES] and made.legends == []
-    assert ax.get_xlabel() == "test top-3 accuracy, %, noise-0.4"
+    assert ax.get_xlabel() == "test top-3 accuracy, %\nnoise-0.4"
     table = table_of(a_study(), store=store)
     drawn = [line.get_xdata() for line in ax.lines]
     for name, bar, mark in zip(NAMES, drawn[::2], drawn[1::2], strict=True):
@@ -485,6 +486,13 @@ def test_names_and_numbers_in_latex_are_as_in_a_paper(store: Path) -> None:
     ]
     assert behind and all(f"$-${-100 * d.mean:.1f}" in text for d in behind if d.mean < 0)
     assert not re.search(r"(?<![\w$-])-\d", text)
+
+
+def test_what_is_special_in_latex_is_escaped() -> None:
+    assert escaped("a & b, 5 % c_d # $ {x} ~ ^ \\ <") == (
+        r"a \& b, 5 \% c\_d \# \$ \{x\} \textasciitilde{} \textasciicircum{} \textbackslash{} $<$"
+    )
+    assert escaped("-0.3, noise-0.8 [-1.2, 3.0], K-1, top-5") == "$-$0.3, noise-0.8 [$-$1.2, 3.0], K-1, top-5"
 
 
 def test_latex_tables_are_well_formed(store: Path) -> None:

@@ -91,7 +91,7 @@ def _means(data: Plotted, column: str) -> Figure:
     for place, row in enumerate(rows):
         if found := _mean(data, row, column):
             _interval(ax, data, (row, column), place, found, full=True)
-    ax.set_xlabel(f"test {metric_title(data.metric)}, {column}")
+    ax.set_xlabel(f"test {metric_title(data.metric)}\n{wrapped(column, 34)}")
     return made
 
 
