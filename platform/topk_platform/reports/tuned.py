@@ -15,10 +15,12 @@ __all__ = ["tuning_to_csv", "tuning_to_markdown", "tuning_to_rich", "tuning_to_r
 
 _NOTES = (
     "Validation results, in percent; the test set is not looked at.",
-    "Enough: after how many trials the best was within {within:g} points of the best of all. Of random draws it is "
-    "expected, with a 95 % band for the expected best of all draws: it holds for independent draws, which trials "
-    "that a sampler chose by what it had seen are not. Of the search itself it is what happened, once.",
-    "Importance is PED-ANOVA's share; ρ Spearman's correlation of value and result; best by thirds of the range.",
+    "Enough: after how many trials the best so far was within {within:g} points of the best of all. For the search "
+    "this is what happened, once. For random draws it is the expectation, with a 95 % band for the expected best of "
+    "all draws; the band is valid for independent draws, not for values that a sampler chose because of earlier "
+    "results.",
+    "Importance is the share by PED-ANOVA, ρ Spearman's correlation of value and result; the last column has the best "
+    "result in each third of the parameter's range.",
 )
 
 _COLUMNS = ("arm", "metric", "trials", "best", "expected_of_random", "low", "high")
