@@ -13,6 +13,7 @@ from torch import Tensor
 
 import topk_losses
 from topk_losses import functional
+from topk_platform.reports.formats.names import TITLES
 from topk_platform.training.loss_table import LOSSES
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +37,12 @@ def test_the_table_has_every_loss_and_each_its_page() -> None:
     assert sorted(table()) == MODULES
     pages = {re.findall(r"\((\w+)\.md\)", cell[0])[0] for cell in table().values()}
     assert pages == set(LOSSES) == {page.stem for page in FOLDER.glob("*.md")} - {"index"}
+
+
+def test_a_loss_is_called_in_tables_what_its_page_calls_it() -> None:
+    assert set(TITLES) == set(LOSSES)
+    headings = {name: (FOLDER / f"{name}.md").read_text().partition("\n")[0] for name in LOSSES}
+    assert headings == {name: f"# {title}" for name, title in TITLES.items()}
 
 
 @pytest.mark.parametrize("name", MODULES)

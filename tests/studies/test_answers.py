@@ -6,6 +6,9 @@ import runpy
 from pathlib import Path
 
 from topk_platform import Study
+from topk_platform.cli.studies import shipped_findings
+from topk_platform.reports.answer import answer
+from topk_platform.reports.reading import main_metric
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -17,3 +20,9 @@ def test_the_page_tells_of_every_study_of_its_file() -> None:
     assert len(studies) == 5 == page.count("\n## ")
     for name, study in studies.items():
         assert study.name == name and f"`{name}`" in page and study.size <= 30
+
+
+def test_the_page_of_reports_quotes_the_answer_of_findings_that_are_shipped() -> None:
+    (found,) = [one for one in shipped_findings() if one.study.name == "letters_tradeoff"]
+    said = answer(found.table, main_metric(found.study))
+    assert f'"{said}"' in " ".join((DOCS / "report.md").read_text().split())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated
 
 import typer
 
-from topk_platform.cli.consoles import csv_data, make_console, print_json
+from topk_platform.cli.consoles import make_console, print_json, print_rows
 from topk_platform.cli.options import (
     JsonOption,
     OnlyOption,
@@ -29,10 +29,12 @@ _Within = Annotated[
 ]
 
 
-def _shown(output: str, json: bool, **made: Callable[[], object]) -> None:
+def _shown(
+    output: str, json: bool, rows: Callable[[], Iterable[Mapping[str, object]]], **made: Callable[[], object]
+) -> None:
     """Print what was asked for: on the terminal as it is, else as text."""
     if json:
-        print_json(csv_data(str(made["csv"]())))
+        print_rows(rows())
     elif output == "rich":
         make_console().print(made["rich"]())
     else:
@@ -61,6 +63,7 @@ def claims(
         rich=lambda: claimed.claims_to_rich(found),
         md=lambda: claimed.claims_to_markdown(wanted.name, found),
         csv=lambda: claimed.claims_to_csv(found),
+        rows=lambda: claimed.claims_to_rows(found),
     )
 
 
@@ -89,6 +92,7 @@ def tuning(
         rich=lambda: tuned.tuning_to_rich(found, part),
         md=lambda: tuned.tuning_to_markdown(found, part),
         csv=lambda: tuned.tuning_to_csv(found),
+        rows=lambda: tuned.tuning_to_rows(found),
     )
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import json
 import math
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
@@ -17,7 +14,7 @@ from rich.console import Console
 
 from topk_platform.running.words import duration
 
-__all__ = ["csv_data", "duration", "make_console", "plain", "print_json"]
+__all__ = ["duration", "make_console", "plain", "print_json", "print_rows"]
 
 _PIPE_WIDTH = 100_000  # a line is cut or folded where a terminal ends, and a pipe or a file ends nowhere
 
@@ -46,28 +43,15 @@ def plain(value: Any) -> Any:
 
 
 def _plain_scalar(value: Any) -> str | bool | int | float | None:
+    if callable(
+        item := getattr(value, "item", None)
+    ):  # numpy's numbers and truth values are none of Python's
+        value = item()
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if value is None or isinstance(value, str | bool | int):
         return value
     return value.isoformat() if isinstance(value, date) else str(value)
-
-
-def csv_data(text: str) -> list[dict[str, Any]]:
-    r"""Return the rows of a CSV as objects: numbers as numbers, empty cells as null.
-
-    Example:
-        >>> csv_data("arm,n,mean\nclean,5,0.25\nnoisy,,\n")
-        [{'arm': 'clean', 'n': 5, 'mean': 0.25}, {'arm': 'noisy', 'n': None, 'mean': None}]
-    """
-    return [{name: _read(cell) for name, cell in row.items()} for row in csv.DictReader(io.StringIO(text))]
-
-
-def _read(cell: str) -> str | int | float | None:
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(cell)
-    return cell or None
 
 
 def print_json(value: Any, *, lines: bool = False) -> None:
@@ -78,3 +62,12 @@ def print_json(value: Any, *, lines: bool = False) -> None:
         lines: Whether to print it on one line, as one of many.
     """
     typer.echo(json.dumps(plain(value), indent=None if lines else 1, ensure_ascii=False))
+
+
+def print_rows(rows: Iterable[Mapping[str, object]]) -> None:
+    """Print the rows of a table as JSON, an object for each; what is empty is null.
+
+    Args:
+        rows: Their values by column.
+    """
+    print_json([{name: None if value == "" else value for name, value in row.items()} for row in rows])

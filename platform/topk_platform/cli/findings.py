@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topk_platform.cli.consoles import csv_data, make_console, print_json
+from topk_platform.cli.consoles import make_console, print_json, print_rows
 from topk_platform.cli.options import JsonOption, MetricsOption, check_format
 from topk_platform.cli.studies import shipped_findings
 from topk_platform.errors import UserError, reason, unknown_name
@@ -55,11 +55,13 @@ def findings(
         _plot(found, plot, to, (metric or [""])[0])
         return
     from topk_platform.reports.formats import as_format  # noqa: PLC0415 - pyarrow and numpy
+    from topk_platform.reports.formats.data import to_rows  # noqa: PLC0415 - as above
 
-    made = as_format("csv" if json else output, found.table, metric or (), transpose=transpose)
     if json:
-        print_json(csv_data(str(made)))
-    elif output == "rich":
+        print_rows(to_rows(found.table, metric or ()))
+        return
+    made = as_format(output, found.table, metric or (), transpose=transpose)
+    if output == "rich":
         make_console().print(made, found.told())
     else:
         typer.echo(str(made), nl=False)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.consoles import csv_data, make_console, print_json
+from topk_platform.cli.consoles import make_console, print_rows
 from topk_platform.cli.options import (
     JsonOption,
     MetricsOption,
@@ -43,13 +43,15 @@ def table(
     check_format(output, *_FORMATS, json=json)
     wanted = wanted_study(study, smoke, store=store)
     from topk_platform.reports.formats import as_format  # noqa: PLC0415 - pyarrow and numpy
+    from topk_platform.reports.formats.data import to_rows  # noqa: PLC0415 - as above
     from topk_platform.reports.reading import table as read_table  # noqa: PLC0415 - as above
 
     found = read_table(wanted, store=store, trials=trials, seeds=seeds, only=only)
-    made = as_format("csv" if json else output, found, metric or (), transpose=transpose)
     if json:
-        print_json(csv_data(str(made)))
-    elif output == "rich":
+        print_rows(to_rows(found, metric or ()))
+        return
+    made = as_format(output, found, metric or (), transpose=transpose)
+    if output == "rich":
         make_console().print(made)
     else:
         typer.echo(str(made), nl=False)
@@ -111,16 +113,21 @@ def _write(path: Path, data: bytes) -> None:
 def report(
     study: StudyArgument,
     store: StoreOption = "runs",
-    to: Annotated[Path | None, typer.Option("--to", help="The file; by default STUDY.html here.")] = None,
+    output: Annotated[str, typer.Option("--format", help="html, or md without plots.")] = "html",
+    to: Annotated[
+        Path | None, typer.Option("--to", help="The file; by default STUDY.html or .md here.")
+    ] = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     smoke: SmokeOption = False,
 ) -> None:
     """Write one HTML page with all that a study says; it needs no other file and no network."""
+    check_format(output, "html", "md")
     wanted = wanted_study(study, smoke, store=store)
-    path = to or Path(f"{wanted.name}.html")
-    if path.suffix != ".html":
-        raise UserError(f"--to must end in .html, got {str(path)!r}")
-    from topk_platform.reports.page import report as page_of  # noqa: PLC0415 - pyarrow and numpy
+    path = to or Path(f"{wanted.name}.{output}")
+    if path.suffix != f".{output}":
+        raise UserError(f"--to must end in .{output} with --format {output}, got {str(path)!r}")
+    from topk_platform.reports import page  # noqa: PLC0415 - pyarrow and numpy
 
-    _write(path, page_of(wanted, store=store, trials=trials, seeds=seeds).encode())
+    made = page.report if output == "html" else page.markdown_report
+    _write(path, made(wanted, store=store, trials=trials, seeds=seeds).encode())

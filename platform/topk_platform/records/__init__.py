@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from topk_platform.records.guesses import Guesses, read_guesses
     from topk_platform.records.history import (
         ArmHistory,
-        Tally,
         add_curves,
         last_counted,
         last_seeds,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from topk_platform.records.states import ArmState, GpuUse, StudyState, note_state, read_state, trend_of
     from topk_platform.records.store import Store
     from topk_platform.records.syncing import open_sink, sync
+    from topk_platform.records.tally import Tally
     from topk_platform.records.tracked import tracking_uri
     from topk_platform.records.tracked_models import Graph, Graphs
     from topk_platform.records.tracked_place import moved
@@ -109,7 +109,7 @@ _HOMES = {
     "Store": "store",
     "StoreKeeper": "checkpoints",
     "StudyState": "states",
-    "Tally": "history",
+    "Tally": "tally",
     "TrackingSink": "tracking",
     "Undone": "undone",
     "Writer": "writer",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -13,47 +13,18 @@ from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity, with_origins
 from topk_platform.outcomes import Ended, chosen
 from topk_platform.racing import Race, Results, race, racing_groups, racing_step
+from topk_platform.records.curves import Curves
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.views import Row, RowViews
 from topk_platform.specs import Arm, Study
 
-__all__ = ["ArmHistory", "Tally", "add_curves", "last_counted", "last_seeds", "read_history"]
+__all__ = ["ArmHistory", "add_curves", "last_counted", "last_seeds", "read_history"]
 
 _SEARCHED = (
     *("key", "arm_id", "phase", "number", "seed", "status", "reason", "values", "train_seconds"),
     *("code_version", "dataset_fingerprint", "versions"),
 )
 """The columns read of search trials, of which there are many."""
-
-
-@dataclass(frozen=True)
-class Tally:
-    """How many runs ended with each status.
-
-    Example:
-        >>> Tally.of(["completed", "diverged", "diverged"])
-        Tally(completed=1, pruned=0, diverged=2, failed=0)
-    """
-
-    completed: int = 0
-    pruned: int = 0
-    diverged: int = 0
-    failed: int = 0
-
-    @classmethod
-    def of(cls, statuses: Iterable[str]) -> Tally:
-        """Return the tally of statuses."""
-        return cls(**Counter(statuses))
-
-    @property
-    def ended(self) -> int:
-        """How many there are in all."""
-        return self.completed + self.pruned + self.diverged + self.failed
-
-    @property
-    def lost(self) -> int:
-        """How many ended without a result: diverged or failed."""
-        return self.diverged + self.failed
 
 
 @dataclass
@@ -313,15 +284,8 @@ class _Excluded:
 
 def add_curves(ledger: Ledger, histories: Mapping[str, ArmHistory]) -> None:
     """Add the selection metric by epoch, by key, to each arm's history."""
-    metrics = sorted({history.arm.metric for history in histories.values()})
-    table = ledger.read(
-        "epochs", ["key", "epoch", *(f"validation.{metric}" for metric in metrics)]
-    ).to_pydict()
-    for metric in metrics:
-        curves: dict[str, dict[int, float]] = defaultdict(dict)
-        column = table.get(f"validation.{metric}", [])
-        for key, epoch, value in zip(table.get("key", []), table.get("epoch", []), column, strict=True):
-            curves[key][epoch] = value
-        for history in histories.values():
-            if history.arm.metric == metric:
-                history.curves = curves
+    metrics = sorted({f"validation.{history.arm.metric}" for history in histories.values()})
+    table = ledger.read("epochs", ["key", "epoch", *metrics])
+    curves = {metric: Curves(table, metric) for metric in metrics}
+    for history in histories.values():
+        history.curves = curves[f"validation.{history.arm.metric}"]

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from topk_platform.errors import StoreError
-from topk_platform.records.history import Tally
 from topk_platform.records.lease import is_driven
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.store import Store
+from topk_platform.records.tally import Tally
 from topk_platform.records.undone import Undone
 from topk_platform.records.views import Row
 from topk_platform.specs import Scalar, Trial

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -22,7 +23,7 @@ from topk_platform.reports.statistics import (
 from topk_platform.reports.statistics.intervals import search_of
 from topk_platform.specs import Published, Study, less_is_better
 
-__all__ = ["Cell", "Mark", "ReadRanks", "Runs", "cell_of", "combined", "marked", "runs_of"]
+__all__ = ["Cell", "Mark", "ReadRanks", "Runs", "cell_of", "combined", "marked", "runs_of", "tested"]
 
 Mark = Literal["", "better", "worse"]
 
@@ -235,6 +236,17 @@ def _mark(cell: Cell, theirs: Tally, p: float) -> Mark:
     if (difference.mean > 0) != less_is_better(cell.metric):
         return "" if cell.confirmed.lost else "better"
     return "" if theirs.lost else "worse"
+
+
+def tested(cells: Mapping[tuple[str, str, str], Cell]) -> dict[str, int]:
+    """Return the number of test images by column, known where the intervals of its plain accuracies cover images.
+
+    Args:
+        cells: By row, column and metric.
+    """
+    plain = {place: cell.value for place, cell in cells.items() if place[2].startswith("top")}
+    found = {p[1]: v.precision.images for p, v in plain.items() if v is not None and v.precision is not None}
+    return {column: round(images) for column, images in found.items() if math.isfinite(images)}
 
 
 def _with_best(cells: Mapping[tuple[str, str, str], Cell]) -> dict[tuple[str, str, str], Cell]:

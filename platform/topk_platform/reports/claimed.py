@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,9 +10,10 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from topk_platform.reports.deciding import Decision, Evidence
+from topk_platform.reports.rows import rows_to_csv
 from topk_platform.specs import Contrast, scale_of, unit_of
 
-__all__ = ["claims_to_csv", "claims_to_markdown", "claims_to_rich"]
+__all__ = ["claims_to_csv", "claims_to_markdown", "claims_to_rich", "claims_to_rows"]
 
 _COLUMNS = (
     *("claim", "verdict", "text", "source", "stand_in", "contrast", "direction", "bound", "tolerance"),
@@ -122,17 +121,24 @@ def claims_to_rich(decisions: Sequence[Decision]) -> Group:
 
 
 def claims_to_csv(decisions: Sequence[Decision]) -> str:
-    """Return the evidence of decided claims as CSV, a row for every contrast; numbers in points."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    for decision in decisions:
-        claim = decision.claim
-        head = (claim.name, decision.verdict, claim.text, claim.source, claim.stand_in)
-        for e in decision.evidence:
-            asked = (contrast_text(e.contrast), claim.direction, claim.bound, claim.tolerance)
-            writer.writerow((*head, *asked, *_numbers(e), e.verdict, e.effect, e.power, e.seeds, e.why))
-    return text.getvalue()
+    """Return the rows of :func:`claims_to_rows` as CSV."""
+    return rows_to_csv(_COLUMNS, claims_to_rows(decisions))
+
+
+def claims_to_rows(decisions: Sequence[Decision]) -> list[dict[str, object]]:
+    """Return the evidence of decided claims, a row for every contrast; numbers in points."""
+    return [
+        dict(zip(_COLUMNS, _values(decision, e), strict=True))
+        for decision in decisions
+        for e in decision.evidence
+    ]
+
+
+def _values(decision: Decision, e: Evidence) -> tuple[object, ...]:
+    claim = decision.claim
+    head = (claim.name, decision.verdict, claim.text, claim.source, claim.stand_in)
+    asked = (contrast_text(e.contrast), claim.direction, claim.bound, claim.tolerance)
+    return (*head, *asked, *_numbers(e), e.verdict, e.effect, e.power, e.seeds, e.why)
 
 
 def _numbers(found: Evidence) -> tuple[float | int | str | None, ...]:

@@ -65,6 +65,7 @@ class Findings:
             "made": dict(self.made),
             "across": table.across,
             "left": table.left,
+            "tested": dict(table.tested),
             "situations": [
                 {"regime": regime, **asdict(what)} for (regime, _), what in self.situations.items()
             ],
@@ -117,6 +118,7 @@ class Findings:
             across=told["across"],
             confirmations=confirmed,
             left=told["left"],
+            tested=told.get("tested", {}),  # which files of earlier versions do not have
         )
         return cls(table, dict(map(_situation, told["situations"])), told["made"])
 

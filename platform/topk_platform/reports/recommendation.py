@@ -28,7 +28,7 @@ def sentences(found: Recommendation) -> list[str]:
         found: The recommendation.
     """
     if found.nearest is None:
-        return ["Not known: no ended pair of confirmations with a baseline is at hand."]
+        return ["Not known: there is no study in which a loss and its baseline both have results."]
     if not found.near:
         return [_far(found, found.nearest)]
     told = {"better": _better, "baseline": _baseline, "unknown": _unknown}[found.verdict](found)
@@ -41,7 +41,7 @@ def _far(found: Recommendation, nearest: Compared) -> str:
     why = " and ".join(f"{ratios[name]:.3g} times in {name}" for name in most if ratios[name] > 1)
     return (
         f"Not known: nothing near was measured. The nearest regime, {nearest.study}: {nearest.regime}, is "
-        f"{nearest.apart:.3g} times apart ({why}); evidence counts up to {NEAR:g} times."
+        f"{nearest.apart:.3g} times apart ({why}); only evidence up to {NEAR:g} times apart counts."
     )
 
 
@@ -58,7 +58,7 @@ def _better(found: Recommendation) -> list[str]:
     ]
     if others:
         lines.append(
-            f"Somewhere near, better than their baseline too: {', '.join(sorted(others))}; they were not tested "
+            f"Also better than their baseline in a near regime: {', '.join(sorted(others))}; they were not tested "
             f"against {found.loss}."
         )
     return lines
@@ -78,7 +78,7 @@ def _apart(one: Compared) -> str:
 def _p(one: Compared) -> str:
     if one.cell.p_holm is None:
         return "not tested"
-    return f"{words.probability(one.cell.p_holm)} after Holm's correction for all that is near"
+    return f"{words.probability(one.cell.p_holm)} after Holm's correction for all near comparisons"
 
 
 def _settings(one: Compared) -> list[str]:
@@ -91,7 +91,8 @@ def _settings(one: Compared) -> list[str]:
         return []
     several = f" (the first of {len(told)} searches' choices)" if len(told) > 1 else ""
     return [
-        f"Its values there, with model {one.model}: {told[0]}{several}. They are that recipe's; search yours from them."
+        f"Its values there, with model {one.model}: {told[0]}{several}. They belong to its recipe: start your own "
+        "search from them."
     ]
 
 
@@ -103,8 +104,8 @@ def _baseline(found: Recommendation) -> list[str]:
     losses = list(dict.fromkeys(one.loss for one in found.near))
     return [
         f"Start with {found.loss}.",
-        f"How sure: whatever was compared with it near is worse in the nearest regime where it was: "
-        f"{', '.join(losses)}. Of other losses nothing is known there. The nearest: {found.near[0].loss} is "
+        f"How sure: every loss that was compared with it is worse in the nearest regime where it was: "
+        f"{', '.join(losses)}. Nothing is known about other losses. In the nearest regime {found.near[0].loss} is "
         f"{_apart(found.near[0])}.",
     ]
 
@@ -115,13 +116,13 @@ def _unknown(found: Recommendation) -> list[str]:
     told = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
     known = [one for one in found.near if not one.cell.mark and not math.isnan(one.ahead.high)]
     lines = [
-        f"Not known: of {len(marks)} near comparisons, {told}; no loss is better in its nearest regime and worse in "
-        "none."
+        f"Not known: of {len(marks)} near comparisons, {told}; no loss is better in its nearest regime "
+        "without being worse in another near one."
     ]
     if known:
         most = max(known, key=lambda one: one.ahead.high)
         lines.append(
-            f"That is no proof that they are equal: intervals reach up to {100 * most.ahead.high:+.1f} points "
+            f"That does not show that they are equal: 95 % intervals reach up to {100 * most.ahead.high:+.1f} points "
             f"({most.place})."
         )
     return lines
@@ -131,7 +132,7 @@ def _elsewhere(found: Recommendation) -> str:
     ratios = found.asked.ratios(found.near[0].situation)
     differing = [f"{ratio:.3g} times in {name}" for name, ratio in ratios.items() if ratio > 1.05]
     told = f"; the nearest regime differs {', '.join(differing)}" if differing else ""
-    return f"All of it was measured on other data than yours{told}."
+    return f"All this was measured on data other than yours{told}."
 
 
 def _rows(found: Recommendation) -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from topk_platform.identity import environment_of
 from topk_platform.outcomes import Ended
 from topk_platform.records import ArmHistory, Row, Tally, last_seeds
-from topk_platform.reports.cells import Cell, ReadRanks, Runs, cell_of, marked, runs_of
+from topk_platform.reports.cells import Cell, ReadRanks, Runs, cell_of, marked, runs_of, tested
 from topk_platform.reports.fronts import Front, front_of
 from topk_platform.reports.kinds import Unlike, unlike
 from topk_platform.reports.plain import as_text
@@ -83,6 +83,7 @@ class Table:
         fronts: The fronts of arms searched by several metrics, by row and column; their cells show the best by the
             first metric.
         unlike: The pairs of runs behind a difference that were made on different kinds of machine, by row and column.
+        tested: The number of test images by column, where it is known.
     """
 
     study: Study
@@ -99,6 +100,7 @@ class Table:
     left: int = 0
     fronts: Mapping[tuple[str, str], Front] = field(default_factory=dict)
     unlike: Mapping[tuple[str, str], Unlike] = field(default_factory=dict)
+    tested: Mapping[str, int] = field(default_factory=dict)
 
     def ranking(self, metric: str) -> Ranking | None:
         """Return the ranking of the rows over the columns by a metric; None if there are too few rows or columns.
@@ -197,11 +199,12 @@ def build_table(
     runs = {arm_id: runs_of(study, history, last[arm_id]) for arm_id, history in histories.items()}
     shown = {arm_id: histories[arm_id] for arm_id in places}
     cells = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
+    shown_cells = {place: cell for place, cell in cells.items() if place[:2] in places.values()}
     return Table(
         study=study,
         rows=tuple(dict.fromkeys(row for row, _ in places.values())),
         columns=tuple(dict.fromkeys(column for _, column in places.values())),
-        cells={place: cell for place, cell in cells.items() if place[:2] in places.values()},
+        cells=shown_cells,
         choices={places[i]: found for i, h in shown.items() if (found := _choices(h, study.trials))},
         failures=tuple(_failures(shown)),
         fruitless=tuple(filter(None, (_fruitless(study, h, last[arm_id]) for arm_id, h in shown.items()))),
@@ -211,6 +214,7 @@ def build_table(
         confirmations={place: runs[arm_id].confirmations for arm_id, place in places.items()},
         fronts={places[i]: f for i, h in shown.items() if (f := front_of(h, study.trials, last[i]))},
         unlike={places[i]: pairs for i, pairs in _unlike(study, histories, runs).items() if i in places},
+        tested=tested(shown_cells),
         left=sum(history.left(study.trials, last[arm_id]) for arm_id, history in shown.items()),
     )
 

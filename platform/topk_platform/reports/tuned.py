@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 
 from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from topk_platform.reports.rows import rows_to_csv
 from topk_platform.reports.tuning import ArmTuning, Fixed, Tuning
 
-__all__ = ["tuning_to_csv", "tuning_to_markdown", "tuning_to_rich"]
+__all__ = ["tuning_to_csv", "tuning_to_markdown", "tuning_to_rich", "tuning_to_rows"]
 
 _NOTES = (
     "Validation results, in percent; the test set is not looked at.",
-    "Enough: after how many trials the best was within {within:g} points of the best of all. Of random draws it is "
-    "expected, with a 95 % band for the expected best of all draws: it holds for independent draws, which trials "
-    "that a sampler chose by what it had seen are not. Of the search itself it is what happened, once.",
-    "Importance is PED-ANOVA's share; ρ Spearman's correlation of value and result; best by thirds of the range.",
+    "Enough: after how many trials the best so far was within {within:g} points of the best of all. For the search "
+    "this is what happened, once. For random draws it is the expectation, with a 95 % band for the expected best of "
+    "all draws; the band is valid for independent draws, not for values that a sampler chose because of earlier "
+    "results.",
+    "Importance is the share by PED-ANOVA, ρ Spearman's correlation of value and result; the last column has the best "
+    "result in each third of the parameter's range.",
 )
+
+_COLUMNS = ("arm", "metric", "trials", "best", "expected_of_random", "low", "high")
 
 _Rows = list[tuple[str, ...]]
 
@@ -104,18 +107,20 @@ def tuning_to_rich(found: Tuning, within: float = 0.005) -> Group:
 
 
 def tuning_to_csv(found: Tuning) -> str:
-    """Return the tuning curves as CSV, a row for every arm and number of trials, as fractions of 1."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("arm", "metric", "trials", "best", "expected_of_random", "low", "high"))
-    for arm in found.arms:
-        for n in range(max(len(arm.trace), arm.drawn)):
-            best = arm.trace[n] if n < len(arm.trace) else None
-            known = arm.curve is not None and n < arm.drawn
-            bands = (
-                [arm.curve.expected[n], arm.curve.low[n], arm.curve.high[n]]
-                if arm.curve and known
-                else [None] * 3
-            )
-            writer.writerow((arm.arm, arm.metric, n + 1, best, *bands))
-    return text.getvalue()
+    """Return the rows of :func:`tuning_to_rows` as CSV."""
+    return rows_to_csv(_COLUMNS, tuning_to_rows(found))
+
+
+def tuning_to_rows(found: Tuning) -> list[dict[str, object]]:
+    """Return the tuning curves, a row for every arm and number of trials, as fractions of 1."""
+    return [
+        dict(zip(_COLUMNS, (arm.arm, arm.metric, n + 1, *_curves_at(arm, n)), strict=True))
+        for arm in found.arms
+        for n in range(max(len(arm.trace), arm.drawn))
+    ]
+
+
+def _curves_at(arm: ArmTuning, n: int) -> tuple[float | None, ...]:
+    best = arm.trace[n] if n < len(arm.trace) else None
+    curve = arm.curve if n < arm.drawn else None
+    return (best, *((None,) * 3 if curve is None else (curve.expected[n], curve.low[n], curve.high[n])))

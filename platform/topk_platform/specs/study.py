@@ -30,6 +30,7 @@ from topk_platform.specs.metric_names import (
 from topk_platform.specs.published import Published, check_published
 from topk_platform.specs.racing import Racing
 from topk_platform.specs.smoke import smoke_arm
+from topk_platform.specs.study_checks import check_gpus, check_origins, check_searches
 from topk_platform.specs.trial import SPECS
 
 __all__ = ["Study"]
@@ -120,13 +121,13 @@ class Study:
         names = [arm.name for arm in self.arms]
         twice = sorted({name for name in names if names.count(name) > 1})
         check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
-        self._check_gpus()
+        check_gpus(self)
         self._check_baseline()
         self._check_metrics()
         check_published(self.name, self.published, self.arms, self.selecting)
         check_claims(self.name, self.claims, names, self.metrics)
-        self._check_searches()
-        self._check_origins()
+        check_searches(self)
+        check_origins(self)
 
     def __str__(self) -> str:
         return study_to_text(self)
@@ -136,41 +137,6 @@ class Study:
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - as IPython calls it
         printer.text(str(self))
-
-    def _check_origins(self) -> None:
-        for arm in self.arms:
-            if not arm.start_from:
-                continue
-            told = f"study {self.name}: arm {arm.name} cannot start from {arm.start_from!r}"
-            if (origin := self.origin(arm)) is None:
-                raise UserError(f"{told}; arms: {[other.name for other in self.arms]}")
-            check(origin.is_searched, f"{told}, which searches nothing")
-            seen = [arm.name]
-            while origin is not None:
-                seen.append(origin.name)
-                check(origin.name not in seen[:-1], f"{told}, which waits for it: {' -> '.join(seen)}")
-                origin = self.origin(origin)
-
-    def _check_gpus(self) -> None:
-        check(
-            self.device == "cuda" or not self.accelerator,
-            f"study {self.name}: accelerator must be left out where trials run on the CPU, got {self.accelerator!r}",
-        )
-        together = [arm.name for arm in self.arms if arm.protocol.ensemble > 1]
-        check(
-            self.gpus != "auto" or not together,
-            f"study {self.name}: gpus must be a number where trials train together, for the memory of ensembles is "
-            f"not measured, got 'auto' with {', '.join(together)}",
-        )
-
-    def _check_searches(self) -> None:
-        for arm in self.arms:
-            for name, number in (("trials", self.trials), ("seeds", self.seeds)):
-                check(
-                    number % arm.repeats.count == 0,
-                    f"study {self.name}: {name} must be a multiple of the {arm.repeats.count} searches of arm "
-                    f"{arm.name}, which share them, got {number}",
-                )
 
     def _check_baseline(self) -> None:
         labels = list(dict.fromkeys(arm.loss.label for arm in self.arms))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.records import Tally
 from topk_platform.reports import Cell, Table, estimate
+from topk_platform.reports.answer import answer
 from topk_platform.reports.cells import marked
-from topk_platform.reports.page.answer import answer
 
 REGIMES = ("r0", "r1", "r2")
 LOSSES = ("cross_entropy", "ldam", "focal")
@@ -74,13 +74,39 @@ def test_nobody_better_is_not_called_equal() -> None:
 
 def test_worse_ones_are_told() -> None:
     said = answer(a_table({("ldam", "r1"): -0.1}), "top3")
-    assert "No loss is clearly better" in said and "Clearly worse: ldam in r1 by 10.0" in said
+    assert "No loss is clearly better" in said
+    assert re.search(
+        r"\. Clearly worse: in r1, ldam by 10\.0 ± \d\.\d points "
+        r"\(n = 5, p (= 0\.00\d+|< 0\.001) after Holm's correction\)\.$",
+        said,
+    ), said
+
+
+def test_of_several_worse_ones_the_one_furthest_behind_is_told_for_each_regime() -> None:
+    behind = {("ldam", "r1"): -0.1, ("focal", "r1"): -0.2, ("focal", "r2"): -0.3}
+    worse = answer(a_table({**behind, ("ldam", "r0"): 0.1}), "top3").partition("Clearly worse: ")[2]
+    assert re.fullmatch(
+        r"in r2, focal by 30\.0 [^;]*; in r1, focal by 20\.0 [^;]*, and 1 other loss by less\.", worse
+    ), worse
+
+
+def test_both_ends_of_an_interval_are_turned_around_where_a_loss_is_behind() -> None:
+    table = a_table({("ldam", "r1"): -0.1})
+    place = ("ldam", "r1", "top3")
+    found = table.cells[place].difference
+    assert found is not None
+    skewed = dataclasses.replace(
+        table.cells[place], difference=dataclasses.replace(found, low=-0.2, high=-0.09)
+    )
+    said = answer(dataclasses.replace(table, cells={**table.cells, place: skewed}), "top3")
+    assert "ldam by 10.0 [9.0, 20.0] points" in said
 
 
 def test_too_few_seeds_test_nothing() -> None:
     said = answer(a_table({("ldam", "r2"): 0.1}, seeds=2), "top3")
     assert (
-        "No difference in top-3 accuracy to cross_entropy was tested: that wants three seeds of both." in said
+        "No difference in top-3 accuracy to cross_entropy was tested, because a test needs three seeds of both losses."
+        in said
     )
     assert "The highest means, which may be chance" in said and "better than" not in said
 
@@ -126,8 +152,11 @@ GAIN = st.sampled_from([-0.2, -0.02, -0.005, 0.0, 0.005, 0.02, 0.2])
 def test_whoever_is_called_better_is_marked_so(gains: dict[tuple[str, str], float], seeds: int) -> None:
     table = a_table(gains, seeds)
     said = answer(table, "top3")
-    named = set(re.findall(r"in (r\d), (\w+) by", said))
+    named = set(re.findall(r"in (r\d), (\w+) by", said.partition("Clearly worse")[0]))
     better = {(c, row) for (row, c, _), cell in table.cells.items() if cell.mark == "better"}
     assert named <= better
     assert {column for column, _ in named} == {column for column, _ in better}
+    worse = {(c, row) for (row, c, _), cell in table.cells.items() if cell.mark == "worse"}
+    behind = set(re.findall(r"in (r\d), (\w+) by", said.partition("Clearly worse")[2]))
+    assert behind <= worse and {column for column, _ in behind} == {column for column, _ in worse}
     assert ("clearly better than" in said and "No loss" not in said) == bool(better)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plot
 from topk_platform.records import Ledger, Store, read_guesses, read_ranks
@@ -19,6 +20,7 @@ from topk_platform.records.models import model_name
 from topk_platform.records.ranks import save_ranks
 from topk_platform.reports.plots import NothingToPlotError
 from topk_platform.reports.plots.confusion import groups_of, sharing
+from topk_platform.reports.plots.style import styled
 from topk_platform.specs import Trial
 
 K, SEEDS = 3, 2
@@ -48,10 +50,11 @@ def trials(store: Path, loss: str) -> list[Trial]:
 
 def test_shares_are_those_of_the_kept_guesses(store: Path) -> None:
     made = plot(a_study(), "confusion", store=store)
+    assert made.get_suptitle() == "r"
     folder = Store.open(store).at("s")
     for ax, loss in zip(made.axes, ("cross_entropy", "focal"), strict=False):
         title = ax.get_title("left").replace("\n", " ")
-        assert title == f"r/linear/{loss}, K = {K}, n = {SEEDS} seeds".replace("_", " ")
+        assert title == f"linear/{loss} K = {K}, n = {SEEDS} seeds".replace("_", " ")
         names = [label.get_text() for label in ax.get_yticklabels()]
         assert sorted(names) == [str(digit) for digit in range(10)]
         drawn = np.asarray(ax.images[0].get_array())
@@ -64,6 +67,33 @@ def test_shares_are_those_of_the_kept_guesses(store: Path) -> None:
                 of_class = guesses.classes[ranks.label == true]
                 found.append((of_class == guess).any(1).mean())
             assert drawn[y, x] == pytest.approx(np.mean(found))
+
+
+LONG = ("noised_imbalanced_topk_hinge_with_a_long_name", "a" * 60, "calibrated-topk-hinge-of-a-student", "b")
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_titles_lie_inside_the_figure_and_beside_one_another(
+    tmp_path: Path, train_study: Callable[[Study, Path], None], count: int
+) -> None:
+    losses = [Loss("cross_entropy", label=name) for name in ("cross_entropy", *LONG)]
+    regime = Regime("long-tail-50-with-label-noise-0.4-and-one-more-thing", "digits")
+    arms = grid([regime], [Model("linear")], losses[-count:], k=K, recipe=Recipe(1))
+    study = Study("s", arms, topk=(1, K), seeds=1, baseline=None)
+    train_study(study, tmp_path)
+    made = plot(study, "confusion", store=tmp_path)
+    with styled():
+        canvas = FigureCanvasAgg(made)
+        canvas.draw()
+        titles = [ax._left_title for ax in made.axes if ax.images]  # type: ignore[attr-defined]
+        titles += [made._suptitle] if count > 1 else []  # type: ignore[attr-defined]
+        boxes = [title.get_window_extent(canvas.get_renderer()) for title in titles]
+        panels = [ax.get_window_extent() for ax in made.axes]
+    assert len(boxes) == count + (count > 1)
+    for box in boxes:
+        assert box.x0 >= 0 and box.x1 <= made.bbox.x1 and box.y1 <= made.bbox.y1
+        assert not any(box.overlaps(panel) for panel in panels)
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
 def test_of_a_thousand_classes_those_are_drawn_that_are_alike(store: Path) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from topk_platform import LabelNoise, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.records import Tally
-from topk_platform.reports import Cell, Table, estimate, page, plots
+from topk_platform.reports import Cell, Table, estimate, plots
+from topk_platform.reports.page import content
 from topk_platform.reports.plots.style import OTHERS
 from topk_platform.reports.table import row_and_column
 
@@ -50,7 +51,7 @@ def test_the_baseline_and_those_that_lead_it_are_named(table: Table) -> None:
 
 
 def test_a_page_has_a_table_of_each_model(table: Table) -> None:
-    parts = list(page._titled(table))
+    parts = list(content._titled(table))
     assert [title for title, _ in parts] == [
         f"top-{k} accuracy, %: {model}" for model in ("linear", "mlp") for k in (3, 1)
     ]

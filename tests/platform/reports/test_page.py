@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import itertools
+import json
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -31,13 +34,20 @@ from topk_platform import (
 from topk_platform import plot as plot_of
 from topk_platform import report as report_of
 from topk_platform import table as table_of
+from topk_platform.cli import main
 from topk_platform.errors import UserError
 from topk_platform.outcomes import Ended
 from topk_platform.records import Ledger, Store, Tally, read_history
 from topk_platform.records.guesses import save_guesses
 from topk_platform.records.ranks import save_ranks
 from topk_platform.reports import plots
+from topk_platform.reports.answer import answer
 from topk_platform.reports.formats import FORMATS, as_format
+from topk_platform.reports.formats.blocks import blocks
+from topk_platform.reports.formats.data import to_rows
+from topk_platform.reports.formats.latex import escaped
+from topk_platform.reports.formats.markdown import block_to_markdown
+from topk_platform.reports.page import markdown_report
 from topk_platform.reports.page.drawn import inline
 from topk_platform.reports.plots.axis import axis_of
 from topk_platform.reports.plots.style import INK, looks, wrapped
@@ -179,8 +189,75 @@ def test_the_page_says_what_came_out(page: str) -> None:
     assert "ahead: confirmed" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
     assert "Which hyperparameters, with which bounds?" in page
     assert page.count("<svg") == len(plots.KINDS) - 2
-    assert "No plot of regions: the study has no arm on the ring." in page
-    assert "No plot of winners: its regimes do not differ in exactly two numbers" in page
+    assert "No plot of" not in page  # of those that no result of the study could make
+
+
+def test_a_report_in_markdown_says_what_the_page_says(store: Path, page: str) -> None:
+    text = markdown_report(a_study(), store=store)
+    table = table_of(a_study(), store=store)
+    assert text.startswith(
+        "# page\n\n15 arms; 10 search trials and 5 fresh seeds per arm; baseline cross_entropy."
+    )
+    said = answer(table, "top3")
+    assert f"**Answer.** {said}" in text and html.escape(said, quote=False).replace("'", "&#39;") in page
+    for block in blocks(table):
+        assert f"### {block.title}\n\n{block_to_markdown(block)}" in text
+    assert "ahead: confirmed" in text and "### Which hyperparameters, with which bounds?" in text
+    told = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
+    assert told == ["Tables", "Claims", "Tuning", "How it was done"]
+    assert "<svg" not in text and "\n\n\n" not in text
+
+
+@pytest.fixture
+def topk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """The commands of a program that knows ``page_lab:study``, and what they print."""
+    (tmp_path / "page_lab.py").write_text(
+        f"import runpy\nstudy = runpy.run_path({__file__!r})['a_study']()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["topk", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == code
+        return "".join(capsys.readouterr())
+
+    return call
+
+
+def test_the_command_writes_the_report_in_the_format_asked_for(
+    store: Path, tmp_path: Path, topk: Callable[..., str]
+) -> None:
+    asked = ("report", "page_lab:study", "--store", str(store), "--format", "md")
+    assert topk(*asked) == "wrote page.md\n"
+    assert (tmp_path / "page.md").read_text() == markdown_report(a_study(), store=store)
+    assert "--to must end in .md with --format md, got 'page.html'" in topk(
+        *asked, "--to", "page.html", code=2
+    )
+
+
+def test_json_has_numbers_truth_values_and_nulls(store: Path, topk: Callable[..., str]) -> None:
+    rows = json.loads(topk("table", "page_lab:study", "--store", str(store), "--metric", "top3", "--json"))
+    assert len(rows) == 15 and {type(row["best"]) for row in rows} == {bool}
+    assert {type(row["dropped_out"]) for row in rows} == {bool} and {type(row["mean"]) for row in rows} == {
+        float
+    }
+    baseline, svm, _ = rows[:3]
+    assert baseline["difference"] is None and baseline["p"] is None and baseline["n"] == 5
+    assert isinstance(svm["difference"], float) and svm["published"] is None
+    assert {row["mark"] for row in rows} <= {None, "better", "worse"} and baseline["mark"] is None
+    (claim,) = json.loads(topk("claims", "page_lab:study", "--store", str(store), "--json"))
+    assert claim["stand_in"] is False and isinstance(claim["power"], float | None) and claim["n"] == 5
+
+
+def test_a_name_that_looks_like_a_number_stays_a_name(store: Path) -> None:
+    table = table_of(a_study(), store=store)
+    cells = {("1e3", *place[1:]): cell for place, cell in table.cells.items() if place[0] == NAMES[0]}
+    assert {row["loss"] for row in to_rows(dataclasses.replace(table, cells=cells))} == {"1e3"}
 
 
 def test_of_a_study_that_still_runs_there_is_what_there_is(tmp_path: Path) -> None:
@@ -233,6 +310,21 @@ def test_accuracy_is_drawn_at_the_regimes_numbers_with_the_tables_means(store: P
         cells = [table.cells[row, column, "top1"].value for column in table.columns]
         assert list(line.get_xdata()) == [0.0, 0.2, 0.4, 0.6, 0.8]  # type: ignore[arg-type]
         assert list(line.get_ydata()) == [100 * cell.mean for cell in cells if cell]  # type: ignore[arg-type]
+
+
+def test_of_a_single_regime_each_loss_has_a_row_with_its_interval(store: Path) -> None:
+    made = plot_of(a_study(), "accuracy", store=store, metric="top3", only="noise-0.4/*")
+    (ax,) = made.axes
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names == [wrapped(name, 24) for name in NAMES] and made.legends == []
+    assert ax.get_xlabel() == "test top-3 accuracy, %\nnoise-0.4"
+    table = table_of(a_study(), store=store)
+    drawn = [line.get_xdata() for line in ax.lines]
+    for name, bar, mark in zip(NAMES, drawn[::2], drawn[1::2], strict=True):
+        value = table.cells[name, "noise-0.4", "top3"].value
+        assert value is not None
+        assert list(bar) == pytest.approx([100 * value.low, 100 * value.high])
+        assert list(mark) == pytest.approx([100 * value.mean])
 
 
 def test_curves_over_k_pass_through_the_tables_numbers(store: Path) -> None:
@@ -313,9 +405,13 @@ def test_a_loss_looks_the_same_in_every_study() -> None:
     assert len(set(many.values())) == 20 and len({look.colour for look in many.values()}) == 1
 
 
-@pytest.mark.parametrize("name", ["noised_imbalanced_topk_hinge", "a", "convnet/smooth_topk_svm", "x" * 40])
+@pytest.mark.parametrize(
+    "name",
+    ["noised_imbalanced_topk_hinge", "a", "convnet/smooth_topk_svm", "long-tail-50-with-noise", "x" * 40],
+)
 def test_names_are_broken_and_never_cut(name: str) -> None:
     assert re.sub(r"[\s_]", "", wrapped(name)) == name.replace("_", "")
+    assert max(map(len, wrapped(name, 16).splitlines())) <= 16
 
 
 def test_a_drawing_in_a_page_keeps_its_scales_and_takes_the_pages_ink() -> None:
@@ -337,7 +433,8 @@ def test_formats_have_every_number_and_name(store: Path, output: str, transpose:
     flat = re.sub(r"<wbr>|\\|[$~{}]", "", text).replace("pm", "±").replace("\N{NO-BREAK SPACE}", " ")
     number = repr(value.mean) if output == "csv" else f"{100 * value.mean:.1f}"
     assert number in flat
-    for word in (*NAMES[2].split("_"), "noise"):
+    words = ("Noised", "imbalanced", "top-K", "hinge") if output == "latex" else NAMES[2].split("_")
+    for word in (*words, "noise"):
         assert word in flat
     assert output in ("csv", "rich") or "77.7" in flat
 
@@ -355,6 +452,47 @@ def test_how_seeds_ended_stands_below_a_mean_and_may_be_broken(store: Path) -> N
     told = "(3 of 5 seeds, 1 diverged, 1 failed)"
     assert f'{mean}<small class="seeds">{told}</small>' in table.to_html(["top3"])
     assert rf"{{\scriptsize {told}}}" in table.to_latex(["top3"]).replace("{}", "")
+
+
+def test_a_latex_caption_says_how_the_numbers_came_about(store: Path) -> None:
+    text = table_of(a_study(), store=store).to_latex(["top3"])
+    (caption,) = re.findall(r"\\caption\{(.*)\}\n\\label", text)
+    said = re.sub(r"[\\$]", "", caption)
+    assert (
+        "page: test top-3 accuracy, %, n = 5 seeds. K = 3; the configuration of each loss is the best of 10"
+        in said
+    )
+    assert (
+        "trials on validation data; 5 fresh seeds for each mean; 1,000 test images. Test accuracy: the mean"
+        in said
+    )
+    assert "difference to Cross-entropy over the same seeds" in said and "cross_entropy" not in said
+
+
+def test_names_and_numbers_in_latex_are_as_in_a_paper(store: Path) -> None:
+    study = a_study()
+    mine = dataclasses.replace(study.arms[1].loss, label="my_svm-0.1")
+    arms = [dataclasses.replace(arm, loss=mine) if arm.loss.name == NAMES[1] else arm for arm in study.arms]
+    table = table_of(study, store=store)
+    renamed = {
+        ("my_svm-0.1" if row == NAMES[1] else row, *rest): c for (row, *rest), c in table.cells.items()
+    }
+    study = dataclasses.replace(study, arms=arms, published=(), claims=())
+    rows = (NAMES[0], "my_svm-0.1", NAMES[2])
+    text = dataclasses.replace(table, study=study, rows=rows, cells=renamed).to_latex(["top3"])
+    assert "\nCross-entropy &" in text and "my svm-0.1" in text and "Smooth top-K SVM" not in text
+    behind = [
+        c.difference for (r, _, m), c in renamed.items() if (r, m) == (NAMES[2], "top3") and c.difference
+    ]
+    assert behind and all(f"$-${-100 * d.mean:.1f}" in text for d in behind if d.mean < 0)
+    assert not re.search(r"(?<![\w$-])-\d", text)
+
+
+def test_what_is_special_in_latex_is_escaped() -> None:
+    assert escaped("a & b, 5 % c_d # $ {x} ~ ^ \\ <") == (
+        r"a \& b, 5 \% c\_d \# \$ \{x\} \textasciitilde{} \textasciicircum{} \textbackslash{} $<$"
+    )
+    assert escaped("-0.3, noise-0.8 [-1.2, 3.0], K-1, top-5") == "$-$0.3, noise-0.8 [$-$1.2, 3.0], K-1, top-5"
 
 
 def test_latex_tables_are_well_formed(store: Path) -> None:

@@ -474,4 +474,4 @@ def test_without_a_baseline_the_legend_names_none() -> None:
     study = a_study().only("*/smooth*")
     text = to_markdown(build_table(study, {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}))
     assert "difference" not in text and "None" not in text
-    assert "Intervals want two seeds." in text
+    assert "An interval needs two seeds or more." in text

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from topk_platform import Arm, Claim, Contrast, Loss, Model, Published, Recipe, Regime, Study, UserError, grid
 from topk_platform.records import ArmHistory, Ranks
 from topk_platform.reports import Table, build_table, to_csv, to_markdown
+from topk_platform.reports.answer import answer
 from topk_platform.reports.arms import arms_to_json
 from topk_platform.reports.cells import Runs
 from topk_platform.reports.deciding import _evidence
-from topk_platform.reports.page.answer import answer
-from topk_platform.reports.plots.results import unbeaten
+from topk_platform.reports.plots.front import unbeaten
 from topk_platform.reports.statistics import accuracies
 from topk_platform.reports.statistics.images import credit
 from topk_platform.running.checks import check_study
@@ -99,7 +99,7 @@ def test_the_answer_knows_that_less_is_better() -> None:
         "In mean set size at 95 % coverage, clearly better than cross_entropy: in r0, ldam by 1.50"
     )
     assert "classes (n = 5" in said and "points" not in said
-    assert "5 of the differences are clearly to the worse" in said
+    assert "Clearly worse: in r0, focal by" in said and "classes (n = 5, p" in said.partition("worse: ")[2]
 
 
 def test_the_room_that_is_left_is_below_zero() -> None:

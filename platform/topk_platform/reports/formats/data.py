@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -16,10 +14,11 @@ from topk_platform.records import Tally
 from topk_platform.reports.formats.blocks import chosen_metrics
 from topk_platform.reports.formats.markdown import to_markdown
 from topk_platform.reports.fronts import front_rows
+from topk_platform.reports.rows import rows_to_csv
 from topk_platform.reports.statistics import Estimate
 from topk_platform.reports.table import Cell, Table
 
-__all__ = ["to_arrow", "to_csv", "to_files", "to_parquet", "to_seeds"]
+__all__ = ["to_arrow", "to_csv", "to_files", "to_parquet", "to_rows", "to_seeds"]
 
 _Kinds = Mapping[str, pa.DataType]
 _Rows = Sequence[tuple[Any, ...]]
@@ -152,9 +151,27 @@ def to_csv(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False
     Raises:
         UserError: if a metric is not recorded.
     """
+    return _csv(*_chosen_cells(table, metrics))
+
+
+def to_rows(table: Table, metrics: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return what :func:`to_arrow` returns, a dictionary for each row; None where there is no value.
+
+    Args:
+        table: The table.
+        metrics: Those to return; by default all that are recorded.
+
+    Raises:
+        UserError: if a metric is not recorded.
+    """
+    kinds, rows = _chosen_cells(table, metrics)
+    return [dict(zip(kinds, row, strict=True)) for row in rows]
+
+
+def _chosen_cells(table: Table, metrics: Sequence[str]) -> tuple[_Kinds, _Rows]:
     kinds, rows = _cells(table)
     wanted = set(chosen_metrics(table, metrics)) if metrics else set(table.study.tabled)
-    return _csv(kinds, [row for row in rows if row[2] in wanted])
+    return kinds, [row for row in rows if row[2] in wanted]
 
 
 def to_files(table: Table) -> dict[str, bytes]:
@@ -193,9 +210,4 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def _csv(kinds: _Kinds, rows: _Rows) -> str:
-    # Not by way of Arrow, which imports pandas to make an array of Python's values.
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(kinds)
-    writer.writerows(rows)
-    return text.getvalue()
+    return rows_to_csv(list(kinds), (dict(zip(kinds, row, strict=True)) for row in rows))

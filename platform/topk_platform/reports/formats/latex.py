@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from topk_platform.reports.cells import Cell
 from topk_platform.reports.formats.blocks import Block, blocks
+from topk_platform.reports.formats.names import row_titles, with_titles
 from topk_platform.reports.formats.styled import caption, cell_lines, to_pandas
 from topk_platform.reports.table import Table
 
@@ -31,21 +32,23 @@ _ESCAPES = {
 
 
 def escaped(text: str) -> str:
-    r"""Return text as LaTeX prints it.
+    r"""Return text as LaTeX prints it; the hyphen before a number that stands alone is a minus.
 
     Example:
-        >>> print(escaped("top-5, %: 81.2 ± 0.4"))
-        top-5, \%: 81.2~$\pm$~0.4
+        >>> print(escaped("top-5, %: 81.2 ± 0.4, -0.3"))
+        top-5, \%: 81.2~$\pm$~0.4, $-$0.3
     """
     written = "".join(_ESCAPES.get(letter, letter) for letter in text)
+    written = re.sub(r"(?<![\w)\]}-])-(?=\d)", "$-$", written)
     return re.sub(r" \$\\pm\$ ", r"~$\\pm$~", written)
 
 
 def to_latex(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
     r"""Return a table in LaTeX, one ``table`` environment for each metric.
 
-    It wants ``\usepackage{booktabs, amssymb}``. Names are written whole and broken at their words, the best mean of a
-    regime is bold, and the caption says what ± is, n, and what the marks mean.
+    It needs ``\usepackage{booktabs, amssymb}``. Losses have their titles in place of their identifiers, names are
+    written whole and broken at their words, and the best mean of a regime is bold. The caption says K, how many trials
+    and seeds there were, how many test images where that is known, what ± is, and what the marks mean.
 
     Args:
         table: The table.
@@ -60,12 +63,13 @@ def to_latex(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fal
 
 
 def _environment(block: Block) -> str:
-    styled = to_pandas(block, _cell, _name).style
+    titles = row_titles(block.table)
+    styled = to_pandas(block, _cell, lambda name: _name(titles.get(name, name))).style
     label = f"tab:{block.table.study.name}-{block.metric}".replace("_", "-")
     text: str = styled.to_latex(
         hrules=True,
         column_format="l" + "r" * len(block.columns),
-        caption=escaped(caption(block)),
+        caption=escaped(with_titles(block.table, caption(block))),
         label=label,
         position_float="centering",
     )

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from topk_platform.reports.cells import Cell
 from topk_platform.reports.formats import words
-from topk_platform.reports.formats.blocks import blocks
+from topk_platform.reports.formats.blocks import Block, blocks
 from topk_platform.reports.fronts import front_rows
 from topk_platform.reports.table import Table
 
-__all__ = ["to_markdown"]
+__all__ = ["block_to_markdown", "to_markdown"]
 
 
 def _markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
@@ -22,10 +22,7 @@ def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = 
     """Return the table as Markdown: per metric a row per loss, a column per regime (or model), and what was chosen."""
     parts = [f"# {table.study.name}", *words.notes(table)]
     for block in blocks(table, metrics, transpose=transpose):
-        body = [
-            [name, *map(_markdown_cell, line)] for name, line in zip(block.rows, block.cells, strict=True)
-        ]
-        parts += [f"## {block.title}", _markdown_table([block.corner, *block.columns], body)]
+        parts += [f"## {block.title}", block_to_markdown(block)]
         parts += [line] if (line := words.ranked(table, block.metric)) else []
     if table.choices or any(arm.is_searched for arm in table.study.arms):
         parts += ["## Configurations", _configurations(table)]
@@ -37,6 +34,16 @@ def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = 
             "\n".join(f"- `{key}` {arm}: {why}" for key, arm, why in table.failures),
         ]
     return "\n\n".join(parts) + "\n"
+
+
+def block_to_markdown(block: Block) -> str:
+    """Return one metric's table in Markdown, without its title.
+
+    Args:
+        block: The block.
+    """
+    body = [[name, *map(_markdown_cell, line)] for name, line in zip(block.rows, block.cells, strict=True)]
+    return _markdown_table([block.corner, *block.columns], body)
 
 
 def _configurations(table: Table) -> str:

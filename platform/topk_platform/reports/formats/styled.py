@@ -34,9 +34,10 @@ def cell_lines(cell: Cell | None, common: int | None) -> list[str]:
 
 
 def caption(block: Block) -> str:
-    """Return what a reader has to know: the metric, n, what ± is, and what marks mean."""
+    """Return what a reader has to know: the metric, n, K, the budget, the test set, what ± is, what marks mean."""
     n = f", n = {block.common} seeds" if block.common else ""
-    parts = [f"{block.table.study.name}: test {block.title}{n}.", *words.notes(block.table)]
+    title = f"{block.table.study.name}: test {block.title}{n}."
+    parts = [title, words.setting(block.table), *words.notes(block.table)]
     return " ".join([*parts, words.ranked(block.table, block.metric)]).strip()
 
 

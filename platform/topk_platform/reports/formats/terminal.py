@@ -8,16 +8,18 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from topk_platform.reports.answer import answer
 from topk_platform.reports.cells import Cell
 from topk_platform.reports.formats import words
 from topk_platform.reports.formats.blocks import Block, blocks
+from topk_platform.reports.reading import main_metric
 from topk_platform.reports.table import Table
 
 __all__ = ["to_rich"]
 
 
 def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> Group:
-    """Return the table for a terminal: a block per metric, differences under the values."""
+    """Return the table for a terminal: a block per metric, differences under the values, and the answer in words."""
     striking = words.striking(table)
     below = [Text(line, style="yellow" if line in striking else "dim") for line in words.notes(table)]
     volumes = [_volume_block(table)] if table.fronts else []
@@ -25,7 +27,8 @@ def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fals
         (_block(block), Text(words.ranked(table, block.metric), style="dim"))
         for block in blocks(table, metrics, transpose=transpose)
     ]
-    return Group(*(part for pair in parts for part in pair if part), *volumes, *below)
+    said = Text(answer(table, metrics[0] if metrics else main_metric(table.study)), style="bold")
+    return Group(*(part for pair in parts for part in pair if part), *volumes, said, *below)
 
 
 def _volume_block(table: Table) -> RichTable:

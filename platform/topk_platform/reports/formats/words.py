@@ -31,6 +31,7 @@ __all__ = [
     "probability",
     "published",
     "ranked",
+    "setting",
     "settings",
     "striking",
     "tested",
@@ -39,6 +40,7 @@ __all__ = [
 
 _UP, _DOWN = "▲", "▼"
 _UNEVEN = 0.2
+_LEVEL = 0.05  # of the marks
 _MARKS = {"": "", "better": _UP, "worse": _DOWN}
 
 
@@ -160,18 +162,19 @@ _COVERED: dict[Covers, str] = {
 def legend(table: Table) -> str:
     """Return the line that explains ± and the marks."""
     text = (
-        f"Test accuracy: mean with its 95 % interval; the best mean of a column is marked. {covered(table)}"
+        "Test accuracy: the mean over seeds ± half the width of its 95 % interval; the best mean of a column is "
+        f"marked. {covered(table)}"
     )
     if any(map(less_is_better, table.study.show)):
         text += f" Of sets less is better: the smallest mean is marked, and {_UP} marks smaller ones."
     if table.study.baseline is None:
         return text
-    text = f"{text} Below it, the difference to {table.study.baseline}, paired alike"
+    text = f"{text} Below a mean, its difference to {table.study.baseline} over the same seeds"
     if not table.tests:
-        return f"{text}; of fewer than three pairs none is tested."
+        return f"{text}, which is tested from three seeds on."
     return (
         f"{text}; {_UP}{_DOWN}: p below 0.05 after Holm's correction for the {counted(table)} of a metric "
-        "(of three pairs or more)."
+        "over three seeds or more."
     )
 
 
@@ -203,7 +206,7 @@ def covered(table: Table) -> str:
     )
     said = [_COVERED[covers] for covers, _ in counts.most_common()]
     if not said:
-        return "Intervals want two seeds."
+        return "An interval needs two seeds or more."
     first = f"Intervals cover {said[0]}"
     rest = "".join(f"; those of {n} cells {_COVERED[covers]}" for covers, n in counts.most_common()[1:])
     once = any(arm.is_searched and arm.repeats.count == 1 for arm in table.study.arms)
@@ -224,6 +227,33 @@ def lost(table: Table) -> str:
         f"Of {found.ended} confirmations, {told}. A mean is that of the seeds that were completed; where others were "
         f"not, it is marked neither best nor {_UP}, nor is a difference to it {_DOWN}."
     )
+
+
+def setting(table: Table) -> str:
+    """Return the sentence that says under which conditions the numbers came about: K, trials, seeds, test images.
+
+    The number of test images is told where it is known.
+    """
+    study = table.study
+    ks = sorted({arm.k for arm in study.arms})
+    searched = [arm for arm in study.arms if arm.is_searched]
+    whose = "each loss" if len(searched) == len(study.arms) else "each loss that is searched"
+    parts = [
+        f"K = {', '.join(map(str, ks))}",
+        f"the configuration of {whose} is the best of {study.trials} trials on validation data"
+        if searched
+        else "",
+        f"{'up to ' if study.racing else ''}{study.seeds} fresh seeds for each mean",
+        _tested_on(table),
+    ]
+    return f"{'; '.join(filter(None, parts))}."
+
+
+def _tested_on(table: Table) -> str:
+    if not table.tested:
+        return ""
+    few, many = (f"{end(table.tested.values()):,}" for end in (min, max))
+    return f"{few if few == many else f'{few} to {many}'} test images"
 
 
 def _fruitless(found: Fruitless) -> str:
@@ -265,13 +295,16 @@ def _sources(table: Table) -> str:
 
 
 def probability(value: float) -> str:
-    """Return a p-value, which is never 0.
+    """Return a p-value with two digits, or with as many as show on which side of 0.05 it lies; it is never 0.
 
     Example:
-        >>> probability(0.0123), probability(0.0)
-        ('p = 0.012', 'p < 0.001')
+        >>> probability(0.0123), probability(0.0497), probability(0.0)
+        ('p = 0.012', 'p = 0.0497', 'p < 0.001')
     """
-    return f"p = {value:.2g}" if value >= 0.001 else "p < 0.001"
+    if value < 0.001:
+        return "p < 0.001"
+    rounded = (f"{value:.{digits}g}" for digits in range(2, 18))
+    return f"p = {next(text for text in rounded if (float(text) < _LEVEL) == (value < _LEVEL))}"
 
 
 def ranked(table: Table, metric: str) -> str:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from topk_platform.reports import plots
-from topk_platform.reports.plots import NothingToPlotError, Plotted
+from topk_platform.reports.plots import NothingToPlotError, Plotted, UnsuitedStudyError
 from topk_platform.reports.plots.style import INK
 
 __all__ = ["Drawn", "drawings"]
 
 _TITLES: Mapping[str, str] = {
-    "accuracy": "Accuracy by regime: means over seeds; bands and bars are 95 % intervals.",
+    "accuracy": "Test accuracy: means over seeds; bands and bars are 95 % intervals.",
     "differences": "Paired differences to the baseline with 95 % intervals; full markers: Holm-corrected p below 0.05.",
     "map": "All losses in all regimes. ▲ ▼: Holm-corrected p below 0.05; framed: the best mean of a regime.",
     "topk": "Accuracy over all k, from the kept ranks; bands are 95 % t-intervals over seeds.",
@@ -53,11 +53,13 @@ class Drawn:
 
 
 def drawings(data: Plotted) -> list[Drawn]:
-    """Return all kinds of plots, those that there is nothing to draw of with the reason."""
+    """Return the kinds of plots that suit the study's design; where there is nothing to draw yet, with the reason."""
     found: list[Drawn] = []
     for kind in plots.KINDS:
         try:
             file = plots.written(plots.draw(kind, data), "svg")
+        except UnsuitedStudyError:
+            continue
         except NothingToPlotError as error:
             found.append(Drawn(kind, _TITLES[kind], why=str(error)))
             continue

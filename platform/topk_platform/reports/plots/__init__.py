@@ -12,6 +12,7 @@ from topk_platform.errors import UserError, unknown_name
 from topk_platform.reports.plots import (
     confusion,
     curves,
+    front,
     levels,
     profile,
     ranking,
@@ -20,7 +21,7 @@ from topk_platform.reports.plots import (
     searches,
     winners,
 )
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError
 from topk_platform.reports.plots.style import styled
 from topk_platform.reports.reading import Held, main_metric, read
 from topk_platform.reports.table import Table, build_table
@@ -35,6 +36,7 @@ __all__ = [
     "SUFFIXES",
     "NothingToPlotError",
     "Plotted",
+    "UnsuitedStudyError",
     "draw",
     "plot",
     "plotted",
@@ -49,7 +51,7 @@ KINDS: Mapping[str, Callable[[Plotted], Figure]] = {
     "winners": winners.winners,
     "topk": curves.topk,
     "confusion": confusion.confusion,
-    "front": results.front,
+    "front": front.front,
     "ranks": ranking.ranks,
     "profile": profile.profile,
     "regions": regions.regions,

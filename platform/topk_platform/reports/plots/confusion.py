@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +23,9 @@ __all__ = ["confusion", "groups_of", "sharing"]
 _Array = npt.NDArray[np.float64]
 _FEW = 16  # up to so many classes, several arms are drawn side by side
 _MOST = 64  # so many classes can have a row
-_PANELS = 6
+_PANELS, _ACROSS = 6, 3
+_LETTERS = 14  # of a title, in an inch
+_PANEL_LINE = 24  # letters of a title above one of several panels
 _ALIKE = 0.5
 _ROW = 0.1  # inches; room for a name in the smallest readable letters
 
@@ -31,12 +34,14 @@ class _Confused(NamedTuple):
     """How an arm's runs confused the classes.
 
     Attributes:
-        title: The arm's name, K and the number of seeds.
+        name: The arm's name, ``regime/model/loss``.
+        runs: K and the number of seeds, in words.
         shares: The result of :func:`sharing`, as the mean over the seeds.
         names: The names of the classes.
     """
 
-    title: str
+    name: str
+    runs: str
     shares: sparse.csr_array
     names: Sequence[str]
 
@@ -108,14 +113,28 @@ def confusion(data: Plotted) -> Figure:
     groups = groups_of(np.mean([arm.shares[chosen][:, chosen].toarray() for arm in arms], axis=0))
     order = chosen[[place for group in groups for place in group]]
     made, axes = _axes(arms, len(order))
-    for arm, ax in zip(arms, axes, strict=True):
+    titles = _titles(made, arms)
+    for arm, ax, title in zip(arms, axes, titles, strict=True):
         image = ax.imshow(arm.shares[order][:, order].toarray(), cmap="YlGnBu", vmin=0, vmax=1)
         _framed(ax, groups)
         _named(ax, [arm.names[label] for label in order])
         more = "" if len(order) == arm.shares.shape[0] else f": {len(order)} of {arm.shares.shape[0]} classes"
-        ax.set_title(f"{wrapped(arm.title, 44 if len(arms) > 1 else 90)}{more}")
-    made.colorbar(image, ax=axes, label="share of the images of the row's class", shrink=0.5, pad=0.02)
+        ax.set_title(f"{title}{more}")
+    made.colorbar(image, ax=axes, label="share of the images\nof the row's class", shrink=0.5, pad=0.02)
     return made
+
+
+def _titles(made: Figure, arms: Sequence[_Confused]) -> list[str]:
+    """Return the panels' titles; of several arms the figure's title is the regime, which they have in common."""
+    width, height = made.get_size_inches()
+    line = int(_LETTERS * (width - 0.9))
+    if len(arms) == 1:
+        return [f"{wrapped(arm.name, line)}\n{arm.runs}" for arm in arms]
+    titles = [f"{wrapped(arm.name.partition('/')[2], _PANEL_LINE)}\n{arm.runs}" for arm in arms]
+    made.suptitle(wrapped(arms[0].name.partition("/")[0], line), fontsize="medium", x=0.02, ha="left")
+    lines = max(title.count("\n") for title in titles)
+    made.set_size_inches(width, height + 0.2 + 0.12 * (lines - 1) * math.ceil(len(arms) / _ACROSS))
+    return titles
 
 
 def _drawn(data: Plotted) -> list[_Confused]:
@@ -154,7 +173,7 @@ def _confused(data: Plotted, place: tuple[str, str]) -> _Confused | None:
     )
     arm = data.arms[place]
     return _Confused(
-        f"{arm.name}, K = {arm.k}, n = {len(runs)} seeds", sparse.csr_array(total / len(runs)), names
+        arm.name, f"K = {arm.k}, n = {len(runs)} seeds", sparse.csr_array(total / len(runs)), names
     )
 
 
@@ -178,11 +197,10 @@ def _axes(arms: Sequence[_Confused], count: int) -> tuple[Figure, list[Axes]]:
         side = max(2.6, min(PAGE - 0.9, 0.8 + count * _ROW))
         made = figure(side + 0.9, side)
         return made, [made.subplots()]
-    across = min(len(arms), 3)
-    down = -(-len(arms) // across)
-    made = figure(PAGE, 2.3 * down)
-    if engine := made.get_layout_engine():
-        engine.set(h_pad=0.08, w_pad=0.06)  # type: ignore[call-arg]  # it does not see the room beside squares
+    across = min(len(arms), _ACROSS)
+    down = math.ceil(len(arms) / across)
+    made = figure(PAGE if across == _ACROSS else PAGE * 0.7, 2.45 * down)
+    made.set_layout_engine("compressed", h_pad=0.06, w_pad=0.06)  # which knows that the panels are squares
     grid = list(made.subplots(down, across, squeeze=False).flat)
     for ax in grid[len(arms) :]:
         ax.remove()

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from topk_platform.records import Ranks
 from topk_platform.reports.formats.words import title_of
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, legend, panels
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, check_searched, legend, panels
 from topk_platform.reports.plots.style import OTHERS, Look
 from topk_platform.reports.statistics import estimate
 from topk_platform.reports.tuning import ArmTuning
@@ -154,6 +154,7 @@ def tuned(data: Plotted) -> Figure:
     The steps show what the search found. The thin dashed line is the expected best of random draws, if there are five
     random trials or more; its 95 % band is drawn if the panel has a single loss.
     """
+    check_searched(data)
     known = {arm.arm: arm for arm in data.tuning.arms if arm.trace}
     shown = {place: known[arm.name] for place, arm in data.arms.items() if arm.name in known}
     if not shown:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +22,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["NothingToPlotError", "Plotted", "figure", "legend", "legend_of", "panels"]
+__all__ = [
+    "NothingToPlotError",
+    "Plotted",
+    "UnsuitedStudyError",
+    "check_searched",
+    "figure",
+    "legend",
+    "legend_of",
+    "name_vertical",
+    "panels",
+]
 
 _ACROSS = 3
 _CROWD, _NAMED = 16, 8  # with more rows than the former, only the baseline and so many losses are named
@@ -29,6 +40,10 @@ _CROWD, _NAMED = 16, 8  # with more rows than the former, only the baseline and 
 
 class NothingToPlotError(UserError):
     """There is nothing to draw for a kind of plot; the message says why."""
+
+
+class UnsuitedStudyError(NothingToPlotError):
+    """A kind of plot is for studies of another design: no result of this study could be drawn."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +135,12 @@ class Plotted:
         return self.looks[self.arms[row, column].loss.label]
 
 
+def check_searched(data: Plotted) -> None:
+    """Raise ``UnsuitedStudyError`` if none of the arms is searched."""
+    if not any(arm.is_searched for arm in data.arms.values()):
+        raise UnsuitedStudyError("none of the arms is searched")
+
+
 def figure(width: float, height: float) -> Figure:
     """Return an empty figure; width and height are in inches."""
     from topk_platform.reports.plots.figures import ShownFigure  # noqa: PLC0415 - matplotlib, for those who plot
@@ -151,6 +172,18 @@ def panels(
     for ax in axes[len(names) :]:
         ax.remove()
     return made, axes[: len(names)]
+
+
+def name_vertical(axes: Sequence[Axes], text: str, across: int = _ACROSS) -> None:
+    """Name the vertical axis of each row of panels: of its first panel.
+
+    Args:
+        axes: The axes of :func:`panels`.
+        text: The name, broken where it is long.
+        across: As of :func:`panels`.
+    """
+    for ax in axes[:: min(len(axes), across)]:
+        ax.set_ylabel(textwrap.fill(text, 38))
 
 
 def legend(made: Figure, axes: Iterable[Axes], width: int = 30) -> None:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from topk_platform.reports.cells import Cell
 from topk_platform.reports.formats.words import title_of
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, figure, legend
+from topk_platform.reports.plots.drawing import (
+    NothingToPlotError,
+    Plotted,
+    UnsuitedStudyError,
+    figure,
+    legend,
+)
 from topk_platform.reports.plots.style import COLUMN, INK
 from topk_platform.specs import less_is_better
 
@@ -61,7 +67,8 @@ def profile(data: Plotted) -> Figure:
     errors = _errors(data)
     count = min(map(len, errors.values()), default=0)
     if len(errors) < 2 or count < _ENOUGH:
-        raise NothingToPlotError(
+        suited = len(data.table.rows) > 1 and len(data.table.columns) >= _ENOUGH
+        raise (NothingToPlotError if suited else UnsuitedStudyError)(
             f"a profile needs two losses with results in {_ENOUGH} {data.table.across}s, "
             f"got {len(errors)} losses and {count} {data.table.across}s"
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topk_platform.reports.formats.words import title_of
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, figure
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError, figure
 from topk_platform.reports.plots.style import COLUMN, INK, wrapped
 from topk_platform.reports.statistics import Ranking
+from topk_platform.reports.statistics.regimes import FEWEST_LOSSES, FEWEST_REGIMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,8 @@ def ranks(data: Plotted) -> Figure:
     """
     found = data.table.ranking(data.metric)
     if found is None:
-        raise NothingToPlotError(
+        suited = len(data.table.rows) >= FEWEST_LOSSES and len(data.table.columns) >= FEWEST_REGIMES
+        raise (NothingToPlotError if suited else UnsuitedStudyError)(
             f"ranks need three losses with results in five {data.table.across}s, got {len(data.table.rows)} losses "
             f"and {len(data.table.columns)} {data.table.across}s"
         )

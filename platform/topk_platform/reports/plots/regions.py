@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, legend_of, panels
+from topk_platform.reports.plots.drawing import (
+    NothingToPlotError,
+    Plotted,
+    UnsuitedStudyError,
+    legend_of,
+    panels,
+)
 from topk_platform.reports.plots.networks import kept_network
 from topk_platform.reports.plots.style import INK, wrapped
 from topk_platform.specs import Arm, Regime, Scalar
@@ -90,7 +96,7 @@ def regions(data: Plotted) -> Figure:
     """
     on_ring = {place: arm for place, arm in data.arms.items() if arm.regime.dataset == "ring"}
     if not on_ring:
-        raise NothingToPlotError("the study has no arm on the ring")
+        raise UnsuitedStudyError("the study has no arm on the ring")
     lanes = {place: lane for place, arm in on_ring.items() if (lane := _lane(data, place, arm))}
     if not lanes:
         raise NothingToPlotError("no confirmed run on the ring has kept its network")

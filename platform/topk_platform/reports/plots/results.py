@@ -1,25 +1,31 @@
-"""Plots of test results: accuracies against a number, differences to the baseline, maps and fronts."""
+"""Plots of test results: accuracies against a number, differences to the baseline, and maps."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from topk_platform.reports.cells import Cell
 from topk_platform.reports.formats.words import metric_title, title_of
 from topk_platform.reports.plots.axis import Axis, axis_of
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, figure, legend, panels
+from topk_platform.reports.plots.drawing import (
+    NothingToPlotError,
+    Plotted,
+    figure,
+    legend,
+    name_vertical,
+    panels,
+)
 from topk_platform.reports.plots.style import COLUMN, INK, OTHERS, PAGE, wrapped
 from topk_platform.reports.statistics import Estimate
-from topk_platform.specs import Arm, less_is_better, scale_of, unit_of
+from topk_platform.specs import less_is_better, scale_of, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["accuracy", "differences", "front", "regimes"]
+__all__ = ["accuracy", "differences", "regimes"]
 
 _WIDE, _MANY = 9, 16
 _BARS = 30  # so many bars fit into the width of a column
@@ -36,9 +42,13 @@ class _Point(NamedTuple):
 def accuracy(data: Plotted) -> Figure:
     """Draw a test accuracy against the number in which regimes, or the arms of one loss, differ; bands are intervals.
 
-    If there is no such number, the regimes stand side by side, and the intervals are bars.
+    If there is no such number, the regimes stand side by side, and the intervals are bars; of a single regime, each
+    loss has a row.
     """
-    axis = axis_of(list(data.arms.values()), data.by) or _categories(data)
+    axis = axis_of(list(data.arms.values()), data.by)
+    if axis is None and len(filled := _with_means(data)) == 1:
+        return _means(data, filled[0])
+    axis = axis or _categories(data)
     lines = _lines(data, axis)
     if not lines:
         raise NothingToPlotError(f"no confirmation has ended, so there is no {data.metric} to draw")
@@ -58,21 +68,48 @@ def accuracy(data: Plotted) -> Figure:
         if ordinal:
             ax.set_xticks(range(len(axis.names)), [wrapped(n, 14) for n in axis.names])
             _turned(ax, axis.names)
-    _labelled(axes, shown, f"test {metric_title(data.metric)}")
+    name_vertical(axes, f"test {metric_title(data.metric)}")
     legend(made, axes)
     return made
+
+
+def _with_means(data: Plotted) -> list[str]:
+    """Return the columns that have a mean of the metric."""
+    found = {column for (row, column) in data.arms if _mean(data, row, column) is not None}
+    return [column for column in data.table.columns if column in found]
+
+
+def _mean(data: Plotted, row: str, column: str) -> Estimate | None:
+    cell = data.table.cells.get((row, column, data.metric))
+    return None if cell is None else cell.value
+
+
+def _means(data: Plotted, column: str) -> Figure:
+    """Draw the means of one column with their intervals, a row for each loss."""
+    rows = [row for row in data.table.rows if _mean(data, row, column) is not None]
+    made, (ax,) = _rows_of(rows, [column])
+    for place, row in enumerate(rows):
+        if found := _mean(data, row, column):
+            _interval(ax, data, (row, column), place, found, full=True)
+    ax.set_xlabel(f"test {metric_title(data.metric)}\n{wrapped(column, 34)}")
+    return made
+
+
+def _rows_of(rows: Sequence[str], columns: Sequence[str]) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a panel for each column, and its axes, in which each row has a line of its own."""
+    names = [wrapped(row, 24 if len(rows) <= _MANY else 34) for row in rows]
+    lines = max(name.count("\n") + 1 for name in names)
+    made, axes = panels(columns, 0.75 + (0.09 + 0.11 * lines) * len(rows), sharey=True)
+    for ax in axes:
+        ax.set_ylim(len(rows) - 0.5, -0.5)
+        ax.set_yticks(range(len(rows)), names)
+    return made, axes
 
 
 def _turned(ax: Axes, names: Sequence[str]) -> None:
     if len(names) > 4:
         for label in ax.get_xticklabels():
             label.set(rotation=40, ha="right", rotation_mode="anchor")
-
-
-def _labelled(axes: Sequence[Axes], shown: Sequence[str], text: str) -> None:
-    """Name the vertical axis of each row of panels."""
-    for ax in axes[:: min(len(shown), 3)]:
-        ax.set_ylabel(textwrap.fill(text, 38))
 
 
 def _categories(data: Plotted) -> Axis:
@@ -121,16 +158,13 @@ def differences(data: Plotted) -> Figure:
     if not columns:
         why = "the study has no baseline" if data.study.baseline is None else "no pair of seeds has ended"
         raise NothingToPlotError(f"there are no differences of {data.metric} to draw: {why}")
-    names = [wrapped(row, 24 if len(rows) <= _MANY else 34) for row in rows]
-    lines = max(name.count("\n") + 1 for name in names)
-    made, axes = panels(columns, 0.75 + (0.09 + 0.11 * lines) * len(rows), sharey=True)
+    made, axes = _rows_of(rows, columns)
     for column, ax in zip(columns, axes, strict=True):
         ax.axvline(0, color=INK, linewidth=0.6)
         for place, row in enumerate(rows):
             if cell := _difference(data, row, column):
-                _bar(ax, data, row, column, place, cell)
-        ax.set_ylim(len(rows) - 0.5, -0.5)
-        ax.set_yticks(range(len(rows)), names)
+                assert cell.difference is not None  # noqa: S101 - for the type checker
+                _interval(ax, data, (row, column), place, cell.difference, full=bool(cell.mark))
     for ax in axes[-min(len(axes), 3) :]:
         ax.set_xlabel(f"{title_of(data.metric)},\n{_above(data)} {data.study.baseline}")
     return made
@@ -146,13 +180,14 @@ def _difference(data: Plotted, row: str, column: str) -> Cell | None:
     return cell if cell is not None and cell.difference is not None else None
 
 
-def _bar(ax: Axes, data: Plotted, row: str, column: str, place: int, cell: Cell) -> None:
-    look, found = data.look(row, column), cell.difference
-    assert found is not None  # noqa: S101 - for the type checker
-    scale = scale_of(data.metric)
+def _interval(
+    ax: Axes, data: Plotted, arm: tuple[str, str], place: int, found: Estimate, *, full: bool
+) -> None:
+    """Draw an estimate in a row of its own: a marker, full or hollow, over a bar from end to end of the interval."""
+    look, scale = data.look(*arm), scale_of(data.metric)
     if not math.isnan(found.half_width):
         ax.plot([scale * found.low, scale * found.high], [place, place], color=look.colour, linewidth=1.2)
-    fill = look.colour if cell.mark else "none"
+    fill = look.colour if full else "none"
     ax.plot([scale * found.mean], [place], marker=look.marker, color=look.colour, markerfacecolor=fill)
 
 
@@ -217,96 +252,3 @@ def _entry(ax: Axes, cell: Cell, x: int, y: int, value: float, place: float) -> 
         ax.add_patch(
             Rectangle((x - 0.47, y - 0.45), 0.94, 0.9, fill=False, edgecolor="#000000", linewidth=1.1)
         )
-
-
-def front(data: Plotted) -> Figure:
-    """Draw the means of two test accuracies against each other, and a line through the Pareto front.
-
-    The two are ``top1`` and the metric to draw; if this is ``top1`` too, the study's last top-K accuracy takes its
-    place. For arms that are searched by several metrics, all confirmed configurations are drawn.
-    """
-    metrics = _two(data)
-    found = {column: _spots(data, column, metrics) for column in data.table.columns}
-    shown = [column for column, spots in found.items() if spots]
-    if not shown:
-        raise NothingToPlotError(f"no confirmation has ended with both {metrics[0]} and {metrics[1]}")
-    made, axes = panels(shown, 2.3)
-    for column, ax in zip(shown, axes, strict=True):
-        for row, x, y in found[column]:
-            _spot(ax, data, row, column, (x, y), metrics)
-        _edge(ax, [(x.mean, y.mean) for _, x, y in found[column]], metrics)
-        ax.set_xlabel(f"test {metric_title(metrics[0])}")
-    _labelled(axes, shown, f"test {metric_title(metrics[1])}")
-    legend(made, axes)
-    return made
-
-
-_Spot = tuple[str, Estimate, Estimate]
-
-
-def _two(data: Plotted) -> tuple[str, str]:
-    kept = data.study.accuracies
-    first = kept[0]
-    plain = [m for m in kept if m.startswith("top")]
-    other = data.metric if data.metric != first else plain[-1]
-    if other == first:
-        raise NothingToPlotError(f"the study keeps only {first}, and a front needs two metrics")
-    return first, other
-
-
-def _spots(data: Plotted, column: str, metrics: tuple[str, str]) -> list[_Spot]:
-    spots: list[_Spot] = []
-    for row in data.table.rows:
-        pair = [data.table.cells.get((row, column, metric)) for metric in metrics]
-        x, y = (None if cell is None else cell.value for cell in pair)
-        if x is not None and y is not None:
-            spots.append((row, x, y))
-        if (known := data.table.fronts.get((row, column))) and set(metrics) <= set(known.metrics):
-            order = [known.metrics.index(metric) for metric in metrics]
-            tests = [[point.test[i] for i in order] for point in known.points[1:]]
-            spots += [(row, a, b) for a, b in tests if a is not None and b is not None]
-    return spots
-
-
-def _spot(
-    ax: Axes,
-    data: Plotted,
-    row: str,
-    column: str,
-    at: tuple[Estimate, Estimate],
-    metrics: tuple[str, str],
-) -> None:
-    look, (x, y) = data.line_look(row, column), at
-    (wide, high) = (scale_of(metric) for metric in metrics)
-    order = 1 if look.colour == OTHERS else 3
-    ax.plot(wide * x.mean, high * y.mean, look.marker, color=look.colour, label=row, zorder=order)
-    if order > 1 and not math.isnan(x.half_width) and not math.isnan(y.half_width):
-        across, up = [wide * x.low, wide * x.high], [high * y.low, high * y.high]
-        ax.plot(across, [high * y.mean] * 2, color=look.colour, linewidth=0.7, alpha=0.6)
-        ax.plot([wide * x.mean] * 2, up, color=look.colour, linewidth=0.7, alpha=0.6)
-
-
-def unbeaten(points: Sequence[tuple[float, float]], metrics: tuple[str, str]) -> list[tuple[float, float]]:
-    """Return, from left to right, the points to which no other point is equal or better in both metrics.
-
-    Example:
-        >>> unbeaten([(0.5, 3.0), (0.6, 3.0), (0.5, 2.0)], ("top1", "size95"))
-        [(0.5, 2.0), (0.6, 3.0)]
-    """
-    sign = [-1 if less_is_better(metric) else 1 for metric in metrics]
-
-    def beats(q: tuple[float, float], p: tuple[float, float]) -> bool:
-        return q != p and all(s * (a - b) >= 0 for s, a, b in zip(sign, q, p, strict=True))
-
-    return sorted({p for p in points if not any(beats(q, p) for q in points)})
-
-
-def _edge(ax: Axes, points: Sequence[tuple[float, float]], metrics: tuple[str, str]) -> None:
-    xs, ys = ([scale_of(metrics[i]) * p[i] for p in unbeaten(points, metrics)] for i in (0, 1))
-    # The points that a point beats lie to its left, and below it, or above it if less is better.
-    ax.step(xs, ys, where="pre", color=INK, linewidth=0.6, linestyle=":", zorder=0)
-
-
-def arms_in(data: Plotted, column: str) -> list[tuple[str, Arm]]:
-    """Return the rows of a column with their arms."""
-    return [(row, arm) for (row, other), arm in data.arms.items() if other == column]

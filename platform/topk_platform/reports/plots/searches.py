@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, figure, panels
-from topk_platform.reports.plots.results import arms_in
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, check_searched, figure, panels
 from topk_platform.reports.plots.style import COLUMN, PAGE, Look, wrapped
-from topk_platform.specs import Choice, Dimension, Scalar
+from topk_platform.specs import Arm, Choice, Dimension, Scalar
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +25,7 @@ def search(data: Plotted) -> Figure:
 
     A panel has the trials of all regimes; the best trial of each arm is at 0. Trials without a result are left out.
     """
+    check_searched(data)
     found = _dots(data)
     if not found:
         raise NothingToPlotError("no search trial was completed")
@@ -55,7 +55,7 @@ def _heights(ax: Axes, lowest: float) -> None:
 def _dots(data: Plotted) -> dict[tuple[str, str], tuple[Dimension, list[_Dot]]]:
     found: dict[tuple[str, str], tuple[Dimension, list[_Dot]]] = {}
     for column in data.table.columns:
-        for row, arm in arms_in(data, column):
+        for row, arm in _arms_in(data, column):
             ended = data.history(arm).ended()
             completed = [t for n, t in ended.items() if n < data.study.trials and t.status == "completed"]
             best = max((trial.objective for trial in completed), default=0.0)
@@ -89,6 +89,7 @@ def _room(low: float, high: float, *, log: bool) -> tuple[float, float]:
 
 def importance(data: Plotted) -> Figure:
     """Draw how much each searched parameter decides whether a trial is among the best tenth (PED-ANOVA), by regime."""
+    check_searched(data)
     shares = _shares(data)
     if not shares:
         raise NothingToPlotError("no arm has ten completed search trials with different results")
@@ -123,3 +124,8 @@ def _shares(data: Plotted) -> dict[tuple[str, str], float]:
         for s in known[arm.name].sensitivities
         if s.importance is not None
     }
+
+
+def _arms_in(data: Plotted, column: str) -> list[tuple[str, Arm]]:
+    """Return the rows of a column with their arms."""
+    return [(row, arm) for (row, other), arm in data.arms.items() if other == column]

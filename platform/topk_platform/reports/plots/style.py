@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -137,15 +138,16 @@ def wrapped(name: str, width: int = 18) -> str:
     """Return a name broken into lines between its words.
 
     Args:
-        name: The name, with ``_``, ``-`` or ``/`` between its words.
-        width: The most letters in a line; a single word may be longer.
+        name: The name, with ``_`` or ``/`` between its words.
+        width: The most letters in a line; a longer word is broken too, after a hyphen if it has one.
 
     Example:
         >>> wrapped("noised_imbalanced_topk_hinge").splitlines()
         ['noised imbalanced', 'topk hinge']
     """
     lines = [""]
-    for word in name.replace("/", "/ ").replace("_", " ").split():
+    words = name.replace("/", "/ ").replace("_", " ").split()
+    for word in (part for whole in words for part in textwrap.wrap(whole, width)):
         joined = f"{lines[-1]} {word}".strip()
         if len(joined) > width and lines[-1]:
             lines.append(word)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from topk_platform.reports.cells import Cell
 from topk_platform.reports.formats.words import metric_title
 from topk_platform.reports.plots.axis import Plane, plane_of
-from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, panels
+from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError, panels
 from topk_platform.reports.plots.style import PAGE, wrapped
 from topk_platform.reports.statistics import Estimate
 from topk_platform.specs import Arm, scale_of
@@ -64,7 +64,7 @@ def winners(data: Plotted) -> Figure:
     """
     plane = plane_of([arm.regime for arm in data.arms.values()])
     if plane is None:
-        raise NothingToPlotError("its regimes do not differ in exactly two numbers and in nothing else")
+        raise UnsuitedStudyError("its regimes do not differ in exactly two numbers and in nothing else")
     found = _verdicts(data)
     if not found:
         raise NothingToPlotError(f"there are no differences of {data.metric} to a baseline to draw")

@@ -1,4 +1,4 @@
-"""The statistics of tables: intervals, tests, and what their correction for many comparisons leaves."""
+"""The statistics of tables: intervals, power, and tests with their correction for multiple comparisons."""
 
 from topk_platform.reports.statistics.images import ImagePart, accuracies, image_part
 from topk_platform.reports.statistics.intervals import (

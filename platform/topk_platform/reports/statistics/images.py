@@ -21,15 +21,16 @@ _ADDED = 0.25
 
 @dataclass(frozen=True)
 class ImagePart:
-    """The part of a mean's variance that test images have, other images of the same kind being as likely.
+    """The part of a mean accuracy's variance that comes from the choice of the test images.
 
-    Over the classes c (one for plain accuracy) with weights W and n_c images let B be ``Σ_c W_c² s²_c / n_c`` with the
-    spread s_c of the images' means over seeds, and C what of it are single runs' errors, other ones in every seed.
+    The sums are over the classes c with weights ``W_c`` and ``n_c`` images; for plain accuracy all images are of one
+    class. ``B = Σ_c W_c² s²_c / n_c``, where ``s²_c`` is the variance, over the images, of their means over the seeds.
+    ``C`` is the part of B that is due to errors of single runs, which differ from seed to seed.
 
     Args:
         variance: The images' own part, ``max(B - C, 0)``.
-        single: The same as B for one run alone: what the images' part is if all seeds have the same images wrong.
-        size: How many images would have the same weight all, ``1 / Σ_c (W_c² / n_c)``.
+        single: B of one run alone: what the images' part is if all seeds get the same images wrong.
+        size: The effective number of images, ``1 / Σ_c (W_c² / n_c)``: their number if all have the same weight.
     """
 
     variance: float
@@ -38,10 +39,10 @@ class ImagePart:
 
     @property
     def persistence(self) -> float:
-        """How far being right belongs to the image: 1 if all seeds have the same images wrong, 0 if any may.
+        """How far being right is a property of the image: 1 if all seeds get the same images wrong, 0 if any may.
 
-        Of few wrong images that is hardly known, and of none not at all: as much as a quarter of an image is added
-        that all seeds have wrong, with which made-up studies are covered best.
+        With few wrong images this is poorly estimated, and with none not at all. So a quarter of an image that all
+        seeds get wrong is added: in simulated studies, intervals then cover the truth best.
         """
         added = _ADDED / self.size**2
         return (self.variance + added) / (self.single + added)
@@ -55,14 +56,15 @@ def image_part(
 ) -> ImagePart:
     """Return the images' part of the variance of a weighted mean over seeds and images.
 
-    The seeds' and images' effects are random and crossed, ``x_si = μ + a_s + b_i + e_si``; images are drawn within
-    their classes where these have weights of their own. A class with one image has the spread of the others.
+    The effects of seeds and images are random and crossed, ``x_si = μ + a_s + b_i + e_si``. Where classes have weights
+    of their own, images count as drawn within their classes. A class with one image gets the others' mean variance.
 
     Args:
-        runs: Of two or more seeds each image's credit, ``(S, n)``.
-        strata: Each image's class, ``(n,)``; by default one for all.
+        runs: The credit of each image with each of two or more seeds, ``(S, n)``.
+        strata: Each image's class, ``(n,)``; by default all are of one class.
         weights: Each class's weight; they sum to 1. Images of classes with weight 0 do not count.
-        searches: Each seed's search, where two or more were made, whose means are then crossed with the images.
+        searches: Each seed's search, ``(S,)``, if there were two or more. Then the means of the searches, in place of
+            the seeds, are crossed with the images.
 
     Source:
         Searle, Casella and McCulloch, Variance Components, 1992, section 4.3.
@@ -90,7 +92,7 @@ def image_part(
 
 
 def _filled(spread: Numbers, counts: npt.NDArray[np.int64]) -> Numbers:
-    """Give classes with a single image the mean spread of the others."""
+    """Give classes with a single image the mean variance of the others."""
     known = counts > 1
     return (
         np.where(known, spread, np.average(spread[known], weights=counts[known])) if known.any() else spread
@@ -141,7 +143,8 @@ def strata_of(ranks: Ranks, kind: str) -> tuple[Classes, Numbers]:
 def accuracies(runs: Mapping[int, Ranks], metric: str) -> tuple[Numbers, Classes, Numbers] | None:
     """Return each run's credits, ``(S, n)``, with the images' classes and their weights in a metric.
 
-    None where the runs were not tested on the same images, or a group of classes has not the same ones in all.
+    Return None if the runs were not tested on the same images, or if the metric's group of classes is not the same in
+    all runs.
 
     Args:
         runs: Ranks by seed.

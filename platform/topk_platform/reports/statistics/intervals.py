@@ -29,7 +29,7 @@ _ENOUGH = 3
 _ROUNDING = 1e-9  # far below what one sample of any test set is worth
 
 Covers = Literal["seeds", "seeds and images", "searches and seeds", "searches, seeds and images"]
-"""What would come out otherwise if a study were done again, and is in the interval."""
+"""What an interval covers: everything that would be drawn anew if the study were repeated."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Estimate:
 
     Args:
         mean: The mean.
-        half_width: Half the interval's length: ``t_{0.975, n-1} · s / √n`` where it covers seeds alone.
+        half_width: Half the interval's width: ``t_{0.975, n-1} · s / √n`` if it covers seeds alone.
         n: The number of seeds.
-        low: The interval's lower end. Near 0 and 1 it is longer towards the middle.
+        low: The interval's lower end. An accuracy's interval near 0 or 1 reaches further towards the middle.
         high: Its upper end.
-        p: Two-sided p-value of the mean being 0, by the same variance and degrees of freedom.
+        p: Two-sided p-value of the hypothesis that the mean is 0, by the interval's variance and degrees of freedom.
         covers: What the interval covers.
-        precision: What its length comes from; None of a single value.
+        precision: The variances that the width comes from; None for a single value.
     """
 
     mean: float
@@ -58,10 +58,10 @@ class Estimate:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval lies on one side of 0 and can be believed to.
+        """Whether the interval lies on one side of 0, and comes from values that show their spread.
 
-        Two values, or values that are all the same, tell nothing of their spread: accuracies on a small test set are
-        few fractions, and differences between them are equal by chance.
+        Two values do not, nor do values that are all equal: on a small test set there are few possible accuracies, and
+        differences of them may be equal by chance.
         """
         return self.n >= _ENOUGH and not self.low <= 0 <= self.high and self.half_width > _ROUNDING
 
@@ -72,7 +72,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """Return the mean of ``values``, one of each seed, with its 95 % t-interval, or None of no values.
+    """Return the mean of ``values``, one per seed, with its 95 % t-interval; None if there are no values.
 
     Example:
         >>> found = estimate([0.9, 0.92, 0.94])
@@ -105,26 +105,26 @@ def interval(
     difference: bool = False,
     drawn: bool = False,
 ) -> Estimate | None:
-    """Return the mean over seeds with its 95 % interval, or None of no values.
+    """Return the mean over seeds with its 95 % interval; None if there are no values.
 
-    With ``images`` the interval covers seeds and test images, crossed: each seed scores the same images. With A the
-    variance of the mean that the seeds show, ``s² / S``, and I the :class:`ImagePart`'s, the mean's variance is A + I,
-    and with the seeds' share ``w = A / (A + I)`` the degrees of freedom are ν in
-    ``1/ν = w / (S - 1) + (1 - w) / (n - 1)``. Satterthwaite's have w² in place of w, with which three seeds cover
-    92 % where both parts are felt; ``docs/statistics.md`` has the simulation. The interval of an accuracy solves
-    ``(mean - p)² ≤ t² (A + φ p (1 - p) / n)`` for p, as Wilson's does without seeds; φ is the images' persistence. To
-    the variance of a difference as much as an image is added that one of both alone has right, times φ, so that two
-    losses that agree on all images are not certain to be equal (as Bonett and Price 2012, who add two).
+    With ``images`` the interval covers seeds and test images, which are crossed: each seed scores the same images. The
+    mean's variance is A + I, where ``A = s² / S`` is the part of the seeds and I that of the images
+    (:class:`ImagePart`). With the seeds' share ``w = A / (A + I)``, the degrees of freedom ν follow from
+    ``1/ν = w / (S - 1) + (1 - w) / (n - 1)``. Satterthwaite's formula has w² in place of w; with three seeds its
+    intervals cover the truth in only 92 % of the studies in which both parts matter (``docs/statistics.md`` has the
+    simulation). The interval of an accuracy is the set of all p with ``(mean - p)² ≤ t² (A + φ p (1 - p) / n)``, which
+    is Wilson's without the seeds' part; φ is the images' persistence. The variance of a difference is increased by φ
+    times one image that only one of the two losses gets right, so that two losses that agree on every image are not
+    taken as certainly equal (Bonett and Price 2012 add two).
 
-    Repeated searches are the top level: what is said here of seeds is then said of the means of each search's seeds,
-    of which there are few.
+    Repeated searches are the top level: the means over the seeds of each search then take the place of the seeds.
 
     Args:
         values: By seed, counted from 1.
-        images: What the test images add; None where that is not known.
-        searches: How many searches chose the configurations; seed s has that of search ``(s - 1) % searches``.
+        images: The images' part of the variance; None if it is not known.
+        searches: How many searches chose configurations; seed s trains that of search ``(s - 1) % searches``.
         difference: Whether the values are differences of accuracies.
-        drawn: Whether every seed has test images of its own, which its value then covers.
+        drawn: Whether every seed has test images of its own, so that the seeds' spread covers the images as well.
     """
     rows = _rows(values, searches)
     if not rows:

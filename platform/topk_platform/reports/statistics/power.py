@@ -1,4 +1,4 @@
-"""What an interval could have shown, and how many seeds would have shown it."""
+"""The power of an interval, and how many seeds an effect would need to be shown."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _MOST = 10_000
 
 @dataclass(frozen=True)
 class Precision:
-    """How the error of a mean comes about, to ask what more seeds would make of it.
+    """The parts of a mean's variance: what power and the seeds needed are computed from.
 
     Args:
-        by_seeds: The variance that the seeds show, ``s² / S``, which falls with their number.
-        by_images: The rest, which it does not.
-        rows: How many seeds there are, or searches where these are the top level.
-        images: How many test images, as weights have it; infinite where there is no part of theirs.
+        by_seeds: The seeds' part, ``s² / S``, which falls with their number S.
+        by_images: The images' part, which more seeds do not make smaller.
+        rows: The number of seeds, or of searches if searches are repeated.
+        images: The effective number of test images (:class:`ImagePart`'s ``size``); infinite if the images' part is not
+            known.
     """
 
     by_seeds: float
@@ -32,7 +33,7 @@ class Precision:
     images: float
 
     def error(self, rows: int | None = None) -> tuple[float, float]:
-        """Return the standard error with so many rows, by default those there are, and its degrees of freedom."""
+        """Return the standard error and its degrees of freedom with this many rows, by default those that there are."""
         rows = rows or self.rows
         seeds = self.by_seeds * self.rows / rows
         whole = seeds + self.by_images
@@ -40,9 +41,9 @@ class Precision:
         return math.sqrt(whole), 1 / (share / (rows - 1) + (1 - share) / max(self.images - 1, 1))
 
     def power(self, effect: float, rows: int | None = None, level: float = 0.975) -> float:
-        """Return the chance that a one-sided test at ``1 - level`` finds an effect of this size.
+        """Return the power of a one-sided test at ``1 - level``: the probability that it finds an effect of this size.
 
-        The noncentral t distribution is taken for a shifted one.
+        The noncentral t distribution is approximated by a shifted central one.
 
         Example:
             >>> round(Precision(0.25, 0.0, 10, math.inf).power(1.5), 2)
@@ -54,7 +55,7 @@ class Precision:
         return float(special.stdtr(freedom, effect / error - t_quantile(freedom, level)))
 
     def rows_for(self, effect: float, level: float = 0.975) -> int | None:
-        """Return how many rows find an effect of this size with a chance of 80 %; None where 10,000 do not.
+        """Return with how many rows the power for an effect of this size is 80 %; None if 10,000 are too few.
 
         Example:
             >>> Precision(0.25, 0.0, 10, math.inf).rows_for(1.5), Precision(0.25, 1.0, 10, 400).rows_for(1.5)

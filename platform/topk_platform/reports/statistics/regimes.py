@@ -11,20 +11,23 @@ from scipy import special
 
 __all__ = ["Ranking", "improvement", "ranking"]
 
-_ENOUGH = 5
+FEWEST_REGIMES = 5
+FEWEST_LOSSES = 3
+"""A ranking needs at least this many of both."""
 _ALPHA = 0.05
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """What regimes together say of several losses: the numbers of a critical-difference diagram.
+    """The losses' ranks over several regimes: the numbers of a critical-difference diagram.
 
     Args:
-        mean_ranks: Each loss's mean rank over the regimes, 1 being the best, the best first.
-        regimes: How many regimes are ranked.
-        p: Friedman's test that all losses are alike, in Iman and Davenport's form.
-        critical: Nemenyi's critical difference: mean ranks further apart differ, at 0.05 over all pairs.
-        alike: Groups of losses, next to each other, of which no two differ: the diagram's bars.
+        mean_ranks: Each loss's mean rank over the regimes, the best first; rank 1 is the best.
+        regimes: The number of regimes.
+        p: The p-value of Friedman's test, in Iman and Davenport's form, that all losses rank alike.
+        critical: Nemenyi's critical difference: two losses whose mean ranks lie further apart differ, at 0.05 over all
+            pairs.
+        alike: The groups of losses among which no two differ: the diagram's bars.
     """
 
     mean_ranks: Mapping[str, float]
@@ -35,12 +38,12 @@ class Ranking:
 
 
 def ranking(values: Mapping[str, Sequence[float]]) -> Ranking | None:
-    """Return the ranking of losses by their values in the same regimes, higher being better.
+    """Return the ranking of losses by their values in the same regimes, where higher is better.
 
-    None of fewer than five regimes or three losses: nothing could be told then that a pair's own test does not.
+    Return None for fewer than five regimes or three losses: the paired tests then say all that there is to say.
 
     Args:
-        values: By loss, one of each regime.
+        values: The values by loss, one per regime.
 
     Source:
         Demšar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 2006; Iman and Davenport 1980.
@@ -52,7 +55,7 @@ def ranking(values: Mapping[str, Sequence[float]]) -> Ranking | None:
     """
     table = np.array(list(values.values()), float)
     losses, regimes = table.shape if table.ndim == 2 else (len(values), 0)
-    if losses < 3 or regimes < _ENOUGH:
+    if losses < FEWEST_LOSSES or regimes < FEWEST_REGIMES:
         return None
     ranks = np.array([_ranks(column) for column in table.T])
     means = dict(sorted(zip(values, ranks.mean(0).tolist(), strict=True), key=lambda item: item[1]))
@@ -61,7 +64,7 @@ def ranking(values: Mapping[str, Sequence[float]]) -> Ranking | None:
 
 
 def _ranks(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
-    """Return the ranks of values, the highest first, the mean one for equals."""
+    """Return the ranks of values; the highest has rank 1, and equal values share their mean rank."""
     return [float((values > v).sum() + ((values == v).sum() + 1) / 2) for v in values]
 
 
@@ -95,7 +98,7 @@ def _alike(means: Mapping[str, float], critical: float) -> tuple[tuple[str, ...]
 
 
 def improvement(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the probability of improvement: that a run of ours beats one of theirs, equals counting half.
+    """Return the probability of improvement: that a run of ours beats one of theirs, where a tie counts half.
 
     Source:
         Agarwal et al., Deep Reinforcement Learning at the Edge of the Statistical Precipice, NeurIPS 2021.

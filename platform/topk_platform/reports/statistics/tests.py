@@ -1,4 +1,4 @@
-"""Tests of paired differences, and Holm's correction of many of them."""
+"""Tests of paired differences, and Holm's correction for multiple tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy import special
 __all__ = ["holm", "p_of", "t_quantile", "wilcoxon"]
 
 _Name = TypeVar("_Name", bound=Hashable)
-_EXACT = 50  # pairs, of which all sums of signed ranks are counted
+_EXACT = 50  # up to so many pairs the test counts all sums of signed ranks
 
 
 def t_quantile(freedom: float, level: float = 0.975) -> float:
@@ -26,7 +26,9 @@ def t_quantile(freedom: float, level: float = 0.975) -> float:
 
 
 def p_of(mean: float, variance: float, freedom: float) -> float:
-    """Return the two-sided p-value of a mean being 0 by Student's t; 1 of a mean of 0, 0 of another without variance.
+    """Return the two-sided p-value of the hypothesis that a mean is 0, by Student's t.
+
+    It is 1 for a mean of 0, and 0 for another mean without variance.
 
     Example:
         >>> round(p_of(0.05, 0.0001, 4), 4)
@@ -38,10 +40,11 @@ def p_of(mean: float, variance: float, freedom: float) -> float:
 
 
 def wilcoxon(differences: Sequence[float]) -> float:
-    """Return the two-sided p-value of Wilcoxon's signed-rank test: that differences are as often above 0 as below.
+    """Return the two-sided p-value of Wilcoxon's signed-rank test that differences lie symmetrically around 0.
 
-    Zeros are left out, equal sizes share their ranks. Up to 50 differences it is exact, over all signs that they could
-    have; beyond that normal. Five differences reach 0.0625 at the least, six 0.031.
+    Zeros are left out, and equal sizes share their mean rank. Up to 50 differences the test is exact, over all signs
+    that they could have; beyond that it uses the normal approximation. The smallest p-value that five differences can
+    have is 0.0625, that of six 0.031.
 
     Source:
         Wilcoxon 1945; Pratt and Gibbons, Concepts of Nonparametric Theory, 1981, section 3.7.
@@ -72,7 +75,7 @@ def wilcoxon(differences: Sequence[float]) -> float:
 def _doubled_ranks(
     sizes: np.ndarray[tuple[int], np.dtype[np.float64]],
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return twice the ranks, counted from 1, the mean one for equal sizes: whole numbers."""
+    """Return twice the ranks, counted from 1, so that the mean ranks of equal sizes are whole numbers too."""
     ordered = np.sort(sizes)
     found: np.ndarray[tuple[int], np.dtype[np.int64]] = (
         np.searchsorted(ordered, sizes, "left") + np.searchsorted(ordered, sizes, "right") + 1
@@ -81,9 +84,10 @@ def _doubled_ranks(
 
 
 def holm(p: Mapping[_Name, float]) -> dict[_Name, float]:
-    """Return p-values corrected so that the chance of any false one below α is at most α, whatever depends on what.
+    """Return p-values with Holm's correction: it bounds the family-wise error, however the tests depend on each other.
 
-    Of m values the i-th smallest is ``max_{j ≤ i} (m - j + 1) p_j``, at most 1.
+    That is the probability that any true hypothesis has a corrected p-value below α; it is at most α. The i-th smallest
+    of m values becomes ``max_{j ≤ i} (m - j + 1) p_j``, at most 1.
 
     Source:
         Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979.

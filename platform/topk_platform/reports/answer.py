@@ -26,7 +26,7 @@ def answer(table: Table, metric: str) -> str:
       correction for all differences of the metric, three pairs of seeds or more, no seed lost that would have made it
       worse. A mean that is merely higher is not called better.
     - Where several are better, the one with the largest difference is named, with the number of others; none of them
-      is said to be better than another, because that was not tested.
+      is said to be better than another, because that was not tested. Those that are worse are told in the same way.
     - Where none is better, it says how large a difference the intervals still allow: a difference that was not shown
       may still exist.
     - Trials that have not ended, lost confirmations, and seeds too few to test anything are said first.
@@ -62,14 +62,15 @@ def _verdict(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -
     tested = {place: cell for place, cell in cells.items() if cell.p_holm is not None}
     if not tested:
         return [
-            f"No difference in {name} to {baseline} was tested: that wants three seeds of both.",
+            f"No difference in {name} to {baseline} was tested, because a test needs three seeds "
+            "of both losses.",
             _highest(table, cells),
         ]
     better = _by_column(table, tested, "better")
     worse = _by_column(table, tested, "worse")
     columns = [c for c in table.columns if any(place[1] == c for place in tested)]
     parts = [_better(table, metric, better, columns)] if better else [_nobody(table, metric, tested, columns)]
-    return [*parts, _worse(table, worse)] if worse else parts
+    return [*parts, f"Clearly worse: {_told(table, worse)}."] if worse else parts
 
 
 _ByColumn = Mapping[str, Sequence[tuple[str, Cell]]]
@@ -93,22 +94,28 @@ def _ahead(cell: Cell) -> Estimate:
     """Return how far a cell is ahead of the baseline: its difference, turned around where less is better."""
     found = cell.difference
     assert found is not None  # noqa: S101 - for the type checker
-    if not less_is_better(cell.metric):
-        return found
+    return _negated(found) if less_is_better(cell.metric) else found
+
+
+def _negated(found: Estimate) -> Estimate:
     return replace(found, mean=-found.mean, low=-found.high, high=-found.low)
 
 
 def _better(table: Table, metric: str, better: _ByColumn, columns: Sequence[str]) -> str:
-    largest = sorted(better, key=lambda column: -_mean(better[column][0][1]))
-    told = [_leader(column, better[column]) for column in largest[:_NAMED]]
-    others = len(better) - len(told)
     rest = [column for column in columns if column not in better]
-    text = f"In {words.title_of(metric)}, clearly better than {table.study.baseline}: {'; '.join(told)}"
-    text += f"; and losses in {others} more {_plural(table, others)}" if others else ""
+    text = f"In {words.title_of(metric)}, clearly better than {table.study.baseline}: {_told(table, better)}"
     if rest:
         where = f"in {rest[0]}" if len(rest) == 1 else f"in the other {len(rest)} {_plural(table, len(rest))}"
         text += f". {where[0].upper()}{where[1:]}, no loss is clearly better"
     return f"{text}."
+
+
+def _told(table: Table, marked: _ByColumn) -> str:
+    """Return the marked losses in words: of each column the one with the largest difference, of many columns three."""
+    largest = sorted(marked, key=lambda column: -abs(_mean(marked[column][0][1])))
+    told = [_leader(column, marked[column]) for column in largest[:_NAMED]]
+    others = len(marked) - len(told)
+    return "; ".join(told) + (f"; and losses in {others} more {_plural(table, others)}" if others else "")
 
 
 def _leader(column: str, marked: Sequence[tuple[str, Cell]]) -> str:
@@ -119,9 +126,10 @@ def _leader(column: str, marked: Sequence[tuple[str, Cell]]) -> str:
 
 
 def _points(cell: Cell) -> str:
+    """Return the size of a difference, whichever its sign, with its n and p."""
     found = _ahead(cell)
     assert cell.p_holm is not None  # noqa: S101 - for the type checker
-    size = words.number(found, signed=True, metric=cell.metric).removeprefix("+")
+    size = words.number(found if found.mean >= 0 else _negated(found), metric=cell.metric)
     unit = unit_of(cell.metric, difference=True)
     return f"{size} {unit} (n = {found.n}, {words.probability(cell.p_holm)} after Holm's correction)"
 
@@ -145,15 +153,6 @@ def _room(metric: str, most: float) -> str:
     less, unit = less_is_better(metric), unit_of(metric, difference=True)
     digits = 1 if unit == "points" else 2
     return f"{scale_of(metric) * (-most if less else most):+.{digits}f} {unit}"
-
-
-def _worse(table: Table, worse: _ByColumn) -> str:
-    count = sum(map(len, worse.values()))
-    where = ", ".join(worse) if len(worse) <= _NAMED else f"{len(worse)} {_plural(table, len(worse))}"
-    if count == 1:
-        ((row, cell),) = next(iter(worse.values()))
-        return f"Clearly worse: {row} in {where} by {_points(cell).replace('-', '', 1)}."
-    return f"{count} of the differences are clearly to the worse, in {where}."
 
 
 def _alone(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -> list[str]:

@@ -1,0 +1,165 @@
+"""What a study's report says, whatever it is written in: the answer, tables, claims, tuning, how it was done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from topk_platform.reports import claimed, tuned
+from topk_platform.reports.answer import answer
+from topk_platform.reports.checklist import checklist
+from topk_platform.reports.deciding import decide
+from topk_platform.reports.formats import words
+from topk_platform.reports.formats.blocks import Block, blocks
+from topk_platform.reports.reading import Held, main_metric
+from topk_platform.reports.table import Table, build_table
+from topk_platform.reports.tuning import Tuning
+from topk_platform.specs import Study, scale_of
+
+__all__ = ["Content", "Keys", "Part", "content_of"]
+
+_WIDE, _LONG = 8, 24
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The trials that a cell's means are made of.
+
+    Args:
+        place: Row and column.
+        anchor: Of the place in the page.
+        rows: Seed, status, key, and the metrics that the tables show, shares in percent.
+    """
+
+    place: tuple[str, str]
+    anchor: str
+    rows: Sequence[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table of the report.
+
+    Args:
+        title: Its heading.
+        block: Its rows and columns.
+        said: What stands below it.
+        ranked: How its rows rank over the columns; empty where these are too few.
+    """
+
+    title: str
+    block: Block
+    said: str
+    ranked: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a report says.
+
+    Args:
+        study: The study.
+        table: Its table.
+        answer: The answer in words.
+        striking: The notes that nobody should overlook.
+        notes: All other notes, the table's legend first.
+        tables: The tables that have numbers.
+        claims: The decided claims in Markdown; empty where the study has none.
+        tuning: How the arms were tuned, in Markdown; empty where nothing was.
+        checklist: How it was done, in Markdown.
+        keys: The trials behind the numbers.
+    """
+
+    study: Study
+    table: Table
+    answer: str
+    striking: Sequence[str]
+    notes: Sequence[str]
+    tables: Sequence[Part]
+    claims: str
+    tuning: str
+    checklist: str
+    keys: Sequence[Keys]
+
+    @property
+    def budget(self) -> str:
+        """The arms, search trials and seeds in words."""
+        study, count = self.study, len(self.study.arms)
+        arms = f"{count} arm{'s' if count > 1 else ''}"
+        searched = f"{study.trials} search trials and " if any(arm.is_searched for arm in study.arms) else ""
+        baseline = f"; baseline {study.baseline}" if study.baseline else ""
+        return f"{arms}; {searched}{study.seeds} fresh seeds per arm{baseline}."
+
+
+def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
+    """Return what a report on these results says.
+
+    Args:
+        held: The results, with the epochs of the trials.
+        store: Where they are.
+        tuning: How the arms were tuned.
+    """
+    study, table = held.study, build_table(held.study, held.histories, ranks=held.ranks)
+    striking = words.striking(table)
+    return Content(
+        study=study,
+        table=table,
+        answer=answer(table, main_metric(study)),
+        striking=striking,
+        notes=[note for note in words.notes(table) if note not in striking],
+        tables=[
+            Part(title, block, _said(block), words.ranked(block.table, block.metric))
+            for title, block in _titled(table)
+            if _has_numbers(block)
+        ],
+        claims=_claims(study, store),
+        tuning=tuned.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
+        checklist=checklist(study, store=store).to_markdown(),
+        keys=list(_keys(table)),
+    )
+
+
+def _titled(table: Table) -> Iterable[tuple[str, Block]]:
+    """Yield a table's parts with their titles; a long one of several models falls apart into theirs."""
+    models = dict.fromkeys(arm.model.label for arm in table.study.arms)
+    if len(table.rows) <= _LONG or table.across != "regime" or len(models) < 2:
+        yield from ((block.title, block) for block in _blocks(table))
+        return
+    for model in models:
+        rows = tuple(row for row in table.rows if row.startswith(f"{model}/"))
+        filled = {column for row, column, _ in table.cells if row in rows}
+        part = replace(table, rows=rows, columns=tuple(c for c in table.columns if c in filled))
+        yield from ((f"{block.title}: {model}", block) for block in _blocks(part))
+
+
+def _blocks(table: Table) -> Sequence[Block]:
+    """Return a table's parts with losses as columns where that is much narrower."""
+    return blocks(table, transpose=len(table.columns) > max(_WIDE, len(table.rows)))
+
+
+def _has_numbers(block: Block) -> bool:
+    cells = (cell for (*_, metric), cell in block.table.cells.items() if metric == block.metric)
+    return any(cell.value or cell.published for cell in cells)
+
+
+def _said(block: Block) -> str:
+    """Return what stands below a block; not as its caption, which would be as narrow or as wide as the table."""
+    n = f"n = {block.common} seeds. " if block.common else ""
+    return f"{n}{words.legend(block.table)}"
+
+
+def _claims(study: Study, store: str | Path) -> str:
+    return claimed.claims_to_markdown(study.name, decide(study, store=store)) if study.claims else ""
+
+
+def _keys(table: Table) -> Iterable[Keys]:
+    for number, (place, rows) in enumerate(table.confirmations.items()):
+        if rows:
+            yield Keys(place, f"keys-{number}", [_key_row(table, seed, rows[seed]) for seed in sorted(rows)])
+
+
+def _key_row(table: Table, seed: int, row: Mapping[str, object]) -> tuple[str, ...]:
+    values = [(row[f"test.{metric}"], scale_of(metric)) for metric in table.study.show]
+    scores = [f"{scale * value:.2f}" if isinstance(value, float) else "–" for value, scale in values]
+    return str(seed), str(row["status"]), str(row["key"]), *scores

@@ -1,0 +1,56 @@
+"""A report in Markdown: what the HTML page says, without its plots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from topk_platform.reports.formats.markdown import block_to_markdown
+from topk_platform.reports.page.content import Content
+
+__all__ = ["lowered", "to_markdown"]
+
+_FAILED = 200  # so many failed trials are named
+
+
+def to_markdown(said: Content) -> str:
+    """Return a report in Markdown.
+
+    Args:
+        said: What it says.
+    """
+    return "\n\n".join(filter(None, _parts(said))) + "\n"
+
+
+def _parts(said: Content) -> Iterator[str]:
+    yield from (f"# {said.study.name}", said.study.description, said.budget, f"**Answer.** {said.answer}")
+    yield from (f"> {line}" for line in said.striking)
+    yield "## Tables"
+    yield "" if said.tables else "There are no numbers yet."
+    for part in said.tables:
+        yield from (f"### {part.title}", block_to_markdown(part.block), part.said, part.ranked)
+    yield from said.notes[1:]  # the legend stands below each table
+    for title, text in (
+        ("Claims", said.claims),
+        ("Tuning", said.tuning),
+        ("How it was done", said.checklist),
+    ):
+        yield from (f"## {title}", lowered(text).strip()) if text else ()
+    if failures := said.table.failures:
+        yield "## Failed trials"
+        yield "\n".join(f"- `{key}` {arm}: {why}" for key, arm, why in failures[:_FAILED])
+        yield f"And {len(failures) - _FAILED} more." if len(failures) > _FAILED else ""
+    yield f"Plots, and the trials behind every number: `topk report {said.study.name}`, a page in HTML."
+
+
+def lowered(markdown: str) -> str:
+    r"""Return Markdown without its first heading, its other headings a level lower, to stand in a section.
+
+    Args:
+        markdown: The text.
+
+    Example:
+        >>> lowered("# Claims\n\n## One\n\nIt is so.\n")
+        '\n### One\n\nIt is so.\n'
+    """
+    body = markdown.split("\n", 1)[1] if markdown.startswith("# ") else markdown
+    return "\n".join(f"#{line}" if line.startswith("## ") else line for line in body.split("\n"))

@@ -1,0 +1,54 @@
+"""Rules that concern several arms of a study, or the arms and their budget together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topk_platform.errors import UserError
+from topk_platform.specs.checks import check
+
+if TYPE_CHECKING:
+    from topk_platform.specs.study import Study
+
+__all__ = ["check_gpus", "check_origins", "check_searches"]
+
+
+def check_origins(study: Study) -> None:
+    """Raise ``UserError`` if an arm is to start from one that is not there, searches nothing, or waits for it."""
+    for arm in study.arms:
+        if not arm.start_from:
+            continue
+        told = f"study {study.name}: arm {arm.name} cannot start from {arm.start_from!r}"
+        if (origin := study.origin(arm)) is None:
+            raise UserError(f"{told}; arms: {[other.name for other in study.arms]}")
+        check(origin.is_searched, f"{told}, which searches nothing")
+        seen = [arm.name]
+        while origin is not None:
+            seen.append(origin.name)
+            check(origin.name not in seen[:-1], f"{told}, which waits for it: {' -> '.join(seen)}")
+            origin = study.origin(origin)
+
+
+def check_gpus(study: Study) -> None:
+    """Raise ``UserError`` if GPUs are asked for that trials on a CPU, or that train together, cannot have."""
+    check(
+        study.device == "cuda" or not study.accelerator,
+        f"study {study.name}: accelerator must be left out where trials run on the CPU, got {study.accelerator!r}",
+    )
+    together = [arm.name for arm in study.arms if arm.protocol.ensemble > 1]
+    check(
+        study.gpus != "auto" or not together,
+        f"study {study.name}: gpus must be a number where trials train together, for the memory of ensembles is "
+        f"not measured, got 'auto' with {', '.join(together)}",
+    )
+
+
+def check_searches(study: Study) -> None:
+    """Raise ``UserError`` if an arm's searches cannot share the trials and the seeds evenly."""
+    for arm in study.arms:
+        for name, number in (("trials", study.trials), ("seeds", study.seeds)):
+            check(
+                number % arm.repeats.count == 0,
+                f"study {study.name}: {name} must be a multiple of the {arm.repeats.count} searches of arm "
+                f"{arm.name}, which share them, got {number}",
+            )
