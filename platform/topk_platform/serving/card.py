@@ -68,7 +68,8 @@ def _usage(inputs: Inputs, k: int) -> str:
         "```python\nfrom topk_platform import load_model\n"
         f'model = load_model(".")\nmodel.predict(["{file}"])\n```\n\n'
         f"It takes {what} and gives {k} candidates, each with the probability of being among the {k} best, where a "
-        f"set of {k} classes has weight exp(sum of its scores). Preprocessing is in `config.json`.\n"
+        f"set of {k} classes has weight exp(sum of its scores). The probabilities are not calibrated. Preprocessing "
+        "is in `config.json`.\n"
     )
 
 
