@@ -142,7 +142,18 @@ def test_the_folder_tells_what_it_holds(trees: tuple[Path, Study], tmp_path: Pat
     mean = np.mean([row["test.top2"] for row in rows])
     card = (tmp_path / "README.md").read_text()
     assert f"| {mean:.2%} ±" in card and "n is the number of seeds" in card
-    assert "topk predict" in card
+    assert "topk predict" in card and "importable" not in card
+
+
+def test_the_card_names_the_module_of_a_network_of_ones_own(
+    tmp_path: Path, train_study: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(DOCS / "examples"), *sys.path])
+    study = one(Regime("r", "digits"), "own_network:pooled")
+    train_study(study, tmp_path / "runs")
+    export_model(study, study.arms[0].name, tmp_path / "out", store=tmp_path / "runs")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "built by `own_network:pooled`: module `own_network` must be importable" in card
 
 
 @pytest.fixture(scope="module")
