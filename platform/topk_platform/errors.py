@@ -159,8 +159,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     """
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    return UserError(f"unknown {kind} {name!r}: {hint}(known: {', '.join(names)})")
+    hint = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return UserError(f"unknown {kind} {name!r}{hint} (known: {', '.join(names)})")
 
 
 def masked(text: str) -> str:

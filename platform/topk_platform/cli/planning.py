@@ -178,7 +178,7 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
     if plan.left:
         told = (
             f"About {duration(plan.forecast.seconds)} on {_workers(study, plan.forecast.workers)}, "
-            "besides the start of Ray and its workers, usually less than a minute"
+            "besides the start of Ray and its workers, tens of seconds on an idle machine"
         )
         console.print(told, highlight=False)
         console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)

@@ -128,7 +128,7 @@ def plan(
     otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss. The
     forecast expects searches to be pruned, at each rung the part of the trials that the pruner's rule stops on average;
     the sums of training time count every trial in full.
-    The start of Ray and of its workers, seconds to a minute, is not foreseen.
+    The start of Ray and of its workers, tens of seconds on an idle machine, is not foreseen.
     Trials count as done if they counted in the last run. Where every trial has ended, the data are not read: ``run``
     finds out whether they are still the same.
 

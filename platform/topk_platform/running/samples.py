@@ -63,5 +63,12 @@ def _samples(regime: Regime) -> Samples:
     source = load(regime)
     source = source.example if isinstance(source, Population) else source
     data = apply_conditions(source, regime.conditions, lambda _: Generator().manual_seed(0))
-    held, counts = [len(split) for split in data.splits.values()], data.class_counts
-    return Samples(regime.name, *held, data.classes, int(counts.min()), int(counts.max()))
+    return Samples(
+        regime.name,
+        len(data.train),
+        len(data.validation),
+        len(data.test),
+        data.classes,
+        fewest=int(data.class_counts.min()),
+        most=int(data.class_counts.max()),
+    )

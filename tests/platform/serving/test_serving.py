@@ -180,6 +180,8 @@ def test_a_network_of_numbers_takes_files_of_numbers(
     paths = [str(tmp_path / f"{row}.npy") for row in range(3)]
     model = load_model(tmp_path / "out")
     assert model.predict(paths, 4) == model.candidates(inputs, 4)
+    for path in (paths[0], Path(paths[0])):
+        assert model.predict(path, 4) == model.candidates(inputs[:1], 4)
     scores = model.scores(inputs)
     for guesses, row in zip(model.candidates(inputs, 2), scores, strict=True):
         assert [c.label for c in guesses] == row.topk(2).indices.tolist()
