@@ -8,7 +8,6 @@ from difflib import get_close_matches
 
 from topk_platform.errors import UserError, unknown_name
 from topk_platform.references import is_reference
-from topk_platform.specs import Model
 
 __all__ = ["NETWORKS", "NetworkCode", "network_code"]
 
@@ -73,9 +72,9 @@ def network_code(network: str) -> NetworkCode:
 
 
 def _own(reference: str) -> NetworkCode:
-    from topk_platform.models import check_model  # noqa: PLC0415 - torch, a second or two
+    from topk_platform.running.checks import check_network  # noqa: PLC0415 - torch, a second or two
 
-    check_model(Model(reference))
+    check_network(reference)
     return NetworkCode(f'Model("{reference}")')
 
 

@@ -16,10 +16,10 @@ from topk_platform.models import build_model, check_model
 from topk_platform.running.reading import load_or_tell
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.search import check_sampler
-from topk_platform.specs import Arm, Scalar, Setting, Study, measure_of, reaching
+from topk_platform.specs import Arm, Model, Scalar, Setting, Study, measure_of, reaching
 from topk_platform.training import check_ensemble, check_loss
 
-__all__ = ["check_device", "check_imported", "check_study"]
+__all__ = ["check_device", "check_imported", "check_network", "check_study"]
 
 
 def check_study(
@@ -161,6 +161,11 @@ def check_imported(study: Study) -> None:
                     f"study {study.name} must not be run by importing module {module!r}, as every worker does for "
                     f"{name}: put run(...) under if __name__ == '__main__':"
                 )
+
+
+def check_network(reference: str) -> None:
+    """Raise ``UserError`` unless ``module:function`` names what can build a network, with no options of its own."""
+    check_model(Model(reference))
 
 
 def check_device(study: Study) -> None:
