@@ -26,6 +26,7 @@ __all__ = [
     "UnreachableStoreError",
     "UserError",
     "blamed",
+    "is_of_users_code",
     "masked",
     "place_of",
     "reason",
@@ -39,6 +40,7 @@ _SECRET = re.compile(
     r"|(?P<option>[?&;][\w.-]*(?:passw|pwd|token|secret|key|credential|signature|sig)[\w.-]*=)[^\s&;#'\"]+",
     re.IGNORECASE,
 )
+_OURS = re.compile(r"[/\\]topk_(losses|platform|studies)[/\\]")
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -157,8 +159,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     """
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    return UserError(f"unknown {kind} {name!r}: {hint}(known: {', '.join(names)})")
+    hint = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return UserError(f"unknown {kind} {name!r}{hint} (known: {', '.join(names)})")
 
 
 def masked(text: str) -> str:
@@ -213,6 +215,19 @@ def place_of(error: BaseException) -> str:
     own = [frame for frame in frames if not frame.filename.startswith((*_LIBRARIES, __file__, "<frozen"))]
     frame = (own or frames)[-1]
     return f"{frame.filename}:{frame.lineno} in {frame.name}"
+
+
+def is_of_users_code(error: BaseException) -> bool:
+    """Return whether an exception arose in code of a user's, or in a library that this code called.
+
+    Code of a user's is neither in an installed package nor in a ``topk_`` package of ours, wherever that lies.
+    """
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if _OURS.search(frame.filename):
+            return False
+        if not frame.filename.startswith((*_LIBRARIES, "<")):
+            return True
+    return False
 
 
 @contextmanager

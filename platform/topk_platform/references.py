@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -49,8 +51,17 @@ def _module(module_name: str, reference: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        hint = "; a module is named without .py" if module_name.endswith(".py") else ""
-        raise UserError(f"{reference!r}: there is no module {error.name!r} on the path{hint}") from error
+        hint = "a module is named without .py" if module_name.endswith(".py") else _near(error.name)
+        raise UserError(f"{reference!r}: there is no module {error.name!r} on the path; {hint}") from error
+
+
+def _near(module_name: str) -> str:
+    """Return a hint at files whose names are similar, or else at where modules are looked for."""
+    here = [file.stem for file in Path.cwd().glob("*.py")]
+    near = difflib.get_close_matches(module_name, here, n=2, cutoff=0.5)
+    if near:
+        return f"did you mean {' or '.join(near)}, of the files in this folder?"
+    return f"its file must be in this folder, {Path.cwd()}, or its package be installed"
 
 
 def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:

@@ -34,6 +34,7 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         for place in range(12):
             pixels = draw.integers(0, 256, (32, 32, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(tmp_path / "birds" / name / f"{place}.png")
+    np.savez(tmp_path / "table.npz", x=draw.normal(size=(60, 20)), y=np.arange(60) % 5)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -28,7 +28,7 @@ from topk_platform.cli import (
 )
 from topk_platform.cli.codes import MEANINGS, Exit
 from topk_platform.cli.studies import find_modules_here
-from topk_platform.errors import UserError, place_of, reason
+from topk_platform.errors import UserError, is_of_users_code, place_of, reason
 
 __all__ = ["app", "main"]
 
@@ -127,8 +127,10 @@ def main() -> None:
         _end(error, f"topk: {error}", Exit.BAD_INPUT, debug)
     except Exception as error:  # noqa: BLE001 - told in a line, its traceback is kept
         kept = "" if debug else f"; its traceback is in {_kept(error)}"
-        line = f"topk: unexpected {type(error).__name__}: {reason(error)} ({place_of(error)}){kept}"
-        _end(error, line, Exit.UNEXPECTED, debug)
+        theirs = is_of_users_code(error)
+        what = "your code raised" if theirs else "unexpected"
+        line = f"topk: {what} {type(error).__name__}: {reason(error)} ({place_of(error)}){kept}"
+        _end(error, line, Exit.BAD_INPUT if theirs else Exit.UNEXPECTED, debug)
 
 
 def _end(error: Exception, line: str, code: Exit, debug: bool) -> None:

@@ -23,7 +23,7 @@ class Exit(IntEnum):
 MEANINGS: dict[Exit, str] = {
     Exit.DONE: "all is there",
     Exit.FAILED: "a trial failed, an arm ended without a result, or what was checked differs",
-    Exit.BAD_INPUT: "bad input, one line that says which, before anything starts; or a store that cannot be used",
+    Exit.BAD_INPUT: "bad input or an error in your own code, one line that says which; or a store that cannot be used",
     Exit.OPEN: "faults of machines left trials without a result; the same command tries them again",
     Exit.PARTIAL: "what --max-hours and its like allow is used up; the same command goes on",
     Exit.UNEXPECTED: "an error of the program itself; the line names a file with its traceback",

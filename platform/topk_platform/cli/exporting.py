@@ -125,7 +125,10 @@ def predict(
     output: Annotated[str, typer.Option("--format", help="text or csv.")] = "text",
     json: JsonOption = False,
 ) -> None:
-    """Print the K candidates for each image, with the probability of being among the K best."""
+    """Print the K candidates for each image, with the probability of being among the K best.
+
+    Those of all classes add up to K; for K = 1 they are the softmax of the scores. They are not calibrated.
+    """
     check_format(output, *_FORMATS, json=json)
     from topk_platform.serving.package import Config  # noqa: PLC0415 - pyarrow
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json as json_
 import os
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -130,11 +132,35 @@ def ui(
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     _check_free(host, port)
     typer.echo(f"MLflow on http://{host}:{port} (Ctrl-C ends it)")
-    raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)  # noqa: S603 - our own interpreter
+    raise typer.Exit(_served(command, environment))
+
+
+def _served(command: list[str], environment: dict[str, str]) -> int:
+    """Run a server and return its exit code, or that of the signal that ended this process; no child of it stays.
+
+    It has a process group of its own, as MLflow's processes do not end each other.
+    """
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    with subprocess.Popen(command, env=environment, process_group=0) as server:  # noqa: S603 - our own interpreter
+        try:
+            return server.wait()
+        except KeyboardInterrupt as interrupt:
+            return 128 + (interrupt.args or [signal.SIGINT])[0]
+        finally:
+            with suppress(ProcessLookupError):  # all have ended
+                os.killpg(server.pid, signal.SIGTERM)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    raise KeyboardInterrupt(number)
 
 
 def _check_free(host: str, port: int) -> None:
     try:
         socket.create_server((host, port)).close()
     except (OSError, OverflowError) as error:
-        raise UserError(f"cannot listen on --host {host!r} and --port {port}: {error}") from error
+        raise UserError(
+            f"cannot listen on --host {host!r} and --port {port}: {error}; another --port may be free"
+        ) from error

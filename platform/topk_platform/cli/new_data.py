@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from topk_platform.cli.new_checks import check_finite, check_labels, few_images, has_tail, image_counts
 from topk_platform.errors import UserError, reason
 
 __all__ = ["DataCode", "data_code"]
@@ -61,6 +62,8 @@ class DataCode:
         imports: The lines that it needs, of other packages.
         names: What it needs of ``topk_platform``.
         augmentation: The code of the recipe's, if there is one.
+        tail: Whether some classes have many times as many samples as others.
+        note: What to tell of the data; empty for nothing.
     """
 
     title: str
@@ -72,6 +75,8 @@ class DataCode:
     imports: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     augmentation: str = ""
+    tail: bool = False
+    note: str = ""
 
 
 def data_code(place: Path, size: int) -> DataCode:
@@ -149,20 +154,26 @@ def _splits(found: Mapping[str, Any]) -> str:
 
 def _images(folder: Path, size: int) -> DataCode:
     train = folder / "train" if (folder / "train").is_dir() else folder
-    classes = [place for place in train.iterdir() if place.is_dir() and not place.name.startswith(".")]
+    counts = image_counts(train)
+    held_out = [names for names in _HELD_OUT.values() if any((folder / name).is_dir() for name in names)]
+    least = 1 + len(_HELD_OUT) - (len(held_out) if train != folder else 0)
     options = f'{{"folder": {_code(folder.name)}, "size": {size}}}'
     return DataCode(
         title=f"on the images of {folder.name}",
         place=folder.parent,
-        classes=len(classes),
+        classes=len(counts),
         network="convnet",
         regime=f'Regime("images", "image_folder", options={options.replace("{", "{{").replace("}", "}}")})',
         names=("Augmentation",),
         augmentation=f", augmentation=Augmentation(crop={size // 8}, flip=True)",
+        tail=has_tail(counts),
+        note=few_images(counts, least),
     )
 
 
 def _arrays(file: Path) -> DataCode:
+    if not file.exists():
+        raise UserError(f"--from: there is no {str(file)!r}")
     if file.suffix not in _ARRAYS or not file.is_file():
         raise UserError(
             f"--from must be a folder of images or a file {' or '.join(_ARRAYS)}, got {str(file)!r}"
@@ -171,16 +182,20 @@ def _arrays(file: Path) -> DataCode:
 
     arrays = {name: np.asarray(array) for name, array in _reader(file.suffix)(file).items()}
     inputs, labels = _pair(file, arrays)
+    check_labels(labels, arrays[labels])
+    check_finite(inputs, arrays[inputs])
+    numbers, counts = np.unique(arrays[labels], return_counts=True)
     image = arrays[inputs].dtype == np.uint8 and arrays[inputs].ndim == 4
     read, library = (_READ_NPZ, "import numpy as np") if file.suffix == ".npz" else (_READ_PT, "import torch")
     return DataCode(
         title=f"on the arrays of {file.name}",
         place=file.parent,
-        classes=len(np.unique(arrays[labels])),
+        classes=len(numbers),
         network="convnet" if image else "mlp",
         regime='Regime("arrays", "{name}:data")',
         function=read.format(file=_code(file.name), inputs=_code(inputs), labels=_code(labels)),
         imports=(library,),
+        tail=has_tail(dict(enumerate(counts.tolist()))),
     )
 
 

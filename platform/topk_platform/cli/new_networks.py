@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from topk_platform.errors import UserError, unknown_name
+from topk_platform.references import is_reference
 
 __all__ = ["NETWORKS", "NetworkCode", "network_code"]
 
@@ -45,10 +46,12 @@ def network_code(network: str) -> NetworkCode:
     """Return the code of a network.
 
     Args:
-        network: One of :data:`NETWORKS`, a classifier of torchvision's, or ``timm:`` and one of timm's.
+        network: One of :data:`NETWORKS`, a classifier of torchvision's, ``timm:`` and one of timm's, or a function of
+            the user's, ``module:function``.
 
     Raises:
-        UserError: if there is none of that name, or timm is not installed.
+        UserError: if there is none of that name, timm is not installed, or the function does not take what a network's
+            function does.
 
     Example:
         >>> network_code("mlp").model
@@ -58,12 +61,21 @@ def network_code(network: str) -> NetworkCode:
         return _timm(network.removeprefix(_TIMM))
     if network in NETWORKS:
         return NetworkCode(f'Model("{network}")')
+    if is_reference(network):
+        return _own(network)
     from torchvision import models  # noqa: PLC0415 - torch, a second or two
 
     known = models.list_models(module=models)
     if network not in known:
         raise unknown_name("network", network, [*NETWORKS, *known])
     return NetworkCode(f'Model("torchvision", {{{{"architecture": "{network}"}}}})')
+
+
+def _own(reference: str) -> NetworkCode:
+    from topk_platform.running.checks import check_network  # noqa: PLC0415 - torch, a second or two
+
+    check_network(reference)
+    return NetworkCode(f'Model("{reference}")')
 
 
 def _timm(architecture: str) -> NetworkCode:

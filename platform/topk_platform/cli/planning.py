@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -59,6 +61,7 @@ def plan(
 ) -> None:
     """Show a study's arms, what is done, about how long the rest takes, and how many workers it can keep busy.
 
+    Also how many samples each regime trains, validates and tests with; where nothing is left, the data are not read.
     For recorded trials that no longer count it says why, such as which source file has changed.
     """
     if price is not None and not (math.isfinite(price) and price > 0):
@@ -137,7 +140,8 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     again = [{"trials": found.trials, "why": found.why, "arms": found.arms} for found in plan.outdated]
     foreseen = {"workers": plan.forecast.workers, "elapsed": plan.forecast.seconds}
     totals = {"left": plan.left, "seconds": plan.seconds, **foreseen, **workers, "cost": cost}
-    return {"study": plan.study.name, **totals, "outdated": again, "arms": arms}
+    samples = [dataclasses.asdict(found) for found in plan.samples]
+    return {"study": plan.study.name, **totals, "outdated": again, "samples": samples, "arms": arms}
 
 
 def _probe_data(found: Probe) -> dict[str, Any]:
@@ -163,6 +167,8 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
         done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds * study.points(arm.arm)}"
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)
+    for line in _samples(plan):
+        console.print(line, highlight=False, markup=False)
     console.print(
         f"{plan.left} trials left, about {duration(plan.seconds)} of training on one worker at most{cost}",
         highlight=False,
@@ -170,9 +176,23 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
     for found in plan.outdated:
         console.print(f"Trained again: {found}", highlight=False, markup=False)
     if plan.left:
-        told = f"About {duration(plan.forecast.seconds)} on {_workers(study, plan.forecast.workers)}"
+        told = (
+            f"About {duration(plan.forecast.seconds)} on {_workers(study, plan.forecast.workers)}, "
+            "besides the start of Ray and its workers, tens of seconds on an idle machine"
+        )
         console.print(told, highlight=False)
         console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
+
+
+def _samples(plan: Plan) -> Iterator[str]:
+    """Yield a line for all regimes that have the same numbers of samples."""
+    if not plan.samples:
+        yield "The data were not looked at, as nothing is left to run; `topk run` finds out whether they have changed"
+    alike: dict[str, list[str]] = {}
+    for found in plan.samples:
+        alike.setdefault(str(found), []).append(found.regime)
+    for told, regimes in alike.items():
+        yield f"{', '.join(regimes)}: {told}"
 
 
 def _feeds(plan: Plan) -> str:

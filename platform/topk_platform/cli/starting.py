@@ -6,6 +6,7 @@ import importlib.util
 import keyword
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,16 +43,22 @@ study = Study(
                 "smooth_topk_svm",
                 {{"learning_rate": RATE, "tau": Float(0.01, 10, log=True)}},
                 {{"learning_rate": 0.1, "tau": 1.0}},
-            ),
+            ),{loss}
         ],
         k={k},
-        recipe=Recipe(epochs={epochs}{augmentation}),
+        recipe=Recipe(epochs={epochs}{augmentation}),{metric}
     ),
     topk={topk},
     trials={trials},
     seeds={seeds},
 )
 '''
+
+
+_TAIL_LOSS = """
+            Loss("balanced_softmax", {"learning_rate": RATE}, {"learning_rate": 0.1}),"""
+_TAIL_METRIC = """
+        metric="macro_top{k}",  # the mean over classes: a rare one counts as much as a frequent one"""
 
 
 def new(
@@ -71,7 +78,8 @@ def new(
     network: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(NETWORKS)}, any of torchvision's, or timm:NAME, any of timm's.",
+            help=f"{', '.join(NETWORKS)}, any of torchvision's, timm:NAME, any of timm's, "
+            "or module:function, your own.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
@@ -83,7 +91,11 @@ def new(
     trials: Annotated[int, typer.Option(min=1, help="Search trials per arm.")] = 10,
     seeds: Annotated[int, typer.Option(min=1, help="Confirmation seeds per arm.")] = 5,
 ) -> None:
-    """Write a study file that runs: two losses, searched and compared, on your own images or arrays."""
+    """Write a study file that runs: two losses, searched and compared, on your own images or arrays.
+
+    Where some classes are rare there is a third loss, balanced_softmax, and all classes count alike. What neither an
+    option nor an answer says is chosen, and told.
+    """
     file = _file(name)
     place = Path(_answer(source, "--from", "Folder of images, or .npz or .pt file")).expanduser().absolute()
     data = data_code(place, size)
@@ -99,6 +111,8 @@ def new(
         function=_functions(data, model),
         regime=data.regime.format(name=name),
         model=model.model.format(name=name),
+        loss=_TAIL_LOSS if data.tail else "",
+        metric=_TAIL_METRIC.format(k=guesses) if data.tail else "",
         k=guesses,
         topk=tuple(sorted({1, guesses})) if guesses > 1 else "(1,)",
         epochs=epochs,
@@ -107,7 +121,20 @@ def new(
         augmentation=data.augmentation,
     )
     _write(file, text)
+    if data.note:
+        typer.echo(f"topk: {data.note}", err=True)
+    if chosen := _chosen({"--network": (network, data.network), "-k": (k, guesses)}):
+        typer.echo(f"chosen: {chosen}")
+    if data.tail:
+        typer.echo(f"some classes are rare: balanced_softmax is among the losses, macro_top{guesses} selects")
     typer.echo(f"wrote {file}; now: topk plan {name}:study --data {_quoted(data.place)}")
+
+
+def _chosen(options: Mapping[str, tuple[Any, Any]]) -> str:
+    """Return what was taken for the options that were not given, where nobody was asked."""
+    if sys.stdin.isatty():
+        return ""
+    return ", ".join(f"{option} {taken}" for option, (given, taken) in options.items() if given is None)
 
 
 def _file(name: str) -> Path:

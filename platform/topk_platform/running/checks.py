@@ -9,16 +9,17 @@ import torch
 from torch import Tensor
 
 from topk_platform.code_version import code_version, references
-from topk_platform.data import Dataset, Images, Source, check_source, download, load
+from topk_platform.data import Dataset, Images, Source, check_source, download
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
 from topk_platform.models import build_model, check_model
+from topk_platform.running.reading import load_or_tell
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.search import check_sampler
-from topk_platform.specs import Arm, Scalar, Setting, Study, measure_of, reaching
+from topk_platform.specs import Arm, Model, Scalar, Setting, Study, measure_of, reaching
 from topk_platform.training import check_ensemble, check_loss
 
-__all__ = ["check_device", "check_imported", "check_study"]
+__all__ = ["check_device", "check_imported", "check_network", "check_study"]
 
 
 def check_study(
@@ -47,7 +48,7 @@ def check_study(
             download(regime)
     identities, rehearse, sound = {}, Rehearsal(), set()
     for arm in study.arms:
-        dataset, arm_id = load(arm.regime), study.arm_id(arm)
+        dataset, arm_id = load_or_tell(arm.regime), study.arm_id(arm)
         identities[arm_id] = Identity(code_version(arm), dataset.fingerprint)
         if (finished or {}).get(arm_id) == dataset.fingerprint:
             continue
@@ -160,6 +161,11 @@ def check_imported(study: Study) -> None:
                     f"study {study.name} must not be run by importing module {module!r}, as every worker does for "
                     f"{name}: put run(...) under if __name__ == '__main__':"
                 )
+
+
+def check_network(reference: str) -> None:
+    """Raise ``UserError`` unless ``module:function`` names what can build a network, with no options of its own."""
+    check_model(Model(reference))
 
 
 def check_device(study: Study) -> None:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
@@ -17,6 +18,9 @@ from topk_platform.running.forecast import Forecast, forecast
 from topk_platform.running.here import local_workers
 from topk_platform.search import ArmBoard, Board, Slot, expected_part
 from topk_platform.specs import Arm, Study, digest, startup_of
+
+if TYPE_CHECKING:
+    from topk_platform.running.samples import Samples
 
 __all__ = ["ArmPlan", "Plan", "plan"]
 
@@ -60,12 +64,14 @@ class Plan:
         arms: Its arms.
         forecast: How long the rest takes on several workers.
         outdated: Why recorded trials of unfinished arms do not count and are trained again.
+        samples: The numbers of samples of each regime; empty if the data were not read, as nothing is left to run.
     """
 
     study: Study
     arms: tuple[ArmPlan, ...]
     forecast: Forecast
     outdated: tuple[Outdated, ...] = ()
+    samples: tuple[Samples, ...] = ()
 
     @property
     def left(self) -> int:
@@ -122,6 +128,7 @@ def plan(
     otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss. The
     forecast expects searches to be pruned, at each rung the part of the trials that the pruner's rule stops on average;
     the sums of training time count every trial in full.
+    The start of Ray and of its workers, tens of seconds on an idle machine, is not foreseen.
     Trials count as done if they counted in the last run. Where every trial has ended, the data are not read: ``run``
     finds out whether they are still the same.
 
@@ -150,6 +157,7 @@ def plan(
     # Torch, which a plan with nothing left need not wait for.
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.checks import check_device, check_study  # noqa: PLC0415
+    from topk_platform.running.samples import samples_of  # noqa: PLC0415
     from topk_platform.running.timing import trial_seconds  # noqa: PLC0415
 
     with data_at(data):
@@ -166,7 +174,7 @@ def plan(
             outdated(study, ledger, counted, left)
         )  # before the forecast, which plays the board to its end
         found = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
-        return replace(found, outdated=again)
+        return replace(found, outdated=again, samples=samples_of(study))
 
 
 def _plan(

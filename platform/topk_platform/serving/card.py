@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from topk_platform.records import Row, SavedModel
+from topk_platform.references import is_reference
 from topk_platform.reports.statistics import Estimate
 from topk_platform.specs import Inputs, Study, canonical_json, number_text
 
@@ -68,7 +69,8 @@ def _usage(inputs: Inputs, k: int) -> str:
         "```python\nfrom topk_platform import load_model\n"
         f'model = load_model(".")\nmodel.predict(["{file}"])\n```\n\n'
         f"It takes {what} and gives {k} candidates, each with the probability of being among the {k} best, where a "
-        f"set of {k} classes has weight exp(sum of its scores). Preprocessing is in `config.json`.\n"
+        f"set of {k} classes has weight exp(sum of its scores). The probabilities are not calibrated. Preprocessing "
+        "is in `config.json`.\n"
     )
 
 
@@ -84,6 +86,10 @@ def _limits(saved: SavedModel) -> str:
     if saved.inputs.kind == "image":
         notes.append(
             "images must look as those of its regime do: same subject, same background, same polarity"
+        )
+    if is_reference(name := saved.trial.arm.model.name):
+        notes.append(
+            f"it is built by `{name}`: module `{name.partition(':')[0]}` must be importable where it is used"
         )
     if not saved.inputs.names:
         notes.append("its data name no classes, so candidates are numbers")

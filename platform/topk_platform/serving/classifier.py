@@ -108,17 +108,20 @@ class Classifier:
             for row in zip(labels.tolist(), chances.tolist(), strict=True)
         ]
 
-    def predict(self, paths: Sequence[str | Path], k: int | None = None) -> list[list[Candidate]]:
+    def predict(
+        self, paths: str | Path | Sequence[str | Path], k: int | None = None
+    ) -> list[list[Candidate]]:
         """Return the K candidates for each of some files, the most probable first.
 
         Args:
-            paths: Images; ``.npy`` files for a network that takes numbers.
+            paths: Images; ``.npy`` files for a network that takes numbers. One path is a list of one.
             k: K; by default that of the arm.
 
         Raises:
             UserError: if a file cannot be read, or k is not in [1, L].
         """
         found: list[list[Candidate]] = []
+        paths = [paths] if isinstance(paths, str | Path) else paths
         for start in range(0, len(paths), _AT_ONCE):
             found += self.candidates(read_inputs(paths[start : start + _AT_ONCE], self.config.inputs), k)
         return found

@@ -29,15 +29,36 @@ class Predictor:
         self.classifier = classifier
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> npt.NDArray[np.float32]:
-        """Return the scores ``(n, L)`` of inputs ``(n, *shape)``, uint8 images or real numbers."""
+        """Return the scores ``(n, L)`` of inputs ``(n, *shape)``.
+
+        Images may be of any type of whole numbers, as JSON has but one; they must be from 0 to 255. A network of
+        numbers takes whole and real ones.
+
+        Raises:
+            UserError: if they are of another shape, type or range.
+        """
         del params
-        given = torch.from_numpy(np.array(model_input))
-        scores = self.classifier.scores(given.float() if given.is_floating_point() else given)
+        as_taken = _pixels if self.classifier.config.inputs.kind == "image" else _numbers
+        scores = self.classifier.scores(torch.from_numpy(as_taken(np.array(model_input))))
         return np.asarray(scores.numpy(), np.float32)
 
     def get_raw_model(self) -> Classifier:
         """Return the network itself, as ``unwrap_python_model`` and the like hand it on."""
         return self.classifier
+
+
+def _pixels(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if given.dtype.kind not in "iu":
+        raise UserError(f"inputs must be whole numbers from 0 to 255, got {given.dtype}")
+    if given.size and not 0 <= given.min() <= given.max() <= 255:
+        raise UserError(f"inputs must be whole numbers from 0 to 255, got {given.min()} to {given.max()}")
+    return given.astype(np.uint8)
+
+
+def _numbers(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if given.dtype.kind not in "fiu":
+        raise UserError(f"inputs must be numbers, got {given.dtype}")
+    return given.astype(np.float32)
 
 
 def _load_pyfunc(path: str) -> Predictor:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 __all__ = [
     "GROUPS",
     "Measure",
+    "accuracy_k",
     "accuracy_names",
     "candidate_names",
     "coverage_names",
@@ -25,6 +26,7 @@ GROUPS = ("many", "medium", "few")
 on."""
 
 _COUNTED = ("size", "candidates")  # as a number of classes, of which fewer are better
+_ACCURACY = re.compile(rf"(?:(?:macro|{'|'.join(GROUPS)})_)?top([1-9]\d*)")
 _MEASURE = re.compile(r"(autkc|average)([1-9]\d*)|(size)(90|95|99)")
 
 
@@ -75,6 +77,17 @@ def accuracy_names(topk: Sequence[int]) -> tuple[str, ...]:
     """
     kinds = ("", "macro_", *(f"{group}_" for group in GROUPS))
     return tuple(f"{kind}top{k}" for kind in kinds for k in topk)
+
+
+def accuracy_k(metric: str) -> int | None:
+    """Return the k of an accuracy, plain or macro; None for another metric.
+
+    Example:
+        >>> accuracy_k("macro_top5"), accuracy_k("autkc5")
+        (5, None)
+    """
+    found = _ACCURACY.fullmatch(metric)
+    return int(found[1]) if found else None
 
 
 def coverage_names(measures: Iterable[str]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from topk_platform.specs.codec import LATER, decode, digest, encode
 from topk_platform.specs.displayed import study_to_html, study_to_text
 from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
 from topk_platform.specs.metric_names import (
+    accuracy_k,
     accuracy_names,
     candidate_names,
     coverage_names,
@@ -162,13 +163,24 @@ class Study:
         object.__setattr__(self, "measures", measures_among((*self.measures, *selected, *kept, *self.show)))
         for metric in (*selected, *self.show, *kept):
             if metric not in self.tabled:
-                raise UserError(f"study {self.name}: metric {metric!r} is not among {list(self.tabled)}")
+                raise self._no_such(metric)
         for metric in (*selected, *kept):
             if metric not in self.selecting:
                 raise UserError(
                     f"study {self.name}: metric {metric!r} cannot select, for less of it is better: show it, and "
                     f"select by one of {list(self.selecting)}"
                 )
+
+    def _no_such(self, metric: str) -> UserError:
+        k = accuracy_k(metric)
+        if k is None:
+            return UserError(f"study {self.name}: metric {metric!r} is not among {list(self.tabled)}")
+        arm = next((arm.name for arm in self.arms if metric == arm.metric == f"top{arm.k}"), "")
+        why = f"which is the k of arm {arm}" if arm else f"for metric {metric!r}"
+        wanted = tuple(sorted({*self.topk, k}))
+        return UserError(
+            f"study {self.name}: topk must contain {k}, {why}, got {self.topk}: take topk={wanted}"
+        )
 
     @cached_property
     def accuracies(self) -> tuple[str, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -21,8 +23,14 @@ from topk_platform.search import Board
 from topk_platform.specs import Status, TrialRecord
 
 LAB = """
+from torch import nn
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 
+class Halting(nn.Linear):
+    def forward(self, inputs):
+        return super().forward(inputs.flatten(1)) / (1 if self.training else 0 // 0)
+
+def halting(shape, classes, head): return Halting(64, classes)
 def study(loss="cross_entropy", k=3, model="mlp", dataset="digits", options=None, space=None, first=None, fixed=None):
     spec = Loss(loss, space or {}, first or {}, fixed or {})
     arm = Arm(Regime("r", dataset), Model(model, options or {}), spec, k, Recipe(epochs=1), metric="top3")
@@ -32,12 +40,18 @@ def bad_loss(): return study(loss="smooth_topk")
 def bad_parameter(): return study(loss="smooth_topk_svm", fixed={"taw": 1.0})
 def bad_value(): return study(loss="smooth_topk_svm", fixed={"tau": -1.0})
 def bad_model(): return study(model="mpl")
+def bad_validation(): return study(model="lab_of_bad_things:halting")
 def bad_option(): return study(options={"hiden": 3})
 def bad_dataset(): return study(dataset="digit")
 def bad_k(): return study(k=10)
 def empty_range(): return study(space={"learning_rate": Float(1, 1)}, first={"learning_rate": 1})
 def reversed_range(): return study(space={"learning_rate": Float(2, 1)}, first={"learning_rate": 1})
 def bad_recipe(): return study(fixed={"batch_size": 0})
+def table():
+    import numpy
+    from topk_platform.data import data_folder
+    return numpy.load(data_folder() / "birds" / "table.npz")
+def no_table(): return study(dataset="lab_of_bad_things:table")
 def absent(): return study(dataset="cifar100", model="convnet")
 def bad_space(): return study(loss="smooth_topk_svm", space={"tau": Float(-1, 1)}, first={"tau": 1.0})
 def bad_width(): return study(options={"hidden": -4})
@@ -93,6 +107,8 @@ def topk(
             "a study in lab_of_bad_things.py is called lab_of_bad_things:ATTRIBUTE",
         ),
         (["run", "lab_of_bad_things.py:good"], "a module is named without .py"),
+        (["run", "lab_of_bad_thing:good"], "did you mean lab_of_bad_things"),
+        (["run", "birds:good"], "there is no module 'birds' on the path; its file must be in this folder, /"),
         (
             ["run", ":good"],
             "a reference must be package.module:attribute, as any process can import it, got ':good'",
@@ -121,6 +137,10 @@ def topk(
         (
             ["run", "lab_of_bad_things:absent", "--data", "elsewhere"],
             "elsewhere/cifar-100-python lacks train",
+        ),
+        (
+            ["run", "lab_of_bad_things:no_table", "--data", "elsewhere"],
+            "elsewhere. Put it there, or name the folder that holds birds/table.npz with --data DIR or TOPK_DATA",
         ),
         (["plan", "lab_of_bad_things:absent", "--data", "elsewhere"], "dataset cifar100 is not on disk"),
         (["run", "lab_of_bad_things:empty_range"], "low < high"),
@@ -307,6 +327,19 @@ def test_plan_counts_and_estimates_and_writes_nothing(
     assert not (lab / "runs").exists()
 
 
+def test_an_error_in_the_users_code_is_not_the_programs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lab: Path
+) -> None:
+    """One that only a plan's timing meets, as it comes with the first validation."""
+    code, _, err = topk(monkeypatch, capsys, "plan", "lab_of_bad_things:bad_validation")
+    told, _, file = err.strip().rpartition("; its traceback is in ")
+    assert code == 2
+    assert told.startswith("topk: your code raised ZeroDivisionError: ")
+    assert told.endswith(f"({lab / 'lab_of_bad_things.py'}:7 in forward)")
+    assert "ZeroDivisionError" in Path(file).read_text()
+    Path(file).unlink()
+
+
 @pytest.mark.slow
 def test_probe_names_the_largest_batch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lab: Path
@@ -363,4 +396,48 @@ def test_the_ui_says_where_it_cannot_listen(
             code, out, err = topk(monkeypatch, capsys, "ui", "--port", str(port))
             assert (code, out) == (2, "")
             assert f"cannot listen on --host '127.0.0.1' and --port {port}" in err
+            assert err.strip().endswith("another --port may be free")
             assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are looked up in /proc")
+def test_sigterm_ends_the_ui_with_all_its_processes(lab: Path) -> None:
+    from mlflow import MlflowClient
+
+    (lab / "runs").mkdir()
+    MlflowClient(f"sqlite:///{lab}/runs/mlflow.db").search_experiments()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", "from topk_platform.cli import main; main()", "ui", "--port", str(port)]
+    with subprocess.Popen(command, cwd=lab) as ui:
+        wait_until(lambda: answers(port) or ui.poll() is not None)
+        assert len(processes_of(lab)) > 1
+        ui.terminate()
+        assert ui.wait() == 143
+    wait_until(lambda: not processes_of(lab))
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    until = time.monotonic() + 300
+    while not reached():
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Return the processes that work in a folder."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile, or is another user's
+            if (place / "cwd").readlink() == folder:
+                found.append(int(place.name))
+    return [process for process in found if process != os.getpid()]

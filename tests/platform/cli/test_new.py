@@ -83,7 +83,7 @@ def test_images_and_a_network_of_torchvisions(new: New, birds: Path, tmp_path: P
     name, network = "birds_on_shufflenet", "shufflenet_v2_x0_5"
     code, out, err = new(name, "--from", str(birds), "--network", network, "-k", "2", "--size", "32")
     assert (code, err) == (0, "")
-    assert out.endswith(f"topk plan {name}:study --data '{birds.parent}'\n")
+    assert out.endswith(f"topk plan {name}:study --data '{birds.parent}'\n") and "chosen" not in out
     study = load_study(f"{name}:study")
     assert (study.name, study.topk, {arm.k for arm in study.arms}) == (name, (1, 2), {2})
     assert len((tmp_path / f"{name}.py").read_text().splitlines()) < 40
@@ -95,10 +95,50 @@ def test_arrays(new: New, tmp_path: Path, suffix: str) -> None:
     name = f"arrays_of_{suffix[1:]}"
     (tmp_path / "lab").mkdir()
     save_arrays(tmp_path / "lab" / f"table{suffix}")
-    code, _, err = new(name, "--from", f"lab/table{suffix}")
+    code, out, err = new(name, "--from", f"lab/table{suffix}")
     assert (code, err) == (0, "")
+    assert out.startswith("chosen: --network mlp, -k 3\n")
     assert {(arm.k, arm.model.name) for arm in load_study(f"{name}:study").arms} == {(3, "mlp")}
     check_runs(name, tmp_path / "lab", tmp_path)
+
+
+@pytest.fixture
+def tailed(birds: Path) -> Path:
+    """Twelve images each of two classes, of the third two and what macOS leaves beside images."""
+    for image in sorted((birds / "wren").iterdir())[2:]:
+        image.rename(image.with_name(f"._{image.name}"))
+    return birds
+
+
+def test_rare_classes_are_named_and_get_a_loss_and_a_metric(new: New, tailed: Path) -> None:
+    code, out, err = new("rare_birds", "--from", str(tailed))
+    assert code == 0
+    assert "1 class has fewer than the 3 images that its splits need: wren (2). Add images" in err
+    assert "balanced_softmax is among the losses, macro_top2 selects" in out
+    study = load_study("rare_birds:study")
+    assert {arm.loss.label: arm.metric for arm in study.arms} == dict.fromkeys(
+        ("cross_entropy", "smooth_topk_svm", "balanced_softmax"), "macro_top2"
+    )
+
+
+def test_a_split_with_a_folder_of_its_own_needs_no_image_of_training(new: New, tailed: Path) -> None:
+    (tailed.parent / "split" / "test").mkdir(parents=True)
+    tailed.rename(tailed.parent / "split" / "train")
+    assert new("split_birds", "--from", str(tailed.parent / "split"))[::2] == (0, "")
+
+
+def test_a_network_of_ones_own(new: New, tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    save_arrays(tmp_path / "lab" / "table.npz")
+    (tmp_path / "net_of_mine.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Sequential):\n"
+        "    def __init__(self, shape, classes, head):\n"
+        "        super().__init__(nn.Linear(shape[0], classes))\n"
+    )
+    assert new("on_my_net", "--from", "lab/table.npz", "--network", "net_of_mine:Net")[0] == 0
+    assert {arm.model.name for arm in load_study("on_my_net:study").arms} == {"net_of_mine:Net"}
+    check_runs("on_my_net", tmp_path / "lab", tmp_path)
 
 
 @pytest.mark.slow  # timm takes seconds to import
@@ -173,7 +213,7 @@ def test_what_is_not_given_is_asked_for(
         (["json", "--from", "lab"], "must not be an installed module's, which it would hide, got 'json'"),
         (["taken", "--from", "lab"], "taken.py is there already: choose another name"),
         (["mine"], "--from must be given where there is no terminal to ask on"),
-        (["mine", "--from", "nothing"], "--from must be a folder of images or a file .npz or .pt, got"),
+        (["mine", "--from", "nothing"], "--from: there is no '/"),
         (["mine", "--from", "taken.py"], "--from must be a folder of images or a file"),
         (["mine", "--from", "junk.npz"], "junk.npz' cannot be read: "),
         (
@@ -186,6 +226,27 @@ def test_what_is_not_given_is_asked_for(
             "-k must be from 1 to 1, below the number of classes, got '2'",
         ),
         (["mine", "--from", "lab", "--network", "resnet1"], "did you mean 'resnet18'"),
+        (["mine", "--from", "lab", "--network", "qqqqqq"], "unknown network 'qqqqqq' (known: "),
+        (
+            ["mine", "--from", "lab", "--network", "taken:Net"],
+            "unknown attribute of module 'taken' 'Net': did you mean 'kept'?",
+        ),
+        (
+            ["mine", "--from", "lab", "--network", "math:floor"],
+            "model math:floor must be a function of shape, classes, head and its options",
+        ),
+        (
+            ["mine", "--from", "from_one.npz"],
+            "labels 'y' must number the classes from 0 on, got 1 to 4: save labels - 1",
+        ),
+        (
+            ["mine", "--from", "odd.npz"],
+            "of 4 different ones these do not: -1 (1 times, first in row 2), 99 (2 times, first",
+        ),
+        (
+            ["mine", "--from", "nan.npz"],
+            "inputs 'x' must be finite, got NaN or infinity in rows (from 0) 3, 7: leave",
+        ),
     ],
 )
 def test_what_cannot_be_is_a_line_and_nothing_is_written(
@@ -196,6 +257,11 @@ def test_what_cannot_be_is_a_line_and_nothing_is_written(
     (tmp_path / "taken.py").write_text("kept = 1\n")
     (tmp_path / "junk.npz").write_text("junk")
     np.savez(tmp_path / "three.npz", a=np.zeros((4, 2)), b=np.zeros((4, 2)), y=np.arange(4))
+    inputs, labels = np.zeros((8, 2)), np.arange(8) % 4
+    np.savez(tmp_path / "from_one.npz", x=inputs, y=labels + 1)
+    np.savez(tmp_path / "odd.npz", x=inputs, y=[0, 1, -1, 0, 1, 99, 99, 0])
+    inputs[[3, 7], 1] = np.nan, np.inf
+    np.savez(tmp_path / "nan.npz", x=inputs, y=labels)
     before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
     code, out, err = new(*arguments)
     assert (code, out, len(err.splitlines())) == (2, "", 1)

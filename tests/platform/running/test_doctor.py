@@ -180,7 +180,9 @@ def test_modules_can_be_imported() -> None:
     ],
 )
 def test_data_are_the_drivers(facts: Facts, state: str, found: str) -> None:
-    assert told(only(checks.check_data(SOUND, NODE, facts, "/data"))) == (state, found)
+    result = only(checks.check_data(SOUND, NODE, facts, "/data"))
+    assert told(result) == (state, found)
+    assert result.remedy.startswith("mend what is named there") == ("data birds" in facts.problems)
 
 
 @pytest.mark.parametrize(

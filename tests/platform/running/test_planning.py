@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Quantile, Recipe, Regime, Study
+from topk_platform import (
+    Arm,
+    Float,
+    LongTail,
+    Loss,
+    Model,
+    NoPruning,
+    Protocol,
+    Quantile,
+    Recipe,
+    Regime,
+    Study,
+    grid,
+)
+from topk_platform.cli.planning import _plan_data, _print_plan
 from topk_platform.running import timing
 from topk_platform.running.planning import plan
 from topk_platform.search import ArmBoard
@@ -43,3 +58,51 @@ def test_search_trials_are_expected_to_be_pruned_once_the_rungs_are_filled(
     found = plan(study, store=tmp_path, workers=1)
     assert found.forecast.seconds == pytest.approx(seconds)
     assert found.seconds == pytest.approx(100 * (10 if ensemble == 1 else 3))  # at most: nothing pruned
+
+
+def digits_as_they_are_and_with_a_tail() -> Study:
+    regimes = [Regime("all", "digits"), Regime("again", "digits"), Regime("tail", "digits", (LongTail(10),))]
+    arms = grid(
+        regimes=regimes,
+        models=[Model("linear")],
+        losses=[Loss("cross_entropy")],
+        k=3,
+        recipe=Recipe(1),
+        metric="top3",
+    )
+    return Study("s", arms, topk=(1, 3), seeds=1)
+
+
+def test_a_plan_tells_what_each_regime_is_trained_validated_and_tested_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of digits' 1797 images; a tail begins with as many of a class as the rarest has."""
+    found = plan(digits_as_they_are_and_with_a_tail(), store=tmp_path, workers=1)
+    _print_plan(Console(width=200), found)
+    out = capsys.readouterr().out
+    everything, _, tail = found.samples
+    assert everything.train + everything.validation + everything.test == 1797 and everything.classes == 10
+    assert tail.train < everything.train and (tail.validation, tail.test) == (
+        everything.validation,
+        everything.test,
+    )
+    assert (tail.most, tail.fewest) == (everything.fewest, round(everything.fewest / 10))
+    assert f"all, again: trained with {everything.train}, validated with {everything.validation}, " in out
+    assert f"tail: trained with {tail.train}, " in out
+    assert "besides the start of Ray" in out
+    assert [regime["train"] for regime in _plan_data(found, None)["samples"]] == [
+        everything.train,
+        everything.train,
+        tail.train,
+    ]
+
+
+def test_a_plan_with_nothing_left_says_that_it_did_not_look_at_the_data(
+    tmp_path: Path, train_study: Callable[[Study, Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = digits_as_they_are_and_with_a_tail()
+    train_study(study, tmp_path)
+    found = plan(study, store=tmp_path, workers=1)
+    _print_plan(Console(width=200), found)
+    assert found.left == 0 and found.samples == ()
+    assert "The data were not looked at" in capsys.readouterr().out

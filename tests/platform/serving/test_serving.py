@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +23,8 @@ from topk_platform.cli import main
 from topk_platform.data import Dataset, data_at, load
 from topk_platform.data.decoding import crop, scaled
 from topk_platform.records import Ledger, Store
+from topk_platform.serving.classifier import Classifier
+from topk_platform.serving.flavor import Predictor, _load_pyfunc
 from topk_platform.serving.graphs import study_graphs
 from topk_platform.serving.pictures import read_inputs
 from topk_platform.specs import Inputs
@@ -89,7 +94,7 @@ def test_the_pages_lines_run(
     trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, study = trees
-    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "serving.md").read_text(), flags=re.DOTALL)
+    block, service = re.findall(r"```python\n(.*?)```", (DOCS / "serving.md").read_text(), flags=re.DOTALL)
     export_model(study, study.arms[0].name, tmp_path / "winner", store=folder / "runs")
     Image.new("RGB", (13, 9)).save(tmp_path / "letter.png")
     monkeypatch.chdir(tmp_path)
@@ -97,6 +102,26 @@ def test_the_pages_lines_run(
     exec(block.replace("model.predict", "guesses = model.predict"), names)  # noqa: S102 - our own page
     (guesses,) = names["guesses"]  # type: ignore[misc]
     assert {guess.name for guess in guesses} <= {"ash", "birch", "cedar"} and guesses
+    exec(service, names)  # noqa: S102 - our own page
+    status, told = asyncio.run(posted(names["app"], (tmp_path / "letter.png").read_bytes()))
+    assert (status, told) == (200, [asdict(guess) for guess in guesses])
+    status, told = asyncio.run(posted(names["app"], b"no image"))
+    assert status == 400 and "cannot be read" in told["detail"]
+
+
+async def posted(app: Any, body: bytes) -> tuple[int, Any]:
+    """Return the status of a request to an ASGI application, and the JSON that it answers."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": b""}
+    await app(scope, receive, send)
+    return sent[0]["status"], json.loads(b"".join(part.get("body", b"") for part in sent))
 
 
 def test_the_seed_that_validated_best_is_taken(trees: tuple[Path, Study], tmp_path: Path) -> None:
@@ -117,7 +142,18 @@ def test_the_folder_tells_what_it_holds(trees: tuple[Path, Study], tmp_path: Pat
     mean = np.mean([row["test.top2"] for row in rows])
     card = (tmp_path / "README.md").read_text()
     assert f"| {mean:.2%} ±" in card and "n is the number of seeds" in card
-    assert "topk predict" in card
+    assert "topk predict" in card and "importable" not in card
+
+
+def test_the_card_names_the_module_of_a_network_of_ones_own(
+    tmp_path: Path, train_study: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(DOCS / "examples"), *sys.path])
+    study = one(Regime("r", "digits"), "own_network:pooled")
+    train_study(study, tmp_path / "runs")
+    export_model(study, study.arms[0].name, tmp_path / "out", store=tmp_path / "runs")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "built by `own_network:pooled`: module `own_network` must be importable" in card
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +180,8 @@ def test_a_network_of_numbers_takes_files_of_numbers(
     paths = [str(tmp_path / f"{row}.npy") for row in range(3)]
     model = load_model(tmp_path / "out")
     assert model.predict(paths, 4) == model.candidates(inputs, 4)
+    for path in (paths[0], Path(paths[0])):
+        assert model.predict(path, 4) == model.candidates(inputs[:1], 4)
     scores = model.scores(inputs)
     for guesses, row in zip(model.candidates(inputs, 2), scores, strict=True):
         assert [c.label for c in guesses] == row.topk(2).indices.tolist()
@@ -272,6 +310,64 @@ def test_onnx_computes_the_same_scores(trees: tuple[Path, Study], tmp_path: Path
     inputs = torch.randint(0, 256, (5, 3, 8, 8), dtype=torch.uint8)
     (found,) = session.run(None, {"inputs": inputs.numpy()})
     np.testing.assert_allclose(found, load_model(tmp_path).scores(inputs).numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int64, np.uint64])
+def test_a_logged_network_takes_pixels_of_any_whole_type(
+    kind: type[np.integer[Any]], trees: tuple[Path, Study], tmp_path: Path
+) -> None:
+    predictor, own = as_mlflow_loads_it(*trees, tmp_path)
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 8, 8))
+    expected = own.scores(torch.from_numpy(pixels.astype(np.uint8))).numpy()
+    np.testing.assert_array_equal(predictor.predict(pixels.astype(kind)), expected)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (np.full((1, 3, 8, 8), 256), "from 0 to 255, got 256 to 256"),
+        (np.full((1, 3, 8, 8), -1), "from 0 to 255, got -1 to -1"),
+        (np.full((1, 3, 8, 8), 0.5), "whole numbers from 0 to 255, got float64"),
+        (np.zeros((1, 3, 8, 9), dtype=int), r"of shape \(n, 3, 8, 8\), got .*\(1, 3, 8, 9\)"),
+    ],
+)
+def test_a_logged_network_refuses_what_are_no_pixels(
+    wrong: np.ndarray, why: str, trees: tuple[Path, Study], tmp_path: Path
+) -> None:
+    predictor, _ = as_mlflow_loads_it(*trees, tmp_path)
+    with pytest.raises(UserError, match=why):
+        predictor.predict(wrong)
+
+
+def as_mlflow_loads_it(folder: Path, study: Study, to: Path) -> tuple[Predictor, Classifier]:
+    export_model(study, study.arms[0].name, to, store=folder / "runs")
+    return _load_pyfunc(str(to / "model.safetensors")), load_model(to)
+
+
+def test_a_logged_network_of_numbers_takes_whole_ones_too(digits: tuple[Path, Study], tmp_path: Path) -> None:
+    predictor, own = as_mlflow_loads_it(*digits, tmp_path)
+    whole = np.ones((2, 1, 8, 8), dtype=int)
+    np.testing.assert_array_equal(predictor.predict(whole), own.scores(torch.ones(2, 1, 8, 8)).numpy())
+    with pytest.raises(UserError, match="inputs must be numbers, got bool"):
+        predictor.predict(whole > 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["inputs", "instances"])
+def test_mlflows_server_answers_images_in_json(key: str, trees: tuple[Path, Study], tmp_path: Path) -> None:
+    """By the function that it calls for each request; JSON's numbers are int64 there."""
+    import mlflow
+    from mlflow.pyfunc.scoring_server import invocations
+
+    folder, study = trees
+    export_model(study, study.arms[0].name, tmp_path, store=folder / "runs", mlflow=True)
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 8, 8))
+    model = mlflow.pyfunc.load_model(str(tmp_path))
+    schema = model.metadata.get_input_schema()
+    found = invocations(json.dumps({key: pixels.tolist()}), "application/json", model, schema)
+    expected = load_model(tmp_path).scores(torch.from_numpy(pixels.astype(np.uint8))).numpy()
+    assert found.status == 200
+    np.testing.assert_allclose(json.loads(found.response)["predictions"], expected, rtol=1e-6)
 
 
 @pytest.mark.slow

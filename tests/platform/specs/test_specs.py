@@ -154,7 +154,11 @@ def a_trial(**changes: object) -> Trial:
         ),
         (
             lambda: Study("s", [an_arm(metric="", metrics=("top3", "top7"))], topk=(1, 3)),
-            "study s: metric 'top7' is not among .*",
+            r"study s: topk must contain 7, for metric 'top7', got \(1, 3\): take topk=\(1, 3, 7\)",
+        ),
+        (
+            lambda: Study("s", [an_arm(k=20, metric="")], topk=(1, 3)),
+            r"study s: topk must contain 20, which is the k of arm noisy/.*, got \(1, 3\): take topk=\(1, 3, 20\)",
         ),
         (lambda: Study("s", [an_arm()], topk=(3,), front=0), "Study.front must be at least 1, got 0"),
         (
@@ -205,7 +209,10 @@ def a_trial(**changes: object) -> Trial:
         (lambda: Study("..", [an_arm()], topk=(3,)), "study name"),
         (lambda: Study("s", []), "at least one arm"),
         (lambda: Study("s", [an_arm(), an_arm()], topk=(3,)), "two arms"),
-        (lambda: Study("s", [an_arm()], topk=(1, 5)), "metric 'top3'"),
+        (
+            lambda: Study("s", [an_arm()], topk=(1, 5)),
+            r"topk must contain 3, which is the k of arm noisy/.*, got \(1, 5\): take topk=\(1, 3, 5\)",
+        ),
         (lambda: Study("s", [an_arm()], topk=(3,), trials=0), "trials"),
         (lambda: Study("s", [an_arm()], topk=(3,), seeds=0), "seeds"),
         (lambda: Study("s", [an_arm()], topk=(3,), device="tpu"), "device"),

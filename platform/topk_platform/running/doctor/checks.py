@@ -143,7 +143,10 @@ def check_data(driver: Facts, node: Node, facts: Facts, folder: str) -> Iterator
     for name, wanted in driver.data.items():
         why = facts.problems.get(f"data {name}")
         if why:
-            remedy = f"put the dataset into {folder} there, or say with --data where it is on every machine"
+            remedy = (
+                f"mend what is named there; a dataset that is missing belongs into {folder} there, or say with --data "
+                "where it is on every machine"
+            )
             yield CheckResult("data", "wrong", f"{name}: {why}", remedy, [node.name])
         elif facts.data[name] != wanted and wanted:
             found = f"{name}: fingerprint {facts.data[name]}, the driver's is {wanted}"

@@ -1,0 +1,41 @@
+"""Reading a regime's data, with a word on the folder of datasets where a file of it is not there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from topk_platform.data import Source, data_folder, load
+from topk_platform.errors import MissingDataError, UserError
+from topk_platform.specs import Regime
+
+__all__ = ["load_or_tell"]
+
+
+def load_or_tell(regime: Regime) -> Source:
+    """Return a regime's dataset before its conditions, as :func:`~topk_platform.data.load`.
+
+    Raises:
+        MissingDataError: if a function of the user's looked for a file in the folder of datasets that is not there; it
+            says which folder that is, and how to name another.
+        UserError: as :func:`~topk_platform.data.load`.
+    """
+    try:
+        return load(regime)
+    except MissingDataError:
+        raise
+    except UserError as error:
+        if file := _missing(error.__cause__):
+            raise MissingDataError(
+                f"dataset {regime.dataset}: there is no {file} in the folder of datasets, {data_folder()}. "
+                f"Put it there, or name the folder that holds {file} with --data DIR or TOPK_DATA"
+            ) from error
+        raise
+
+
+def _missing(cause: BaseException | None) -> str:
+    """Return the name, in the folder of datasets, of the file that was not there; empty for any other cause."""
+    if not isinstance(cause, FileNotFoundError) or not isinstance(cause.filename, str | os.PathLike):
+        return ""
+    file = Path(cause.filename)
+    return str(file.relative_to(data_folder())) if file.is_relative_to(data_folder()) else ""

@@ -1,0 +1,74 @@
+"""How many samples each regime trains, validates and tests with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Generator
+
+from topk_platform.data import Population, apply_conditions, load
+from topk_platform.specs import Regime, Study
+
+__all__ = ["Samples", "samples_of"]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A regime's numbers of samples, after its conditions.
+
+    Args:
+        regime: Its name.
+        train: Training samples.
+        validation: Validation samples, which choose configurations and epochs.
+        test: Test samples.
+        classes: The number of classes.
+        fewest: Training samples of the rarest class.
+        most: Training samples of the most frequent class.
+    """
+
+    regime: str
+    train: int
+    validation: int
+    test: int
+    classes: int
+    fewest: int
+    most: int
+
+    def __str__(self) -> str:
+        each = f"{self.fewest}" if self.fewest == self.most else f"{self.fewest} to {self.most}"
+        return (
+            f"trained with {self.train}, validated with {self.validation}, tested with {self.test} samples; "
+            f"{self.classes} classes of {each} training samples"
+        )
+
+
+def samples_of(study: Study) -> tuple[Samples, ...]:
+    """Return the numbers of samples of each regime of a study, in its order.
+
+    Where data are drawn, or label noise moves samples between classes, they are those of one draw.
+
+    Args:
+        study: The study, whose data are read unless this process has read them.
+
+    Example:
+        >>> from topk_studies import letters_quick
+        >>> print(samples_of(letters_quick())[0])
+        trained with 1240, validated with 3100, tested with 9920 samples; 62 classes of 20 training samples
+    """
+    regimes = {arm.regime.name: arm.regime for arm in study.arms}
+    return tuple(_samples(regime) for regime in regimes.values())
+
+
+def _samples(regime: Regime) -> Samples:
+    source = load(regime)
+    source = source.example if isinstance(source, Population) else source
+    data = apply_conditions(source, regime.conditions, lambda _: Generator().manual_seed(0))
+    return Samples(
+        regime.name,
+        len(data.train),
+        len(data.validation),
+        len(data.test),
+        data.classes,
+        fewest=int(data.class_counts.min()),
+        most=int(data.class_counts.max()),
+    )
