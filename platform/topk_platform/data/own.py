@@ -70,7 +70,9 @@ def _check_numbered(labels: Tensor) -> None:
     found = torch.unique(labels)
     check(len(found) > 0, "inputs and labels must hold at least one sample, got none")
     low, high = int(found[0]), int(found[-1])
-    hint = ": take labels - 1" if low == 1 else ""
+    odd = found[(found < 0) | (found >= 2 * len(found))].tolist()
+    hint = f", among them {first_few([str(label) for label in odd])}" if odd else ""
+    hint += ": take labels - 1" if low == 1 else ""
     check(
         low == 0 and 1 + high <= 2 * len(found),
         f"labels must number the classes from 0 on, at most every other without a sample, got {len(found)} different "

@@ -232,6 +232,10 @@ def test_splits_that_are_given_are_kept() -> None:
         ),
         (lambda: from_tensors((torch.zeros(4, 2), torch.arange(4) + 1)), "from 1 to 4: take labels - 1"),
         (
+            lambda: from_tensors((torch.zeros(4, 2), torch.tensor([0, 1, 255, -3]))),
+            "got 4 different ones from -3 to 255, among them -3, 255",
+        ),
+        (
             lambda: from_tensors((torch.zeros(4), torch.arange(4))),
             r"got float32 \(4,\): .* take inputs\[:, None\]",
         ),
