@@ -21,7 +21,6 @@ from topk_studies.garcin2022 import (
 from topk_studies.handwritten import digits
 from topk_studies.letters import letters, letters_map, letters_quick
 from topk_studies.letters_axes import letters_capacity, letters_imbalance, letters_k
-from topk_studies.letters_memory import letters_memory
 from topk_studies.letters_questions import (
     letters_epsilon,
     letters_fraction,
@@ -30,6 +29,7 @@ from topk_studies.letters_questions import (
     letters_temperature,
     letters_tradeoff,
 )
+from topk_studies.letters_reasons import letters_memory, letters_underfit
 from topk_studies.ring import ring_capacity, ring_modes, ring_overlap
 from topk_studies.sawada2020 import sawada2020_cifar100
 from topk_studies.searches import (
@@ -72,6 +72,7 @@ __all__ = [
     "letters_samples",
     "letters_temperature",
     "letters_tradeoff",
+    "letters_underfit",
     "ring_capacity",
     "ring_modes",
     "ring_overlap",
@@ -112,8 +113,9 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "letters_samples": letters_samples,
     "letters_fraction": letters_fraction,
     "letters_margin": letters_margin,
-    "letters_memory": letters_memory,
     "letters_tradeoff": letters_tradeoff,
+    "letters_memory": letters_memory,
+    "letters_underfit": letters_underfit,
     "ring_overlap": ring_overlap,
     "ring_modes": ring_modes,
     "ring_capacity": ring_capacity,

@@ -22,6 +22,7 @@ from topk_platform.specs import Condition
 from topk_studies.letters_losses import as_published, balanced, others, uneven
 
 __all__ = [
+    "CONVNET",
     "MLP",
     "SHOW",
     "TOGETHER",
@@ -40,6 +41,9 @@ K = 5
 MLP = Model("mlp", {"hidden": 128})
 """Trained in stacks of five."""
 
+CONVNET = Model("convnet", {"width": 8})
+"""Trained one at a time."""
+
 TOGETHER = Protocol(ensemble=5)
 """Search trials and confirmations train five at a time, as one stack of networks."""
 
@@ -52,7 +56,6 @@ TOPK = (1, 2, 3, 5, 10)
 SHOW = ("top1", "top5")
 """The metrics that a table shows."""
 
-_CONVNET = Model("convnet", {"width": 8})
 _ALONE = Protocol()
 _NOISE = (0.0, 0.2, 0.4, 0.6, 0.8)
 _SIZES = (5, 15, 50, 150)
@@ -112,7 +115,7 @@ def _arms(case: _Case, losses: Iterable[Loss], convnet: bool = True) -> tuple[Ar
     losses = list(losses)
     arms = grid([case.regime], [MLP], losses, k=K, recipe=recipe(case.mlp), protocol=TOGETHER)
     if convnet and case.convnet:
-        arms += grid([case.regime], [_CONVNET], losses, k=K, recipe=recipe(case.convnet), protocol=_ALONE)
+        arms += grid([case.regime], [CONVNET], losses, k=K, recipe=recipe(case.convnet), protocol=_ALONE)
     return arms
 
 
