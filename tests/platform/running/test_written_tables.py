@@ -206,7 +206,7 @@ def test_a_study_that_is_done_runs_again_on_other_data_alone(
 
     changed = digits()
     changed.train.inputs[0, 0, 0, 0] += 1
-    monkeypatch.setattr(checks, "load", lambda regime: changed)
+    monkeypatch.setattr(reading, "load", lambda regime: changed)
     monkeypatch.setattr(remembered, "noted", lambda store: None)
     assert (run(STUDY, store=tmp_path, only="a/*").ran, len(rehearsed)) == (STUDY.size // 2, 10)
     assert (run(STUDY, store=tmp_path, only="a/*").ran, len(rehearsed)) == (0, 10)
