@@ -17,8 +17,8 @@ from topk_platform.data import Source, digits
 from topk_platform.errors import StoreError, UserError
 from topk_platform.outcomes import Ended
 from topk_platform.records import Extras, Store
-from topk_platform.running import checks, recording, remembered
 from topk_platform.running import execution as running
+from topk_platform.running import reading, recording, remembered
 from topk_platform.running.events import Event
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.running.retries import Faults
