@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError
+from topk_platform.specs.checks import first_few
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,7 +18,6 @@ __all__ = ["check_finite", "check_labels", "few_images", "has_tail", "image_coun
 
 _ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 _TAIL = 5  # times as many samples in the most frequent class as in the rarest
-_NAMED = 5  # rows or labels that an error names
 
 
 def image_counts(folder: Path) -> dict[str, int]:
@@ -87,7 +87,7 @@ def check_labels(name: Any, labels: npt.NDArray[np.integer[Any]]) -> None:
     if rows:
         raise UserError(
             f"--from: labels {name!r} must number the classes from 0 on, at most every other without a sample; of "
-            f"{len(found)} different ones these do not: {', '.join(rows[:_NAMED])}"
+            f"{len(found)} different ones these do not: {first_few(rows)}"
         )
 
 
@@ -99,8 +99,7 @@ def check_finite(name: Any, inputs: npt.NDArray[Any]) -> None:
         return
     rows = np.flatnonzero(~np.isfinite(inputs.reshape(len(inputs), -1)).all(1)).tolist()
     if rows:
-        more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
         raise UserError(
             f"--from: inputs {name!r} must be finite, got NaN or infinity in rows (from 0) "
-            f"{', '.join(map(str, rows[:_NAMED]))}{more}: leave them out, or take np.nan_to_num(inputs)"
+            f"{first_few([str(row) for row in rows])}: leave them out, or take np.nan_to_num(inputs)"
         )

@@ -20,6 +20,7 @@ from topk_platform.running.capacity import LOST, nodes_for, trial_resources
 from topk_platform.running.packing import Packing, measure, packing
 from topk_platform.running.patience import NotYetError, Patience
 from topk_platform.specs import Study, Trial
+from topk_platform.specs.checks import first_few
 from topk_platform.training import environment
 
 __all__ = ["as_options", "check_shared", "common_environment", "measured"]
@@ -209,8 +210,7 @@ def _silent(names: Sequence[str], waiting: Sequence[Any], patience: Patience) ->
 
 
 def _nodes(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"node{'s' if len(names) > 1 else ''} {', '.join(names[:_NAMED])}{more}"
+    return f"node{'s' if len(names) > 1 else ''} {first_few(names, _NAMED)}"
 
 
 def _is_lost(answer: Any) -> bool:
