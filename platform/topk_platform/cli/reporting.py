@@ -121,7 +121,7 @@ def report(
     seeds: SeedsOption = None,
     smoke: SmokeOption = False,
 ) -> None:
-    """Write one HTML page with all that a study says; it needs no other file and no network."""
+    """Write all that a study says as one HTML page, which needs no other file and no network, or as Markdown."""
     check_format(output, "html", "md")
     wanted = wanted_study(study, smoke, store=store)
     path = to or Path(f"{wanted.name}.{output}")

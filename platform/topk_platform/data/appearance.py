@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["appearance", "is_on_its_side"]
 
 _TURNED = (2, 3, 4, 5, 6, 7, 8)  # EXIF's values of an image that is stored otherwise than it is looked at
+_BROKEN = (OSError, SyntaxError, ValueError, TypeError, LookupError, struct.error)  # by Pillow, of EXIF data
 _ON_ITS_SIDE = (5, 6, 7, 8)  # those of an image whose width is its height
 
 
@@ -55,6 +57,6 @@ def _orientation(image: Image.Image) -> int:
 
     try:
         value = image.getexif().get(Base.Orientation)
-    except Exception:  # noqa: BLE001 - whatever Pillow raises for broken EXIF data: viewers show the image all the same
+    except _BROKEN:  # viewers show the image all the same
         return 1
     return value if isinstance(value, int) else 1

@@ -22,9 +22,10 @@ from topk_platform.data.folder import cache_folder
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import first_few
 
-__all__ = ["FileList", "from_file", "from_folders", "parse_lines", "readable"]
+__all__ = ["ENDINGS", "FileList", "from_file", "from_folders", "is_image", "parse_lines", "readable"]
 
-_ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+"""Of the files that are images, in small letters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +90,18 @@ def from_folders(root: Path, part: str) -> FileList:
     return _remembered(f"folders {part}", root, stamp, make)
 
 
+def is_image(name: str) -> bool:
+    """Return whether a file of this name is an image; hidden ones are none, such as macOS's ``._1.jpg`` beside it.
+
+    Example:
+        >>> [is_image(name) for name in ("1.JPG", "._1.jpg", "1.txt")]
+        [True, False, False]
+    """
+    return name.lower().endswith(ENDINGS) and name[0] != "."
+
+
 def _images(folder: Path) -> list[tuple[str, int]]:
-    return sorted(
-        (entry.name, entry.stat().st_size)
-        for entry in os.scandir(folder)
-        if entry.name.lower().endswith(_ENDINGS) and entry.name[0] != "."  # macOS's "._1.jpg" beside images
-    )
+    return sorted((entry.name, entry.stat().st_size) for entry in os.scandir(folder) if is_image(entry.name))
 
 
 def from_file(

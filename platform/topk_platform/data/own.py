@@ -16,6 +16,7 @@ from topk_platform.data.arrays import to_inputs, to_labels
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.decoding import UnreadableImageError
 from topk_platform.data.folder import data_folder
+from topk_platform.data.listing import ENDINGS, is_image
 from topk_platform.data.splitting import stratified
 from topk_platform.errors import MissingDataError
 from topk_platform.specs.checks import check, first_few
@@ -204,20 +205,14 @@ class _ImageList:
     @classmethod
     def find(cls, folder: Path) -> _ImageList:
         from torchvision.datasets import ImageFolder  # noqa: PLC0415 - a second of import
-        from torchvision.datasets.folder import IMG_EXTENSIONS  # noqa: PLC0415
 
-        # An operating system's own notes beside images, such as macOS's "._1.jpg", begin with a dot.
-        found = ImageFolder(
-            folder,
-            is_valid_file=lambda path: path.lower().endswith(IMG_EXTENSIONS) and Path(path).name[0] != ".",
-            allow_empty=True,
-        )
+        found = ImageFolder(folder, is_valid_file=lambda path: is_image(Path(path).name), allow_empty=True)
         counts = Counter(label for _, label in found.samples)
         empty = [name for label, name in enumerate(found.classes) if not counts[label]]
         check(
             not empty,
             f"dataset image_folder: each folder of {folder} is a class and must hold images "
-            f"({', '.join(IMG_EXTENSIONS)}), but these hold none: {first_few(empty)}",
+            f"({', '.join(ENDINGS)}), but these hold none: {first_few(empty)}",
         )
         return cls(found.classes, found.samples)
 

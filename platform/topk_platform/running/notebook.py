@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import logging
-import threading
 import time
 import warnings
 from types import TracebackType
@@ -13,6 +12,7 @@ from typing import Any, Self
 from rich.console import Console
 
 from topk_platform.running.events import Event
+from topk_platform.running.repeating import Repeating
 from topk_platform.running.rows import arms_text, headline
 from topk_platform.running.views import ForPeople
 from topk_platform.running.watching import Watch
@@ -51,8 +51,7 @@ class NotebookView(ForPeople):
         super().__init__(Console())
         self._watch: Watch | None = None
         self._since = time.monotonic()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, daemon=True)
+        self._repeating = Repeating(_SECONDS, self._draw)
         self._handle: Any = None
         self._shown = ""
 
@@ -63,14 +62,13 @@ class NotebookView(ForPeople):
         logging.getLogger("ray.widgets").setLevel(logging.WARNING)
         warnings.filterwarnings("ignore", message="IProgress not found")
         self._handle = display(_Standing("starting Ray"), display_id=True)
-        self._thread.start()
+        self._repeating.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
-        self._thread.join()
+        self._repeating.__exit__(kind, error, trace)
         self._draw()
 
     def __call__(self, watch: Watch, event: Event) -> None:
@@ -85,14 +83,10 @@ class NotebookView(ForPeople):
             return _Standing(f"starting Ray ({passed})")
         state = self._watch.state()
         done = state.tally.ended
-        news = [] if self._over.is_set() else ["", *state.events[-_NEWS:]]
+        news = [] if self._repeating.over.is_set() else ["", *state.events[-_NEWS:]]
         lines = "\n".join([arms_text(state, _WIDTH, _ROWS).plain, *news])
         head = f"{state.study}  {headline(state)}, {passed} passed"
         return _Standing(head, done, done + (state.left or 0), lines.rstrip())
-
-    def _go_on(self) -> None:
-        while not self._over.wait(_SECONDS):
-            self._draw()
 
     def _draw(self) -> None:
         now = self.drawn()

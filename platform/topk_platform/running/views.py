@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from topk_platform.running.events import Event
+from topk_platform.running.repeating import Repeating
 from topk_platform.running.rows import arm_line, arms_text, headline
 from topk_platform.running.watching import Watch
 from topk_platform.running.words import duration
@@ -114,18 +115,16 @@ class Lines(ForPeople):
         self._watch: Watch | None = None
         self._last = ""
         self._looking = threading.Lock()  # else an older line could follow a newer one
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, daemon=True)
+        self._repeating = Repeating(_LINE_SECONDS, self.look)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._repeating.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
-        self._thread.join()
+        self._repeating.__exit__(kind, error, trace)
 
     def __call__(self, watch: Watch, event: Event) -> None:
         """Take note of an event."""
@@ -149,10 +148,6 @@ class Lines(ForPeople):
             if line != self._last:
                 self._last = line
                 self._print(line)
-
-    def _go_on(self) -> None:
-        while not self._over.wait(_LINE_SECONDS):
-            self.look()
 
     def _print(self, line: str) -> None:
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)

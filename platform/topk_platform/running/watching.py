@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from topk_platform.outcomes import best
 from topk_platform.records import ArmState, GpuUse, Store, StudyState, Tally, note_state, trend_of
 from topk_platform.running.events import Event
 from topk_platform.running.gpu_use import GpuSample
+from topk_platform.running.repeating import Repeating
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import Scalar, Status, Trial, TrialRecord
 
@@ -246,25 +246,19 @@ class Noting:
 
     def __init__(self, store: Store, watch: Watch) -> None:
         self._store, self._watch = store, watch
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, daemon=True)
+        self._repeating = Repeating(_NOTE_SECONDS, self._note)
         self._noted: StudyState | None = None
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._repeating.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
-        self._thread.join()
+        self._repeating.__exit__(kind, error, trace)
         self._watch.close()
         self._note()
-
-    def _go_on(self) -> None:
-        while not self._over.wait(_NOTE_SECONDS):
-            self._note()
 
     def _note(self) -> None:
         now = self._watch.state()

@@ -141,8 +141,8 @@ def test_lines_come_by_the_clock_and_not_at_the_moment_between_two_trials(tmp_pa
             drive.tell(Event("started", drive.board.next_trials(), workers=1))
         return len(seen) == 5
 
-    view._over.wait = turn  # type: ignore[assignment]
-    view._go_on()
+    view._repeating.over.wait = turn  # type: ignore[assignment]
+    view._repeating.go_on()
     lines = view.console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert [line.partition(", about")[0] for line in lines] == [
         "0/12 trials: 0 of 2 workers busy",
