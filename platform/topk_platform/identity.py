@@ -21,7 +21,7 @@ class Identity:
     """The code, the data and the kind of machine that an arm's results come from; an empty field matches any.
 
     Args:
-        code_version: Hash of the sources, see :func:`~topk_platform.code_version.code_version`.
+        code_version: Hash of the code that its trials execute, see :func:`~topk_platform.code_version.code_version`.
         dataset_fingerprint: Fingerprint of the data before conditions.
         environment: Package versions and kind of machine, see :func:`~topk_platform.training.environment`. For an arm
             that searches, also the versions of its sampler's packages, because its suggestions change with them.

@@ -62,7 +62,7 @@ def plan(
     """Show a study's arms, what is done, about how long the rest takes, and how many workers it can keep busy.
 
     Also how many samples each regime trains, validates and tests with; where nothing is left, the data are not read.
-    For recorded trials that no longer count it says why, such as which source file has changed.
+    For recorded trials that no longer count it says why, such as which definition in the code has changed.
     """
     if price is not None and not (math.isfinite(price) and price > 0):
         raise UserError(f"--price must be above 0, got {price}")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from topk_platform.code_version import code_files, code_version
+from topk_platform.code_version import code_definitions, code_parts
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Row, Store
 from topk_platform.records.views import RowViews
@@ -19,8 +19,10 @@ from topk_platform.specs.codec import encode
 __all__ = ["Outdated", "note_code", "outdated"]
 
 _FILE = "code.json"
-_VERSIONS = 30  # the newest that are kept; each knows a hash of some 150 files
-_NAMED = 4  # files, or differences of a study, that a line names
+_VERSIONS = (
+    300  # the newest that are kept; each names its parts, which know a hash of each of their definitions
+)
+_NAMED = 4  # definitions, or differences of a study, that a line names
 _CHANGES = {  # what an identity says of a row, in a sentence of its own
     "other data": "the data have changed",
     "another start, whose code or data have changed": "code or data of the arm that it starts from have changed",
@@ -120,13 +122,13 @@ class _Explained:
         if self._noted is None:
             self._noted = _read(self.ledger.store)
         if was not in self._noted:
-            return f"the code has changed since version {was}, of whose files nothing is noted"
-        before, now = self._noted[was], code_files(arm)
+            return f"the code has changed since version {was}, of whose definitions nothing is noted"
+        before, now = self._noted[was], code_definitions(arm)
         changed = [f"{name}{_how(name, before, now)}" for name in _changed(before, now)]
         return (
             f"the code has changed: {_named(changed, ', ')}"
             if changed
-            else "an installed package has changed"
+            else "what names lead to has changed, or an installed package"
         )
 
 
@@ -171,7 +173,7 @@ def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
 
 
 def note_code(store: Store, study: Study) -> None:
-    """Note the files behind each arm's code version, so that later runs can say which of them changed.
+    """Note the definitions behind each arm's code version, so that later runs can say which of them changed.
 
     Args:
         store: The study's folder.
@@ -180,19 +182,31 @@ def note_code(store: Store, study: Study) -> None:
     Raises:
         StoreError: if it cannot be written.
     """
-    noted = _read(store)
-    new = {code_version(arm): arm for arm in study.arms}
-    if not new.keys() - noted.keys():
+    parts, versions = _noted(store)
+    new = code_parts(study)
+    if not new.keys() - versions.keys():
         return
-    noted |= {version: code_files(arm) for version, arm in new.items()}
-    newest = dict(list(noted.items())[-max(_VERSIONS, len(new)) :])
-    store.write(_FILE, json.dumps(newest).encode())
+    versions |= {version: [part.version for part in found] for version, found in new.items()}
+    parts |= {part.version: dict(part.definitions) for found in new.values() for part in found}
+    newest = dict(list(versions.items())[-max(_VERSIONS, len(new)) :])
+    kept = {part: parts[part] for found in newest.values() for part in found}
+    store.write(_FILE, json.dumps({"parts": kept, "versions": newest}).encode())
+
+
+def _noted(store: Store) -> tuple[dict[str, dict[str, str]], dict[str, list[str]]]:
+    """Return the noted definitions of each part, and the parts of each version; damaged notes are ignored."""
+    if not store.exists(_FILE):
+        return {}, {}
+    with suppress(ValueError, AttributeError, KeyError, TypeError):
+        found = json.loads(store.read(_FILE))
+        parts = {str(part): dict(definitions) for part, definitions in found["parts"].items()}
+        versions = {str(version): [str(p) for p in of] for version, of in found["versions"].items()}
+        if all(part in parts for of in versions.values() for part in of):
+            return parts, versions
+    return {}, {}
 
 
 def _read(store: Store) -> dict[str, dict[str, str]]:
-    """Return the noted files of each version; damaged notes are ignored."""
-    if not store.exists(_FILE):
-        return {}
-    with suppress(ValueError, AttributeError):
-        return {str(version): dict(files) for version, files in json.loads(store.read(_FILE)).items()}
-    return {}
+    """Return the noted definitions of each version."""
+    parts, versions = _noted(store)
+    return {v: {n: d for part in of for n, d in parts[part].items()} for v, of in versions.items()}

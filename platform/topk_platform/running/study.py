@@ -90,7 +90,7 @@ def run(
         MissingDataError: if a dataset is not on disk.
         StoreError: if the store cannot be used, or is a folder that some machine of the cluster does not see.
         ClusterError: if the cluster cannot be reached, or its nodes would not compute the same bits.
-        ChangedError: if a source file or the data changed while the study ran; no wrong result is kept, and running
+        ChangedError: if the code or the data changed while the study ran; no wrong result is kept, and running
             it again continues.
         UserError: if an argument or the study is invalid; nothing was written and no worker started.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
-from topk_platform.code_version import code_files, code_version
+from topk_platform.code_version import code_definitions, code_version, code_versions
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store
 from topk_platform.running.changes import note_code, outdated
@@ -74,7 +74,7 @@ def test_nothing_is_told_of_what_counts_or_of_arms_that_are_done(tmp_path: Path)
             Identity("c", "f", {"torch": "2.1"}),
             "the machine or its packages have changed: torch 2.0 in place of 2.1",
         ),
-        (Identity("d", "f"), "the code has changed since version c, of whose files nothing is noted"),
+        (Identity("d", "f"), "the code has changed since version c, of whose definitions nothing is noted"),
     ],
 )
 def test_data_versions_and_code_of_which_nothing_is_noted(
@@ -86,20 +86,27 @@ def test_data_versions_and_code_of_which_nothing_is_noted(
     assert found == [f"4 recorded trials of 2 arms: {why}"]
 
 
-def test_the_files_that_changed_are_named(tmp_path: Path) -> None:
-    """By what was noted when the trials ran: as if one file had been other then, one gone since, and one new."""
+def test_the_definitions_that_changed_are_named(tmp_path: Path) -> None:
+    """By what was noted when the trials ran: as if one had been other then, one gone since, and one new."""
     study = a_study()
-    code = code_version(study.arms[0])
+    codes = code_versions(study)
     ledger = recorded(tmp_path, study, "older")
     note_code(ledger.store, study)
     noted = json.loads(ledger.store.read("code.json"))
-    assert noted == {code: code_files(study.arms[0])}
-    older = {**noted[code], "topk_losses/margins.py": "other", "topk_losses/gone.py": "x"}
-    del older["topk_platform/metrics.py"]
-    ledger.store.write("code.json", json.dumps({"older": older, **noted}).encode())
-    assert told(study, ledger, identities(study, code)) == [
-        "4 recorded trials of 2 arms: the code has changed: topk_losses/gone.py (gone), topk_losses/margins.py, "
-        "topk_platform/metrics.py (new)"
+    assert set(noted["versions"]) == set(codes.values())
+    arm = study.arms[0]
+    listed = {n: d for part in noted["versions"][code_version(arm)] for n, d in noted["parts"][part].items()}
+    assert listed == code_definitions(arm)
+    older = {**listed, "topk_losses.functional.entropy.cross_entropy": "other", "topk_losses.gone": "x"}
+    del older["topk_platform.metrics.places"]
+    noted["parts"]["p"], noted["versions"]["older"] = older, ["p"]
+    ledger.store.write("code.json", json.dumps(noted).encode())
+    one = dataclasses.replace(study, arms=study.arms[:1])
+    assert told(
+        one, ledger, {study.arm_id(arm): Identity(codes[study.arm_id(arm)], "f", {"torch": "2.0"})}
+    ) == [
+        "2 recorded trials of r/linear/cross_entropy: the code has changed: "
+        "topk_losses.functional.entropy.cross_entropy, topk_losses.gone (gone), topk_platform.metrics.places (new)"
     ]
 
 
@@ -107,13 +114,15 @@ def test_what_was_noted_stays_and_damage_is_as_good_as_nothing(tmp_path: Path) -
     store = Store.open(tmp_path)
     store.write("code.json", b"junk")
     note_code(store, a_study())
+    noted = json.loads(store.read("code.json"))
+    parts = {"p": {"a": "b"}, **noted["parts"]}
     store.write(
-        "code.json", json.dumps({"older": {"a": "b"}, **json.loads(store.read("code.json"))}).encode()
+        "code.json", json.dumps({"parts": parts, "versions": {"older": ["p"], **noted["versions"]}}).encode()
     )
     before = store.read("code.json")
     note_code(store, a_study(epochs=2))  # of the same code
     assert store.read("code.json") == before
-    assert list(json.loads(before)) == ["older", code_version(a_study().arms[0])]
+    assert list(json.loads(before)["versions"]) == ["older", *code_versions(a_study()).values()]
 
 
 def test_a_study_that_changed_names_its_differences(tmp_path: Path) -> None:
