@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 import json
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, environment_of
 from topk_platform.records import Ledger, Store, last_counted, last_seeds, read_all_ranks, read_history
+from topk_platform.records.adopted import ADOPTED, adopted_in
 from topk_platform.records.ranks import ranks_name
 from topk_platform.reports import build_table, to_files
 from topk_platform.reports.claimed import claims_to_csv, claims_to_markdown
@@ -54,7 +54,9 @@ class Bundle:
     @property
     def identities(self) -> dict[str, Identity]:
         """The identities of the rows that count, by arm identity."""
-        return {arm_id: Identity(**fields) for arm_id, fields in self.manifest["identities"].items()}
+        given: Mapping[str, Any] = self.manifest["identities"]
+        adopted = adopted_in(self.files.get(ADOPTED, b"[]"))
+        return {i: Identity(**fields, adopted=adopted.get(i, ())) for i, fields in given.items()}
 
     @property
     def results(self) -> dict[str, str]:
@@ -66,7 +68,7 @@ class Bundle:
         rows = pq.read_table(pa.BufferReader(self.files[_ROWS]), partitioning=None)
         ledger = Ledger.restored(store, self.study.name, rows, self.identities)
         for name, data in self.files.items():
-            if name.startswith(_RANKS):
+            if name.startswith(_RANKS) or name == ADOPTED:
                 ledger.store.write(name, data)
         return Held(self.study, ledger, read_history(ledger, self.study, self.identities, curves=False))
 
@@ -136,6 +138,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
         _STUDY: study.to_json().encode(),
         _ROWS: _parquet(held.ledger.whole()),
         **_ranks(held),
+        **_adopted(held),
         **{name: text.encode() for name, text in results(held).items()},
     }
     identities = last_counted(held.ledger, study)
@@ -146,7 +149,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
         "trials": len(counted),
         "code_versions": sorted({row["code_version"] for row in counted}),
         "environments": sorted({environment_of(row) for row in counted}),
-        "identities": {arm_id: dataclasses.asdict(found) for arm_id, found in identities.items()},
+        "identities": {arm_id: found.to_data() for arm_id, found in identities.items()},
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
     return Bundle(manifest, files)
@@ -172,6 +175,11 @@ def _ranks(held: Held) -> dict[str, bytes]:
     )
     names = [ranks_name(key) for key in keys]
     return {name: held.ledger.store.read(name) for name in names if held.ledger.store.exists(name)}
+
+
+def _adopted(held: Held) -> dict[str, bytes]:
+    store = held.ledger.store
+    return {ADOPTED: store.read(ADOPTED)} if store.exists(ADOPTED) else {}
 
 
 def _parquet(rows: pa.Table) -> bytes:

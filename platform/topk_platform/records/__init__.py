@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from topk_platform.records.adopted import ADOPTED, Evidence, note_adopted, read_adopted, take_back
     from topk_platform.records.checkpoints import StoreKeeper, forget
     from topk_platform.records.guesses import Guesses, read_guesses
     from topk_platform.records.history import (
@@ -41,9 +42,11 @@ if TYPE_CHECKING:
     from topk_platform.records.writer import Writer
 
 __all__ = [
+    "ADOPTED",
     "SCHEMA_VERSION",
     "ArmHistory",
     "ArmState",
+    "Evidence",
     "Extras",
     "Found",
     "GpuUse",
@@ -74,8 +77,10 @@ __all__ = [
     "last_seeds",
     "model_name",
     "moved",
+    "note_adopted",
     "note_state",
     "open_sink",
+    "read_adopted",
     "read_all_ranks",
     "read_guesses",
     "read_history",
@@ -85,14 +90,17 @@ __all__ = [
     "repair",
     "save_model",
     "sync",
+    "take_back",
     "tracking_uri",
     "trend_of",
     "write_snapshot",
 ]
 
 _HOMES = {
+    "ADOPTED": "adopted",
     "ArmHistory": "history",
     "ArmState": "states",
+    "Evidence": "adopted",
     "Extras": "tracking",
     "Found": "lookup",
     "GpuUse": "states",
@@ -124,8 +132,10 @@ _HOMES = {
     "last_seeds": "history",
     "moved": "tracked_place",
     "model_name": "models",
+    "note_adopted": "adopted",
     "note_state": "states",
     "open_sink": "syncing",
+    "read_adopted": "adopted",
     "read_guesses": "guesses",
     "read_history": "history",
     "read_all_ranks": "ranks",
@@ -136,6 +146,7 @@ _HOMES = {
     "repair": "repairing",
     "save_model": "models",
     "sync": "syncing",
+    "take_back": "adopted",
     "tracking_uri": "tracked",
     "write_snapshot": "snapshot",
 }

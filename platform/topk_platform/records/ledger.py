@@ -8,7 +8,6 @@ refuses commits of a driver that was replaced by another one. Other tools read t
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from deltalake import DeltaTable
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.records import delta
+from topk_platform.records.adopted import read_adopted
 from topk_platform.records.lease import Lease
 from topk_platform.records.schema import EPOCHS_ONLY, SCHEMA_VERSION, ledger_schema
 from topk_platform.records.store import MARK, Store
@@ -110,15 +110,16 @@ class Ledger:
                 yield writer
 
     def identities(self) -> dict[str, Identity]:
-        """Return which rows counted in the last run, by arm identity; empty where there was none yet."""
+        """Return which rows counted in the last run, with those adopted, by arm identity; empty before any run."""
         if not self.store.exists(_IDENTITIES):
             return {}
         found: dict[str, dict[str, Any]] = json.loads(self.store.read(_IDENTITIES))
-        return {arm_id: Identity(**fields) for arm_id, fields in found.items()}
+        adopted = read_adopted(self.store)
+        return {i: Identity(**fields, adopted=adopted.get(i, ())) for i, fields in found.items()}
 
     def identify(self, identities: Mapping[str, Identity]) -> None:
         """Note which rows count from now on, inside :meth:`writing` only, for those who read the ledger later."""
-        found = {arm_id: dataclasses.asdict(identity) for arm_id, identity in identities.items()}
+        found = {arm_id: identity.to_data() for arm_id, identity in identities.items()}
         self.store.write(_IDENTITIES, json.dumps(found, indent=1).encode())
 
     def read(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -16,7 +16,7 @@ from topk_platform.records.views import RowViews
 from topk_platform.specs import Arm, Study, Trial
 from topk_platform.specs.codec import encode
 
-__all__ = ["Outdated", "note_code", "outdated"]
+__all__ = ["Outdated", "avoidable", "hours", "note_code", "outdated"]
 
 _FILE = "code.json"
 _VERSIONS = (
@@ -28,7 +28,7 @@ _CHANGES = {  # what an identity says of a row, in a sentence of its own
     "another start, whose code or data have changed": "code or data of the arm that it starts from have changed",
 }
 _KIND = ("arm", "arm_id", "code_version", "dataset_fingerprint", "versions")
-_COLUMNS = ("key", *_KIND, "ended")
+_COLUMNS = ("key", *_KIND, "train_seconds", "ended")
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,49 @@ class Outdated:
         why: What has changed.
         trials: How many there are.
         arms: The names of their arms.
+        seconds: How long they trained.
+        adoptable: Whether they could count again without being trained again, see :mod:`topk_platform.evidence`: they
+            are of the arms and of the data that the study has now.
     """
 
     why: str
     trials: int
     arms: tuple[str, ...]
+    seconds: float = 0.0
+    adoptable: bool = False
 
     def __str__(self) -> str:
         arms = self.arms[0] if len(self.arms) == 1 else f"{len(self.arms)} arms"
-        return f"{self.trials} recorded trial{'' if self.trials == 1 else 's'} of {arms}: {self.why}"
+        count = f"{self.trials} recorded trial{'' if self.trials == 1 else 's'} of {arms}"
+        return f"{count}, {hours(self.seconds)} of training: {self.why}"
+
+
+def hours(seconds: float) -> str:
+    """Return a time in hours, with two digits.
+
+    Example:
+        >>> hours(36), hours(5400), hours(4e6)
+        ('0.01 h', '1.5 h', '1100 h')
+    """
+    return f"{float(f'{seconds / 3600:.2g}'):g} h"
+
+
+def avoidable(found: Sequence[Outdated], command: str = "topk adopt") -> str:
+    """Return the line that says how trials need not be trained again, empty where all must be.
+
+    Args:
+        found: Why recorded trials do not count.
+        command: The command that adopts them.
+    """
+    could = [one for one in found if one.adoptable]
+    if not could:
+        return ""
+    trials, arms = sum(one.trials for one in could), {arm for one in could for arm in one.arms}
+    again, seconds = len(arms), sum(one.seconds for one in could)
+    return (
+        f"{trials} of them need not be: `{command} --replay {again}` trains {again} again, about "
+        f"{hours(seconds / trials * again)}, and counts all {trials} if these come out the same"
+    )
 
 
 def outdated(
@@ -78,16 +112,24 @@ def outdated(
         elif reason := counted.get(arm_id, Identity()).excludes(same[0]):
             found[name, f"{reason} {code}"] += same
     explained = _Explained(study, ledger, arms, counted)
-    return _summed((explained(asked[name], rows), name, len(rows)) for (name, _), rows in found.items())
+    return _summed((explained(asked[name], rows), name, rows) for (name, _), rows in found.items())
 
 
-def _summed(reasons: Iterable[tuple[str, str, int]]) -> list[Outdated]:
-    trials: Counter[str] = Counter()
-    arms: dict[str, dict[str, None]] = defaultdict(dict)
-    for why, arm, count in reasons:
-        trials[why] += count
-        arms[why][arm] = None
-    return [Outdated(why, count, tuple(arms[why])) for why, count in trials.most_common()]
+def _summed(reasons: Iterable[tuple[tuple[str, bool], str, Sequence[Row]]]) -> list[Outdated]:
+    alike: dict[tuple[str, bool], list[tuple[str, Sequence[Row]]]] = defaultdict(list)
+    for reason, arm, rows in reasons:
+        alike[reason].append((arm, rows))
+    found = [
+        Outdated(
+            why,
+            sum(len(rows) for _, rows in theirs),
+            tuple(dict.fromkeys(arm for arm, _ in theirs)),
+            sum(row["train_seconds"] or 0.0 for _, rows in theirs for row in rows),
+            adoptable,
+        )
+        for (why, adoptable), theirs in alike.items()
+    ]
+    return sorted(found, key=lambda one: -one.trials)
 
 
 @dataclass
@@ -100,14 +142,16 @@ class _Explained:
     counted: Mapping[str, Identity]
     _noted: dict[str, dict[str, str]] | None = field(default=None)
 
-    def __call__(self, arm_id: str, rows: Sequence[Row]) -> str:
+    def __call__(self, arm_id: str, rows: Sequence[Row]) -> tuple[str, bool]:
+        """Return why, and whether they could be adopted."""
         if rows[0]["arm_id"] != arm_id:
-            return self._definition(self.arms[arm_id], max(rows, key=lambda row: row["ended"])["key"])
+            return self._definition(self.arms[arm_id], max(rows, key=lambda row: row["ended"])["key"]), False
         identity, row = self.counted[arm_id], rows[0]
+        adoptable = identity.dataset_fingerprint in ("", row["dataset_fingerprint"])
         if identity.code_version not in ("", row["code_version"]):
-            return self._code(self.arms[arm_id], row["code_version"])
+            return self._code(self.arms[arm_id], row["code_version"]), adoptable
         reason = identity.excludes(row)
-        return _CHANGES.get(reason, f"the machine or its packages have changed: {reason}")
+        return _CHANGES.get(reason, f"the machine or its packages have changed: {reason}"), adoptable
 
     def _definition(self, arm: Arm, key: str) -> str:
         """Return where the study now differs from the trial with this key."""

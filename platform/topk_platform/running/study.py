@@ -9,7 +9,7 @@ from pathlib import Path
 
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store, check_undriven, last_counted, read_history
-from topk_platform.running.boards import finished, in_environment
+from topk_platform.running.boards import as_checked, finished, in_environment
 from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.execution import Progress, execute
 from topk_platform.running.launching import Launch
@@ -147,7 +147,7 @@ def _run_checked(
         checked = check_study(
             part, download, {} if launch.retry_failed else finished(part, counted, histories)
         )
-        counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
+        counted = as_checked(checked, counted)
         summary = execute(study, part, counted, ledger, launch, tell)
     if launch.address is None and part.device == "cpu":
         note(ledger.store, environment("cpu"), part, counted)

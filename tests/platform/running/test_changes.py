@@ -13,7 +13,7 @@ from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.code_version import code_definitions, code_version, code_versions
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store
-from topk_platform.running.changes import note_code, outdated
+from topk_platform.running.changes import avoidable, note_code, outdated
 from topk_platform.specs import Trial, TrialRecord
 
 
@@ -83,7 +83,7 @@ def test_data_versions_and_code_of_which_nothing_is_noted(
     study = a_study()
     ledger = recorded(tmp_path, study, "c")
     found = told(study, ledger, {study.arm_id(arm): counted for arm in study.arms})
-    assert found == [f"4 recorded trials of 2 arms: {why}"]
+    assert found == [f"4 recorded trials of 2 arms, 0.0011 h of training: {why}"]
 
 
 def test_the_definitions_that_changed_are_named(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_the_definitions_that_changed_are_named(tmp_path: Path) -> None:
     assert told(
         one, ledger, {study.arm_id(arm): Identity(codes[study.arm_id(arm)], "f", {"torch": "2.0"})}
     ) == [
-        "2 recorded trials of r/linear/cross_entropy: the code has changed: "
+        "2 recorded trials of r/linear/cross_entropy, 0.00056 h of training: the code has changed: "
         "topk_losses.functional.entropy.cross_entropy, topk_losses.gone (gone), topk_platform.metrics.places (new)"
     ]
 
@@ -130,8 +130,24 @@ def test_a_study_that_changed_names_its_differences(tmp_path: Path) -> None:
     new = a_study(epochs=5, topk=(1, 2, 3))
     (found,) = told(new, ledger, identities(new, "c"))
     assert found.startswith(
-        "4 recorded trials of 2 arms: the study has changed: recipe.epochs was 1, is 5; topk was "
+        "4 recorded trials of 2 arms, 0.0011 h of training: the study has changed: recipe.epochs was 1, is 5; topk was "
     )
     one = dataclasses.replace(new, arms=new.arms[:1])
     (found,) = told(one, ledger, identities(one, "c"))
-    assert found.startswith("2 recorded trials of r/linear/cross_entropy: ")
+    assert found.startswith("2 recorded trials of r/linear/cross_entropy, ")
+
+
+def test_what_training_again_would_cost_and_the_command_that_avoids_it(tmp_path: Path) -> None:
+    study = a_study()
+    ledger = recorded(tmp_path, study, "c")
+    found = outdated(study, ledger, identities(study, "d"), identities(study, "d"))
+    assert [(one.trials, one.seconds, one.adoptable) for one in found] == [(4, 4.0, True)]
+    assert avoidable(found, "topk adopt s") == (
+        "4 of them need not be: `topk adopt s --replay 2` trains 2 again, about 0.00056 h, and counts all 4 if these "
+        "come out the same"
+    )
+    for other in (identities(study, "d", "g"), identities(a_study(epochs=5), "c")):
+        longer = study if "g" in {one.dataset_fingerprint for one in other.values()} else a_study(epochs=5)
+        found = outdated(longer, ledger, other, other)
+        assert [one.trials for one in found] == [4]
+        assert avoidable(found) == ""
