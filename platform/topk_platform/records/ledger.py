@@ -25,6 +25,7 @@ from topk_platform.records.adopted import read_adopted
 from topk_platform.records.lease import Lease
 from topk_platform.records.schema import EPOCHS_ONLY, SCHEMA_VERSION, ledger_schema
 from topk_platform.records.store import MARK, Store
+from topk_platform.records.versions import check_version, raised
 from topk_platform.records.views import Row, to_rows
 from topk_platform.records.writer import Writer
 from topk_platform.specs import Study
@@ -76,11 +77,7 @@ class Ledger:
             raise StoreError(
                 f"store {self.store.uri!r} holds the records of study {name!r}, not of {self.study!r}"
             )
-        if version != SCHEMA_VERSION:
-            raise StoreError(
-                f"store {self.store.uri!r} has schema version {version}, this program version {SCHEMA_VERSION}: choose "
-                "another --store"
-            )
+        check_version(self.store.uri, version)
 
     @property
     def exists(self) -> bool:
@@ -106,6 +103,8 @@ class Ledger:
             if not self.exists:
                 mark = {"study": self.study, "schema_version": SCHEMA_VERSION, "identity": uuid.uuid4().hex}
                 self.store.write(MARK, json.dumps(mark).encode())
+            elif (mark_now := raised(json.loads(self.store.read(MARK)))) is not None:
+                self.store.write(MARK, json.dumps(mark_now).encode())
             with Writer(delta.Writing(self.store, ledger_schema(study)), lease) as writer:
                 yield writer
 

@@ -385,7 +385,14 @@ def test_a_part_that_cannot_be_reached_or_written_is_not_taken_for_damaged(
     ("mark", "message"),
     [
         ({"study": "t", "schema_version": 2}, "records of study 't'"),
-        ({"study": "s", "schema_version": 3}, "schema version 3, this program version 2"),
+        (
+            {"study": "s", "schema_version": 3},
+            "schema version 3, this program reads 2 to 2: a newer one has written it",
+        ),
+        (
+            {"study": "s", "schema_version": 1},
+            "schema version 1, this program reads 2 to 2: choose another --store",
+        ),
         ({"study": "s"}, "cannot be read"),
         ([], "cannot be read"),
     ],
