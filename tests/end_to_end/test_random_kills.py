@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -124,7 +125,7 @@ def test_random_kills_change_nothing(
     while left:
         lab, store = make_lab(), tmp_path / f"store-{left}"
         for kill in (next(stream) for _ in range(min(PER_STUDY, left))):
-            print(f"seed {SEED}, {left} left: {kill}")
+            sys.stderr.write(f"seed {SEED}, {left} left: {kill}\n")
             left -= 1
             if run_and_kill(kill, lab, store, until):
                 break
