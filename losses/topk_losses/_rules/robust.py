@@ -101,13 +101,15 @@ def asymmetric(
 def _agce(own: Tensor, a: float, q: float) -> Tensor:
     """``((a + 1)^q - (a + p)^q) / q``, without cancellation where p is close to 1."""
     ratio = torch.log1p(-_error(own) / (a + 1))
-    return -((a + 1) ** q) * torch.expm1(q * ratio) / q
+    losses: Tensor = -((a + 1) ** q) * torch.expm1(q * ratio) / q
+    return losses
 
 
 def _aul(own: Tensor, a: float, q: float) -> Tensor:
     """``((a - p)^q - (a - 1)^q) / q``, without cancellation where p is close to 1."""
     ratio = torch.log1p(_error(own) / (a - 1))
-    return (a - 1) ** q * torch.expm1(q * ratio) / q
+    losses: Tensor = (a - 1) ** q * torch.expm1(q * ratio) / q
+    return losses
 
 
 FORMS: dict[str, Callable[[Tensor, float, float], Tensor]] = {

@@ -134,7 +134,7 @@ def asymmetric_loss(
 ) -> Tensor:
     """``α CE_y / Σ_j CE_j`` and β times the asymmetric loss of p_y."""
     p = s.softmax(0)[y]
-    forms = {"agce": ((a + 1) ** q - (a + p) ** q) / q, "ael": (-p / a).exp()}
+    forms: dict[str, Tensor] = {"agce": ((a + 1) ** q - (a + p) ** q) / q, "ael": (-p / a).exp()}
     if form == "aul":
         forms["aul"] = ((a - p) ** q - (a - 1) ** q) / q
     return active_passive_loss(s, y, alpha, 0.0) + beta * forms[form]
