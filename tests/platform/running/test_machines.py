@@ -131,7 +131,7 @@ def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_told(store: Pa
         0
     ].phase != "confirm":  # which the search of the other arm does not end
         assert trials
-    (record,) = finish(run_trials(trials))
+    (record,) = finish(run_trials(trials, StoreKeeper(ledger.store)))
     assert record.trial.arm.loss.label == "cross_entropy"
     old = [row["key"] for row in ledger.rows() if row["arm_id"] == record.trial.arm_id]
     with ledger.writing(a_study()) as writer:
