@@ -44,9 +44,12 @@ def table(
     wanted = wanted_study(study, smoke, store=store)
     from topk_platform.reports.formats import as_format  # noqa: PLC0415 - pyarrow and numpy
     from topk_platform.reports.formats.data import to_rows  # noqa: PLC0415 - as above
+    from topk_platform.reports.formats.words import without_ranks  # noqa: PLC0415 - as above
     from topk_platform.reports.reading import table as read_table  # noqa: PLC0415 - as above
 
     found = read_table(wanted, store=store, trials=trials, seeds=seeds, only=only)
+    if (line := without_ranks(found)) and (json or output == "csv"):  # other formats have it below the table
+        typer.echo(f"topk: {line}", err=True)
     if json:
         print_rows(to_rows(found, metric or ()))
         return

@@ -81,6 +81,15 @@ def run(
             rich_help_panel=_CARE,
         ),
     ] = False,
+    networks: Annotated[
+        bool,
+        typer.Option(
+            "--networks",
+            help="Train confirmations again whose network is gone or damaged; those without ranks or guesses always "
+            "are.",
+            rich_help_panel=_CARE,
+        ),
+    ] = False,
     mixed: Annotated[
         bool,
         typer.Option(
@@ -146,6 +155,7 @@ def run(
             data=data,
             download=download,
             retry_failed=retry_failed,
+            networks=networks,
             mixed=mixed,
             max_hours=max_hours,
             max_gpu_hours=max_gpu_hours,

@@ -94,7 +94,7 @@ def _show(console: Console, ledger: Ledger, rows: Sequence[Row]) -> None:
     console.print(_rendered(console, ledger, rows))
     if (early := early_table(ledger, counting)) is not None:
         console.print(early)
-    for line in standing(ledger):
+    for line in (*standing(ledger), *_lacking(ledger, counting)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -136,7 +136,8 @@ def _seen(console: Console, store: str, study: str | None) -> Iterator[Renderabl
         most = max(2, console.height // max(1, len(found)) - _AROUND - 2)
         parts: list[RenderableType] = []
         for ledger, rows in found:
-            notes = [Text(line, no_wrap=True, overflow="ellipsis") for line in standing(ledger)]
+            lines = (*_lacking(ledger, _counting(ledger, rows)), *standing(ledger))
+            notes = [Text(line, no_wrap=True, overflow="ellipsis") for line in lines]
             parts += [_rendered(console, ledger, rows, most), *notes[:2], Text()]
         yield Group(*parts, *(Text(f"topk: {problem}") for problem in problems))
 
@@ -152,7 +153,7 @@ def _data(ledger: Ledger, rows: Sequence[Row]) -> dict[str, Any]:
         "left": state.left,
         "recorded": len(rows),
         "not_counted": dict(_outdated(ledger, rows)),
-        "notes": standing(ledger),
+        "notes": [*standing(ledger), *_lacking(ledger, _counting(ledger, rows))],
     }
 
 
@@ -182,6 +183,25 @@ def standing(ledger: Ledger) -> list[str]:
     lines += [f"{trial} (noted {trial.when})" for trial in undone.open if trial.key not in ended]
     if undone.tracking:
         lines.append(f"MLflow is behind: {undone.tracking}; `topk sync` fills it in, or the next run")
+    return lines
+
+
+def _lacking(ledger: Ledger, rows: Sequence[Row]) -> list[str]:
+    """Return lines that say how many confirmations lack a file, and how they get it."""
+    from topk_platform.records import NEEDED, missing_artifacts  # noqa: PLC0415
+
+    files = missing_artifacts(ledger.store, rows)
+    results = len({file.key for file in files if file.kind in NEEDED})
+    networks = len({file.key for file in files if file.kind not in NEEDED})
+    lines = []
+    if results:
+        lines.append(
+            f"ranks or guesses: {results} confirmations lack theirs; `topk run` trains again those that count"
+        )
+    if networks:
+        lines.append(
+            f"networks: {networks} confirmations lack theirs; `topk run --networks` trains them again"
+        )
     return lines
 
 

@@ -17,7 +17,7 @@ from topk_platform.errors import StoreError, reason
 from topk_platform.records.folder import Files, Folder, Listed
 from topk_platform.specs.checks import check_place
 
-__all__ = ["MARK", "Store"]
+__all__ = ["MARK", "PAUSES", "Store"]
 
 MARK = "ledger.json"
 """The file that marks a study's folder; written before any trial starts."""
@@ -26,6 +26,9 @@ _HIDDEN = "."
 _PROBE_BYTES = 2**20  # MLflow's database takes as much before the first trial
 _SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 _OPTIONS = ("endpoint", "region", "virtual_hosted_style_request")
+PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
+"""Seconds between tries to write to a store that refuses, four minutes in total."""
+
 # A server that is down is told of in seconds: what may last longer is tried again by those who can wait.
 _PATIENCE: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import reason
+from topk_platform.records.artifacts import DamagedFileError, read_artifact
 from topk_platform.records.ledger import Ledger
-from topk_platform.records.models import model_name
 from topk_platform.records.schema import epoch_rows, trial_row
 from topk_platform.records.tracked import DRAWN, is_tracked
 from topk_platform.records.tracked_arms import ARMS, NOTE, log_data, tell_arm
@@ -94,7 +94,6 @@ class TrackingSink(threading.Thread):
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._files: Mapping[str, str] = {}
         self._extras: Extras | None = None
-        self._awaited: list[tuple[str, Row]] = []  # runs whose network is kept after their record
         self._forget()
 
     def _forget(self) -> None:
@@ -278,19 +277,21 @@ class TrackingSink(threading.Thread):
     def _write_artifacts(self, run_id: str, row: Row) -> None:
         config = json.dumps(json.loads(row["config"]), indent=1)
         self._artifacts.write_run(run_id, "trial.json", config.encode())
-        if row["phase"] == "confirm" and not self._write_network(run_id, row):
-            self._awaited.append((run_id, row))
+        if row["phase"] == "confirm":
+            self._write_network(run_id, row)
 
-    def _write_network(self, run_id: str, row: Row) -> bool:
-        """Log a confirmation's network; return whether it was there."""
-        name = model_name(row["key"])
-        if not self.ledger.store.exists(name):
-            return False
-        log_model(self._experiment, run_id, row, self.ledger.store.read(name), self._artifacts)
-        return True
+    def _write_network(self, run_id: str, row: Row) -> None:
+        """Log a confirmation's network, if it is there and sound."""
+        try:
+            content = read_artifact(self.ledger.store, "network", row)
+        except FileNotFoundError:
+            return
+        except DamagedFileError as error:
+            _LOG.warning("MLflow gets no network of %s: %s", row["arm"], error)
+            return
+        log_model(self._experiment, run_id, row, content, self._artifacts)
 
     def _write_files(self, files: Mapping[str, str]) -> None:
-        self._awaited = [run for run in self._awaited if not self._write_network(*run)]
         if not files:
             return
         tables = digest(files)

@@ -137,10 +137,14 @@ def _evidence(claim: Claim, contrast: Contrast, runs: Mapping[str, Runs], printe
     estimate = combined(parts, contrast.metric)
     lacking = [name for name in contrast.weights if not runs[name].confirmed.completed]
     lost = [name for name in contrast.weights if runs[name].confirmed.lost]
+    unranked = [name for name in contrast.weights if runs[name].without_ranks]
     if lost:
         return Evidence(contrast, estimate, "undecided", why=f"seeds were lost of {', '.join(lost)}")
     if lacking:
         return Evidence(contrast, estimate, "waits for data", why=f"no seed yet of {', '.join(lacking)}")
+    if unranked:
+        why = f"ranks are missing of {', '.join(unranked)}: `topk run` trains those confirmations again"
+        return Evidence(contrast, estimate, "waits for data", why=why)
     if estimate is None or estimate.n < _LEAST_SEEDS or estimate.precision is None:
         return Evidence(contrast, estimate, "waits for data", why=f"fewer than {_LEAST_SEEDS} seeds")
     if estimate.half_width == 0:

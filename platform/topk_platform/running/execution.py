@@ -14,13 +14,17 @@ from topk_platform.records import (
     Ledger,
     Store,
     Undone,
+    Unsound,
     Writer,
+    damaged_artifacts,
     forget,
     last_counted,
+    missing_artifacts,
     moved,
     open_sink,
     read_all_ranks,
     read_history,
+    set_aside,
 )
 from topk_platform.reports import Table, build_table
 from topk_platform.running.boards import in_environment, make_board
@@ -28,6 +32,7 @@ from topk_platform.running.budget import Budget
 from topk_platform.running.changes import note_code, outdated
 from topk_platform.running.events import Event
 from topk_platform.running.expecting import ended_seconds, expect
+from topk_platform.running.incomplete import told_again, used
 from topk_platform.running.launching import Cluster, Launch, on_cluster
 from topk_platform.running.recording import Recorder, extras_of, report_wanted
 from topk_platform.running.retries import Faults
@@ -87,12 +92,17 @@ class _Execution:
     tell: Progress
 
     def summary(self) -> Summary:
-        again = self._failed() if self.launch.retry_failed else []
+        failed = self._failed() if self.launch.retry_failed else []
+        damaged, files = self._incomplete()
+        again = [*failed, *dict.fromkeys(file.key for file in files)]
         with (
             self._cluster(needed=bool(self._board().left or again)) as cluster,
             self.ledger.writing(self.part) as writer,
         ):
             self._identify(cluster)
+            set_aside(self.ledger.store, damaged)
+            if line := told_again(files):
+                self.launch.patience.say(line)
             writer.remove(again)
             board, recorder = self._board(), self._recorder(writer, again)
             forget(self.ledger.store, self.ledger.keys())
@@ -174,6 +184,22 @@ class _Execution:
     def _failed(self) -> list[str]:
         histories = read_history(self.ledger, self.part, self.counted).values()
         return [row["key"] for history in histories for row in history.rows() if row["status"] == "failed"]
+
+    def _incomplete(self) -> tuple[list[Unsound], list[Unsound]]:
+        """Return the damaged files of all confirmations, and those files for which a confirmation is trained again.
+
+        The former include files of arms that are not trained now: once set aside they are missing, and tables say so.
+        """
+        store, needed = self.ledger.store, self.launch.needed
+        everything = self._known(self.whole).values()
+        rows = [row for history in everything for row in history.confirm.values()]
+        damaged = damaged_artifacts(store, rows, needed)
+        part = used(self.part, read_history(self.ledger, self.part, self.counted, curves=False))
+        keys = {row["key"] for row in part}
+        return damaged, [
+            *missing_artifacts(store, part, needed),
+            *(file for file in damaged if file.key in keys),
+        ]
 
     def _board(self) -> Board:
         return make_board(self.part, self.counted, read_history(self.ledger, self.part, self.counted))

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from topk_platform.errors import UserError
-from topk_platform.records import Store, check_tracking
+from topk_platform.records import NEEDED, Store, check_tracking
+from topk_platform.records.artifacts import KINDS, Kind
 from topk_platform.running.address import host_and_port
 from topk_platform.running.budget import Budget
 from topk_platform.running.interrupts import interrupts_wait
@@ -30,11 +31,17 @@ class Launch:
     retry_failed: bool = False
     mixed: bool = False
     patience: Patience = field(default_factory=Patience)
+    networks: bool = False
 
     @property
     def plain(self) -> bool:
         """Whether only results of this machine's environment count, and ended trials stay as they are."""
-        return self.address is None and not self.retry_failed and not self.mixed
+        return self.address is None and not (self.retry_failed or self.mixed or self.networks)
+
+    @property
+    def needed(self) -> Sequence[Kind]:
+        """The kinds of files without which a confirmation is trained again."""
+        return KINDS if self.networks else NEEDED
 
     def check(self) -> None:
         """Raise ``UserError`` for values that are out of range."""

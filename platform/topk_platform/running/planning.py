@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
+from topk_platform.identity import Identity
 from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
 from topk_platform.running.boards import finished, make_board
 from topk_platform.running.changes import Outdated, outdated
 from topk_platform.running.expecting import ended_seconds
 from topk_platform.running.forecast import Forecast, forecast
 from topk_platform.running.here import local_workers
+from topk_platform.running.incomplete import incomplete, without
 from topk_platform.search import ArmBoard, Board, Slot, expected_part
 from topk_platform.specs import Arm, Study, digest, startup_of
 
@@ -150,7 +152,7 @@ def plan(
     study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
     counted = last_counted(ledger, study)
-    histories = read_history(ledger, study, counted)
+    histories = _unfinished(ledger, study, counted)
     done = finished(study, counted, histories)
     if len(done) == len(histories):
         return _plan(study, make_board(study, counted, histories), histories, {}, workers)
@@ -163,7 +165,7 @@ def plan(
     with data_at(data):
         checked = check_study(study, download, done)
         counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
-        histories = read_history(ledger, study, counted)
+        histories = _unfinished(ledger, study, counted)
         board = make_board(study, counted, histories)
         likely = _of_their_like(histories)
         unknown = [arm for i, arm in board.arms.items() if arm.left and i not in likely]
@@ -175,6 +177,12 @@ def plan(
         )  # before the forecast, which plays the board to its end
         found = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
         return replace(found, outdated=again, samples=samples_of(study))
+
+
+def _unfinished(ledger: Ledger, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:
+    """Return the arms' histories without the confirmations that are trained again because their files are gone."""
+    histories = read_history(ledger, study, counted)
+    return without(histories, incomplete(ledger.store, study, histories))
 
 
 def _plan(

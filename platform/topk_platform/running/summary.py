@@ -63,7 +63,10 @@ def problems(summary: Summary) -> list[Text]:
         lines.append(Text(f"MLflow was not written: {why}; `topk sync` fills it in, or the next run"))
     lines += [Text(f"failed: {key} {arm}: {why}", "red") for key, arm, why in summary.table.failures]
     lines += [
-        Text(f"warning: the network of {key} could not be kept, its result is: {why}")
+        Text(
+            f"warning: the network of {key} could not be kept, its result is: {why}; `topk run --networks` trains it "
+            "again"
+        )
         for key, why in summary.faults.unsaved.items()
     ]
     lines += [Text(str(trial), "red") for trial in summary.faults.open]

@@ -36,6 +36,7 @@ __all__ = [
     "striking",
     "tested",
     "title_of",
+    "without_ranks",
 ]
 
 _UP, _DOWN = "▲", "▼"
@@ -142,6 +143,7 @@ def notes(table: Table) -> list[str]:
         partial(table),
         _raced(table),
         lost(table),
+        without_ranks(table),
         *map(_fruitless, table.fruitless),
         _uncounted(table),
         _environments(table),
@@ -226,6 +228,17 @@ def lost(table: Table) -> str:
     return (
         f"Of {found.ended} confirmations, {told}. A mean is that of the seeds that were completed; where others were "
         f"not, it is marked neither best nor {_UP}, nor is a difference to it {_DOWN}."
+    )
+
+
+def without_ranks(table: Table) -> str:
+    """Return the line that says how many confirmations lack the ranks that intervals need, or nothing."""
+    if not table.without_ranks:
+        return ""
+    return (
+        f"Of {table.confirmed.completed} confirmations, {table.without_ranks} lack the ranks of their test images: "
+        "intervals over those leave out the choice of the test images, and may be too narrow. `topk run` trains these "
+        "confirmations again."
     )
 
 
@@ -339,4 +352,5 @@ def counted(table: Table) -> str:
 
 def striking(table: Table) -> list[str]:
     """Return the notes that nobody should overlook: results missing so far, and results that will stay missing."""
-    return list(filter(None, (partial(table), lost(table), *map(_fruitless, table.fruitless))))
+    lines = (partial(table), lost(table), without_ranks(table), *map(_fruitless, table.fruitless))
+    return list(filter(None, lines))
