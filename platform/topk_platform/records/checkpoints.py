@@ -78,9 +78,11 @@ class StoreKeeper:
         """Write a network as safetensors."""
         save_model(self.store, trial, model, inputs)
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
+    def save_ranks(
+        self, trial: Trial, ranks: Tensor, images: str, cluster: Tensor | None = None, clusters: str = ""
+    ) -> None:
         """Write a trial's ranks as Parquet."""
-        save_ranks(self.store, trial, ranks, images)
+        save_ranks(self.store, trial, ranks, images, cluster, clusters)
 
     def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None:
         """Write a trial's guesses as Parquet."""

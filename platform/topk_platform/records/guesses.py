@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topk_platform.records.per_image import found, written
+from topk_platform.records.per_image import IMAGES, found, written
 from topk_platform.records.store import Store
 from topk_platform.specs import Trial
 
@@ -55,7 +55,7 @@ def read_guesses(store: Store, key: str) -> Guesses | None:
         key: The trial's key.
     """
     try:
-        columns, images = found(store.read(guesses_name(key)))
+        columns, told = found(store.read(guesses_name(key)))
     except FileNotFoundError:
         return None
-    return Guesses(np.stack(list(columns.values()), 1), images)
+    return Guesses(np.stack(list(columns.values()), 1), told[IMAGES])

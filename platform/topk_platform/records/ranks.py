@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topk_platform.records.per_image import found, written
+from topk_platform.records.per_image import IMAGES, found, written
 from topk_platform.records.store import Store
 from topk_platform.specs import Trial
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["Ranks", "ranks_name", "read_all_ranks", "read_ranks", "save_ranks"]
 
 _COLUMNS = ("greater", "tied", "label", "group")
+_CLUSTER, _CLUSTERS = "cluster", "clusters"
+# Test splits of the package whose groups follow one another: what they are called, and images in each.
+_KNOWN = {"10258b7b5c3a9b93fe0f": ("typefaces", 62)}  # letters
 _AT_ONCE = 16  # an object store answers in some 30 ms, however many ask
 
 
@@ -34,6 +37,9 @@ class Ranks(NamedTuple):
         label: The true class.
         group: 1, 2 or 3 where that class is many-, medium- or few-shot; 0 where there are no such groups.
         images: The split's fingerprint: runs that share it were tested on the same images.
+        cluster: The group of each image, numbered from 0 without gaps, such as its typeface or its patient; None where
+            the dataset names none.
+        clusters: What these groups are called, in the plural, such as ``"typefaces"``; empty where there are none.
     """
 
     greater: npt.NDArray[np.int64]
@@ -41,6 +47,8 @@ class Ranks(NamedTuple):
     label: npt.NDArray[np.int64]
     group: npt.NDArray[np.int64]
     images: str
+    cluster: npt.NDArray[np.int64] | None = None
+    clusters: str = ""
 
 
 def ranks_name(key: str) -> str:
@@ -48,17 +56,27 @@ def ranks_name(key: str) -> str:
     return f"ranks/{key}.parquet"
 
 
-def save_ranks(store: Store, trial: Trial, ranks: Tensor, images: str) -> None:
-    """Write a trial's ranks: four bytes an image, a few more where there are more than 65,536 classes.
+def save_ranks(
+    store: Store,
+    trial: Trial,
+    ranks: Tensor,
+    images: str,
+    cluster: Tensor | None = None,
+    clusters: str = "",
+) -> None:
+    """Write a trial's ranks: four bytes an image, a few more where there are more than 65,536 classes, or groups.
 
     Args:
         store: The study's folder.
         trial: The confirmed trial.
         ranks: ``(4, N)``: the columns of :class:`Ranks` in their order.
         images: The test split's fingerprint.
+        cluster: As of :class:`Ranks`, ``(N,)``, but with gaps if need be.
+        clusters: Likewise.
     """
     columns = dict(zip(_COLUMNS, ranks, strict=True))
-    store.write(ranks_name(trial.key), written(columns, trial, images))
+    more = {} if cluster is None else {_CLUSTER: cluster.unique(return_inverse=True)[1]}
+    store.write(ranks_name(trial.key), written(columns | more, trial, images, {_CLUSTERS: clusters}))
 
 
 def read_ranks(store: Store, key: str) -> Ranks | None:
@@ -69,11 +87,22 @@ def read_ranks(store: Store, key: str) -> Ranks | None:
         key: The trial's key.
     """
     try:
-        columns, images = found(store.read(ranks_name(key)))
+        columns, told = found(store.read(ranks_name(key)))
     except FileNotFoundError:
         return None
     greater, tied, label, group = (columns[name] for name in _COLUMNS)
-    return Ranks(greater, tied, label, group, images)
+    cluster, clusters = columns.get(_CLUSTER), told.get(_CLUSTERS, "")
+    if cluster is None:
+        cluster, clusters = _known(told[IMAGES], len(label))
+    return Ranks(greater, tied, label, group, told[IMAGES], cluster, clusters)
+
+
+def _known(images: str, count: int) -> tuple[npt.NDArray[np.int64] | None, str]:
+    """Return the groups of test images whose ranks were kept before datasets named groups."""
+    if images not in _KNOWN:
+        return None, ""
+    clusters, size = _KNOWN[images]
+    return np.arange(count) // size, clusters
 
 
 def read_all_ranks(store: Store, keys: Iterable[str]) -> dict[str, Ranks]:

@@ -43,8 +43,10 @@ class Keeper(Protocol):
         """Keep the network of a completed confirmation, and what it takes."""
         ...
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
-        """Keep :attr:`~topk_platform.training.setup.Scored.ranks` of the test split, and that split's fingerprint."""
+    def save_ranks(
+        self, trial: Trial, ranks: Tensor, images: str, cluster: Tensor | None = None, clusters: str = ""
+    ) -> None:
+        """Keep :attr:`~topk_platform.training.setup.Scored.ranks` of the test split, its fingerprint and groups."""
         ...
 
     def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None:
@@ -61,6 +63,8 @@ class Network(NamedTuple):
         ranks: Of the test split, see :attr:`~topk_platform.training.setup.Scored.ranks`.
         guesses: The arm's K classes of each test sample, see :meth:`~topk_platform.training.setup.Scored.guesses`.
         images: The test split's fingerprint.
+        cluster: The group of each test sample; None where the dataset names none.
+        clusters: What these groups are called.
     """
 
     place: int
@@ -68,6 +72,8 @@ class Network(NamedTuple):
     ranks: Tensor
     guesses: Tensor
     images: str
+    cluster: Tensor | None = None
+    clusters: str = ""
 
 
 class Pulse(NamedTuple):

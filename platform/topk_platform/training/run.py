@@ -165,7 +165,8 @@ def _complete(group: Group, learner: Learner, place: int, member: Member) -> Non
         if group.keeper is not None:
             shown = tested[""]
             guesses = shown.guesses(trial.arm.k)
-            group.networks.append(Network(place, weights[""], shown.ranks, guesses, shown.split.fingerprint))
+            images, groups = shown.split.fingerprint, (shown.cluster, shown.clusters)
+            group.networks.append(Network(place, weights[""], shown.ranks, guesses, images, *groups))
     member.complete()
 
 
@@ -186,7 +187,8 @@ def _keep(group: Group, learner: Learner, network: Network) -> str:
         try:
             trial, place = group.trials[network.place], network.place
             group.keeper.save_model(trial, learner.network(place, network.weights), learner.inputs(place))
-            group.keeper.save_ranks(trial, network.ranks, network.images)
+            groups = network.cluster, network.clusters
+            group.keeper.save_ranks(trial, network.ranks, network.images, *groups)
             group.keeper.save_guesses(trial, network.guesses, network.images)
         except Exception as error:  # noqa: BLE001 - whatever it is, the result stands, and it is told
             why = f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -44,6 +44,7 @@ class Scored(NamedTuple):
         split: The samples, N of them.
         groups: Masks over the classes, bool ``(L,)``: many-, medium- and few-shot.
         averaged: Whether the scores are sums of probabilities, over several crops.
+        clusters: What the groups of the samples are called; empty where there are none.
     """
 
     measures: Tensor
@@ -51,6 +52,12 @@ class Scored(NamedTuple):
     split: Split
     groups: tuple[Tensor, ...]
     averaged: bool = False
+    clusters: str = ""
+
+    @property
+    def cluster(self) -> Tensor | None:
+        """The group of each sample, int64 ``(N,)``; None where there are none."""
+        return None if self.split.groups is None else self.split.groups.cpu()
 
     @property
     def logits(self) -> Tensor:
@@ -248,4 +255,6 @@ def tested(shown: Callable[[Split, Scorer], Scored], dataset: Dataset, scorer: S
     if scorer.sets:
         found = shown(dataset.validation, replace(scorer, measures=()))
         scorer = scorer.cut_by(found.logits, found.split.labels)
-    return shown(dataset.test, scorer)
+    return shown(dataset.test, scorer)._replace(
+        clusters=dataset.groups if dataset.test.groups is not None else ""
+    )

@@ -41,7 +41,7 @@ class Memory:
         self.inputs[trial.key] = inputs
         self.models[trial.key] = {name: value.clone() for name, value in model.state_dict().items()}
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
+    def save_ranks(self, trial: Trial, ranks: Tensor, images: str, *groups: Any) -> None:
         self.ranks[trial.key] = ranks
 
     def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None:

@@ -29,7 +29,7 @@ class Forgetful:
     def load(self, trials): return None
     def save(self, trials, step, state): pass
     def save_model(self, trial, model, inputs): pass
-    def save_ranks(self, trial, ranks, images): pass
+    def save_ranks(self, trial, ranks, images, *groups): pass
     def save_guesses(self, trial, guesses, images): pass
 training = run_trials([Trial.from_json(sys.stdin.read())], Forgetful())
 try:
