@@ -133,7 +133,9 @@ class Keeper(StoreKeeper):
         """Keep a network's tensors."""
         self.networks[trial.key] = {name: value.cpu().clone() for name, value in model.state_dict().items()}
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
+    def save_ranks(
+        self, trial: Trial, ranks: Tensor, images: str, cluster: Tensor | None = None, clusters: str = ""
+    ) -> None:
         """Keep no ranks."""
 
     def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None:

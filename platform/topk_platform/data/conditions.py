@@ -84,7 +84,8 @@ def _groups_of(dataset: Dataset) -> Tensor:
     groups = dataset.train.groups
     if groups is None:
         raise UserError("a condition with whole_groups needs groups, and the training split names none")
-    return torch.unique(groups, return_inverse=True)[1]
+    numbers: Tensor = torch.unique(groups, return_inverse=True)[1]
+    return numbers
 
 
 def _group_places(dataset: Dataset, generator: Generator) -> Tensor:

@@ -75,8 +75,15 @@ def save_ranks(
         clusters: Likewise.
     """
     columns = dict(zip(_COLUMNS, ranks, strict=True))
-    more = {} if cluster is None else {_CLUSTER: cluster.unique(return_inverse=True)[1]}
+    more = {} if cluster is None else {_CLUSTER: _without_gaps(cluster)}
     store.write(ranks_name(trial.key), written(columns | more, trial, images, {_CLUSTERS: clusters}))
+
+
+def _without_gaps(cluster: Tensor) -> Tensor:
+    import torch  # noqa: PLC0415 - reading commands do without
+
+    numbers: Tensor = torch.unique(cluster, return_inverse=True)[1]
+    return numbers
 
 
 def read_ranks(store: Store, key: str) -> Ranks | None:
