@@ -1,20 +1,22 @@
-"""The conditions of a regime, applied to the training split; validation and test are never changed."""
+"""The conditions of a regime, applied to the training split alone; and what is set aside of the validation split."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset
+from topk_platform.data.grouping import whole
 from topk_platform.data.population import Population, Source
-from topk_platform.data.splitting import by_class
+from topk_platform.data.splitting import by_class, stratified
 from topk_platform.errors import UserError
 from topk_platform.specs import Condition, LabelNoise, LongTail, PerClass, TrainFraction
 from topk_platform.specs.checks import first_few
 
-__all__ = ["apply_conditions", "long_tail_counts", "noisy_labels"]
+__all__ = ["apply_conditions", "long_tail_counts", "noisy_labels", "set_aside"]
 
 
 def noisy_labels(labels: Tensor, superclasses: Tensor, probability: float, generator: Generator) -> Tensor:
@@ -148,3 +150,30 @@ def apply_conditions(
         kind = type(condition)
         dataset = _CONDITIONS[kind](dataset, condition, generator(f"condition.{place}.{kind.__name__}"))
     return dataset
+
+
+def set_aside(dataset: Dataset, part: float, generator: Generator) -> Dataset:
+    """Return the dataset with a part of each class's validation samples set aside, for the thresholds of sets.
+
+    Where the validation split names groups, whole groups are set aside.
+
+    Args:
+        dataset: The dataset, on the CPU.
+        part: Of the validation split, in ``(0, 1)``.
+        generator: The source of randomness.
+
+    Raises:
+        UserError: if a class has too few validation samples or groups for both.
+    """
+    whole_split = dataset.validation
+    try:
+        if whole_split.groups is None:
+            rows = stratified(whole_split.labels, (part,), generator, dataset.names)
+        else:
+            rows = whole(whole_split.labels, whole_split.groups, (part,), generator, dataset.names)
+    except UserError as error:
+        raise UserError(
+            f"calibration = {part} cannot be set aside of the validation split: {error}"
+        ) from error
+    kept, calibration = map(whole_split.take, rows)
+    return replace(dataset, validation=kept, calibration=calibration)

@@ -150,6 +150,8 @@ class Dataset:
         superclasses: The superclass of each class, where the dataset has them.
         names: The name of each class, for whoever looks at results; names change no result.
         groups: What the groups of the splits' samples are called, in the plural, such as ``"patients"``.
+        calibration: Validation samples that were set aside for the thresholds of sets, see :func:`set_aside`; None
+            where the validation split decides them.
 
     Raises:
         UserError: if a split is empty, a label lies outside ``[0, classes)``, the splits' inputs are not of one shape
@@ -164,6 +166,7 @@ class Dataset:
     superclasses: tuple[int, ...] | None = None
     names: tuple[str, ...] | None = None
     groups: str = GROUPS
+    calibration: Split | None = None
 
     def __post_init__(self) -> None:
         for name, split in self.splits.items():
@@ -260,4 +263,5 @@ class Dataset:
             train=self.train.to(device),
             validation=self.validation.to(device),
             test=self.test.to(device),
+            calibration=None if self.calibration is None else self.calibration.to(device),
         )

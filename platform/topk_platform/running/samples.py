@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Generator
 
-from topk_platform.data import Population, apply_conditions, load
+from topk_platform.data import Population, apply_conditions, load, set_aside
 from topk_platform.specs import Regime, Study
 
 __all__ = ["Samples", "samples_of"]
@@ -24,6 +24,7 @@ class Samples:
         classes: The number of classes.
         fewest: Training samples of the rarest class.
         most: Training samples of the most frequent class.
+        calibration: Validation samples that are set aside for the thresholds of sets.
     """
 
     regime: str
@@ -33,11 +34,13 @@ class Samples:
     classes: int
     fewest: int
     most: int
+    calibration: int = 0
 
     def __str__(self) -> str:
+        aside = f"calibrated with {self.calibration}, " if self.calibration else ""
         each = f"{self.fewest}" if self.fewest == self.most else f"{self.fewest} to {self.most}"
         return (
-            f"trained with {self.train}, validated with {self.validation}, tested with {self.test} samples; "
+            f"trained with {self.train}, validated with {self.validation}, {aside}tested with {self.test} samples; "
             f"{self.classes} classes of {each} training samples"
         )
 
@@ -56,13 +59,14 @@ def samples_of(study: Study) -> tuple[Samples, ...]:
         trained with 1240, validated with 3100, tested with 9920 samples; 62 classes of 20 training samples
     """
     regimes = {arm.regime.name: arm.regime for arm in study.arms}
-    return tuple(_samples(regime) for regime in regimes.values())
+    return tuple(_samples(regime, study.calibration) for regime in regimes.values())
 
 
-def _samples(regime: Regime) -> Samples:
+def _samples(regime: Regime, calibration: float) -> Samples:
     source = load(regime)
     source = source.example if isinstance(source, Population) else source
     data = apply_conditions(source, regime.conditions, lambda _: Generator().manual_seed(0))
+    data = set_aside(data, calibration, Generator().manual_seed(0)) if calibration else data
     return Samples(
         regime.name,
         len(data.train),
@@ -71,4 +75,5 @@ def _samples(regime: Regime) -> Samples:
         data.classes,
         fewest=int(data.class_counts.min()),
         most=int(data.class_counts.max()),
+        calibration=0 if data.calibration is None else len(data.calibration),
     )
