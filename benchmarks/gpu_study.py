@@ -134,7 +134,14 @@ class Keeper(StoreKeeper):
         self.networks[trial.key] = {name: value.cpu().clone() for name, value in model.state_dict().items()}
         return ""
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> str:  # noqa: ARG002 - as above
+    def save_ranks(  # noqa: D417 - as above
+        self,
+        trial: Trial,  # noqa: ARG002
+        ranks: Tensor,  # noqa: ARG002
+        images: str,  # noqa: ARG002
+        cluster: Tensor | None = None,  # noqa: ARG002
+        clusters: str = "",  # noqa: ARG002
+    ) -> str:
         """Keep no ranks."""
         return ""
 

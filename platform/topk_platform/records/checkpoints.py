@@ -83,9 +83,12 @@ class StoreKeeper:
         """Write a network as safetensors; return the file's SHA-256, nothing for a trial that has a record."""
         return "" if trial.key in self.recorded else save_model(self.store, trial, model, inputs)
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> str:
+    def save_ranks(
+        self, trial: Trial, ranks: Tensor, images: str, cluster: Tensor | None = None, clusters: str = ""
+    ) -> str:
         """Write a trial's ranks as Parquet; return the same."""
-        return "" if trial.key in self.recorded else save_ranks(self.store, trial, ranks, images)
+        recorded = trial.key in self.recorded
+        return "" if recorded else save_ranks(self.store, trial, ranks, images, cluster, clusters)
 
     def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
         """Write a trial's guesses as Parquet; return the same."""

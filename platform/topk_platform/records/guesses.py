@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topk_platform.records.artifacts import parsed, read_artifact, write_artifact
-from topk_platform.records.per_image import found, written
+from topk_platform.records.per_image import IMAGES, found, written
 from topk_platform.records.store import Store
 from topk_platform.records.views import Row
 from topk_platform.specs import Trial
@@ -62,6 +62,6 @@ def read_guesses(store: Store, row: Row) -> Guesses | None:
     except FileNotFoundError:
         return None
     with parsed(store, "guesses", row):
-        columns, images = found(content)
+        columns, about = found(content)
         classes = np.stack(list(columns.values()), 1)
-    return Guesses(classes, images)
+        return Guesses(classes, about[IMAGES])

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topk_platform.records.artifacts import parsed, read_artifact, write_artifact
-from topk_platform.records.per_image import found, written
+from topk_platform.records.per_image import IMAGES, found, written
 from topk_platform.records.store import Store
 from topk_platform.records.views import Row
 from topk_platform.specs import Trial
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["Ranks", "read_all_ranks", "read_ranks", "save_ranks"]
 
 _COLUMNS = ("greater", "tied", "label", "group")
+_CLUSTER, _CLUSTERS = "cluster", "clusters"
+# Test splits of the package whose groups follow one another: what they are called, and images in each.
+_KNOWN = {"10258b7b5c3a9b93fe0f": ("typefaces", 62)}  # letters
 _AT_ONCE = 16  # an object store answers in some 30 ms, however many ask
 
 
@@ -36,6 +39,9 @@ class Ranks(NamedTuple):
         label: The true class.
         group: 1, 2 or 3 where that class is many-, medium- or few-shot; 0 where there are no such groups.
         images: The split's fingerprint: runs that share it were tested on the same images.
+        cluster: The group of each image, numbered from 0 without gaps, such as its typeface or its patient; None where
+            the dataset names none.
+        clusters: What these groups are called, in the plural, such as ``"typefaces"``; empty where there are none.
     """
 
     greater: npt.NDArray[np.int64]
@@ -43,10 +49,19 @@ class Ranks(NamedTuple):
     label: npt.NDArray[np.int64]
     group: npt.NDArray[np.int64]
     images: str
+    cluster: npt.NDArray[np.int64] | None = None
+    clusters: str = ""
 
 
-def save_ranks(store: Store, trial: Trial, ranks: Tensor, images: str) -> str:
-    """Write a trial's ranks: four bytes an image, a few more where there are more than 65,536 classes.
+def save_ranks(
+    store: Store,
+    trial: Trial,
+    ranks: Tensor,
+    images: str,
+    cluster: Tensor | None = None,
+    clusters: str = "",
+) -> str:
+    """Write a trial's ranks: four bytes an image, a few more where there are more than 65,536 classes, or groups.
 
     Returns their file's SHA-256.
 
@@ -55,9 +70,20 @@ def save_ranks(store: Store, trial: Trial, ranks: Tensor, images: str) -> str:
         trial: The confirmed trial.
         ranks: ``(4, N)``: the columns of :class:`Ranks` in their order.
         images: The test split's fingerprint.
+        cluster: As of :class:`Ranks`, ``(N,)``, but with gaps if need be.
+        clusters: Likewise.
     """
     columns = dict(zip(_COLUMNS, ranks, strict=True))
-    return write_artifact(store, "ranks", trial.key, written(columns, trial, images))
+    more = {} if cluster is None else {_CLUSTER: _without_gaps(cluster)}
+    content = written(columns | more, trial, images, {_CLUSTERS: clusters})
+    return write_artifact(store, "ranks", trial.key, content)
+
+
+def _without_gaps(cluster: Tensor) -> Tensor:
+    import torch  # noqa: PLC0415 - reading commands do without
+
+    numbers: Tensor = torch.unique(cluster, return_inverse=True)[1]
+    return numbers
 
 
 def read_ranks(store: Store, row: Row) -> Ranks | None:
@@ -76,9 +102,20 @@ def read_ranks(store: Store, row: Row) -> Ranks | None:
     except FileNotFoundError:
         return None
     with parsed(store, "ranks", row):
-        columns, images = found(content)
+        columns, about = found(content)
         greater, tied, label, group = (columns[name] for name in _COLUMNS)
-    return Ranks(greater, tied, label, group, images)
+        images, cluster, clusters = about[IMAGES], columns.get(_CLUSTER), about.get(_CLUSTERS, "")
+    if cluster is None:
+        cluster, clusters = _known(images, len(label))
+    return Ranks(greater, tied, label, group, images, cluster, clusters)
+
+
+def _known(images: str, count: int) -> tuple[npt.NDArray[np.int64] | None, str]:
+    """Return the groups of test images whose ranks were kept before datasets named groups."""
+    if images not in _KNOWN:
+        return None, ""
+    clusters, size = _KNOWN[images]
+    return np.arange(count) // size, clusters
 
 
 def read_all_ranks(store: Store, rows: Iterable[Row]) -> dict[str, Ranks]:

@@ -187,6 +187,7 @@ class ArmBoard:
             environment=self.identity.environment,
             origin=self.identity.origin,
             measures=self.study.measures,
+            calibration=self.study.calibration,
         )
 
     def _loss(self) -> Loss:

@@ -61,6 +61,7 @@ class Trial:
         origin: What the arm's search started from: the code and data of another arm, see
             :func:`~topk_platform.identity.with_origins`; empty where it started from the first values.
         measures: What is measured beside the accuracies, see :class:`~topk_platform.specs.Study`.
+        calibration: The part of the validation split that is set aside for the thresholds of sets, likewise.
     """
 
     study: str
@@ -83,6 +84,7 @@ class Trial:
     environment: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""
     measures: tuple[str, ...] = field(default=(), metadata=LATER)
+    calibration: float = field(default=0.0, metadata=LATER)
 
     @cached_property
     def key(self) -> str:

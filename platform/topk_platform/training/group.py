@@ -50,8 +50,10 @@ class Keeper(Protocol):
         """Keep the network of a completed confirmation, and what it takes; return the file's SHA-256."""
         ...
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> str:
-        """Keep :attr:`~topk_platform.training.setup.Scored.ranks` of the test split, and that split's fingerprint.
+    def save_ranks(
+        self, trial: Trial, ranks: Tensor, images: str, cluster: Tensor | None = None, clusters: str = ""
+    ) -> str:
+        """Keep :attr:`~topk_platform.training.setup.Scored.ranks` of the test split, its fingerprint and groups.
 
         Returns the file's SHA-256.
         """
@@ -74,6 +76,8 @@ class Network(NamedTuple):
         ranks: Of the test split, see :attr:`~topk_platform.training.setup.Scored.ranks`.
         guesses: The arm's K classes of each test sample, see :meth:`~topk_platform.training.setup.Scored.guesses`.
         images: The test split's fingerprint.
+        cluster: The group of each test sample; None where the dataset names none.
+        clusters: What these groups are called.
     """
 
     place: int
@@ -81,6 +85,8 @@ class Network(NamedTuple):
     ranks: Tensor
     guesses: Tensor
     images: str
+    cluster: Tensor | None = None
+    clusters: str = ""
 
 
 class Pulse(NamedTuple):

@@ -42,7 +42,7 @@ def _keep_shown(
     stored = group.stored[trial.key]
 
     def ranks() -> str:
-        return keeper.save_ranks(trial, network.ranks, network.images)
+        return keeper.save_ranks(trial, network.ranks, network.images, network.cluster, network.clusters)
 
     def guesses() -> str:
         return keeper.save_guesses(trial, network.guesses, network.images)

@@ -164,7 +164,8 @@ def _complete(group: Group, learner: Learner, place: int, member: Member) -> Non
         if group.keeper is not None:
             shown = tested[""]
             guesses = shown.guesses(trial.arm.k)
-            group.networks.append(Network(place, weights[""], shown.ranks, guesses, shown.split.fingerprint))
+            images, groups = shown.split.fingerprint, (shown.cluster, shown.clusters)
+            group.networks.append(Network(place, weights[""], shown.ranks, guesses, images, *groups))
     member.complete()
 
 

@@ -43,7 +43,7 @@ class Memory:
         self.models[trial.key] = {name: value.clone() for name, value in model.state_dict().items()}
         return "of the network"
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> str:
+    def save_ranks(self, trial: Trial, ranks: Tensor, images: str, *groups: Any) -> str:
         self.ranks[trial.key] = ranks
         return "of the ranks"
 

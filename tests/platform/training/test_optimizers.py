@@ -29,7 +29,7 @@ class Forgetful:
     def load(self, trials): return None
     def save(self, trials, step, state): pass
     def save_model(self, trial, model, inputs): return ""
-    def save_ranks(self, trial, ranks, images): return ""
+    def save_ranks(self, trial, ranks, images, *groups): return ""
     def save_guesses(self, trial, guesses, images): return ""
 training = run_trials([Trial.from_json(sys.stdin.read())], Forgetful())
 try:

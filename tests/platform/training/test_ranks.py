@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from topk_platform import LongTail, Recipe, Regime
-from topk_platform.data import load
+from topk_platform.data import DATASETS, Dataset, digits, letters, load
 from topk_platform.records import Store, StoreKeeper, read_guesses, read_ranks
 from topk_platform.records.schema import trial_row
 from topk_platform.specs import GROUPS, Trial
@@ -107,3 +107,37 @@ def test_guesses_among_many_classes_are_kept_as_they_are(make_trial: MakeTrial, 
     found = read_guesses(store, {"key": trial.key})
     assert found is not None and found.images == "abc" and found.classes.tolist() == kept.tolist()
     assert read_guesses(store, {"key": "none"}) is None
+
+
+def test_letters_name_their_typefaces_and_stored_ranks_get_them(
+    tmp_path: Path, make_trial: MakeTrial
+) -> None:
+    test = letters().test
+    assert test.groups is not None and test.fingerprint == "10258b7b5c3a9b93fe0f"
+    assert torch.equal(torch.bincount(test.groups), torch.full((160,), 62))
+    store, trial = Store.open(tmp_path), make_trial()
+    none = torch.zeros_like(test.labels)
+    StoreKeeper(store).save_ranks(trial, torch.stack([none, none, test.labels, none]), test.fingerprint)
+    found = read_ranks(store, {"key": trial.key})
+    assert found is not None and found.cluster is not None and found.clusters == "typefaces"
+    assert found.cluster.tolist() == test.groups.tolist()
+
+
+@pytest.mark.parametrize("together", [(), (1, 2)])
+def test_groups_travel_to_the_ranks(
+    together: tuple[int, ...], make_trial: MakeTrial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written() -> Dataset:
+        data = digits()
+        writers = 7 * (torch.arange(len(data.test)) // 9)
+        return Dataset(data.train, data.validation, data.test.grouped(writers), 10, groups="writers")
+
+    monkeypatch.setitem(DATASETS, "written", written)
+    changes = {"recipe": Recipe(1), "regime": Regime("written", "written"), "together": together}
+    trials = [make_trial(seed=seed, **changes) for seed in together or (1,)]
+    store = Store.open(tmp_path)
+    finish(run_trials(trials, StoreKeeper(store)))
+    for trial in trials:
+        found = read_ranks(store, {"key": trial.key})
+        assert found is not None and found.cluster is not None and found.clusters == "writers"
+        assert found.cluster.tolist() == [n // 9 for n in range(360)]

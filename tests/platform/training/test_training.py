@@ -72,7 +72,7 @@ class Memory:
         self.models.append(f"{trial.phase} {sum(p.numel() for p in model.parameters())}")
         return ""
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> str:
+    def save_ranks(self, trial: Trial, ranks: Tensor, images: str, *groups: Any) -> str:
         return ""
 
     def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
