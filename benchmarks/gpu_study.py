@@ -134,7 +134,7 @@ class Keeper(StoreKeeper):
         self.networks[trial.key] = {name: value.cpu().clone() for name, value in model.state_dict().items()}
         return ""
 
-    def save_ranks(  # noqa: D417 - as above
+    def save_ranks(
         self,
         trial: Trial,  # noqa: ARG002
         ranks: Tensor,  # noqa: ARG002
