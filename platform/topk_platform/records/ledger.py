@@ -32,7 +32,7 @@ from topk_platform.records.writer import Writer
 from topk_platform.specs import Study
 from topk_platform.specs.checks import check_name
 
-__all__ = ["IDENTITIES", "Ledger"]
+__all__ = ["IDENTITIES", "Ledger", "is_study"]
 
 Kind = Literal["trials", "epochs"]
 
@@ -209,6 +209,17 @@ class Ledger:
         """Return the keys of all ended trials."""
         table = self.read("trials", ["key"])
         return table["key"].to_pylist() if table.num_columns else []
+
+
+def is_study(store: Store, folder: str) -> bool:
+    """Return whether a folder of a store holds a study, sound or not, rather than something else.
+
+    Args:
+        store: The store.
+        folder: The folder's name in it.
+    """
+    ledger = Ledger(store.at(folder), folder)
+    return ledger.exists or ledger.is_unmarked
 
 
 def _sql(

@@ -296,6 +296,10 @@ def _options(text: str) -> dict[str, str]:
         raise StoreError(
             f"store of scheme {parts.scheme!r} cannot be opened: it must be a folder or a URI of {', '.join(_SCHEMES)}"
         )
+    if parts.fragment:
+        raise StoreError(
+            f"store {text.partition('?')[0]!r} cannot be used: nothing can be stored under a name with '#'"
+        )
     if "@" in parts.netloc and parts.scheme == "s3":
         raise StoreError(
             "store must not hold credentials: give them in the environment, as AWS_ACCESS_KEY_ID"

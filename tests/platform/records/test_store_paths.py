@@ -47,6 +47,7 @@ def check_used(place: Path, study: Study, record: Make) -> None:
 names = st.text(HOSTILE, min_size=1, max_size=8).filter(lambda name: name not in (".", ".."))
 
 
+@pytest.mark.slow
 @given(name=names)
 def test_a_hostile_name_is_a_name_or_is_refused(name: str) -> None:
     with TemporaryDirectory() as folder:
@@ -70,6 +71,12 @@ def test_what_delta_lake_takes_for_something_else_is_refused_by_name(name: str, 
         with pytest.raises(StoreError, match="its path has"):
             Store.open(tmp_path / "real" / name / "runs")
     assert sorted(os.listdir(tmp_path)) in ([], ["real"])
+
+
+@pytest.mark.parametrize("prefix", ["a%20b", "a[b", "a#b", "a\\b"])
+def test_so_is_a_prefix_of_an_object_store(prefix: str) -> None:
+    with pytest.raises(StoreError, match="cannot be used"):
+        Store.open(f"s3://bucket/{prefix}?region=eu")
 
 
 def test_a_symbolic_link_is_what_it_leads_to(tmp_path: Path, study: Study, record: Make) -> None:
