@@ -317,9 +317,12 @@ def damaged_log(store: Store, folder: str, sums: Checksums | None) -> DamagedErr
         if not _is_sound(store, f"{folder}/{name}", known.get(name)):
             return damaged(store, f"{folder}/{name}", _remedy(store))
     versions = sorted(version for name in names if (version := version_of(name)) >= 0)
-    gaps = (low + 1 for low, high in pairwise(versions) if high != low + 1)
-    gap = next(gaps, None)
-    return None if gap is None else _missing(store, f"{folder}/{log_name(gap)}")
+    low, high = next((pair for pair in pairwise(versions) if pair[1] != pair[0] + 1), (0, 0))
+    if (
+        sums and low >= sums.version and high
+    ):  # a file of something else, for no process left more than a commit
+        return damaged(store, f"{folder}/{log_name(high)}", _remedy(store))
+    return _missing(store, f"{folder}/{log_name(low + 1)}") if high else None
 
 
 def _is_sound(store: Store, name: str, digest: str | None) -> bool:

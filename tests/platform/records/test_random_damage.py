@@ -1,0 +1,40 @@
+"""Random damage to any file of a store: the same tables, or one line that names the file; after a repair all works.
+
+``BREAK_CASES`` and ``BREAK_SEED`` say how many cases are tried and from which seed on; a fault names its own seed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from damage import Case, Said, check_case, copied, make_store, reference
+
+FIXED = (0, 1, 2, 3)
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Said]]:
+    """A sound store, and what the commands say of it."""
+    place = tmp_path_factory.mktemp("whole") / "runs"
+    make_store(place)
+    said = reference(place)
+    assert all(one.code == 0 and not one.err for one in said.values()), said
+    return place, said
+
+
+@pytest.mark.parametrize("seed", FIXED)
+def test_damage_is_told_or_changes_nothing(
+    seed: int, whole: tuple[Path, dict[str, Said]], tmp_path: Path
+) -> None:
+    assert check_case(Case(seed), copied(whole[0], tmp_path / "runs"), whole[1]) == []
+
+
+@pytest.mark.breaks
+def test_so_is_that_of_many_seeds(whole: tuple[Path, dict[str, Said]], tmp_path: Path) -> None:
+    first, count = int(os.environ.get("BREAK_SEED", "1000")), int(os.environ.get("BREAK_CASES", "100"))
+    faults = [f"BREAK_SEED={first} BREAK_CASES={count}"]
+    for seed in range(first, first + count):
+        faults += check_case(Case(seed), copied(whole[0], tmp_path / "runs"), whole[1])
+    assert not faults[1:], "\n".join(faults)
