@@ -24,7 +24,7 @@ from topk_platform.identity import Identity
 from topk_platform.records import Ledger, OpenTrial, Store, Undone, checksums, delta, write_snapshot
 from topk_platform.specs import TrialRecord
 
-__all__ = ["Case", "Said", "check_case", "copied", "make_store", "records", "reference", "study"]
+__all__ = ["Case", "Said", "check_case", "copied", "make_store", "records", "reference", "study", "topk"]
 
 SECONDS = 60  # after which a command hangs
 NOTES = ("standing.json", "undone.json", "tables/", "lease/", "damaged/")  # without which nothing is lost
@@ -198,8 +198,10 @@ class Case:
     def damage(self, folder: Path) -> None:
         """Draw damage and do it to a study's folder."""
         draw = random.Random(self.seed)
+        # A folder first, so that a study's few other files are drawn as often as the many of its table.
         files = sorted(path for path in folder.rglob("*") if path.is_file())
-        one, two = draw.choice(files), draw.choice(files)
+        place = draw.choice(sorted({path.parent for path in files}))
+        one, two = draw.choice([path for path in files if path.parent == place]), draw.choice(files)
         self.kind = draw.choice([*CHANGES, "delete", "delete", "swap", "copy", "stray", "other version"])
         self.names = [str(one.relative_to(folder))]
         if self.kind in CHANGES:
