@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from topk_platform.records import Ledger, Row, StudyState
 
 __all__ = ["standing", "status"]
+
+T = TypeVar("T")
 
 _WATCH_SECONDS = 3.0
 _AROUND = 6  # lines of a watched study besides its rows: headlines, events and notes
@@ -48,19 +52,34 @@ def status(
     if watch:
         _watch(make_console(), store, study)
         return
-    found, problems = _read(store, study)
+    ledgers, problems = _read(store, study)
+    console = make_console()
+    shown, more = _each(ledgers, _data if json else partial(_shown, console))
     if json:
-        print_json([_data(*one) for one in found])
+        print_json(shown)
     else:
-        console = make_console()
-        for one in found:
-            _show(console, *one)
-    for problem in problems:
+        for part in chain(*shown):
+            console.print(part, soft_wrap=isinstance(part, str), markup=False, highlight=False)
+    for problem in (*problems, *more):
         typer.echo(f"topk: {problem}", err=True)
-    if problems:
+    if problems or more:
         raise typer.Exit(Exit.BAD_INPUT)
-    if not found:
+    if not shown:
         raise UserError(_none(store, study))
+
+
+def _each(
+    ledgers: Sequence[tuple[Ledger, list[Row]]], made: Callable[[tuple[Ledger, list[Row]]], T]
+) -> tuple[list[T], list[StoreError]]:
+    """Return what is made of each study, and what is wrong with those of which it cannot be made."""
+    found: list[T] = []
+    problems: list[StoreError] = []
+    for one in ledgers:
+        try:
+            found.append(made(one))
+        except StoreError as error:
+            problems.append(error)
+    return found, problems
 
 
 def _none(store: str, study: str | None) -> str:
@@ -68,11 +87,11 @@ def _none(store: str, study: str | None) -> str:
     return f"store {store!r} holds no study" + (f" {study!r}" if study else "") + absent
 
 
-def _read(place: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]], list[StoreError]]:
+def _read(place: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]], list[UserError]]:
     """Return the ledgers of a store, or of one study, with their rows, and what is wrong with those unreadable."""
-    from topk_platform.records import Ledger, Store  # noqa: PLC0415 - pyarrow
+    from topk_platform.records import Ledger, Store, is_study  # noqa: PLC0415 - pyarrow
 
-    store, problems = Store.open(place), []
+    store, problems = Store.open(place), list[UserError]()
     name = load_study(only).name if only and is_reference(only) else only
     found: list[tuple[Ledger, list[Row]]] = []
     for study in store.folders():
@@ -81,21 +100,25 @@ def _read(place: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]],
         try:
             ledger = Ledger.open(store, study)
             found += [(ledger, ledger.rows())] if ledger.exists else []
-        except StoreError as error:
+        except UserError as error:
             # else a folder of something else, such as MLflow's artifacts
-            problems += [error] if Ledger(store.at(study), study).exists else []
+            problems += [error] if is_study(store, study) else []
     return found, problems
 
 
-def _show(console: Console, ledger: Ledger, rows: Sequence[Row]) -> None:
+def _shown(console: Console, study: tuple[Ledger, Sequence[Row]]) -> list[RenderableType]:
+    """Return what is printed of a study, a text as it is."""
+    ledger, rows = study
     from topk_platform.cli.early import early_table  # noqa: PLC0415
 
     counting = _counting(ledger, rows)
-    console.print(_rendered(console, ledger, rows))
-    if (early := early_table(ledger, counting)) is not None:
-        console.print(early)
-    for line in (*standing(ledger), *_lacking(ledger, counting)):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    early = early_table(ledger, counting)
+    return [
+        _rendered(console, ledger, rows),
+        *([] if early is None else [early]),
+        *standing(ledger),
+        *_lacking(ledger, counting),
+    ]
 
 
 def _rendered(
@@ -134,17 +157,21 @@ def _seen(console: Console, store: str, study: str | None) -> Iterator[Renderabl
         if not found and not problems:
             raise UserError(_none(store, study))
         most = max(2, console.height // max(1, len(found)) - _AROUND - 2)
-        parts: list[RenderableType] = []
-        for ledger, rows in found:
-            lines = (*_lacking(ledger, _counting(ledger, rows)), *standing(ledger))
-            notes = [Text(line, no_wrap=True, overflow="ellipsis") for line in lines]
-            parts += [_rendered(console, ledger, rows, most), *notes[:2], Text()]
-        yield Group(*parts, *(Text(f"topk: {problem}") for problem in problems))
+        shown, more = _each(found, partial(_watched, console, most))
+        yield Group(*chain(*shown), *(Text(f"topk: {problem}") for problem in (*problems, *more)))
 
 
-def _data(ledger: Ledger, rows: Sequence[Row]) -> dict[str, Any]:
+def _watched(console: Console, most: int, study: tuple[Ledger, Sequence[Row]]) -> list[RenderableType]:
+    ledger, rows = study
+    lines = (*_lacking(ledger, _counting(ledger, rows)), *standing(ledger))
+    notes = [Text(line, no_wrap=True, overflow="ellipsis") for line in lines]
+    return [_rendered(console, ledger, rows, most), *notes[:2], Text()]
+
+
+def _data(study: tuple[Ledger, Sequence[Row]]) -> dict[str, Any]:
     from topk_platform.records import read_state  # noqa: PLC0415
 
+    ledger, rows = study
     state: StudyState = read_state(ledger, _counting(ledger, rows))
     arms = [{**dataclasses.asdict(arm), "done": arm.done, "total": arm.total} for arm in state.arms]
     return {

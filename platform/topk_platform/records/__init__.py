@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         read_history,
     )
     from topk_platform.records.lease import check_undriven, driven
-    from topk_platform.records.ledger import Ledger
+    from topk_platform.records.ledger import Ledger, is_study
     from topk_platform.records.lookup import Found, find
     from topk_platform.records.models import SavedModel, read_model, save_model
     from topk_platform.records.ranks import Ranks, read_all_ranks, read_ranks
@@ -83,6 +83,7 @@ __all__ = [
     "find",
     "forget",
     "is_current",
+    "is_study",
     "last_counted",
     "last_seeds",
     "missing_artifacts",
@@ -139,6 +140,7 @@ _HOMES = {
     "find": "lookup",
     "forget": "checkpoints",
     "is_current": "snapshot",
+    "is_study": "ledger",
     "last_counted": "history",
     "last_seeds": "history",
     "missing_artifacts": "unsound",

@@ -15,6 +15,7 @@ __all__ = [
     "EPOCHS_ONLY",
     "SCHEMA_VERSION",
     "epoch_rows",
+    "ledger_columns",
     "ledger_schema",
     "ledger_table",
     "trial_row",
@@ -43,12 +44,15 @@ def ledger_schema(study: Study) -> pa.Schema:
     Both kinds are in one table so that a trial and its epochs are committed together. ``values`` holds the parameters
     as JSON, because the parameters of a study may change, and one that was a number may become a text.
     """
+    return ledger_columns(study.metrics)
+
+
+def ledger_columns(metrics: Sequence[str]) -> pa.Schema:
+    """Return the ledger's columns for a study with these metrics."""
     fields = [pa.field(name, pa.string()) for name in ("kind", "key", *_TEXTS)]
     fields += [pa.field(name, pa.int64()) for name in ("number", "seed")]
     fields += [pa.field(name, pa.string()) for name in _MORE_TEXTS]
-    fields += [
-        pa.field(f"{split}.{m}", pa.float64()) for split in ("validation", "test") for m in study.metrics
-    ]
+    fields += [pa.field(f"{split}.{m}", pa.float64()) for split in ("validation", "test") for m in metrics]
     fields += [pa.field("train_seconds", pa.float64()), pa.field("epochs", pa.int64())]
     fields += [pa.field(name, pa.timestamp("us", tz="UTC")) for name in ("started", "ended")]
     fields += [pa.field(name, pa.string()) for name in _LAST_TEXTS]
