@@ -19,6 +19,7 @@ from topk_platform.cli.options import (
     SmokeOption,
     StoreOption,
     StudyArgument,
+    TrustOption,
     check_format,
     named_place,
 )
@@ -123,19 +124,23 @@ def predict(
         int | None, typer.Option("-k", help="How many candidates; by default as many as it was trained for.")
     ] = None,
     output: Annotated[str, typer.Option("--format", help="text or csv.")] = "text",
+    trust: TrustOption = None,
     json: JsonOption = False,
 ) -> None:
     """Print the K candidates for each image, with the probability of being among the K best.
 
-    Those of all classes add up to K; for K = 1 they are the softmax of the scores. They are not calibrated.
+    Those of all classes add up to K; for K = 1 they are the softmax of the scores. They are not calibrated. Only code
+    of this package is run, unless --trust names a module.
     """
     check_format(output, *_FORMATS, json=json)
     from topk_platform.serving.package import Config  # noqa: PLC0415 - pyarrow
+    from topk_platform.trust import Trust  # noqa: PLC0415 - as above
 
-    Config.read(Path(folder))  # before torch, which takes a second
+    config = Config.read(Path(folder))  # before torch, which takes a second
+    Trust.of(trust or ()).check(folder, {"model": config.model.name})
     from topk_platform.serving import load_model  # noqa: PLC0415 - torch
 
-    found = load_model(folder).predict(images, k)
+    found = load_model(folder, trust=trust or ()).predict(images, k)
     if json:
         print_json(_data(images, found))
     else:
@@ -170,15 +175,19 @@ def verify(
         typer.Option("--tolerance", help="By how much their metrics may differ, as a fraction of 1."),
     ] = 0.005,
     data: DataOption = None,
+    trust: TrustOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compute a bundle's tables and claims again, train some of its trials again. Exit code 1: something differs.
 
+    Trials whose data, network or loss are code outside of this package are trained only if --trust names its module.
     A study's ledger in a store is examined, and mended, by `topk repair`.
     """
     from topk_platform.evidence import verify as verify_file  # noqa: PLC0415 - as above
 
-    found = verify_file(file, again=again, seed=seed, tolerance=tolerance, data=data)
+    found = verify_file(
+        file, again=again, seed=seed, tolerance=tolerance, data=data, trust=trust or ()
+    )
     if json:
         print_json({**plain(found), "holds": found.holds})
     else:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json
-from topk_platform.cli.options import DataOption, JsonOption, StoreOption, named_place
+from topk_platform.cli.options import DataOption, JsonOption, StoreOption, TrustOption, named_place
 from topk_platform.errors import UserError
 
 if TYPE_CHECKING:
@@ -63,15 +63,20 @@ def _epochs(found: Found) -> Table:
 
 
 def replay(
-    key: KeyArgument, store: StoreOption = "runs", data: DataOption = None, json: JsonOption = False
+    key: KeyArgument,
+    store: StoreOption = "runs",
+    data: DataOption = None,
+    trust: TrustOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Run one recorded trial again, alone in this process, and compare it with its record.
 
+    Modules of your own files are run as the record names them; one of an installed package needs --trust.
     Exit code 1: something differs.
     """
     from topk_platform.running.replaying import replay as replay_trial  # noqa: PLC0415
 
-    found = replay_trial(key, store, data)
+    found = replay_trial(key, store, data, trust=trust or ())
     if json:
         print_json(_replayed(found))
     else:

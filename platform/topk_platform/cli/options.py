@@ -24,6 +24,7 @@ __all__ = [
     "StudyArgument",
     "TableFormatOption",
     "TrialsOption",
+    "TrustOption",
     "check_format",
     "named_place",
 ]
@@ -114,6 +115,16 @@ MlflowOption = Annotated[
         help="MLflow's tracking URI; sqlite in the store by default.",
         callback=named_place,
         rich_help_panel=_PLACES,
+    ),
+]
+TrustOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust",
+        metavar="MODULE",
+        help="A module whose code the file may name, such as my_lab, with its submodules; may be given several "
+        "times. What this package ships needs no trust.",
+        rich_help_panel="Care",
     ),
 ]
 JsonOption = Annotated[
