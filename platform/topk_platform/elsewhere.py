@@ -23,8 +23,8 @@ JSON_LEVELS = 64
 _OF_JSON = 64  # bytes of memory that a letter of JSON may become: an empty object takes two letters
 
 # What Python and its libraries raise for files that hold something else than they should.
-_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError, RecursionError)
-_MORE_DAMAGE = (NotImplementedError, MemoryError, OSError, struct.error, zlib.error)
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError, RuntimeError)
+_MORE_DAMAGE = (MemoryError, OSError, struct.error, zlib.error)
 
 
 def most_bytes() -> int:
