@@ -185,9 +185,7 @@ def verify(
     """
     from topk_platform.evidence import verify as verify_file  # noqa: PLC0415 - as above
 
-    found = verify_file(
-        file, again=again, seed=seed, tolerance=tolerance, data=data, trust=trust or ()
-    )
+    found = verify_file(file, again=again, seed=seed, tolerance=tolerance, data=data, trust=trust or ())
     if json:
         print_json({**plain(found), "holds": found.holds})
     else:

@@ -51,7 +51,9 @@ def members(file: str | Path) -> dict[str, bytes]:
             _check_member(one)
         _check_names([one.filename for one in found])
         size, packed = sum(one.file_size for one in found), Path(file).stat().st_size
-        check_size("its content", size, min(most_bytes(), _SMALL + _RATIO * packed))
+        check_size("its content", size, most_bytes())
+        if size > _SMALL + _RATIO * packed:
+            raise ValueError(f"its content is {size // packed} times as large as itself, and may be {_RATIO} times")
         return {one.filename: _content(archive, one) for one in found}
 
 
@@ -116,7 +118,9 @@ def table_of(content: bytes, what: str) -> pa.Table:
 
 
 def _check_columns(schema: pa.Schema, what: str) -> None:
-    strange = [field.name for field in schema if not _COLUMN.fullmatch(field.name) or not _is_plain(field.type)]
+    strange = [
+        field.name for field in schema if not _COLUMN.fullmatch(field.name) or not _is_plain(field.type)
+    ]
     if strange:
         raise ValueError(f"{what} has columns that no such file has: {first_few([repr(n) for n in strange])}")
     if len(set(schema.names)) != len(schema.names):

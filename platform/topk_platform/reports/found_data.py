@@ -10,7 +10,16 @@ from topk_platform.reports.statistics.intervals import Covers
 from topk_platform.specs import Scalar, Status
 from topk_platform.specs.fields import Count, Rule, Share, Whole, check_fields, one_of
 
-__all__ = ["CellData", "ChoiceData", "EstimateData", "MadeData", "RunsData", "TableData", "TallyData", "part_of"]
+__all__ = [
+    "CellData",
+    "ChoiceData",
+    "EstimateData",
+    "MadeData",
+    "RunsData",
+    "TableData",
+    "TallyData",
+    "part_of",
+]
 
 T = TypeVar("T")
 

@@ -216,7 +216,9 @@ def _check_builds(config: Config, model: Model, tensors: Mapping[str, Tensor], f
     got = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
     for name in sorted(wanted.keys() | got.keys()):
         if wanted.get(name) != got.get(name):
-            raise _another(config, f"tensor {name!r} is {_told(wanted, name)} and {_told(got, name)} in {file}")
+            raise _another(
+                config, f"tensor {name!r} is {_told(wanted, name)} and {_told(got, name)} in {file}"
+            )
 
 
 def _told(tensors: Mapping[str, tuple[tuple[int, ...], torch.dtype]], name: str) -> str:

@@ -63,9 +63,7 @@ def _numbers(path: Path, inputs: Inputs) -> Tensor:
 def _image(path: Path, inputs: Inputs) -> Tensor:
     own = inputs.resize > 0  # the very way of images in files
     with _read(path):
-        pixels = (
-            crop(scaled(path, inputs.resize), inputs.shape[1]) if own else _covering(path, *inputs.shape)
-        )
+        pixels = crop(scaled(path, inputs.resize), inputs.shape[1]) if own else _covering(path, *inputs.shape)
     return torch.from_numpy(np.array(pixels)).permute(2, 0, 1)
 
 
