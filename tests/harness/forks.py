@@ -73,7 +73,8 @@ def commands(folder: Path, **environment: str) -> Iterator[Commands]:
 def _serve() -> None:
     _import()
     for line in sys.stdin:
-        print(json.dumps(asdict(_run(json.loads(line)))), flush=True)
+        sys.stdout.write(json.dumps(asdict(_run(json.loads(line)))) + "\n")
+        sys.stdout.flush()
 
 
 def _import() -> None:

@@ -98,7 +98,7 @@ def changed(value: Any, rng: random.Random, times: int = 1) -> Any:
         holder = {"": value}
         owner, key = rng.choice(list(_places(holder)))
         _change(owner, key, rng)
-        value = holder[""] if "" in holder else None
+        value = holder.get("")
     return value
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.consoles import make_console, print_json, print_rows
+from topk_platform.cli.consoles import make_console, print_json, print_rows, say
 from topk_platform.cli.options import (
     JsonOption,
     OnlyOption,
@@ -38,7 +38,7 @@ def _shown(
     elif output == "rich":
         make_console().print(made["rich"]())
     else:
-        typer.echo(str(made[output]()), nl=False)
+        say(str(made[output]()), nl=False)
 
 
 def claims(
@@ -112,4 +112,4 @@ def checklist(
     if json:
         print_json(found)
     else:
-        typer.echo(found.to_markdown(), nl=False)
+        say(found.to_markdown(), nl=False)

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from topk_platform.cli.codes import Exit
-from topk_platform.cli.consoles import make_console, print_json
+from topk_platform.cli.consoles import make_console, print_json, say
 from topk_platform.cli.options import JsonOption, StoreOption
 from topk_platform.cli.studies import load_study
 from topk_platform.errors import StoreError, UserError
@@ -56,7 +56,7 @@ def status(
         for one in found:
             _show(console, *one)
     for problem in problems:
-        typer.echo(f"topk: {problem}", err=True)
+        say(f"topk: {problem}", err=True)
     if problems:
         raise typer.Exit(Exit.BAD_INPUT)
     if not found:

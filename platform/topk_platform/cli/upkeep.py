@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
+from topk_platform.cli.consoles import say
 from topk_platform.cli.options import MlflowOption, RecordedArgument, StoreOption
 from topk_platform.cli.studies import known_studies, load_study
 
@@ -27,13 +26,13 @@ def repair(
 
     found = repair_study(study, store)
     for name in found.damaged:
-        typer.echo(f"set aside: {name} is now damaged/{name}")
+        say(f"set aside: {name} is now damaged/{name}")
     for name in found.missing:
-        typer.echo(f"missing: {name}")
+        say(f"missing: {name}")
     if found.trials:
-        typer.echo(f"{found.trials} trials whose epochs were lost run again as well")
+        say(f"{found.trials} trials whose epochs were lost run again as well")
     if not (found.damaged or found.missing or found.trials):
-        typer.echo("nothing is damaged")
+        say("nothing is damaged")
 
 
 def sync(
@@ -49,7 +48,7 @@ def sync(
     from topk_platform.records import sync as sync_study  # noqa: PLC0415
 
     sync_study(study, store=store, mlflow_uri=mlflow, extras=_extras(study, store))
-    typer.echo(f"MLflow has all of {study}")
+    say(f"MLflow has all of {study}")
 
 
 def _extras(name: str, store: str) -> Extras | None:

@@ -53,7 +53,9 @@ def members(file: str | Path) -> dict[str, bytes]:
         size, packed = sum(one.file_size for one in found), Path(file).stat().st_size
         check_size("its content", size, most_bytes())
         if size > _SMALL + _RATIO * packed:
-            raise ValueError(f"its content is {size // packed} times as large as itself, and may be {_RATIO} times")
+            raise ValueError(
+                f"its content is {size // packed} times as large as itself, and may be {_RATIO} times"
+            )
         return {one.filename: _content(archive, one) for one in found}
 
 
