@@ -19,7 +19,7 @@ from topk_platform.cli.options import (
     TrialsOption,
     check_format,
 )
-from topk_platform.cli.studies import load_study, wanted_study
+from topk_platform.cli.studies import wanted_study
 from topk_platform.errors import UserError
 
 __all__ = ["checklist", "claims", "tuning"]
@@ -47,11 +47,12 @@ def claims(
     output: TableFormatOption = "rich",
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
+    smoke: SmokeOption = False,
     json: JsonOption = False,
 ) -> None:
     """Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data."""
     check_format(output, "rich", "md", "csv", json=json)
-    wanted = load_study(study, store)
+    wanted = wanted_study(study, smoke, store=store)
     if not wanted.claims:
         raise UserError(f"study {wanted.name} has no claims: give it some as Study(claims=...)")
     from topk_platform.reports import claimed, deciding  # noqa: PLC0415 - pyarrow and numpy
