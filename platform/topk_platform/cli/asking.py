@@ -54,7 +54,12 @@ def claims(
     check_format(output, "rich", "md", "csv", json=json)
     wanted = wanted_study(study, smoke, store=store)
     if not wanted.claims:
-        raise UserError(f"study {wanted.name} has no claims: give it some as Study(claims=...)")
+        why = (
+            "a smoke run carries none, as its numbers say nothing of them"
+            if smoke
+            else "give it some, claims=..."
+        )
+        raise UserError(f"study {wanted.name} has no claims: {why}")
     from topk_platform.reports import claimed, deciding  # noqa: PLC0415 - pyarrow and numpy
 
     found = deciding.decide(wanted, store=store, trials=trials, seeds=seeds)

@@ -178,7 +178,8 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
     for line in _samples(plan):
         console.print(line, highlight=False, markup=False)
     console.print(
-        f"{plan.left} trials left{_along(plan)}, about {duration(plan.seconds)} of training on one worker at most{cost}",
+        f"{plan.left} trials left{_along(plan)}, about {duration(plan.seconds)} of training on one worker at most"
+        f"{cost}",
         highlight=False,
     )
     for found in plan.outdated:

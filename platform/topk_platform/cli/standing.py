@@ -16,7 +16,7 @@ from rich.text import Text
 
 from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json, say
-from topk_platform.cli.options import JsonOption, StoreOption
+from topk_platform.cli.options import JsonOption, SmokeOption, StoreOption, recorded_name
 from topk_platform.cli.studies import load_study
 from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import told
@@ -36,6 +36,7 @@ def status(
         str | None, typer.Argument(help="Only this study: its name here, or package.module:attribute.")
     ] = None,
     store: StoreOption = "runs",
+    smoke: SmokeOption = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every few seconds until Ctrl-C.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -45,6 +46,7 @@ def status(
     """
     if watch and json:
         raise UserError("--watch and --json exclude each other: leave one out")
+    study = _name(study, smoke)
     if watch:
         _watch(make_console(), store, study)
         return
@@ -63,6 +65,15 @@ def status(
         raise UserError(_none(store, study))
 
 
+def _name(study: str | None, smoke: bool) -> str | None:
+    """Return the name of the study's folder, None for all folders."""
+    if study is None:
+        if smoke:
+            raise UserError("--smoke is of one study: name it")
+        return None
+    return recorded_name(load_study(study).name if is_reference(study) else study, smoke)
+
+
 def _none(store: str, study: str | None) -> str:
     absent = "" if "://" in store or Path(store).exists() else ": there is no such folder"
     return f"store {store!r} holds no study" + (f" {study!r}" if study else "") + absent
@@ -73,10 +84,9 @@ def _read(place: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]],
     from topk_platform.records import Ledger, Store  # noqa: PLC0415 - pyarrow
 
     store, problems = Store.open(place), []
-    name = load_study(only).name if only and is_reference(only) else only
     found: list[tuple[Ledger, list[Row]]] = []
     for study in store.folders():
-        if name not in (None, study):
+        if only not in (None, study):
             continue
         try:
             ledger = Ledger.open(store, study)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from topk_losses.operators import inclusion_probabilities
 from topk_platform.elsewhere import made_by
-from topk_platform.errors import UserError
+from topk_platform.errors import UserError, blamed
 from topk_platform.models import MODELS, architecture_of, build_model, check_model
 from topk_platform.serving.package import WEIGHTS, Config
 from topk_platform.serving.pictures import read_inputs
@@ -189,7 +189,7 @@ def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, t
     check_model(model)
     if model.name in MODELS:
         _check_builds(config, model, tensors, file)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), blamed(f"model {model.name}"):
         network = build_model(model, takes.shape, takes.classes, config.head)
     try:
         network.load_state_dict(tensors)
