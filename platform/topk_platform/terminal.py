@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 __all__ = ["PlainConsole", "printable"]
 
@@ -40,6 +42,10 @@ def _written(found: re.Match[str]) -> str:
 
 class PlainConsole(Console):
     """A console whose own colours and movements reach the terminal, and none that a text brings along."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return a text as rich prints it, made :func:`printable` before it is measured."""
+        return super().render_str(printable(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the parts of what is printed, each of its texts :func:`printable`."""

@@ -48,9 +48,10 @@ class Commands:
         )
         self.base = self.run("--version").mebibytes
 
-    def run(self, *arguments: str) -> Ended:
+    def run(self, *arguments: str, **environment: str) -> Ended:
+        """Run one command, with more variables in its environment."""
         assert self._server.stdin is not None and self._server.stdout is not None
-        self._server.stdin.write(json.dumps(arguments) + "\n")
+        self._server.stdin.write(json.dumps([arguments, environment]) + "\n")
         self._server.stdin.flush()
         return Ended(**json.loads(self._server.stdout.readline()))
 
@@ -73,7 +74,7 @@ def commands(folder: Path, **environment: str) -> Iterator[Commands]:
 def _serve() -> None:
     _import()
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(asdict(_run(json.loads(line)))) + "\n")
+        sys.stdout.write(json.dumps(asdict(_run(*json.loads(line)))) + "\n")
         sys.stdout.flush()
 
 
@@ -96,10 +97,11 @@ def _import() -> None:
     inclusion_probabilities(torch.zeros(1, 4), 2)  # which compiles it
 
 
-def _run(arguments: Sequence[str]) -> Ended:
+def _run(arguments: Sequence[str], environment: dict[str, str]) -> Ended:
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         began, child = time.monotonic(), os.fork()
         if child == 0:
+            os.environ.update(environment)
             _be_topk(arguments, out.fileno(), err.fileno())
         code, usage = _wait(child)
         texts = []

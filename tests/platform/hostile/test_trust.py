@@ -45,7 +45,7 @@ def test_a_network_of_ones_own_is_built_where_its_module_is_trusted(own: Path, i
             load_model(own, trust=trust)
     assert load_model(own, trust="own_network").config.arm == OWN.name
     assert "data/model.pt2" in write_pt2(own, Trust.of_study(Study("own", [OWN], topk=(1, 2), seeds=1)))
-    with pytest.raises(UserError, match="trust must name modules such as my_lab .*, got 'a:b'"):
+    with pytest.raises(UserError, match=r"trust must name modules such as my_lab .*, got 'a:b'"):
         load_model(own, trust=["a:b"])
 
 
