@@ -260,17 +260,17 @@ class ArmBoard:
         """How many trials beyond those asked for still train along, because ensembles are trained whole."""
         if self.arm.protocol.ensemble == 1:
             return 0
-        count = self._filling(self.wanted())
+        count = self._filling(self.wanted(), self.running)
         for lane in self.lanes:
             if not lane.confirming:  # what it will choose is not known, only of which seeds
                 seeds = range(lane.index + 1, self.study.seeds + 1, self.arm.repeats.count)
                 count += lane.points * self._filling([("confirm", -1, seed) for seed in seeds])
         return count
 
-    def _filling(self, wanted: Iterable[Slot]) -> int:
-        """Return how many trials that have not ended are in the blocks of those wanted, beside them."""
+    def _filling(self, wanted: Iterable[Slot], running: Iterable[Slot] = ()) -> int:
+        """Return how many trials that have not ended run, or are in the blocks of those wanted, beside them."""
         slots = set(wanted)
-        others = {member for slot in slots for member in self.block(slot)} - slots
+        others = {*running, *(member for slot in slots for member in self.block(slot))} - slots
         return sum(
             slot not in self.confirmed if slot[0] == "confirm" else slot[1] not in self.searched
             for slot in others

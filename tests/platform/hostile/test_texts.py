@@ -27,7 +27,7 @@ def test_a_console_keeps_its_own_colours_and_none_that_a_text_brings() -> None:
         shown.print(table, "[bold]bold[/]", STEERING)
     out = written.get()
     assert "\x1b[1mbold" in out and "\x1b[31m" in out
-    assert out.count(r"oak\x1b") == 4 and r"oak\x1b[2J\x9b31m\u202e │" in out
+    assert out.count(r"oak\x1b") == 4 and r" oak\x1b[2J\x9b31m\x07\u202e " in out
     assert not {"\x1b[2J", "\x9b", "\x07", "\u202e"} & {
         out[i : i + n] for n in (1, 4) for i in range(len(out))
     }
