@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.consoles import make_console, print_rows
+from topk_platform.cli.consoles import make_console, print_rows, say
 from topk_platform.cli.options import (
     JsonOption,
     MetricsOption,
@@ -57,7 +57,7 @@ def table(
     if output == "rich":
         make_console().print(made)
     else:
-        typer.echo(str(made), nl=False)
+        say(str(made), nl=False)
 
 
 def plot(
@@ -110,7 +110,7 @@ def _write(path: Path, data: bytes) -> None:
         path.write_bytes(data)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error
-    typer.echo(f"wrote {path}")
+    say(f"wrote {path}")
 
 
 def report(

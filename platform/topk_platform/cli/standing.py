@@ -17,8 +17,8 @@ from rich.live import Live
 from rich.text import Text
 
 from topk_platform.cli.codes import Exit
-from topk_platform.cli.consoles import make_console, print_json
-from topk_platform.cli.options import JsonOption, StoreOption
+from topk_platform.cli.consoles import make_console, print_json, say
+from topk_platform.cli.options import JsonOption, SmokeOption, StoreOption, recorded_name
 from topk_platform.cli.studies import load_study
 from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import told
@@ -40,6 +40,7 @@ def status(
         str | None, typer.Argument(help="Only this study: its name here, or package.module:attribute.")
     ] = None,
     store: StoreOption = "runs",
+    smoke: SmokeOption = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every few seconds until Ctrl-C.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -49,6 +50,7 @@ def status(
     """
     if watch and json:
         raise UserError("--watch and --json exclude each other: leave one out")
+    study = _name(study, smoke)
     if watch:
         _watch(make_console(), store, study)
         return
@@ -61,7 +63,7 @@ def status(
         for part in chain(*shown):
             console.print(part, soft_wrap=isinstance(part, str), markup=False, highlight=False)
     for problem in (*problems, *more):
-        typer.echo(f"topk: {problem}", err=True)
+        say(f"topk: {problem}", err=True)
     if problems or more:
         raise typer.Exit(Exit.BAD_INPUT)
     if not shown:
@@ -82,6 +84,15 @@ def _each(
     return found, problems
 
 
+def _name(study: str | None, smoke: bool) -> str | None:
+    """Return the name of the study's folder, None for all folders."""
+    if study is None:
+        if smoke:
+            raise UserError("--smoke is of one study: name it")
+        return None
+    return recorded_name(load_study(study).name if is_reference(study) else study, smoke)
+
+
 def _none(store: str, study: str | None) -> str:
     absent = "" if "://" in store or Path(store).exists() else ": there is no such folder"
     return f"store {store!r} holds no study" + (f" {study!r}" if study else "") + absent
@@ -92,10 +103,9 @@ def _read(place: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]],
     from topk_platform.records import Ledger, Store, is_study  # noqa: PLC0415 - pyarrow
 
     store, problems = Store.open(place), list[UserError]()
-    name = load_study(only).name if only and is_reference(only) else only
     found: list[tuple[Ledger, list[Row]]] = []
     for study in store.folders():
-        if name not in (None, study):
+        if only not in (None, study):
             continue
         try:
             ledger = Ledger.open(store, study)

@@ -39,7 +39,7 @@ def print_summary(console: Console, summary: Summary, store: str) -> None:
 
     console.print(to_rich(summary.table))
     console.print(
-        f"{summary.ran} trials ran. Results: {summary.folder} (ledger, tables, models, ranks)",
+        f"{summary.done} Results: {summary.folder} (ledger, tables, models, ranks)",
         highlight=False,
     )
     if summary.tracking_error is None and Path(store, "mlflow.db").is_file():
@@ -64,6 +64,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
         "event": "finished",
         "interrupted": summary.interrupted,
         "ran": summary.ran,
+        "beyond": summary.beyond,
         "left": summary.left,
         "exit_code": exit_code(summary),
         "folder": summary.folder,

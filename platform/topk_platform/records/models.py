@@ -7,6 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from topk_platform.elsewhere import parse_json
 from topk_platform.records.artifacts import parsed, read_artifact, write_artifact
 from topk_platform.records.store import Store
 from topk_platform.records.views import Row
@@ -48,9 +49,10 @@ class SavedModel:
         """
         try:
             (length,) = _LENGTH.unpack_from(content)
-            told = json.loads(content[_LENGTH.size : _LENGTH.size + length])["__metadata__"]
-            return cls(content, Trial.from_json(told["trial"]), Inputs.from_data(json.loads(told["inputs"])))
-        except (struct.error, ValueError, KeyError, TypeError) as error:
+            told = parse_json(content[_LENGTH.size : _LENGTH.size + length])["__metadata__"]
+            parse_json(told["trial"])  # within limits
+            return cls(content, Trial.from_json(told["trial"]), Inputs.from_data(parse_json(told["inputs"])))
+        except (struct.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise ValueError("not the network of a trial") from error
 
 

@@ -176,6 +176,7 @@ class _Execution:
             interrupted=end.interrupted,
             faults=faults,
             partial=", ".join(sorted(self.launch.budget.held)) if end.partial else "",
+            beyond=sum(arm.beyond for arm in board.arms.values()),
         )
 
     def _known(self, wanted: Study) -> dict[str, ArmHistory]:

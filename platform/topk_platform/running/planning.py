@@ -40,6 +40,7 @@ class ArmPlan:
         measured: Whether ``trial_seconds`` is the mean of completed trials, rather than extrapolated from a few steps.
         search_workers: How many workers the search trials that are left can keep busy at once.
         confirm_workers: How many workers its confirmations can keep busy at once.
+        along: How many trials beyond those asked for train along, because ensembles are trained whole.
     """
 
     arm: Arm
@@ -50,11 +51,12 @@ class ArmPlan:
     measured: bool
     search_workers: int = 0
     confirm_workers: int = 0
+    along: int = 0
 
     @property
     def seconds(self) -> float:
         """Seconds of training left on one worker."""
-        return math.ceil(self.left / self.arm.protocol.ensemble) * self.trial_seconds
+        return math.ceil((self.left + self.along) / self.arm.protocol.ensemble) * self.trial_seconds
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,11 @@ class Plan:
     def left(self) -> int:
         """Trials still to end."""
         return sum(arm.left for arm in self.arms)
+
+    @property
+    def along(self) -> int:
+        """Trials beyond those asked for that train along, because ensembles are trained whole."""
+        return sum(arm.along for arm in self.arms)
 
     @property
     def seconds(self) -> float:
@@ -204,6 +211,7 @@ def _plan(
             measured=arm_id in known,
             search_workers=sum(lane.search_workers for lane in arm.lanes),
             confirm_workers=sum(lane.confirm_workers for lane in arm.lanes),
+            along=arm.along,
         )
         for arm_id, arm in board.arms.items()
     }

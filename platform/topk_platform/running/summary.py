@@ -30,6 +30,7 @@ class Summary:
         faults: What faults left undone: trials without a result, which the next run tries again, and networks that
             could not be kept.
         partial: The limits that were used up before all trials had been tried, in words; empty if none was.
+        beyond: How many of the trials that ended were not asked for, and trained along in an ensemble.
     """
 
     table: Table
@@ -40,9 +41,16 @@ class Summary:
     interrupted: bool = False
     faults: Faults = field(default_factory=Faults)
     partial: str = ""
+    beyond: int = 0
+
+    @property
+    def done(self) -> str:
+        """How many trials ran, in words."""
+        along = f", {self.beyond} of them beyond what was asked for, as ensembles are trained whole"
+        return f"{self.ran} trials ran{along if self.beyond else ''}."
 
     def __rich__(self) -> Group:
-        done = Text(f"{self.ran} trials ran. Results: {self.folder} (ledger, tables, models, ranks)")
+        done = Text(f"{self.done} Results: {self.folder} (ledger, tables, models, ranks)")
         return Group(self.table, done, *problems(self))
 
     def __str__(self) -> str:
@@ -51,7 +59,7 @@ class Summary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        lines = [f"{self.ran} trials ran. Results: {self.folder}", *(line.plain for line in problems(self))]
+        lines = [f"{self.done} Results: {self.folder}", *(line.plain for line in problems(self))]
         return self.table.to_html() + "".join(f"<p>{html.escape(line)}</p>" for line in lines)
 
 

@@ -30,7 +30,7 @@ from topk_platform.specs.metric_names import (
 )
 from topk_platform.specs.published import Published, check_published
 from topk_platform.specs.racing import Racing
-from topk_platform.specs.smoke import smoke_arm
+from topk_platform.specs.smoke import SMOKE, smoke_arm
 from topk_platform.specs.study_checks import check_gpus, check_origins, check_searches
 from topk_platform.specs.trial import SPECS
 
@@ -335,5 +335,5 @@ class Study:
         whole = math.lcm(*(arm.repeats.count for arm in arms))
         few = whole * math.ceil(2 / whole)
         return dataclasses.replace(
-            self, name=f"{self.name}-smoke", arms=arms, trials=few, seeds=few, published=(), claims=()
+            self, name=f"{self.name}{SMOKE}", arms=arms, trials=few, seeds=few, published=(), claims=()
         )

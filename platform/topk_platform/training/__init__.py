@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from topk_platform.training.ensemble import check_ensemble
     from topk_platform.training.group import Keeper, Pulse
     from topk_platform.training.loss_table import LOSSES
-    from topk_platform.training.losses import build_loss, check_loss
+    from topk_platform.training.losses import build_loss, check_loss, check_parameters
     from topk_platform.training.machine import environment
     from topk_platform.training.run import Training, finish, run_trials
     from topk_platform.training.session import Session
@@ -23,6 +23,7 @@ __all__ = [
     "build_loss",
     "check_ensemble",
     "check_loss",
+    "check_parameters",
     "environment",
     "finish",
     "run_trials",
@@ -37,6 +38,7 @@ _MODULES = {
     "build_loss": "losses",
     "check_ensemble": "ensemble",
     "check_loss": "losses",
+    "check_parameters": "losses",
     "environment": "machine",
     "finish": "run",
     "run_trials": "run",
