@@ -16,6 +16,8 @@ import torch
 from ray._private import services
 from ray.cluster_utils import Cluster
 
+from topk_platform.running.loopback import on_loopback
+
 OWN = ["unshare", "--user", "--map-root-user", "--mount"]
 AHEAD = 600
 WRONG = 9
@@ -24,8 +26,6 @@ COMMAND = ("doctor", "doctor_lab:study", "--mlflow", "http://127.0.0.1:9")
 PARTS = """
 from sklearn.base import BaseEstimator
 from torch import nn
-
-from topk_platform.running.loopback import on_loopback
 
 def network(shape, classes, head):
     return nn.Sequential(nn.Flatten(), nn.Linear(shape[0] * shape[1] * shape[2], classes))
