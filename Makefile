@@ -17,7 +17,7 @@ CONSTRAINTS ?= constraints.txt
 WITH = $(CONSTRAINTS:%=--constraint %)
 SETUP = cat pyproject.toml $(CONSTRAINTS)
 
-.PHONY: study test test-others test-ray test-slow test-hosts regression fuzz gpu docs lint audit constraints wheel-check clean
+.PHONY: study test test-others test-ray test-slow test-hosts break regression fuzz gpu docs lint audit constraints wheel-check clean
 
 study: $(VENV)/.platform
 	$(BIN)/topk run letters_quick
@@ -36,6 +36,15 @@ test-ray: $(VENV)/.test
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow and not gpu and not hosts"
+
+# Random damage, hostile files and kills, some ten minutes of two cores; each prints its seed, with which it does the same
+# again: BREAK_SEED=7 BREAK_CASES=200 BREAK_KILLS=10 make break.
+BREAK_SEED ?= $(shell date +%s)
+BREAK_CASES ?= 500
+BREAK_KILLS ?= 20
+break: $(VENV)/.test
+	BREAK_SEED=$(BREAK_SEED) BREAK_CASES=$(BREAK_CASES) BREAK_KILLS=$(BREAK_KILLS) \
+	$(BIN)/python -m pytest tests -n 2 --dist worksteal -m breaks -rA --timeout 0
 
 # Clusters of several hosts on this machine: network namespaces, which want root, Ray's jobs, and Slurm where it is
 # installed. Where nft is, links lose packets, too.
