@@ -212,7 +212,10 @@ class Conductor:
         """Take note that no process is left, and none can be started; what trained goes on in the next run."""
         for tune_id, run in self._runs.items():
             self.budget.end(tune_id, run.recorded)
-            for trial in () if run.recorded else run.trials:
+            if run.recorded:
+                self._fault(run, LostProcessError(why))
+                continue
+            for trial in run.trials:
                 self.board.release(trial)
         self._runs.clear()
         self.faults.ended = why

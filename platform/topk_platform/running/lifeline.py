@@ -55,11 +55,13 @@ class Lifeline:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
+        self._heard.set()
 
     def check(self) -> None:
         """Raise ``LostRayError`` if this Ray is gone."""
         if self._lost.is_set():
-            self._heard.set()
+            if not self.headless:  # else there are seconds left
+                self._heard.set()
             # What its frames hold of Ray must not be collected, which would be calls of Ray.
             self._kept = LostRayError(self._why)
             raise self._kept
@@ -74,7 +76,8 @@ class Lifeline:
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_SECONDS):
-            if gone := [name for name, process in self._processes.items() if has_ended(process)]:
+            gone = [name for name, process in self._processes.items() if has_ended(process)]
+            if gone and not self._over.is_set():
                 self._lose(gone)
                 return
 
@@ -85,6 +88,6 @@ class Lifeline:
         self._lost.set()
         known = {process.pid for process in self._processes.values()}
         end(process for process in started_with(self._folder) if process.pid not in known)
-        if not (self._over if self.headless else self._heard).wait(_END_SECONDS):
+        if not self._heard.wait(_END_SECONDS):
             os.write(2, f"topk: {self._why}; the same command goes on from here\n".encode())
             os._exit(GONE_CODE)
