@@ -209,6 +209,18 @@ class Conductor:
             return
         self._fault(run, run.stalled or LostProcessError(reason))
 
+    def abandon(self, why: str) -> None:
+        """Take note that no process is left, and none can be started; what trained goes on in the next run."""
+        for tune_id, run in self._runs.items():
+            self.budget.end(tune_id, run.recorded)
+            if run.recorded:
+                self._fault(run, LostProcessError(why))
+                continue
+            for trial in run.trials:
+                self.board.release(trial)
+        self._runs.clear()
+        self.faults.ended = why
+
     def _fault(self, run: _Run, fault: FaultError) -> None:
         """Let trials that a fault stopped start again after a pause, or leave them open."""
         told = f"{fault.kind}: {fault}"

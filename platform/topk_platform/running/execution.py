@@ -77,7 +77,9 @@ class _End:
     interrupted: bool
 
     @classmethod
-    def of(cls, board: Board, budget: Budget) -> _End:
+    def of(cls, board: Board, budget: Budget, faults: Faults) -> _End:
+        if faults.ended:
+            return cls(partial=False, interrupted=False)
         partial = board.left > 0 and (budget.over or board.held(budget.allows))
         return cls(partial, board.left > 0 and not board.stuck and not partial)
 
@@ -108,10 +110,11 @@ class _Execution:
             forget(self.ledger.store, self.ledger.keys())
             with _closing(lambda: recorder.close(self.whole, self._known), writer.hurry):
                 faults = self._train(board, recorder, cluster)
-                end = _End.of(board, self.launch.budget)
+                end = _End.of(board, self.launch.budget, faults)
                 if end.interrupted:
                     writer.hurry()
-            tried = () if end.interrupted or end.partial else self.part.arms
+                recorder.hurry = bool(faults.ended)
+            tried = () if end.interrupted or end.partial or faults.ended else self.part.arms
             _note_undone(self.ledger.store, self.whole, tried, faults, recorder.tracking_error)
             return self._summed(self._table(), board, recorder, faults, end)
 
@@ -146,7 +149,7 @@ class _Execution:
         expect(self.launch.budget, board, histories, here=self.launch.address is None)
         with Noting(self.ledger.store, watch):
             shared = replace(self.part, gpus=cluster.share)
-            return _run_trials(shared, board, recorder, heard, cluster.slots, self.launch)
+            return _run_trials(shared, board, recorder, heard, cluster, self.launch)
 
     def _begun(self, board: Board, histories: Mapping[str, ArmHistory], cluster: Cluster) -> Event:
         left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
@@ -266,7 +269,7 @@ def _run_trials(
     board: Board,
     recorder: Recorder,
     tell: Callable[[Event], None],
-    slots: int,
+    cluster: Cluster,
     launch: Launch,
 ) -> Faults:
     from topk_platform.running.tuning import tune_trials  # noqa: PLC0415 - Ray, which a finished study does without
@@ -278,8 +281,9 @@ def _run_trials(
             recorder,
             tell,
             recorder.ledger.store.address,
-            slots,
+            cluster.slots,
             scratch,
             launch.checkpoint_seconds,
             launch.budget,
+            cluster.line,
         )

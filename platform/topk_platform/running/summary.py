@@ -82,6 +82,8 @@ def problems(summary: Summary) -> list[Text]:
 
 
 def _left(summary: Summary) -> str:
+    if ended := summary.faults.ended:
+        return f"{ended}; {summary.left} trials left, and the same command goes on from here."
     if summary.interrupted:
         return f"Interrupted with {summary.left} trials left; the same command goes on from here."
     if summary.partial and not summary.faults.open:
