@@ -82,13 +82,14 @@ def made_by(file: str | Path, kind: str, *errors: type[Exception]) -> Iterator[N
         Traceback (most recent call last):
         topk_platform.errors.UserError: 'x.json' must be a list of numbers: TypeError: unsupported operand ...
     """
+    caught: tuple[type[Exception], ...] = (*_DAMAGE, *_MORE_DAMAGE, *errors)
     try:
         yield
     except UserError as error:
         if str(file) in str(error):
             raise
         raise type(error)(f"{str(file)!r} must be {kind}: {error}") from error
-    except (*_DAMAGE, *_MORE_DAMAGE, *errors) as error:
+    except caught as error:
         raise UserError(f"{str(file)!r} must be {kind}: {_said(error)}") from error
 
 

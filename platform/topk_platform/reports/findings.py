@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from topk_platform.elsewhere import made_by, parse_json, unzipped
 from topk_platform.records import Tally
@@ -33,9 +33,13 @@ from topk_platform.reports.table import ChosenValues, Table, row_and_column
 from topk_platform.specs import Arm, Parameter, Study
 from topk_platform.specs.checks import check
 
+if TYPE_CHECKING:
+    from topk_platform.reports.statistics import Covers
+
 __all__ = ["Findings", "Situations", "comparisons"]
 
 _FORMAT = 1
+_KIND = "a file of findings, as `topk export --format findings` writes it"
 _MOST_TRIALS = 10_000_000
 _NUMBERS = ("mean", "half_width", "low", "high", "p")
 _COPIED = ("best", "stopped", "mark", "p_holm", "improvement", "metric")
@@ -102,7 +106,7 @@ class Findings:
         Raises:
             UserError: if it cannot be read, is something else, or unpacks to more than ``TOPK_FILE_GIB`` allows.
         """
-        with made_by(file, "a file of `topk export --format findings`"):
+        with made_by(file, _KIND):
             found = cls._of(parse_json(unzipped(file)))
             found.compared()  # of what it says only, which must be there
         return found
@@ -259,7 +263,7 @@ def _estimate(told: Mapping[str, Any] | None) -> Estimate | None:
     data = part_of(EstimateData, told)
     numbers = (getattr(data, name) for name in _NUMBERS)
     mean, half_width, low, high, p = (math.nan if number is None else number for number in numbers)
-    return Estimate(mean, half_width, data.n, low, high, p, data.covers)
+    return Estimate(mean, half_width, data.n, low, high, p, cast("Covers", data.covers))
 
 
 def _runs(told: Mapping[str, Sequence[str]]) -> dict[int, dict[str, Any]]:
