@@ -100,7 +100,9 @@ def _export_findings(study: Study, to: Path, store: str, data: str | None, note:
         to.write_bytes(content)
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {reason(error)}") from error
-    typer.echo(f"{to}: {len(found.compared())} comparisons, {len(content)} bytes; {found.told()}")
+    typer.echo(
+        f"{to}: {sum(one.counts for one in found.compared())} comparisons, {len(content)} bytes; {found.told()}"
+    )
 
 
 def _check_export(output: str, arm: str | None, seed: int | None, more: bool) -> None:
