@@ -163,10 +163,9 @@ def _search(facts: _Facts) -> str:
         return "Nothing is searched: every arm has one configuration, set beforehand."
     said = Counter(repr(arm.protocol) for arm in arms)
     ended = Tally.of(row["status"] for row in facts.counting if row["phase"] == "search")
+    searches = facts.study.searches
     times = (
-        "once"
-        if max(arm.repeats.count for arm in arms) == 1
-        else f"{max(arm.repeats.count for arm in arms)} times"
+        "once" if searches == 1 else f"{searches} times, with {facts.study.trials // searches} trials each"
     )
     lines = [
         f"Every arm that searches has the same budget of {facts.study.trials} trials; each was searched {times}.",

@@ -300,7 +300,8 @@ def _fruitless(study: Study, history: ArmHistory, last: int) -> Fruitless | None
     confirmed = list(history.confirmations(study.trials, last).values())
     rows = confirmed or history.searched(study.trials)
     ends = Tally.of(row["status"] for row in rows)
-    if ends.completed or len(rows) < (_due(study, history, last) if confirmed else study.trials):
+    due = _due(study, history, last) if confirmed else study.search_trials(history.arm)
+    if not rows or ends.completed or len(rows) < due:
         return None
     first = min(rows, key=lambda row: (row["number"], row["seed"]))
     return Fruitless(
@@ -311,7 +312,7 @@ def _fruitless(study: Study, history: ArmHistory, last: int) -> Fruitless | None
 def _due(study: Study, history: ArmHistory, last: int) -> int:
     """Return how many confirmations are due: none for a search that chose nothing."""
     chosen, repeats = history.chosen(study.trials), history.arm.repeats
-    return sum(bool(chosen[repeats.search_of_seed(seed)]) for seed in range(1, last + 1))
+    return sum(bool(chosen[repeats.search_of_seed(seed)]) for seed in repeats.seeds(last))
 
 
 def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:

@@ -165,7 +165,7 @@ class _Execution:
         )
 
     def _table(self) -> Table:
-        wanted = replace(self.whole, trials=self.part.trials, seeds=self.part.seeds)
+        wanted = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
         ranks = partial(read_all_ranks, self.ledger.store)
         return build_table(wanted, self._known(wanted), self.part.arms, ranks)
 

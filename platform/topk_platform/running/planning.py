@@ -204,7 +204,7 @@ def _plan(
     arms = {
         arm_id: ArmPlan(
             arm=arm.arm,
-            searched=sum(number in arm.searched for number in range(arm.trials)),
+            searched=sum(arm.arm.repeats.holds(number, study.trials) for number in arm.searched),
             confirmed=sum(lane.ended for lane in arm.lanes),
             left=arm.left,
             trial_seconds=known.get(arm_id, guessed.get(arm_id, fallback)),
@@ -229,7 +229,8 @@ def _part(arm: Arm, slot: Slot) -> float:
     """Return the part of its epochs that a trial, or the ensemble that begins with it, may be expected to take."""
     phase, number, _ = slot
     pruner, ensemble = arm.protocol.pruner, arm.protocol.ensemble
-    if phase == "confirm" or len(arm.objectives) > 1 or len(arm.protocol.known(number)) < startup_of(pruner):
+    known = arm.protocol.known(arm.repeats.position(number))
+    if phase == "confirm" or len(arm.objectives) > 1 or len(known) < startup_of(pruner):
         return 1.0
     return expected_part(pruner, arm.recipe, ensemble)
 

@@ -12,7 +12,7 @@ from topk_platform.reports.cells import Cell
 from topk_platform.reports.kinds import unlike_told
 from topk_platform.reports.statistics import Covers, Estimate
 from topk_platform.reports.table import Fruitless, Table
-from topk_platform.specs import Published, Scalar
+from topk_platform.specs import Published, Scalar, Study
 from topk_platform.specs.metric_names import (
     GROUPS,
     digits_of,
@@ -263,6 +263,16 @@ def without_ranks(table: Table) -> str:
     )
 
 
+def _selected(study: Study) -> str:
+    """Return the words for how configurations were selected."""
+    whose = "each loss" if all(arm.is_searched for arm in study.arms) else "each loss that is searched"
+    if study.searches == 1:
+        return f"the configuration of {whose} is the best of {study.trials} trials on validation data"
+    each = study.trials // study.searches
+    best = f"the best of {each} trials on validation data"
+    return f"{whose} is searched {study.searches} times, and each time {best} is chosen"
+
+
 def setting(table: Table) -> str:
     """Return the sentence that says under which conditions the numbers came about: K, trials, seeds, test images.
 
@@ -271,12 +281,9 @@ def setting(table: Table) -> str:
     study = table.study
     ks = sorted({arm.k for arm in study.arms})
     searched = [arm for arm in study.arms if arm.is_searched]
-    whose = "each loss" if len(searched) == len(study.arms) else "each loss that is searched"
     parts = [
         f"K = {', '.join(map(str, ks))}",
-        f"the configuration of {whose} is the best of {study.trials} trials on validation data"
-        if searched
-        else "",
+        _selected(study) if searched else "",
         f"{'up to ' if study.racing else ''}{study.seeds} fresh seeds for each mean",
         _tested_on(table),
     ]
