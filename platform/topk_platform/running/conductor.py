@@ -212,10 +212,7 @@ class Conductor:
     def abandon(self, why: str) -> None:
         """Take note that no process is left, and none can be started; what trained goes on in the next run."""
         for tune_id, run in self._runs.items():
-            self.budget.end(tune_id, run.recorded)
-            if run.recorded:
-                self._fault(run, LostProcessError(why))
-                continue
+            self.budget.end(tune_id, ended=False)
             for trial in run.trials:
                 self.board.release(trial)
         self._runs.clear()
