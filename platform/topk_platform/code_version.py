@@ -54,7 +54,7 @@ _LOOP = (
     *(Node("topk_platform.specs", name) for name in _SPECS),
 )
 _LOOKED_UP = ("topk_platform.references",)  # what is looked up there is what an arm names
-_PLATFORM_PARTS = ("data", "models", "training", "metrics.py", "streams.py")
+_PLATFORM_PARTS = ("data", "models", "training", "calibration.py", "metrics.py", "streams.py")
 
 
 class Part(NamedTuple):

@@ -33,17 +33,19 @@ ALLOWED = {
     "sources": set(),
 }
 LEAVES = {
-    "errors",
-    "identity",
-    "outcomes",
-    "references",
-    "streams",
-    "metrics",
-    "specs",
-    "code_version",
-    "sources",
-} | {
-    *("racing", "fronts")  # what starts and what a table counts are decided by the same rules
+    *(
+        "errors",
+        "identity",
+        "outcomes",
+        "references",
+        "streams",
+        "metrics",
+        "specs",
+        "code_version",
+        "sources",
+    ),
+    *("trust", "elsewhere", "terminal"),  # files of others, and what they may do here
+    *("calibration", "racing", "fronts"),  # what starts and what a table counts are decided by the same rules
 }
 
 # What each folder of the losses may import of the others: those below it. A family imports no other but for the one

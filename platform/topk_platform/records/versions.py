@@ -1,14 +1,11 @@
-"""Which schemas of a store this program reads, and what becomes of an earlier one."""
+"""Which schemas of a store this program reads. A store of an earlier one becomes of this one when it is written."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from topk_platform.errors import StoreError
 from topk_platform.records.schema import SCHEMA_VERSION
 
-__all__ = ["OLDEST", "check_version", "raised"]
+__all__ = ["OLDEST", "check_version"]
 
 OLDEST = 2
 """The earliest schema that is read. Columns that came later are empty in such a store, and added by the next run."""
@@ -31,22 +28,3 @@ def check_version(uri: str, version: int) -> None:
             f"store {uri!r} has schema version {version}, this program reads {OLDEST} to {SCHEMA_VERSION}: choose "
             "another --store"
         )
-
-
-def raised(mark: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the mark of a store that this program is about to write, None where it stays.
-
-    From then on, an earlier program refuses the store.
-
-    Args:
-        mark: The content of the file that marks it.
-
-    Example:
-        >>> raised({"study": "s", "schema_version": SCHEMA_VERSION}) is None
-        True
-        >>> raised({"study": "s", "schema_version": 0})["schema_version"] == SCHEMA_VERSION
-        True
-    """
-    return (
-        {**mark, "schema_version": SCHEMA_VERSION} if int(mark["schema_version"]) < SCHEMA_VERSION else None
-    )

@@ -47,8 +47,8 @@ def numbers(text: str) -> dict[tuple[str, ...], float]:
 
 
 def test_there_is_a_store_of_each_version_and_they_are_small() -> None:
-    wanted = [f"schema-{version}" for version in range(schemas.OLDEST, SCHEMA_VERSION + 1)]
-    assert [path.stem for path in STORES] == wanted
+    wanted = {f"schema-{version}" for version in range(schemas.OLDEST, SCHEMA_VERSION + 1)}
+    assert {path.stem for path in STORES} >= wanted
     assert all(path.stat().st_size < 50_000 for path in STORES)
 
 
@@ -58,7 +58,7 @@ def test_an_earlier_programs_results_are_read(store: Path) -> None:
     ledger = Ledger.open(Store.open(store), study.name)
     histories = read_history(ledger, study, ledger.identities(), curves=True)
     assert sorted(len(history.rows()) for history in histories.values()) == [1, 3]
-    table = build_table(study, histories, ranks=lambda keys: read_all_ranks(ledger.store, keys))
+    table = build_table(study, histories, ranks=lambda rows: read_all_ranks(ledger.store, rows))
     means = {(*place,): cell.value.mean for place, cell in table.cells.items() if cell.value is not None}
     assert means == pytest.approx(numbers((store / "table.csv").read_text()))
     for history in histories.values():
@@ -66,8 +66,8 @@ def test_an_earlier_programs_results_are_read(store: Path) -> None:
             found = find(row["key"], store)
             assert found.trial.arm_id == row["arm_id"] and len(found.epochs) == found.row["epochs"] == 2
         assert all(history.curves[row["key"]] for row in history.search.values())
-    keys = [key for history in histories.values() for key in (row["key"] for row in history.confirm.values())]
-    assert len(read_all_ranks(ledger.store, keys)) == 2
+    confirmed = [row for history in histories.values() for row in history.confirm.values()]
+    assert len(read_all_ranks(ledger.store, confirmed)) == 2
 
 
 def test_its_trials_can_be_adopted_bundled_and_repaired(store: Path) -> None:
@@ -89,7 +89,7 @@ def test_this_program_writes_on_in_it(store: Path, monkeypatch: pytest.MonkeyPat
     """From then on an earlier program, to which the version says nothing, refuses it."""
     study = study_of(store)
     newer = SCHEMA_VERSION + 1
-    for module in ("schema", "versions"):
+    for module in ("ledger", "mark", "versions"):
         monkeypatch.setattr(f"topk_platform.records.{module}.SCHEMA_VERSION", newer)
     ledger = Ledger.open(Store.open(store), study.name)
     key = ledger.keys()[0]
