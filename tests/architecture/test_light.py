@@ -156,6 +156,7 @@ AS_JSON = (
 BESIDE = {
     "run": "its events: tests/platform/cli/test_progress.py",
     "probe": "trains: tests/platform/cli/test_cli.py",
+    "adopt": "trains: tests/platform/evidence/test_adopting.py",
     "replay": "trains: tests/platform/cli/test_replay.py",
     "verify": "trains: tests/platform/evidence",
     "predict": "needs a network: tests/platform/serving/test_serving.py",

@@ -26,6 +26,7 @@ from topk_platform.records import (
     take_back,
 )
 from topk_platform.records.lease import Lease
+from topk_platform.running.identified import identities_here
 from topk_platform.running.replaying import replay
 from topk_platform.specs import Study
 
@@ -167,7 +168,7 @@ def adopt(
         raise UserError(f"replay must be at least 1 and within at least 0, got {again} and {within}")
     part = study.only(only) if only else study
     ledger = _held(store, study)
-    identities = _here(ledger, part, data)
+    identities = identities_here(ledger, part, data)
     found = candidates(ledger, identities)
     checked = []
     for row in found.drawn(again, seed) if found.groups else []:
@@ -189,21 +190,6 @@ def _held(store: str | Path, study: Study) -> Ledger:
         raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
     check_undriven(ledger.store)
     return ledger
-
-
-def _here(ledger: Ledger, study: Study, data: str | Path | None) -> dict[str, Identity]:
-    """Return which rows count with the code, the data, the machine and the packages at hand."""
-    from topk_platform.data import data_at  # noqa: PLC0415 - torch
-    from topk_platform.running.boards import in_environment  # noqa: PLC0415
-    from topk_platform.running.checks import check_device  # noqa: PLC0415
-    from topk_platform.running.reading import load_or_tell  # noqa: PLC0415
-    from topk_platform.training import environment  # noqa: PLC0415
-
-    check_device(study)
-    with data_at(data):
-        prints = {study.arm_id(arm): load_or_tell(arm.regime).fingerprint for arm in study.arms}
-    counted = last_counted(ledger, study, prints)
-    return in_environment(study, counted, environment(study.device))
 
 
 def _checked(key: str, store: str | Path, within: float | None, data: str | Path | None) -> Checked:

@@ -286,6 +286,8 @@ def test_the_command(
     code, out = call("--replay", "2")
     assert code == 0 and out.count(": to the bit\n") == 2
     assert "adopted: 5 trials of plain/linear/loss are adopted: 2 trained again on " in out
+    found = json.loads(call("--json")[1])
+    assert (found["trials"], found["checked"], found["adopted"]) == (0, [], False)
     assert call("--undo") == (
         0,
         "adopted: what was adopted of plain/linear/loss does not count any more\n",
