@@ -17,6 +17,7 @@ __all__ = [
     "Adopted",
     "Identity",
     "Provenance",
+    "bits_of",
     "chooser_of",
     "environment_of",
     "machine_of",
@@ -193,6 +194,16 @@ def chooser_of(row: Mapping[str, Any]) -> str:
         'optuna 5.0.0, cmaes 0.13'
     """
     return _environment(row["versions"] or "{}", SEARCHERS)
+
+
+def bits_of(row: Mapping[str, Any]) -> str:
+    """Return what of the environment decided the last bits of a ledger's row, to follow "of".
+
+    Example:
+        >>> bits_of({"versions": '{"machine": "NVIDIA H200", "optuna": "5.0.0", "torch": "2.14.0"}'})
+        'machine NVIDIA H200, torch 2.14.0'
+    """
+    return _environment(row["versions"] or "{}", _BITS)
 
 
 def environment_of(row: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from topk_platform.identity import chooser_of, provenance_of
+from topk_platform.identity import bits_of, chooser_of
 from topk_platform.outcomes import Ended
 from topk_platform.records import ArmHistory, Row, Tally, last_seeds
 from topk_platform.reports.cells import Cell, ReadRanks, Runs, cell_of, marked, runs_of, tested
@@ -299,7 +299,7 @@ def _choice(history: ArmHistory, search: int, best: Ended, trials: int) -> Chose
 
 def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
     rows = (row for history in histories.values() for row in history.rows())
-    found = Counter(provenance_of(row).environment for row in rows)
+    found = Counter(map(bits_of, rows))
     return found if len(found) > 1 else {}
 
 
