@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from topk_platform.records.artifacts import parsed, read_artifact, write_artifact
 from topk_platform.records.per_image import IMAGES, found, written
 from topk_platform.records.store import Store
+from topk_platform.records.views import Row
 from topk_platform.specs import Trial
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Ranks", "ranks_name", "read_all_ranks", "read_ranks", "save_ranks"]
+__all__ = ["Ranks", "read_all_ranks", "read_ranks", "save_ranks"]
 
 _COLUMNS = ("greater", "tied", "label", "group")
 _CLUSTER, _CLUSTERS = "cluster", "clusters"
@@ -51,11 +53,6 @@ class Ranks(NamedTuple):
     clusters: str = ""
 
 
-def ranks_name(key: str) -> str:
-    """Return the name, inside a study's folder, of a trial's ranks."""
-    return f"ranks/{key}.parquet"
-
-
 def save_ranks(
     store: Store,
     trial: Trial,
@@ -63,8 +60,10 @@ def save_ranks(
     images: str,
     cluster: Tensor | None = None,
     clusters: str = "",
-) -> None:
+) -> str:
     """Write a trial's ranks: four bytes an image, a few more where there are more than 65,536 classes, or groups.
+
+    Returns their file's SHA-256.
 
     Args:
         store: The study's folder.
@@ -76,7 +75,8 @@ def save_ranks(
     """
     columns = dict(zip(_COLUMNS, ranks, strict=True))
     more = {} if cluster is None else {_CLUSTER: _without_gaps(cluster)}
-    store.write(ranks_name(trial.key), written(columns | more, trial, images, {_CLUSTERS: clusters}))
+    content = written(columns | more, trial, images, {_CLUSTERS: clusters})
+    return write_artifact(store, "ranks", trial.key, content)
 
 
 def _without_gaps(cluster: Tensor) -> Tensor:
@@ -86,22 +86,28 @@ def _without_gaps(cluster: Tensor) -> Tensor:
     return numbers
 
 
-def read_ranks(store: Store, key: str) -> Ranks | None:
+def read_ranks(store: Store, row: Row) -> Ranks | None:
     """Return a trial's ranks, None where none were kept.
 
     Args:
         store: The study's folder.
-        key: The trial's key.
+        row: The trial's row of the ledger.
+
+    Raises:
+        DamagedFileError: if they are not what was recorded.
+        StoreError: if they cannot be read.
     """
     try:
-        columns, told = found(store.read(ranks_name(key)))
+        content = read_artifact(store, "ranks", row)
     except FileNotFoundError:
         return None
-    greater, tied, label, group = (columns[name] for name in _COLUMNS)
-    cluster, clusters = columns.get(_CLUSTER), told.get(_CLUSTERS, "")
+    with parsed(store, "ranks", row):
+        columns, about = found(content)
+        greater, tied, label, group = (columns[name] for name in _COLUMNS)
+        images, cluster, clusters = about[IMAGES], columns.get(_CLUSTER), about.get(_CLUSTERS, "")
     if cluster is None:
-        cluster, clusters = _known(told[IMAGES], len(label))
-    return Ranks(greater, tied, label, group, told[IMAGES], cluster, clusters)
+        cluster, clusters = _known(images, len(label))
+    return Ranks(greater, tied, label, group, images, cluster, clusters)
 
 
 def _known(images: str, count: int) -> tuple[npt.NDArray[np.int64] | None, str]:
@@ -112,9 +118,9 @@ def _known(images: str, count: int) -> tuple[npt.NDArray[np.int64] | None, str]:
     return np.arange(count) // size, clusters
 
 
-def read_all_ranks(store: Store, keys: Iterable[str]) -> dict[str, Ranks]:
+def read_all_ranks(store: Store, rows: Iterable[Row]) -> dict[str, Ranks]:
     """Return the ranks of the trials that have any, by key; reads many files at a time."""
-    wanted = list(keys)
+    wanted = list(rows)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        read = pool.map(lambda key: read_ranks(store, key), wanted)
-        return {key: ranks for key, ranks in zip(wanted, read, strict=True) if ranks is not None}
+        read = pool.map(lambda row: read_ranks(store, row), wanted)
+        return {row["key"]: ranks for row, ranks in zip(wanted, read, strict=True) if ranks is not None}

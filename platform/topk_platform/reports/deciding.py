@@ -181,16 +181,23 @@ def _why_not(
 ) -> tuple[str, bool]:
     """Return why a contrast is not decided, or nothing; and whether more data would change that."""
     names = list(contrast.weights)
-    if lost := [name for name in names if runs[name].confirmed.lost]:
-        return f"seeds were lost of {', '.join(lost)}", False
-    if lacking := [name for name in names if not runs[name].confirmed.completed]:
-        return f"no seed yet of {', '.join(lacking)}", True
-    if estimate is None or estimate.n < _LEAST_SEEDS or estimate.precision is None:
-        return f"fewer than {_LEAST_SEEDS} seeds", True
-    if lucky := [name for name in names if name in once]:
-        return f"one search of {', '.join(lucky)}: its luck is in no interval", False
-    if estimate.half_width == 0:
-        return "all seeds are equal: there is no spread to judge by", False
+    few = estimate is None or estimate.n < _LEAST_SEEDS or estimate.precision is None
+    level = estimate is not None and estimate.half_width == 0
+    reasons: list[tuple[object, str, bool]] = [
+        ([n for n in names if runs[n].confirmed.lost], "seeds were lost of {}", False),
+        ([n for n in names if not runs[n].confirmed.completed], "no seed yet of {}", True),
+        (
+            [n for n in names if runs[n].without_ranks],
+            "ranks are missing of {}: `topk run` trains those confirmations again",
+            True,
+        ),
+        (few, f"fewer than {_LEAST_SEEDS} seeds", True),
+        ([n for n in names if n in once], "one search of {}: its luck is in no interval", False),
+        (level, "all seeds are equal: there is no spread to judge by", False),
+    ]
+    for holds, why, waits in reasons:
+        if holds:
+            return why.format(", ".join(holds) if isinstance(holds, list) else ""), waits
     return "", False
 
 

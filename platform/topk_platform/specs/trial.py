@@ -147,7 +147,8 @@ class TrialRecord:
     """The end of a trial: its status, its metrics, its epochs and where they came from.
 
     ``validation`` holds the metrics of the weights that were kept, by default the last epoch's, ``test`` those of a
-    confirmed run; times are POSIX seconds.
+    confirmed run; times are POSIX seconds. ``artifacts`` has the SHA-256 of each file that was stored with the trial,
+    by its kind, ``missing`` why one could not be.
     """
 
     trial: Trial
@@ -160,6 +161,8 @@ class TrialRecord:
     started: float = 0.0
     ended: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the record as JSON."""

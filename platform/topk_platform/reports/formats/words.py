@@ -12,7 +12,7 @@ from topk_platform.reports.cells import Cell
 from topk_platform.reports.kinds import unlike_told
 from topk_platform.reports.statistics import Covers, Estimate
 from topk_platform.reports.table import Fruitless, Table
-from topk_platform.specs import Published, Scalar
+from topk_platform.specs import Published, Scalar, Study
 from topk_platform.specs.metric_names import (
     GROUPS,
     digits_of,
@@ -43,6 +43,7 @@ __all__ = [
     "striking",
     "tested",
     "title_of",
+    "without_ranks",
 ]
 
 _UP, _DOWN = "▲", "▼"
@@ -158,6 +159,7 @@ def notes(table: Table) -> list[str]:
         partial(table),
         _raced(table),
         lost(table),
+        without_ranks(table),
         *map(_fruitless, table.fruitless),
         _uncounted(table),
         _environments(table),
@@ -250,6 +252,27 @@ def lost(table: Table) -> str:
     )
 
 
+def without_ranks(table: Table) -> str:
+    """Return the line that says how many confirmations lack the ranks that intervals need, or nothing."""
+    if not table.without_ranks:
+        return ""
+    return (
+        f"Of {table.confirmed.completed} confirmations, {table.without_ranks} lack the ranks of their test images: "
+        "intervals over those leave out the choice of the test images, and may be too narrow. `topk run` trains these "
+        "confirmations again."
+    )
+
+
+def _selected(study: Study) -> str:
+    """Return the words for how configurations were selected."""
+    whose = "each loss" if all(arm.is_searched for arm in study.arms) else "each loss that is searched"
+    if study.searches == 1:
+        return f"the configuration of {whose} is the best of {study.trials} trials on validation data"
+    each = study.trials // study.searches
+    best = f"the best of {each} trials on validation data"
+    return f"{whose} is searched {study.searches} times, and each time {best} is chosen"
+
+
 def setting(table: Table) -> str:
     """Return the sentence that says under which conditions the numbers came about: K, trials, seeds, test images.
 
@@ -258,12 +281,9 @@ def setting(table: Table) -> str:
     study = table.study
     ks = sorted({arm.k for arm in study.arms})
     searched = [arm for arm in study.arms if arm.is_searched]
-    whose = "each loss" if len(searched) == len(study.arms) else "each loss that is searched"
     parts = [
         f"K = {', '.join(map(str, ks))}",
-        f"the configuration of {whose} is the best of {study.trials} trials on validation data"
-        if searched
-        else "",
+        _selected(study) if searched else "",
         f"{'up to ' if study.racing else ''}{study.seeds} fresh seeds for each mean",
         _tested_on(table),
     ]
@@ -360,4 +380,5 @@ def counted(table: Table) -> str:
 
 def striking(table: Table) -> list[str]:
     """Return the notes that nobody should overlook: results missing so far, and results that will stay missing."""
-    return list(filter(None, (partial(table), lost(table), *map(_fruitless, table.fruitless))))
+    lines = (partial(table), lost(table), without_ranks(table), *map(_fruitless, table.fruitless))
+    return list(filter(None, lines))
