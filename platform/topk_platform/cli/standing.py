@@ -17,8 +17,8 @@ from rich.live import Live
 from rich.text import Text
 
 from topk_platform.cli.codes import Exit
-from topk_platform.cli.consoles import make_console, print_json
-from topk_platform.cli.options import JsonOption, StoreOption
+from topk_platform.cli.consoles import make_console, print_json, say
+from topk_platform.cli.options import JsonOption, SmokeOption, StoreOption, recorded_name
 from topk_platform.cli.studies import load_study
 from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import told
@@ -40,6 +40,7 @@ def status(
         str | None, typer.Argument(help="Only this study: its name here, or package.module:attribute.")
     ] = None,
     store: StoreOption = "runs",
+    smoke: SmokeOption = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every few seconds until Ctrl-C.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -49,6 +50,7 @@ def status(
     """
     if watch and json:
         raise UserError("--watch and --json exclude each other: leave one out")
+    study = _name(study, smoke)
     if watch:
         _watch(make_console(), store, study)
         return
@@ -61,7 +63,7 @@ def status(
         for part in chain(*shown):
             console.print(part, soft_wrap=isinstance(part, str), markup=False, highlight=False)
     for problem in (*problems, *more):
-        typer.echo(f"topk: {problem}", err=True)
+        say(f"topk: {problem}", err=True)
     if problems or more:
         raise typer.Exit(Exit.BAD_INPUT)
     if not shown:
@@ -82,6 +84,15 @@ def _each(
     return found, problems
 
 
+def _name(study: str | None, smoke: bool) -> str | None:
+    """Return the name of the study's folder, None for all folders."""
+    if study is None:
+        if smoke:
+            raise UserError("--smoke is of one study: name it")
+        return None
+    return recorded_name(load_study(study).name if is_reference(study) else study, smoke)
+
+
 def _none(store: str, study: str | None) -> str:
     absent = "" if "://" in store or Path(store).exists() else ": there is no such folder"
     return f"store {store!r} holds no study" + (f" {study!r}" if study else "") + absent
@@ -92,10 +103,9 @@ def _read(place: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]],
     from topk_platform.records import Ledger, Store, is_study  # noqa: PLC0415 - pyarrow
 
     store, problems = Store.open(place), list[UserError]()
-    name = load_study(only).name if only and is_reference(only) else only
     found: list[tuple[Ledger, list[Row]]] = []
     for study in store.folders():
-        if name not in (None, study):
+        if only not in (None, study):
             continue
         try:
             ledger = Ledger.open(store, study)
@@ -111,11 +121,13 @@ def _shown(console: Console, study: tuple[Ledger, Sequence[Row]]) -> list[Render
     ledger, rows = study
     from topk_platform.cli.early import early_table  # noqa: PLC0415
 
-    early = early_table(ledger, _counting(ledger, rows))
+    counting = _counting(ledger, rows)
+    early = early_table(ledger, counting)
     return [
         _rendered(console, ledger, rows),
         *([] if early is None else [early]),
         *standing(ledger),
+        *_lacking(ledger, counting),
     ]
 
 
@@ -161,7 +173,8 @@ def _seen(console: Console, store: str, study: str | None) -> Iterator[Renderabl
 
 def _watched(console: Console, most: int, study: tuple[Ledger, Sequence[Row]]) -> list[RenderableType]:
     ledger, rows = study
-    notes = [Text(line, no_wrap=True, overflow="ellipsis") for line in standing(ledger)]
+    lines = (*_lacking(ledger, _counting(ledger, rows)), *standing(ledger))
+    notes = [Text(line, no_wrap=True, overflow="ellipsis") for line in lines]
     return [_rendered(console, ledger, rows, most), *notes[:2], Text()]
 
 
@@ -177,7 +190,7 @@ def _data(study: tuple[Ledger, Sequence[Row]]) -> dict[str, Any]:
         "left": state.left,
         "recorded": len(rows),
         "not_counted": dict(_outdated(ledger, rows)),
-        "notes": standing(ledger),
+        "notes": [*standing(ledger), *_lacking(ledger, _counting(ledger, rows))],
     }
 
 
@@ -207,6 +220,25 @@ def standing(ledger: Ledger) -> list[str]:
     lines += [f"{trial} (noted {trial.when})" for trial in undone.open if trial.key not in ended]
     if undone.tracking:
         lines.append(f"MLflow is behind: {undone.tracking}; `topk sync` fills it in, or the next run")
+    return lines
+
+
+def _lacking(ledger: Ledger, rows: Sequence[Row]) -> list[str]:
+    """Return lines that say how many confirmations lack a file, and how they get it."""
+    from topk_platform.records import NEEDED, missing_artifacts  # noqa: PLC0415
+
+    files = missing_artifacts(ledger.store, rows)
+    results = len({file.key for file in files if file.kind in NEEDED})
+    networks = len({file.key for file in files if file.kind not in NEEDED})
+    lines = []
+    if results:
+        lines.append(
+            f"ranks or guesses: {results} confirmations lack theirs; `topk run` trains again those that count"
+        )
+    if networks:
+        lines.append(
+            f"networks: {networks} confirmations lack theirs; `topk run --networks` trains them again"
+        )
     return lines
 
 

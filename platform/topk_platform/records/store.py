@@ -21,7 +21,7 @@ from topk_platform.errors import StoreError, reason
 from topk_platform.records.folder import Files, Folder, Listed
 from topk_platform.specs.checks import check_place
 
-__all__ = ["MARK", "Store"]
+__all__ = ["MARK", "PAUSES", "Store"]
 
 MARK = "ledger.json"
 """The file that marks a study's folder; written before any trial starts."""
@@ -29,7 +29,21 @@ MARK = "ledger.json"
 _HIDDEN = "."
 _PROBE_BYTES = 2**20  # MLflow's database takes as much before the first trial
 _SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
+_AWS = "give them in the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_AZURE = "give them in the environment, as AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"
+_ELSEWHERE = {
+    **dict.fromkeys(("s3", "http"), _AWS),
+    **dict.fromkeys(("az", "abfs", "abfss"), _AZURE),
+    "gs": "give them in the environment, as GOOGLE_APPLICATION_CREDENTIALS",
+}
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_BUCKET = r"[^@:]*"
+_CONTAINER = r"[\w.$-]*(?:@[\w.-]+)?"
+_NAMED = {"http": r"(?:[\w.-]*|\[[\w:.]+\])(?::\d*)?", "abfs": _CONTAINER, "abfss": _CONTAINER}
 _OPTIONS = ("endpoint", "region", "virtual_hosted_style_request")
+PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
+"""Seconds between tries to write to a store that refuses, four minutes in total."""
+
 # What Delta Lake takes for something else in an address: it decodes `%20`, takes a backslash for a slash, and ends with
 # a panic at the others. No way to write the address changes that, nor does a symbolic link.
 _UNHELD = re.compile(r"[\[\]|^\\]|%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f\ud800-\udfff]")
@@ -58,7 +72,8 @@ class Store:
         A URI is ``s3://bucket/folder``, ``gs://bucket/folder`` or ``az://container/folder``. Behind a question mark
         one of S3 may have options: ``endpoint=http://HOST:PORT`` for MinIO, Ceph and the like, ``region`` and
         ``virtual_hosted_style_request``. Credentials come from the environment, such as ``AWS_ACCESS_KEY_ID`` and
-        ``AWS_SECRET_ACCESS_KEY``, or from the machine's role; a URI, which is shown and sent, must not hold any.
+        ``AWS_SECRET_ACCESS_KEY``, or from the machine's role; a URI, which is shown and sent, must not hold any. Where
+        no endpoint is given, that of ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` is taken, if there is one.
 
         Raises:
             UserError: if it is blank.
@@ -79,6 +94,8 @@ class Store:
             return cls(str(folder), text)
         options = _options(text)
         _check_path(text, urlsplit(text).path)
+        if urlsplit(text).scheme == "s3" and "endpoint" not in options:
+            options |= _endpoint_of_environment()
         store = cls(text.partition("?")[0].rstrip("/"), text.partition("?")[0].rstrip("/"), options)
         with store._told("opened"):
             store._files  # noqa: B018 - that it can be made
@@ -296,13 +313,10 @@ def _options(text: str) -> dict[str, str]:
         raise StoreError(
             f"store of scheme {parts.scheme!r} cannot be opened: it must be a folder or a URI of {', '.join(_SCHEMES)}"
         )
+    _check_open("store", text, parts.scheme)
     if parts.fragment:
         raise StoreError(
             f"store {text.partition('?')[0]!r} cannot be used: nothing can be stored under a name with '#'"
-        )
-    if "@" in parts.netloc and parts.scheme == "s3":
-        raise StoreError(
-            "store must not hold credentials: give them in the environment, as AWS_ACCESS_KEY_ID"
         )
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     known = _OPTIONS if parts.scheme == "s3" else ()
@@ -311,4 +325,25 @@ def _options(text: str) -> dict[str, str]:
             f"store: the options of {text.partition('?')[0]!r} are {', '.join(known) or 'none'}, got "
             f"{', '.join(unknown)}; credentials come from the environment"
         )
+    if "endpoint" in given:
+        _check_open("store's endpoint", given["endpoint"], "http")
     return given
+
+
+def _endpoint_of_environment() -> dict[str, str]:
+    for name in _ENDPOINTS:
+        if found := os.environ.get(name):
+            _check_open(name, found, "http")
+            return {"endpoint": found}
+    return {}
+
+
+def _check_open(what: str, uri: str, scheme: str) -> None:
+    """Raise ``StoreError`` if a URI holds a user's name or a password, which may have any letter in it.
+
+    The message must not show the URI. A URI of Azure may name a container before an @.
+    """
+    place = uri.partition("://")[2]
+    named = re.split(r"[/?#]", place)[0]
+    if not re.fullmatch(_NAMED.get(scheme, _BUCKET), named) or (scheme == "http" and "@" in place):
+        raise StoreError(f"{what} must not hold credentials: {_ELSEWHERE[scheme]}")

@@ -12,6 +12,7 @@ from topk_platform.errors import StoreError, reason
 from topk_platform.records.delta import TakenOverError, Writing
 from topk_platform.records.lease import Lease
 from topk_platform.records.schema import ledger_table
+from topk_platform.records.store import PAUSES
 from topk_platform.specs import TrialRecord
 
 __all__ = ["Committed", "Writer"]
@@ -19,8 +20,6 @@ __all__ = ["Committed", "Writer"]
 Committed = Callable[[Sequence[TrialRecord]], None]
 """Called with the records that have been committed to the ledger."""
 
-_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
-"""Seconds between tries to write to a store that refuses, four minutes in total."""
 _LOG = logging.getLogger("topk_platform")
 _MOST = 1000  # trials of one commit, so that it takes no more memory the faster they come
 
@@ -45,7 +44,7 @@ class Writer(threading.Thread):
         error: Why nothing more is written; None while all is well.
     """
 
-    def __init__(self, table: Writing, lease: Lease, pauses: Sequence[float] = _PAUSES) -> None:
+    def __init__(self, table: Writing, lease: Lease, pauses: Sequence[float] = PAUSES) -> None:
         super().__init__(name="ledger", daemon=True)
         self.error: Exception | None = None
         self.committed: Committed = lambda _records: None

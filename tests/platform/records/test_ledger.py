@@ -43,7 +43,8 @@ def test_plain_tools_read_the_snapshot(tmp_path: Path, study: Study, record: Mak
         *("key", "counts", "study", "arm", "arm_id", "regime", "model", "loss", "phase", "number", "seed"),
         *("status", "reason", "param.learning_rate", "config"),
         *(f"{split}.{m}" for split in ("validation", "test") for m in study.metrics),
-        *("train_seconds", "epochs", "started", "ended", "code_version", "dataset_fingerprint", "versions"),
+        *("train_seconds", "epochs", "started", "ended"),
+        *("code_version", "dataset_fingerprint", "versions", "artifacts"),
     ]
     assert epochs.column_names == [
         "key", "epoch", *(f"validation.{m}" for m in study.metrics), "train.loss", "train.gradient_density", "seconds",
