@@ -132,8 +132,8 @@ class _Repair:
         """Return the study's mark; if it is damaged or missing, make it anew."""
         try:
             mark = Mark.read(self.place)
-            if mark is not None:
-                return self._own(mark)
+            if mark is not None and self._is_own(mark):
+                return mark
         except DamagedError:
             pass  # made anew
         folder = self._likeliest()
@@ -150,9 +150,11 @@ class _Repair:
         self.made.append(MARK)
         return made
 
-    def _own(self, mark: Mark) -> Mark:
+    def _is_own(self, mark: Mark) -> bool:
+        """Return whether a mark's table is there; one of before a repair, from a backup, names a table that is not."""
         Ledger(self.place, self.study).check_mark()  # which refuses another study's
-        return mark
+        tables = _tables(self.place)
+        return mark.table in tables or not tables
 
     def _likeliest(self) -> str:
         """Return the newest folder that holds a sound table with rows, else the oldest that holds any."""
@@ -166,18 +168,16 @@ class _Repair:
         return folders[0] if folders else FOLDER
 
     def _finish(self, mark: Mark) -> None:
-        """Do what an earlier repair had left to do: delete a table that it had begun, move the old one aside."""
+        """Do what an earlier repair had left to do: move aside a table that it had begun, or the old one."""
         for folder in _tables(self.place):
-            if _number(folder) > _number(mark.table):
-                self.place.delete_all(folder)
-            elif folder != mark.table:
+            if folder != mark.table:
                 self._move(folder)
+                self.kept = f"{_ASIDE}/{folder}" if _number(folder) < _number(mark.table) else self.kept
 
     def _move(self, folder: str) -> None:
         for name in self.place.files(folder):
             self.place.move(name, f"{_ASIDE}/{name}")
         self.place.delete_all(folder)  # folders without files
-        self.kept = f"{_ASIDE}/{folder}"
 
     def _table(self, mark: Mark) -> None:
         """Make a new table if there is anything wrong with the study's."""
@@ -191,6 +191,7 @@ class _Repair:
         self.trials += found.lost + len(keys)
         mark.noted(self.place, table=self._written(_without(found.rows, keys)), checksums=True)
         self._move(mark.table)
+        self.kept = f"{_ASIDE}/{mark.table}"
         self._set_aside(*lost)
 
     def _written(self, rows: pa.Table) -> str:
