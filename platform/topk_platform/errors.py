@@ -18,6 +18,7 @@ __all__ = [
     "FaultError",
     "LostProcessError",
     "MissingDataError",
+    "RefusingStoreError",
     "SharedMemoryError",
     "SmallShareError",
     "StalledError",
@@ -96,6 +97,14 @@ class UnreachableStoreError(FaultError):
     remedy = "see that every worker can read and write the store"
 
 
+class RefusingStoreError(FaultError):
+    """The store has refused for minutes what belongs to a trial's result."""
+
+    kind = "refusing store"
+    remedy = "make room in the store, or give every worker the right to write there"
+    passing = False  # it was waited for
+
+
 class SharedMemoryError(FaultError):
     """A GPU ran out of memory while other processes held a part of it."""
 
@@ -137,7 +146,7 @@ FAULTS: dict[str, type[FaultError]] = {
     fault.__name__: fault
     for fault in (
         *(LostProcessError, UnreachableStoreError, SharedMemoryError, SmallShareError, BrokenDeviceError),
-        *(StalledError, TimeLimitError),
+        *(StalledError, TimeLimitError, RefusingStoreError),
     )
 }
 """The kinds of faults by the names that workers send them under."""

@@ -33,7 +33,7 @@ ALLOWED = {
 }
 LEAVES = {"errors", "identity", "outcomes", "references", "streams", "metrics", "specs", "code_version"} | {
     *("trust", "elsewhere", "terminal"),  # files of others, and what they may do here
-    *("racing", "fronts"),  # what starts and what a table counts are decided by the same rules
+    *("calibration", "racing", "fronts"),  # what starts and what a table counts are decided by the same rules
 }
 
 # What each folder of the losses may import of the others: those below it. A family imports no other but for the one

@@ -11,6 +11,7 @@ from topk_platform.cli.consoles import make_console, print_json, print_rows, say
 from topk_platform.cli.options import (
     JsonOption,
     OnlyOption,
+    SearchesOption,
     SeedsOption,
     SmokeOption,
     StoreOption,
@@ -45,6 +46,7 @@ def claims(
     study: StudyArgument,
     store: StoreOption = "runs",
     output: TableFormatOption = "rich",
+    searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     smoke: SmokeOption = False,
@@ -52,7 +54,7 @@ def claims(
 ) -> None:
     """Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data."""
     check_format(output, "rich", "md", "csv", json=json)
-    wanted = wanted_study(study, smoke, store=store)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     if not wanted.claims:
         why = (
             "a smoke run carries none, as its numbers say nothing of them"
@@ -78,6 +80,7 @@ def tuning(
     store: StoreOption = "runs",
     output: TableFormatOption = "rich",
     within: _Within = 0.5,
+    searches: SearchesOption = None,
     trials: TrialsOption = None,
     only: OnlyOption = None,
     smoke: SmokeOption = False,
@@ -85,7 +88,7 @@ def tuning(
 ) -> None:
     """Show what the search gained, how many trials were enough, and which parameters mattered, by validation alone."""
     check_format(output, "rich", "md", "csv", json=json)
-    wanted = wanted_study(study, smoke, store=store)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     from topk_platform.reports import tuned  # noqa: PLC0415 - as above
     from topk_platform.reports.tuning import check_within  # noqa: PLC0415 - as above
     from topk_platform.reports.tuning import tuning as tuning_of  # noqa: PLC0415 - as above
@@ -105,13 +108,14 @@ def tuning(
 def checklist(
     study: StudyArgument,
     store: StoreOption = "runs",
+    searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     smoke: SmokeOption = False,
     json: JsonOption = False,
 ) -> None:
     """Write what venues ask to be reported of a study, filled in from its ledger, as Markdown."""
-    wanted = wanted_study(study, smoke, store=store)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     from topk_platform.reports.checklist import checklist as filled_in  # noqa: PLC0415 - as above
 
     found = filled_in(wanted, store=store, trials=trials, seeds=seeds)

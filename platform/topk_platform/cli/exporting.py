@@ -16,6 +16,7 @@ from topk_platform.cli.consoles import plain, print_json, say
 from topk_platform.cli.options import (
     DataOption,
     JsonOption,
+    SearchesOption,
     SmokeOption,
     StoreOption,
     StudyArgument,
@@ -64,6 +65,7 @@ def export(
     ] = "",
     data: DataOption = None,
     store: StoreOption = "runs",
+    searches: SearchesOption = None,
     smoke: SmokeOption = False,
 ) -> None:
     """Write an arm's confirmed network for `topk predict`, a study's trials for other tools, or its findings.
@@ -74,7 +76,7 @@ def export(
     _check_export(output, arm, seed, onnx or mlflow)
     if output != "findings" and (note or data is not None):
         raise UserError(f"--note and --data are of --format findings, got --format {output}")
-    wanted = wanted_study(study, smoke, store=store)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     if arm is not None:
         from topk_platform.serving import export_model  # noqa: PLC0415 - pyarrow and numpy
 
@@ -100,7 +102,8 @@ def _export_findings(study: Study, to: Path, store: str, data: str | None, note:
         to.write_bytes(content)
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {reason(error)}") from error
-    say(f"{to}: {len(found.compared())} comparisons, {len(content)} bytes; {found.told()}")
+    counting = sum(one.counts for one in found.compared())
+    say(f"{to}: {counting} comparisons, {len(content)} bytes; {found.told()}")
 
 
 def _check_export(output: str, arm: str | None, seed: int | None, more: bool) -> None:
@@ -148,9 +151,15 @@ def predict(
         say(_FORMATS[output](images, found), nl=False)
 
 
-def bundle(study: StudyArgument, to: _To, store: StoreOption = "runs", smoke: SmokeOption = False) -> None:
+def bundle(
+    study: StudyArgument,
+    to: _To,
+    store: StoreOption = "runs",
+    searches: SearchesOption = None,
+    smoke: SmokeOption = False,
+) -> None:
     """Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions."""
-    wanted = wanted_study(study, smoke, store=store)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     from topk_platform.evidence import bundle as bundle_study  # noqa: PLC0415 - pyarrow and numpy
 
     found = bundle_study(wanted, store=store)

@@ -125,6 +125,7 @@ def ui(
 ) -> None:
     """Open MLflow's UI over a store's runs, on loopback unless told otherwise."""
     from topk_platform.records import Store, tracking_uri  # noqa: PLC0415
+    from topk_platform.running.address import is_loopback_host  # noqa: PLC0415
 
     folder = Store.open(store).local
     if folder is None or not (folder / "mlflow.db").exists():
@@ -134,6 +135,11 @@ def ui(
     command += ["--host", host, "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     _check_free(host, port)
+    if not is_loopback_host(host):
+        say(
+            f"warning: MLflow asks nobody for a password: who reaches {host}:{port} can read and change all runs",
+            err=True,
+        )
     say(f"MLflow on http://{host}:{port} (Ctrl-C ends it)")
     raise typer.Exit(_served(command, environment))
 
@@ -143,7 +149,8 @@ def _served(command: list[str], environment: dict[str, str]) -> int:
 
     It has a process group of its own, as MLflow's processes do not end each other.
     """
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, _interrupt) for number in heard}
     with subprocess.Popen(command, env=environment, process_group=0) as server:  # noqa: S603 - our own interpreter
         try:
             return server.wait()

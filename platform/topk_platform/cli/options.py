@@ -19,6 +19,7 @@ __all__ = [
     "MlflowOption",
     "OnlyOption",
     "RecordedArgument",
+    "SearchesOption",
     "SeedsOption",
     "SmokeOption",
     "StoreOption",
@@ -72,10 +73,21 @@ StudyArgument = Annotated[
 ]
 RecordedArgument = Annotated[str, typer.Argument(help="The study's name, as `topk status` shows it.")]
 TrialsOption = Annotated[
-    int | None, typer.Option("--trials", help="Search trials per arm.", rich_help_panel=_SIZE)
+    int | None,
+    typer.Option("--trials", help="Search trials per arm, over all its searches.", rich_help_panel=_SIZE),
 ]
 SeedsOption = Annotated[
-    int | None, typer.Option("--seeds", help="Confirmation seeds per arm.", rich_help_panel=_SIZE)
+    int | None,
+    typer.Option("--seeds", help="Fresh seeds per arm, over all its searches.", rich_help_panel=_SIZE),
+]
+SearchesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--searches",
+        help="How often each arm is searched. Adds what is missing: what has run counts as the first search. Each "
+        "search has as many trials and seeds as before, unless --trials and --seeds say how many all have together.",
+        rich_help_panel=_SIZE,
+    ),
 ]
 OnlyOption = Annotated[
     list[str] | None,

@@ -18,6 +18,7 @@ from topk_platform.cli.options import (
     DownloadOption,
     JsonOption,
     OnlyOption,
+    SearchesOption,
     SeedsOption,
     SmokeOption,
     StoreOption,
@@ -38,6 +39,7 @@ __all__ = ["plan", "probe"]
 def plan(
     study: StudyArgument,
     store: StoreOption = "runs",
+    searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     only: OnlyOption = None,
@@ -67,7 +69,7 @@ def plan(
     if price is not None and not (math.isfinite(price) and price > 0):
         raise UserError(f"--price must be above 0, got {price}")
     console = make_console()
-    wanted = wanted_study(study, smoke, tell=None if json else console)
+    wanted = wanted_study(study, smoke, tell=None if json else console, searches=searches)
     from topk_platform.running.planning import plan as plan_study  # noqa: PLC0415 - torch, unless all is done
 
     found = plan_study(
@@ -125,7 +127,7 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
         {
             "arm": arm.arm.name,
             "searched": arm.searched,
-            "search_trials": plan.study.trials if arm.arm.is_searched else 0,
+            "search_trials": plan.study.search_trials(arm.arm),
             "confirmed": arm.confirmed,
             "confirmations": plan.study.seeds * plan.study.points(arm.arm),
             "left": arm.left,
@@ -171,7 +173,7 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
     table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
     for arm in plan.arms:
         seconds = f"{arm.trial_seconds:.2f}" + ("" if arm.measured else " (guess)")
-        trials = study.trials if arm.arm.is_searched else 0
+        trials = study.search_trials(arm.arm)
         done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds * study.points(arm.arm)}"
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)

@@ -22,7 +22,7 @@ def exit_code(summary: Summary) -> int:
     """Return a run's exit code.
 
     It is 130 after an interrupt; else 4 if a limit of this run is used up and no fault left anything; else 3 if faults
-    left trials without a result; else 1 if a trial failed or an arm ended without a result.
+    left trials without a result or ended the run; else 1 if a trial failed or an arm ended without a result.
     """
     if summary.interrupted:
         return 128 + signal.SIGINT
@@ -71,6 +71,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
         "partial": summary.partial,
         "failures": [{"key": key, "arm": arm, "reason": why} for key, arm, why in summary.table.failures],
         "open": faults.open,
+        "ended": faults.ended,
         "unsaved": faults.unsaved,
         "tracking_error": None if error is None else reason(error),
     }

@@ -25,20 +25,25 @@ def repair(
     store: StoreOption = "runs",
     smoke: SmokeOption = False,
 ) -> None:
-    """Read every file of a study's ledger; set damaged ones aside, so that the trials in them run again.
+    """Read every file of a study's records; of damaged ones keep what is sound, and let the lost trials run again.
 
+    The damaged table is kept whole, in the folder `damaged` of the study; what was lost is named.
     Whether a bundle's results can be computed again is what `topk verify` tells.
     """
     from topk_platform.records import repair as repair_study  # noqa: PLC0415
 
     found = repair_study(recorded_name(study, smoke), store)
     for name in found.damaged:
-        say(f"set aside: {name} is now damaged/{name}")
+        say(f"set aside: {name} is now in the folder damaged")
     for name in found.missing:
         say(f"missing: {name}")
+    for name in found.made:
+        say(f"made anew: {name}")
+    if found.kept:
+        say(f"a new table holds all that is sound; the old one is {found.kept}")
     if found.trials:
-        say(f"{found.trials} trials whose epochs were lost run again as well")
-    if not (found.damaged or found.missing or found.trials):
+        say(f"{found.trials} trials whose epochs or files were lost run again as well")
+    if found.is_nothing:
         say("nothing is damaged")
 
 

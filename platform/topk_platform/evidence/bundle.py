@@ -8,6 +8,7 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from topk_platform.errors import UserError
 from topk_platform.evidence.archive import members, table_of
 from topk_platform.identity import Identity, environment_of
 from topk_platform.records import Ledger, Store, last_counted, last_seeds, read_all_ranks, read_history
-from topk_platform.records.ranks import ranks_name
+from topk_platform.records.artifacts import artifact_name, read_artifact
 from topk_platform.records.schema import ledger_schema
 from topk_platform.reports import build_table, to_files
 from topk_platform.reports.claimed import claims_to_csv, claims_to_markdown
@@ -181,13 +182,16 @@ def results(held: Held) -> dict[str, str]:
 
 def _ranks(held: Held) -> dict[str, bytes]:
     last = last_seeds(held.study, held.histories)
-    keys = (
-        row["key"]
+    rows = (
+        row
         for arm_id, history in held.histories.items()
         for row in history.confirmations(held.study.trials, last[arm_id]).values()
     )
-    names = [ranks_name(key) for key in keys]
-    return {name: held.ledger.store.read(name) for name in names if held.ledger.store.exists(name)}
+    found = {}
+    for row in rows:
+        with suppress(FileNotFoundError):
+            found[artifact_name("ranks", row["key"])] = read_artifact(held.ledger.store, "ranks", row)
+    return found
 
 
 def _parquet(rows: pa.Table) -> bytes:

@@ -70,7 +70,7 @@ class ArmHistory:
         )
 
     def chosen(self, trials: int) -> list[tuple[Ended, ...]]:
-        """Return what each of the arm's searches chose among the first ``trials`` search trials.
+        """Return what each of the arm's searches chose, if they share out ``trials``.
 
         For an arm that searches nothing it is the arm's only configuration; for a search without a completed trial it
         is empty.
@@ -105,7 +105,7 @@ class ArmHistory:
         return self._objective(row) if row["status"] == "completed" else 0.0
 
     def results(self, trials: int, seeds: int) -> Results | None:
-        """Return the arm's results in a race, by seed; None if it has nothing to confirm.
+        """Return the arm's results in a race, by the seed's rank; None if it has nothing to confirm.
 
         Args:
             trials: How many search trials count.
@@ -115,11 +115,11 @@ class ArmHistory:
         if not any(found or not is_done for found, is_done in zip(chosen, done, strict=True)):
             return None
         results = {}
-        for seed in range(1, seeds + 1):
+        for rank, seed in enumerate(self.arm.repeats.seeds(seeds), 1):
             search = self.arm.repeats.search_of_seed(seed)
             rows = [self.confirm.get((ended.number, seed)) for ended in chosen[search][:1]]
             if done[search] and None not in rows:
-                results[seed] = sum(
+                results[rank] = sum(
                     self.score(row) for row in rows if row is not None
                 )  # 0 where it cannot be
         return results
@@ -130,8 +130,8 @@ class ArmHistory:
         return [all(n in self.search for n in repeats.numbers(i, asked)) for i in range(repeats.count)]
 
     def searched(self, trials: int) -> list[Row]:
-        """Return the first ``trials`` search trials, those that have ended."""
-        return [row for number, row in self.search.items() if number < trials]
+        """Return the search trials that have ended, if the searches share out ``trials``."""
+        return [row for number, row in self.search.items() if self.arm.repeats.holds(number, trials)]
 
     def confirmations(self, trials: int, seeds: int) -> dict[int, Row]:
         """Return by seed the confirmations of what the seed's search has chosen by now, whatever their status.
@@ -142,7 +142,7 @@ class ArmHistory:
         """
         found = self.chosen(trials)
         rows = {}
-        for seed in range(1, seeds + 1):
+        for seed in self.arm.repeats.seeds(seeds):
             for ended in found[self.arm.repeats.search_of_seed(seed)][:1]:
                 rows[seed] = self.confirm.get((ended.number, seed))
         return {seed: row for seed, row in rows.items() if row is not None}
@@ -154,8 +154,8 @@ class ArmHistory:
             trials: How many search trials count.
             seeds: How many seeds count.
         """
-        found = self.chosen(trials)
-        chosen = {seed: found[self.arm.repeats.search_of_seed(seed)] for seed in range(1, seeds + 1)}
+        found, repeats = self.chosen(trials), self.arm.repeats
+        chosen = {seed: found[repeats.search_of_seed(seed)] for seed in repeats.seeds(seeds)}
         rows = {seed: [self.confirm.get((e.number, seed)) for e in points] for seed, points in chosen.items()}
         return {seed: [row for row in points if row is not None] for seed, points in rows.items()}
 
@@ -163,8 +163,8 @@ class ArmHistory:
         """Return how many of the trials and seeds have not ended, without confirmations that cannot take place."""
         asked = trials if self.arm.is_searched else 0
         repeats, chosen, done = self.arm.repeats, self.chosen(trials), self._done(trials)
-        left = asked - len(self.searched(asked))
-        for seed in range(1, seeds + 1):
+        left = (repeats.asked(asked) if asked else 0) - len(self.searched(asked))
+        for seed in repeats.seeds(seeds):
             search = repeats.search_of_seed(seed)
             open_ = sum((ended.number, seed) not in self.confirm for ended in chosen[search])
             left += open_ if done[search] else self.points
@@ -197,7 +197,7 @@ def races(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, Race]:
 
 
 def last_seeds(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, int]:
-    """Return each arm's last seed that counts, by identity: the study's last, unless the arm dropped out earlier."""
+    """Return how many seeds of each arm count, by identity: the study's, unless the arm dropped out earlier."""
     stands = races(study, histories)
     return {
         arm_id: stands[arm_id].last(arm_id, study.seeds) if arm_id in stands else study.seeds

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import posixpath
 import re
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,7 +21,7 @@ from topk_platform.errors import StoreError, reason
 from topk_platform.records.folder import Files, Folder, Listed
 from topk_platform.specs.checks import check_place
 
-__all__ = ["MARK", "Store"]
+__all__ = ["MARK", "PAUSES", "Store"]
 
 MARK = "ledger.json"
 """The file that marks a study's folder; written before any trial starts."""
@@ -39,6 +41,12 @@ _BUCKET = r"[^@:]*"
 _CONTAINER = r"[\w.$-]*(?:@[\w.-]+)?"
 _NAMED = {"http": r"(?:[\w.-]*|\[[\w:.]+\])(?::\d*)?", "abfs": _CONTAINER, "abfss": _CONTAINER}
 _OPTIONS = ("endpoint", "region", "virtual_hosted_style_request")
+PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
+"""Seconds between tries to write to a store that refuses, four minutes in total."""
+
+# What Delta Lake takes for something else in an address: it decodes `%20`, takes a backslash for a slash, and ends with
+# a panic at the others. No way to write the address changes that, nor does a symbolic link.
+_UNHELD = re.compile(r"[\[\]|^\\]|%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f\ud800-\udfff]")
 # A server that is down is told of in seconds: what may last longer is tried again by those who can wait.
 _PATIENCE: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
 
@@ -69,7 +77,9 @@ class Store:
 
         Raises:
             UserError: if it is blank.
-            StoreError: if no file system understands the URI, or it holds credentials.
+            StoreError: if no file system understands the URI, it holds credentials, or its path has what Delta Lake,
+                which holds the ledger, takes for something else: ``[``, ``]``, ``|``, ``^``, a backslash, a percent
+                sign with two hexadecimal digits, or control characters.
 
         Example:
             >>> Store.open("s3://bucket/runs?endpoint=http://127.0.0.1:9000").at("digits").address
@@ -78,8 +88,12 @@ class Store:
         text = str(uri)
         check_place("store", text)
         if "://" not in text or text.startswith("file://"):
-            return cls(str(Path(text.removeprefix("file://")).absolute()), text)
+            folder = Path(text.removeprefix("file://")).absolute()
+            # Delta Lake opens what symbolic links lead to; no path has a zero byte.
+            _check_path(text, text if "\0" in text else os.path.realpath(folder))
+            return cls(str(folder), text)
         options = _options(text)
+        _check_path(text, urlsplit(text).path)
         if urlsplit(text).scheme == "s3" and "endpoint" not in options:
             options |= _endpoint_of_environment()
         store = cls(text.partition("?")[0].rstrip("/"), text.partition("?")[0].rstrip("/"), options)
@@ -178,6 +192,38 @@ class Store:
                 missing = error
         raise missing
 
+    def digest(self, name: str) -> str:
+        """Return the SHA-256 of a file, in hexadecimal digits; one on a disk is not held in memory.
+
+        Raises:
+            FileNotFoundError: if it is not there.
+            StoreError: if it cannot be read.
+        """
+        if self.local is None:
+            return hashlib.sha256(self.read(name)).hexdigest()
+        with self._told("read"):
+            try:
+                with (self.local / name).open("rb") as file:
+                    return hashlib.file_digest(file, "sha256").hexdigest()
+            except FileNotFoundError as error:
+                missing = error
+        raise missing
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, in place of a file that has it."""
+        with self._told("written"):
+            self._files.rename(name, to)
+
+    def files(self, folder: str = "") -> list[str]:
+        """Return the sorted names of all files in a folder and its folders, each with its folders; hidden ones too."""
+        found = [f"{folder}/{name}" if folder else name for name in self._all_names(folder)]
+        for inner in self.folders(folder):
+            found += self.files(f"{folder}/{inner}" if folder else inner)
+        return sorted(found)
+
+    def _all_names(self, folder: str) -> list[str]:
+        return [posixpath.basename(found["path"]) for found in self._list(folder)["objects"]]
+
     def write(self, name: str, data: bytes | Path) -> None:
         """Write a file atomically, replacing an existing one. On a disk it then survives a power cut.
 
@@ -210,6 +256,14 @@ class Store:
     def delete_folder(self, name: str) -> None:
         """Delete a folder with the files directly inside, including half-written ones of killed processes."""
         self.delete(*(f"{name}/{posixpath.basename(found['path'])}" for found in self._list(name)["objects"]))
+
+    def delete_all(self, folder: str) -> None:
+        """Delete a folder with all that is in it."""
+        if self.local is None:
+            self.delete(*self.files(folder))
+            return
+        with self._told("written"), suppress(FileNotFoundError):
+            shutil.rmtree(self.local / folder)
 
     @property
     def existing(self) -> Store:
@@ -245,6 +299,14 @@ class Store:
         place.delete(probe)
 
 
+def _check_path(store: str, path: str) -> None:
+    if found := _UNHELD.search(path):
+        raise StoreError(
+            f"store {store!r} cannot be used: its path has {found.group()!r}, which Delta Lake takes for something "
+            "else: choose another --store"
+        )
+
+
 def _options(text: str) -> dict[str, str]:
     parts = urlsplit(text)
     if parts.scheme not in _SCHEMES:
@@ -252,6 +314,10 @@ def _options(text: str) -> dict[str, str]:
             f"store of scheme {parts.scheme!r} cannot be opened: it must be a folder or a URI of {', '.join(_SCHEMES)}"
         )
     _check_open("store", text, parts.scheme)
+    if parts.fragment:
+        raise StoreError(
+            f"store {text.partition('?')[0]!r} cannot be used: nothing can be stored under a name with '#'"
+        )
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     known = _OPTIONS if parts.scheme == "s3" else ()
     if unknown := sorted(given.keys() - {*known}):

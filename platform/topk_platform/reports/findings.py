@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from topk_platform.elsewhere import made_by, parse_json, parse_study, unzipped
 from topk_platform.records import Tally
 from topk_platform.reports.cells import Cell
+from topk_platform.reports.compared import Compared, Situation
 from topk_platform.reports.found_data import (
     CellData,
     ChoiceData,
@@ -27,16 +29,15 @@ from topk_platform.reports.found_data import (
     TallyData,
     part_of,
 )
-from topk_platform.reports.recommending import Compared, Situation
 from topk_platform.reports.statistics import Estimate
 from topk_platform.reports.table import ChosenValues, Table, row_and_column
-from topk_platform.specs import Arm, Parameter, Study
+from topk_platform.specs import Arm, Parameter, Study, digest
 from topk_platform.specs.checks import check
 
 if TYPE_CHECKING:
     from topk_platform.reports.statistics import Covers
 
-__all__ = ["Findings", "Situations", "comparisons"]
+__all__ = ["Findings", "Situations", "comparisons", "searched_pairs"]
 
 _FORMAT = 1
 _KIND = "a file of findings, as `topk export --format findings` writes it"
@@ -135,7 +136,7 @@ class Findings:
         return cls(table, dict(map(_situation, told["situations"])), asdict(made))
 
     def compared(self) -> list[Compared]:
-        """Return every loss beside the baseline, as ``topk recommend`` weighs them."""
+        """Return every searched loss beside the searched baseline, as ``topk recommend`` weighs them."""
         return list(comparisons(self.table, self.situations))
 
     def told(self) -> str:
@@ -157,39 +158,67 @@ class Findings:
 
 
 def comparisons(table: Table, situations: Situations) -> Iterable[Compared]:
-    """Yield every loss beside its baseline in top-K test accuracy, at the arms' own K, of regimes that are known.
+    """Yield every searched loss beside its searched baseline, by top-K test accuracies, of regimes that are known.
 
     Args:
         table: A study's.
         situations: What its regimes are.
     """
     study = table.study
-    if study.baseline is None:
-        return
-    for arm in study.arms:
-        metric, place = f"top{arm.k}", row_and_column(study, table.across, arm)
-        cell = table.cells.get((*place, metric))
-        if cell is None or cell.difference is None or (arm.regime.name, arm.k) not in situations:
+    for arm, baseline in searched_pairs(study):
+        if (situation := situations.get((arm.regime.name, arm.k))) is None:
             continue
-        yield Compared(
-            study=study.name,
-            regime=arm.regime.name,
-            model=arm.model.label,
-            loss=arm.loss.label,
-            baseline=study.baseline,
-            metric=metric,
-            situation=situations[arm.regime.name, arm.k],
-            cell=cell,
-            theirs=table.cells[(*_beside(study, table, arm), metric)].confirmed,
-            values=_values(table, arm, place),
-        )
+        place, beside = (row_and_column(study, table.across, one) for one in (arm, baseline))
+        for metric in dict.fromkeys((f"top{arm.k}", *(m for m in study.show if m.startswith("top")))):
+            cell, theirs = table.cells.get((*place, metric)), table.cells.get((*beside, metric))
+            if cell is None or cell.difference is None or theirs is None:
+                continue
+            yield Compared(
+                study=study.name,
+                regime=arm.regime.name,
+                model=arm.model.label,
+                loss=arm.loss.label,
+                baseline=baseline.loss.label,
+                metric=metric,
+                situation=situation,
+                cell=cell,
+                theirs=theirs.confirmed,
+                values=_values(table, arm, place),
+                searches=study.searches,
+                kind=arm.regime.dataset,
+                pretrained=bool(arm.model.options.get("weights")),
+                setup=_setup(arm, baseline),
+            )
 
 
-def _beside(study: Study, table: Table, arm: Arm) -> tuple[str, str]:
-    """Return the place of the baseline that an arm is compared with."""
-    same = (arm.regime.name, arm.model.label, study.baseline)
-    other = next(a for a in study.arms if (a.regime.name, a.model.label, a.loss.label) == same)
-    return row_and_column(study, table.across, other)
+def searched_pairs(study: Study) -> list[tuple[Arm, Arm]]:
+    """Return the arms that tell of a loss, each with its baseline: both are searched, and the losses are two.
+
+    Variants of a loss, which ablations compare, tell nothing of the loss: an arm whose loss is the baseline's, or one
+    of several arms of the same loss in one place, unless its label is the loss's own name.
+    """
+    places: dict[tuple[str, str], list[Arm]] = {}
+    for arm in study.arms:
+        if arm.is_searched:
+            places.setdefault((arm.regime.name, arm.model.label), []).append(arm)
+    found = []
+    for arms in places.values():
+        named = Counter(arm.loss.name for arm in arms)
+        for baseline in (arm for arm in arms if arm.loss.label == study.baseline):
+            found += [
+                (arm, baseline)
+                for arm in arms
+                if arm.loss.name != baseline.loss.name
+                and (named[arm.loss.name] == 1 or arm.loss.label == arm.loss.name.rpartition(":")[2])
+            ]
+    return found
+
+
+def _setup(arm: Arm, baseline: Arm) -> str:
+    """Return the hash of a comparison apart from its situation; conditions are told by the situation."""
+    losses = [(one.loss.name, one.loss.space, one.loss.fixed, one.loss.head) for one in (arm, baseline)]
+    model, data = (arm.model.name, arm.model.options), (arm.regime.dataset, arm.regime.options)
+    return digest((data, model, losses, arm.recipe, arm.metric, arm.protocol.sampler))
 
 
 def _values(table: Table, arm: Arm, place: tuple[str, str]) -> tuple[Mapping[str, Parameter], ...]:

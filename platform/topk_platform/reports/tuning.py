@@ -180,7 +180,8 @@ def tuning(
 
 def _tuned(history: ArmHistory, trials: int) -> ArmTuning:
     arm = history.arm
-    ended = [trial for number, trial in sorted(history.ended().items()) if number < trials]
+    known, repeats = history.ended(), arm.repeats
+    ended = [known[n] for n in sorted(known, key=repeats.order) if repeats.holds(n, trials)]
     drawn = [_result(trial) for trial in ended if _is_drawn(arm, trial)]
     best = np.maximum.accumulate([_result(trial) for trial in ended]).tolist() if ended else []
     curve = _curve(drawn) if len(drawn) >= _LEAST else None

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
+from topk_platform.identity import Identity
 from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
 from topk_platform.running.boards import finished, make_board
 from topk_platform.running.changes import Outdated, outdated
 from topk_platform.running.expecting import ended_seconds
 from topk_platform.running.forecast import Forecast, forecast
 from topk_platform.running.here import local_workers
+from topk_platform.running.incomplete import incomplete, without
 from topk_platform.search import ArmBoard, Board, Slot, expected_part
 from topk_platform.specs import Arm, Study, digest, startup_of
 
@@ -157,7 +159,7 @@ def plan(
     study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
     counted = last_counted(ledger, study)
-    histories = read_history(ledger, study, counted)
+    histories = _unfinished(ledger, study, counted)
     done = finished(study, counted, histories)
     if len(done) == len(histories):
         return _plan(study, make_board(study, counted, histories), histories, {}, workers)
@@ -170,7 +172,7 @@ def plan(
     with data_at(data):
         checked = check_study(study, download, done)
         counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
-        histories = read_history(ledger, study, counted)
+        histories = _unfinished(ledger, study, counted)
         board = make_board(study, counted, histories)
         likely = _of_their_like(histories)
         unknown = [arm for i, arm in board.arms.items() if arm.left and i not in likely]
@@ -182,6 +184,12 @@ def plan(
         )  # before the forecast, which plays the board to its end
         found = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
         return replace(found, outdated=again, samples=samples_of(study))
+
+
+def _unfinished(ledger: Ledger, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:
+    """Return the arms' histories without the confirmations that are trained again because their files are gone."""
+    histories = read_history(ledger, study, counted)
+    return without(histories, incomplete(ledger.store, study, histories))
 
 
 def _plan(
@@ -196,7 +204,7 @@ def _plan(
     arms = {
         arm_id: ArmPlan(
             arm=arm.arm,
-            searched=sum(number in arm.searched for number in range(arm.trials)),
+            searched=sum(arm.arm.repeats.holds(number, study.trials) for number in arm.searched),
             confirmed=sum(lane.ended for lane in arm.lanes),
             left=arm.left,
             trial_seconds=known.get(arm_id, guessed.get(arm_id, fallback)),
@@ -221,7 +229,8 @@ def _part(arm: Arm, slot: Slot) -> float:
     """Return the part of its epochs that a trial, or the ensemble that begins with it, may be expected to take."""
     phase, number, _ = slot
     pruner, ensemble = arm.protocol.pruner, arm.protocol.ensemble
-    if phase == "confirm" or len(arm.objectives) > 1 or len(arm.protocol.known(number)) < startup_of(pruner):
+    known = arm.protocol.known(arm.repeats.position(number))
+    if phase == "confirm" or len(arm.objectives) > 1 or len(known) < startup_of(pruner):
         return 1.0
     return expected_part(pruner, arm.recipe, ensemble)
 

@@ -71,7 +71,10 @@ def problems(summary: Summary) -> list[Text]:
         lines.append(Text(f"MLflow was not written: {why}; `topk sync` fills it in, or the next run"))
     lines += [Text(f"failed: {key} {arm}: {why}", "red") for key, arm, why in summary.table.failures]
     lines += [
-        Text(f"warning: the network of {key} could not be kept, its result is: {why}")
+        Text(
+            f"warning: the network of {key} could not be kept, its result is: {why}; `topk run --networks` trains it "
+            "again"
+        )
         for key, why in summary.faults.unsaved.items()
     ]
     lines += [Text(str(trial), "red") for trial in summary.faults.open]
@@ -79,6 +82,8 @@ def problems(summary: Summary) -> list[Text]:
 
 
 def _left(summary: Summary) -> str:
+    if ended := summary.faults.ended:
+        return f"{ended}; {summary.left} trials left, and the same command goes on from here."
     if summary.interrupted:
         return f"Interrupted with {summary.left} trials left; the same command goes on from here."
     if summary.partial and not summary.faults.open:

@@ -170,7 +170,7 @@ def _check_grid(arm: Arm, grid: Grid, trials: int) -> None:
     except UserError as error:
         raise UserError(f"arm {arm.name}: {error}") from error
     repeats = arm.repeats
-    held = min(len(list(repeats.numbers(search, trials))) for search in range(repeats.count))
+    held = min(repeats.length(search, trials) for search in range(repeats.count))
     if needed > held:
         shared = f" shared out among {repeats.count} searches" if repeats.count > 1 else ""
         raise UserError(

@@ -68,9 +68,12 @@ def export_model(
     history = _history(held, arm)
     runs = runs_of(study, history, last_seeds(study, held.histories)[study.arm_id(history.arm)])
     chosen = _chosen(history, runs.confirmations, seed)
-    saved = read_model(held.ledger.store, chosen["key"])
+    saved = read_model(held.ledger.store, chosen)
     if saved is None:
-        raise StoreError(f"store {str(store)!r} holds no network of arm {arm!r}, seed {chosen['seed']}")
+        raise StoreError(
+            f"store {str(store)!r} holds no network of arm {arm!r}, seed {chosen['seed']}; `topk run --networks` "
+            "trains that confirmation again"
+        )
     estimates = _estimates(study, runs.with_ranks(held.ranks if study.interval == "crossed" else None))
     found = _write(Path(to), saved, chosen, model_card(study, saved, chosen, estimates))
     return replace(found, files=(*found.files, *_graphs(Path(to), Trust.of_study(study), onnx, mlflow)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from topk_platform.training.ensemble import check_ensemble
-    from topk_platform.training.group import Finished, Keeper, Pulse
+    from topk_platform.training.group import Keeper, Pulse
     from topk_platform.training.loss_table import LOSSES
     from topk_platform.training.losses import build_loss, check_loss, check_parameters
     from topk_platform.training.machine import environment
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOSSES",
-    "Finished",
     "Keeper",
     "Pulse",
     "Session",
@@ -31,7 +30,6 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Finished": "group",
     "Keeper": "group",
     "LOSSES": "loss_table",
     "Pulse": "group",

@@ -13,6 +13,7 @@ import numpy as np
 from topk_platform.reports.statistics.images import ImagePart
 from topk_platform.reports.statistics.power import Precision
 from topk_platform.reports.statistics.tests import p_of, t_quantile
+from topk_platform.specs import Repeats
 
 __all__ = [
     "Covers",
@@ -122,7 +123,7 @@ def interval(
     Args:
         values: By seed, counted from 1.
         images: The images' part of the variance; None if it is not known.
-        searches: How many searches chose configurations; seed s trains that of search ``(s - 1) % searches``.
+        searches: How many searches chose configurations; see :func:`search_of`.
         difference: Whether the values are differences of accuracies.
         drawn: Whether every seed has test images of its own, so that the seeds' spread covers the images as well.
     """
@@ -150,8 +151,8 @@ def _precision(rows: Sequence[float], images: ImagePart | None) -> Precision:
 
 
 def search_of(seed: int, searches: int) -> int:
-    """Return which search's choice a confirmation seed, counted from 1, has trained."""
-    return (seed - 1) % searches
+    """Return which search's choice a confirmation seed has trained."""
+    return Repeats(searches).search_of_seed(seed)
 
 
 def _rows(values: Mapping[int, float], searches: int) -> list[float]:
