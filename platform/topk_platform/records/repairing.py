@@ -23,6 +23,7 @@ from topk_platform.records.salvaging import salvage
 from topk_platform.records.schema import ledger_columns
 from topk_platform.records.store import MARK, Store
 from topk_platform.records.undone import Undone
+from topk_platform.records.unsound import damaged_artifacts
 from topk_platform.records.views import Row, RowViews
 from topk_platform.specs import Trial
 from topk_platform.specs.checks import check_name
@@ -109,6 +110,8 @@ class _Repair:
             self._table(mark)
         self._identities()
         self._notes()
+        rows = Ledger(self.place, self.study).rows("phase = 'confirm'")
+        self._set_aside(*(file.name for file in damaged_artifacts(self.place, rows)))
         tables = (f"{_DERIVED}/{name}" for name in self.place.names(_DERIVED, ".parquet"))
         self._set_aside(*(name for name in tables if not is_part(self.place, name)))
         return Repaired(
