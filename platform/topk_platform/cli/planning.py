@@ -175,6 +175,8 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
         f"{plan.left} trials left, about {duration(plan.seconds)} of training on one worker at most{cost}",
         highlight=False,
     )
+    for line in plan.crowded:
+        console.print(line, highlight=False, markup=False)
     for found in plan.outdated:
         console.print(f"Trained again: {found}", highlight=False, markup=False)
     if plan.left:
