@@ -161,6 +161,7 @@ class Table:
         return [
             (", ".join(place), edge)
             for place, choices in self.choices.items()
+            if place in losses  # and not of a table whose rows were given other names
             for choice in choices
             for edge in edges(losses[place], choice.values)
         ]
