@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _OURS = frozenset({"topk_losses", "topk_platform", "topk_studies"})
-_PLATFORM_PARTS = ("data", "models", "training", "metrics.py", "streams.py")
+_PLATFORM_PARTS = ("data", "models", "training", "calibration.py", "metrics.py", "streams.py")
 
 
 def code_version(arm: Arm) -> str:

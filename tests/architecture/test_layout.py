@@ -32,7 +32,8 @@ ALLOWED = {
     "testing": {"data", "training", "search"},
 }
 LEAVES = {"errors", "identity", "outcomes", "references", "streams", "metrics", "specs", "code_version"} | {
-    *("racing", "fronts")  # what starts and what a table counts are decided by the same rules
+    *("trust", "elsewhere", "terminal"),  # files of others, and what they may do here
+    *("calibration", "racing", "fronts"),  # what starts and what a table counts are decided by the same rules
 }
 
 # What each folder of the losses may import of the others: those below it. A family imports no other but for the one

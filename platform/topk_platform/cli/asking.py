@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.consoles import make_console, print_json, print_rows
+from topk_platform.cli.consoles import make_console, print_json, print_rows, say
 from topk_platform.cli.options import (
     JsonOption,
     OnlyOption,
@@ -20,7 +20,7 @@ from topk_platform.cli.options import (
     TrialsOption,
     check_format,
 )
-from topk_platform.cli.studies import load_study, wanted_study
+from topk_platform.cli.studies import wanted_study
 from topk_platform.errors import UserError
 
 __all__ = ["checklist", "claims", "tuning"]
@@ -39,7 +39,7 @@ def _shown(
     elif output == "rich":
         make_console().print(made["rich"]())
     else:
-        typer.echo(str(made[output]()), nl=False)
+        say(str(made[output]()), nl=False)
 
 
 def claims(
@@ -49,13 +49,19 @@ def claims(
     searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
+    smoke: SmokeOption = False,
     json: JsonOption = False,
 ) -> None:
     """Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data."""
     check_format(output, "rich", "md", "csv", json=json)
-    wanted = load_study(study, store).with_budget(searches=searches)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     if not wanted.claims:
-        raise UserError(f"study {wanted.name} has no claims: give it some as Study(claims=...)")
+        why = (
+            "a smoke run carries none, as its numbers say nothing of them"
+            if smoke
+            else "give it some, claims=..."
+        )
+        raise UserError(f"study {wanted.name} has no claims: {why}")
     from topk_platform.reports import claimed, deciding  # noqa: PLC0415 - pyarrow and numpy
 
     found = deciding.decide(wanted, store=store, trials=trials, seeds=seeds)
@@ -116,4 +122,4 @@ def checklist(
     if json:
         print_json(found)
     else:
-        typer.echo(found.to_markdown(), nl=False)
+        say(found.to_markdown(), nl=False)

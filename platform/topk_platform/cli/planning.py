@@ -131,6 +131,7 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
             "confirmed": arm.confirmed,
             "confirmations": plan.study.seeds * plan.study.points(arm.arm),
             "left": arm.left,
+            "along": arm.along,
             "trial_seconds": arm.trial_seconds,
             "measured": arm.measured,
             "seconds": arm.seconds,
@@ -141,7 +142,14 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     cost = None if price is None else plan.cost(price)
     again = [{"trials": found.trials, "why": found.why, "arms": found.arms} for found in plan.outdated]
     foreseen = {"workers": plan.forecast.workers, "elapsed": plan.forecast.seconds}
-    totals = {"left": plan.left, "seconds": plan.seconds, **foreseen, **workers, "cost": cost}
+    totals = {
+        "left": plan.left,
+        "along": plan.along,
+        "seconds": plan.seconds,
+        **foreseen,
+        **workers,
+        "cost": cost,
+    }
     samples = [dataclasses.asdict(found) for found in plan.samples]
     return {"study": plan.study.name, **totals, "outdated": again, "samples": samples, "arms": arms}
 
@@ -172,7 +180,8 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
     for line in _samples(plan):
         console.print(line, highlight=False, markup=False)
     console.print(
-        f"{plan.left} trials left, about {duration(plan.seconds)} of training on one worker at most{cost}",
+        f"{plan.left} trials left{_along(plan)}, about {duration(plan.seconds)} of training on one worker at most"
+        f"{cost}",
         highlight=False,
     )
     for line in plan.crowded:
@@ -186,6 +195,10 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
         )
         console.print(told, highlight=False)
         console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
+
+
+def _along(plan: Plan) -> str:
+    return f" and {plan.along} more that train along, as ensembles are trained whole" if plan.along else ""
 
 
 def _samples(plan: Plan) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.consoles import make_console, print_rows
+from topk_platform.cli.consoles import make_console, print_rows, say
 from topk_platform.cli.options import (
     JsonOption,
     MetricsOption,
@@ -46,9 +46,12 @@ def table(
     wanted = wanted_study(study, smoke, store=store, searches=searches)
     from topk_platform.reports.formats import as_format  # noqa: PLC0415 - pyarrow and numpy
     from topk_platform.reports.formats.data import to_rows  # noqa: PLC0415 - as above
+    from topk_platform.reports.formats.words import without_ranks  # noqa: PLC0415 - as above
     from topk_platform.reports.reading import table as read_table  # noqa: PLC0415 - as above
 
     found = read_table(wanted, store=store, trials=trials, seeds=seeds, only=only)
+    if (line := without_ranks(found)) and (json or output == "csv"):  # other formats have it below the table
+        typer.echo(f"topk: {line}", err=True)
     if json:
         print_rows(to_rows(found, metric or ()))
         return
@@ -56,7 +59,7 @@ def table(
     if output == "rich":
         make_console().print(made)
     else:
-        typer.echo(str(made), nl=False)
+        say(str(made), nl=False)
 
 
 def plot(
@@ -110,7 +113,7 @@ def _write(path: Path, data: bytes) -> None:
         path.write_bytes(data)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error
-    typer.echo(f"wrote {path}")
+    say(f"wrote {path}")
 
 
 def report(

@@ -83,6 +83,15 @@ def run(
             rich_help_panel=_CARE,
         ),
     ] = False,
+    networks: Annotated[
+        bool,
+        typer.Option(
+            "--networks",
+            help="Train confirmations again whose network is gone or damaged; those without ranks or guesses always "
+            "are.",
+            rich_help_panel=_CARE,
+        ),
+    ] = False,
     mixed: Annotated[
         bool,
         typer.Option(
@@ -148,6 +157,7 @@ def run(
             data=data,
             download=download,
             retry_failed=retry_failed,
+            networks=networks,
             mixed=mixed,
             max_hours=max_hours,
             max_gpu_hours=max_gpu_hours,

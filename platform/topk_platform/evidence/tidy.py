@@ -37,7 +37,8 @@ _FACTS = {
     "few_: mean over the classes with many, some or few training samples; candidates99: least K for 99 %; autkc5: mean "
     "of top1 to top5; average5: share of samples whose true class is in their set, with sets of 5 classes on average; "
     "size95: mean size of sets that contain the true class for 95 % of the samples; coverage95: the share that do; "
-    "sets are cut at a threshold from the validation split",
+    "sets are cut at a threshold from the validation split; ece: expected calibration error, 15 bins of equally many "
+    "samples; nll: negative log-likelihood in nats; brier: Brier score, from 0 to 2",
     "split": "validation or test",
     "value": "the metric's value, a fraction of 1, or for candidates and sizes a number of classes; empty if none",
     "train_seconds": "seconds of training, without scoring",

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from topk_platform.records.artifacts import DamagedFileError, artifact_name
     from topk_platform.records.checkpoints import StoreKeeper, forget
     from topk_platform.records.guesses import Guesses, read_guesses
     from topk_platform.records.history import (
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
         read_history,
     )
     from topk_platform.records.lease import check_undriven, driven
-    from topk_platform.records.ledger import Ledger
+    from topk_platform.records.ledger import Ledger, is_study
     from topk_platform.records.lookup import Found, find
-    from topk_platform.records.models import SavedModel, model_name, read_model, save_model
+    from topk_platform.records.models import SavedModel, read_model, save_model
     from topk_platform.records.ranks import Ranks, read_all_ranks, read_ranks
     from topk_platform.records.repairing import Repaired, repair
     from topk_platform.records.schema import SCHEMA_VERSION
@@ -37,13 +38,22 @@ if TYPE_CHECKING:
     from topk_platform.records.tracking import Extras, TrackingSink
     from topk_platform.records.tracking_check import check_tracking
     from topk_platform.records.undone import OpenTrial, Undone
+    from topk_platform.records.unsound import (
+        NEEDED,
+        Unsound,
+        damaged_artifacts,
+        missing_artifacts,
+        set_aside,
+    )
     from topk_platform.records.views import Row
     from topk_platform.records.writer import Writer
 
 __all__ = [
+    "NEEDED",
     "SCHEMA_VERSION",
     "ArmHistory",
     "ArmState",
+    "DamagedFileError",
     "Extras",
     "Found",
     "GpuUse",
@@ -62,17 +72,21 @@ __all__ = [
     "Tally",
     "TrackingSink",
     "Undone",
+    "Unsound",
     "Writer",
     "add_curves",
+    "artifact_name",
     "check_tracking",
     "check_undriven",
+    "damaged_artifacts",
     "driven",
     "find",
     "forget",
     "is_current",
+    "is_study",
     "last_counted",
     "last_seeds",
-    "model_name",
+    "missing_artifacts",
     "moved",
     "note_state",
     "open_sink",
@@ -84,6 +98,7 @@ __all__ = [
     "read_state",
     "repair",
     "save_model",
+    "set_aside",
     "sync",
     "tracking_uri",
     "trend_of",
@@ -93,6 +108,7 @@ __all__ = [
 _HOMES = {
     "ArmHistory": "history",
     "ArmState": "states",
+    "DamagedFileError": "artifacts",
     "Extras": "tracking",
     "Found": "lookup",
     "GpuUse": "states",
@@ -100,6 +116,7 @@ _HOMES = {
     "Graphs": "tracked_models",
     "Guesses": "guesses",
     "Ledger": "ledger",
+    "NEEDED": "unsound",
     "OpenTrial": "undone",
     "Ranks": "ranks",
     "Repaired": "repairing",
@@ -112,18 +129,22 @@ _HOMES = {
     "Tally": "tally",
     "TrackingSink": "tracking",
     "Undone": "undone",
+    "Unsound": "unsound",
     "Writer": "writer",
     "add_curves": "history",
+    "artifact_name": "artifacts",
     "check_tracking": "tracking_check",
     "check_undriven": "lease",
+    "damaged_artifacts": "unsound",
     "driven": "lease",
     "find": "lookup",
     "forget": "checkpoints",
     "is_current": "snapshot",
+    "is_study": "ledger",
     "last_counted": "history",
     "last_seeds": "history",
+    "missing_artifacts": "unsound",
     "moved": "tracked_place",
-    "model_name": "models",
     "note_state": "states",
     "open_sink": "syncing",
     "read_guesses": "guesses",
@@ -135,6 +156,7 @@ _HOMES = {
     "trend_of": "states",
     "repair": "repairing",
     "save_model": "models",
+    "set_aside": "unsound",
     "sync": "syncing",
     "tracking_uri": "tracked",
     "write_snapshot": "snapshot",

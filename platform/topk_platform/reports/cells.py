@@ -27,8 +27,8 @@ __all__ = ["Cell", "Mark", "ReadRanks", "Runs", "cell_of", "combined", "marked",
 
 Mark = Literal["", "better", "worse"]
 
-ReadRanks = Callable[[Sequence[str]], Mapping[str, Ranks]]
-"""Returns the ranks of runs by key, where they were kept."""
+ReadRanks = Callable[[Sequence[Row]], Mapping[str, Ranks]]
+"""Returns the ranks of runs by key, from their ledger rows, where they were kept."""
 
 _SAME = 1e-6  # means of the same credits, added in another order
 _ALPHA = 0.05
@@ -86,6 +86,7 @@ class Runs:
         searches: How often the arm was searched.
         ranks: The confirmations' ranks by seed, where kept.
         stopped: Whether it dropped out of a race.
+        without_ranks: How many completed confirmations lack their ranks, if these were read.
     """
 
     confirmations: Mapping[int, Row] = field(default_factory=dict)
@@ -93,6 +94,7 @@ class Runs:
     searches: int = 1
     ranks: Mapping[int, Ranks] = field(default_factory=dict)
     stopped: bool = False
+    without_ranks: int = 0
 
     @property
     def confirmed(self) -> Tally:
@@ -115,9 +117,10 @@ class Runs:
         """Return the runs with the ranks that ``read`` finds."""
         if read is None:
             return self
-        completed = {s: row["key"] for s, row in self.confirmations.items() if row["status"] == "completed"}
+        completed = {s: row for s, row in self.confirmations.items() if row["status"] == "completed"}
         found = read(list(completed.values()))
-        return replace(self, ranks={seed: found[key] for seed, key in completed.items() if key in found})
+        ranks = {seed: found[row["key"]] for seed, row in completed.items() if row["key"] in found}
+        return replace(self, ranks=ranks, without_ranks=len(completed) - len(ranks))
 
 
 def runs_of(study: Study, history: ArmHistory, last: int) -> Runs:

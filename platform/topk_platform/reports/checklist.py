@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topk_platform.records import Row, Tally
-from topk_platform.reports.formats.words import counted, covered
+from topk_platform.reports.formats.words import counted, covered, without_ranks
 from topk_platform.reports.reading import Held, read
 from topk_platform.reports.table import Table, build_table
 from topk_platform.specs import Choice, Dimension, Study
@@ -225,7 +225,9 @@ def _bars(facts: _Facts) -> str:
         if facts.study.baseline
         else "No differences are tested."
     )
-    return f"95 % intervals. {covered(facts.table)} {tests}"
+    return " ".join(
+        filter(None, ("95 % intervals.", covered(facts.table), without_ranks(facts.table), tests))
+    )
 
 
 def _compute(facts: _Facts) -> str:

@@ -13,19 +13,34 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from topk_platform.errors import UserError, reason
+from topk_platform.elsewhere import made_by, parse_json, parse_study, unzipped
 from topk_platform.records import Tally
 from topk_platform.reports.cells import Cell
 from topk_platform.reports.compared import Compared, Situation
+from topk_platform.reports.found_data import (
+    CellData,
+    ChoiceData,
+    EstimateData,
+    MadeData,
+    RunsData,
+    TableData,
+    TallyData,
+    part_of,
+)
 from topk_platform.reports.statistics import Estimate
 from topk_platform.reports.table import ChosenValues, Table, row_and_column
 from topk_platform.specs import Arm, Parameter, Study, digest
+from topk_platform.specs.checks import check
+
+if TYPE_CHECKING:
+    from topk_platform.reports.statistics import Covers
 
 __all__ = ["Findings", "Situations", "comparisons", "searched_pairs"]
 
 _FORMAT = 1
+_KIND = "a file of findings, as `topk export --format findings` writes it"
 _NUMBERS = ("mean", "half_width", "low", "high", "p")
 _COPIED = ("best", "stopped", "mark", "p_holm", "improvement", "metric")
 
@@ -89,25 +104,21 @@ class Findings:
             file: The file.
 
         Raises:
-            UserError: if it cannot be read, or is something else.
+            UserError: if it cannot be read, is something else, or unpacks to more than ``TOPK_FILE_GIB`` allows.
         """
-        try:
-            told = json.loads(gzip.decompress(Path(file).read_bytes()))
-            return cls._of(told)
-        except OSError as error:
-            raise UserError(f"{str(file)!r} must be a file of findings: {reason(error)}") from error
-        except (ValueError, KeyError, TypeError, EOFError) as error:
-            raise UserError(
-                f"{str(file)!r} must be a file of `topk export --format findings`: {error!r}"
-            ) from error
+        with made_by(file, _KIND):
+            found = cls._of(parse_json(unzipped(file)))
+            found.compared()  # of what it says only, which must be there
+        return found
 
     @classmethod
     def _of(cls, told: Mapping[str, Any]) -> Findings:
         if told["format"] != _FORMAT:
             raise ValueError(f"format must be {_FORMAT}, got {told['format']!r}")
-        study = Study.from_json(json.dumps(told["study"]))
-        arms = {row_and_column(study, told["across"], arm): arm for arm in study.arms}
-        confirmed = {_place(one): _runs(one["runs"]) for one in told["confirmations"]}
+        study = parse_study(json.dumps(told["study"]))
+        whole, made = part_of(TableData, told), part_of(MadeData, told["made"])
+        arms = {row_and_column(study, whole.across, arm): arm for arm in study.arms}
+        confirmed = {_place(one): _runs(part_of(RunsData, one).runs) for one in told["confirmations"]}
         table = Table(
             study=study,
             rows=tuple(dict.fromkeys(row for row, _ in arms)),
@@ -115,13 +126,14 @@ class Findings:
             cells={
                 (*_place(one), one["metric"]): _cell(one, study, arms[_place(one)]) for one in told["cells"]
             },
-            choices={_place(one): tuple(ChosenValues(**c) for c in one["chosen"]) for one in told["choices"]},
-            across=told["across"],
+            choices={_place(one): tuple(map(_choice, one["chosen"])) for one in told["choices"]},
+            across=whole.across,
             confirmations=confirmed,
-            left=told["left"],
-            tested=told.get("tested", {}),  # which files of earlier versions do not have
+            left=whole.left,
+            tested=_tested(told.get("tested", {})),  # which files of earlier versions do not have
         )
-        return cls(table, dict(map(_situation, told["situations"])), told["made"])
+        check(set(table.choices) | set(confirmed) <= arms.keys(), "every row and column must be of an arm")
+        return cls(table, dict(map(_situation, told["situations"])), asdict(made))
 
     def compared(self) -> list[Compared]:
         """Return every searched loss beside the searched baseline, as ``topk recommend`` weighs them."""
@@ -237,15 +249,30 @@ def _cell_data(place: Sequence[str], cell: Cell) -> dict[str, Any]:
 
 
 def _cell(told: Mapping[str, Any], study: Study, arm: Arm) -> Cell:
-    made = Cell(_estimate(told["value"]), _estimate(told["difference"]))
+    made, data = Cell(_estimate(told["value"]), _estimate(told["difference"])), part_of(CellData, told)
+    check(data.metric in study.tabled, f"metric must be one of {list(study.tabled)}, got {data.metric!r}")
     return replace(
         made,
-        **{name: told[name] for name in _COPIED},
-        published=study.published_of(arm, told["metric"]),
-        differences={int(seed): value for seed, value in told["differences"].items()},
-        confirmed=Tally(**told["confirmed"]),
-        searched=Tally(**told["searched"]),
+        **{name: getattr(data, name) for name in _COPIED},
+        published=study.published_of(arm, data.metric),
+        differences={int(seed): value for seed, value in data.differences.items()},
+        confirmed=_tally(told["confirmed"]),
+        searched=_tally(told["searched"]),
     )
+
+
+def _tally(told: Mapping[str, Any]) -> Tally:
+    return Tally(**asdict(part_of(TallyData, told)))
+
+
+def _choice(told: Mapping[str, Any]) -> ChosenValues:
+    return ChosenValues(**asdict(part_of(ChoiceData, told)))
+
+
+def _tested(told: Mapping[str, Any]) -> dict[str, int]:
+    for column, images in told.items():
+        check(type(images) is int and images >= 0, f"tested[{column!r}] must be a number, got {images!r}")
+    return dict(told)
 
 
 def _estimate_data(found: Estimate | None) -> dict[str, Any] | None:
@@ -260,8 +287,10 @@ def _estimate_data(found: Estimate | None) -> dict[str, Any] | None:
 def _estimate(told: Mapping[str, Any] | None) -> Estimate | None:
     if told is None:
         return None
-    mean, half_width, low, high, p = (math.nan if told[name] is None else told[name] for name in _NUMBERS)
-    return Estimate(mean, half_width, told["n"], low, high, p, told["covers"])
+    data = part_of(EstimateData, told)
+    numbers = (getattr(data, name) for name in _NUMBERS)
+    mean, half_width, low, high, p = (math.nan if number is None else number for number in numbers)
+    return Estimate(mean, half_width, data.n, low, high, p, cast("Covers", data.covers))
 
 
 def _runs(told: Mapping[str, Sequence[str]]) -> dict[int, dict[str, Any]]:

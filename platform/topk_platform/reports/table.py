@@ -85,6 +85,7 @@ class Table:
             first metric.
         unlike: The pairs of runs behind a difference that were made on different kinds of machine, by row and column.
         tested: The number of test images by column, where it is known.
+        without_ranks: How many completed confirmations lack the ranks of their test images, which intervals need.
     """
 
     study: Study
@@ -102,6 +103,7 @@ class Table:
     fronts: Mapping[tuple[str, str], Front] = field(default_factory=dict)
     unlike: Mapping[tuple[str, str], Unlike] = field(default_factory=dict)
     tested: Mapping[str, int] = field(default_factory=dict)
+    without_ranks: int = 0
 
     def ranking(self, metric: str) -> Ranking | None:
         """Return the ranking of the rows over the columns by a metric; None if there are too few rows or columns.
@@ -211,7 +213,7 @@ def build_table(
     last = last_seeds(study, histories)
     runs = {arm_id: runs_of(study, history, last[arm_id]) for arm_id, history in histories.items()}
     shown = {arm_id: histories[arm_id] for arm_id in places}
-    cells = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
+    cells, lacking = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
     shown_cells = {place: cell for place, cell in cells.items() if place[:2] in places.values()}
     return Table(
         study=study,
@@ -229,6 +231,7 @@ def build_table(
         unlike={places[i]: pairs for i, pairs in _unlike(study, histories, runs).items() if i in places},
         tested=tested(shown_cells),
         left=sum(history.left(study.trials, last[arm_id]) for arm_id, history in shown.items()),
+        without_ranks=sum(lacking[arm_id] for arm_id in shown),
     )
 
 
@@ -248,19 +251,22 @@ def _cells(
     runs: Mapping[str, Runs],
     across: str,
     read: ReadRanks | None,
-) -> dict[Place, Cell]:
+) -> tuple[dict[Place, Cell], dict[str, int]]:
+    """Return the cells, and how many confirmations lack their ranks, by arm identity."""
     cells: dict[Place, tuple[Cell, Tally]] = {}
+    lacking: dict[str, int] = {}
     for baseline, arm_ids in _compared(study, histories).items():
         theirs = runs[baseline].with_ranks(read) if baseline else Runs()
         for arm_id in arm_ids:
             arm = histories[arm_id].arm
             ours = theirs if arm_id == baseline else runs[arm_id].with_ranks(read)
             beside = Runs() if arm_id == baseline else theirs
+            lacking[arm_id] = ours.without_ranks
             for metric in study.tabled:
                 cell = cell_of(ours, beside, metric, study.published_of(arm, metric))
                 if cell.value is not None or cell.published is not None or ours.fruitless:
                     cells[(*row_and_column(study, across, arm), metric)] = cell, beside.confirmed
-    return marked(cells)
+    return marked(cells), lacking
 
 
 def _unlike(study: Study, histories: Mapping[str, ArmHistory], runs: Mapping[str, Runs]) -> dict[str, Unlike]:

@@ -145,10 +145,8 @@ def _named(items: Sequence[str], separator: str) -> str:
 
 def _differing(trial: Trial, arm: Arm, study: Study) -> list[str]:
     """Return which parts of an arm's identity differ from a trial's, such as ``recipe.epochs was 20, is 30``."""
-    was = _facts(
-        trial.arm, trial.root, trial.topk, trial.targets, trial.threads, trial.device, trial.measures
-    )
-    now = _facts(arm, study.seed, study.topk, study.targets, study.threads, study.device, study.measures)
+    was = _facts(trial.arm, trial.root, trial)
+    now = _facts(arm, study.seed, study)
     before, after = dict(_flat(was)), dict(_flat(now))
     return [
         f"{name} was {before.get(name, 'not there')}, is {after.get(name, 'gone')}"
@@ -156,10 +154,10 @@ def _differing(trial: Trial, arm: Arm, study: Study) -> list[str]:
     ]
 
 
-def _facts(arm: Arm, *others: object) -> dict[str, Any]:
-    names = ("seed", "topk", "targets", "threads", "device", "measures")
+def _facts(arm: Arm, seed: int, holder: Trial | Study) -> dict[str, Any]:
+    names = ("topk", "targets", "threads", "device", "measures", "calibration")
     facts: dict[str, Any] = encode({field.name: getattr(arm, field.name) for field in fields(arm)})
-    return {**facts, **encode(dict(zip(names, others, strict=True)))}
+    return {**facts, "seed": seed, **encode({name: getattr(holder, name) for name in names})}
 
 
 def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:

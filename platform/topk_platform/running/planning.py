@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
+from topk_platform.identity import Identity
 from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
 from topk_platform.running.boards import finished, make_board
 from topk_platform.running.changes import Outdated, outdated
 from topk_platform.running.expecting import ended_seconds
 from topk_platform.running.forecast import Forecast, forecast
 from topk_platform.running.here import local_workers
+from topk_platform.running.incomplete import incomplete, without
 from topk_platform.search import ArmBoard, Board, Slot, expected_part, informed
 from topk_platform.specs import Arm, Study, digest, startup_of
 
@@ -38,6 +40,7 @@ class ArmPlan:
         measured: Whether ``trial_seconds`` is the mean of completed trials, rather than extrapolated from a few steps.
         search_workers: How many workers the search trials that are left can keep busy at once.
         confirm_workers: How many workers its confirmations can keep busy at once.
+        along: How many trials beyond those asked for train along, because ensembles are trained whole.
     """
 
     arm: Arm
@@ -48,11 +51,12 @@ class ArmPlan:
     measured: bool
     search_workers: int = 0
     confirm_workers: int = 0
+    along: int = 0
 
     @property
     def seconds(self) -> float:
         """Seconds of training left on one worker."""
-        return math.ceil(self.left / self.arm.protocol.ensemble) * self.trial_seconds
+        return math.ceil((self.left + self.along) / self.arm.protocol.ensemble) * self.trial_seconds
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,11 @@ class Plan:
     def left(self) -> int:
         """Trials still to end."""
         return sum(arm.left for arm in self.arms)
+
+    @property
+    def along(self) -> int:
+        """Trials beyond those asked for that train along, because ensembles are trained whole."""
+        return sum(arm.along for arm in self.arms)
 
     @property
     def seconds(self) -> float:
@@ -169,7 +178,7 @@ def plan(
     study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
     counted = last_counted(ledger, study)
-    histories = read_history(ledger, study, counted)
+    histories = _unfinished(ledger, study, counted)
     done = finished(study, counted, histories)
     if len(done) == len(histories):
         return _plan(study, make_board(study, counted, histories), histories, {}, workers)
@@ -182,7 +191,7 @@ def plan(
     with data_at(data):
         checked = check_study(study, download, done)
         counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
-        histories = read_history(ledger, study, counted)
+        histories = _unfinished(ledger, study, counted)
         board = make_board(study, counted, histories)
         likely = _of_their_like(histories)
         unknown = [arm for i, arm in board.arms.items() if arm.left and i not in likely]
@@ -194,6 +203,12 @@ def plan(
         )  # before the forecast, which plays the board to its end
         found = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
         return replace(found, outdated=again, samples=samples_of(study))
+
+
+def _unfinished(ledger: Ledger, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:
+    """Return the arms' histories without the confirmations that are trained again because their files are gone."""
+    histories = read_history(ledger, study, counted)
+    return without(histories, incomplete(ledger.store, study, histories))
 
 
 def _plan(
@@ -215,6 +230,7 @@ def _plan(
             measured=arm_id in known,
             search_workers=sum(lane.search_workers for lane in arm.lanes),
             confirm_workers=sum(lane.confirm_workers for lane in arm.lanes),
+            along=arm.along,
         )
         for arm_id, arm in board.arms.items()
     }

@@ -12,6 +12,7 @@ from topk_platform.records import Ledger, Store, check_undriven, last_counted, r
 from topk_platform.running.boards import finished, in_environment
 from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.execution import Progress, execute
+from topk_platform.running.incomplete import incomplete, without
 from topk_platform.running.launching import Launch
 from topk_platform.running.patience import Patience
 from topk_platform.running.remembered import known_done, note
@@ -37,6 +38,7 @@ def run(
     data: str | Path | None = None,
     download: bool = False,
     retry_failed: bool = False,
+    networks: bool = False,
     mixed: bool = False,
     max_hours: float | None = None,
     max_gpu_hours: float | None = None,
@@ -72,6 +74,8 @@ def run(
         download: Whether to download missing datasets into that folder.
         retry_failed: Whether failed trials run again and replace their records; later search trials stay as they were
             suggested.
+        networks: Whether confirmations whose network is gone or damaged run again too; those that lack their ranks or
+            guesses always do.
         mixed: Whether machines, and versions of torch, Numba, Triton and Optuna, may differ: all results count, and
             the table says so.
         max_hours: Hours that this run may take. No trial starts that would end later, judged by the mean time of its
@@ -112,6 +116,7 @@ def run(
         retry_failed,
         mixed,
         Patience(wait, waiting),
+        networks,
     )
     launch.check()
     budget.limits.check(part)
@@ -144,9 +149,8 @@ def _run_checked(
     with data_at(data):
         counted = _expected(part, ledger, launch)
         histories = read_history(ledger, part, counted)
-        checked = check_study(
-            part, download, {} if launch.retry_failed else finished(part, counted, histories)
-        )
+        whole = without(histories, incomplete(ledger.store, part, histories, launch.needed))
+        checked = check_study(part, download, {} if launch.retry_failed else finished(part, counted, whole))
         counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
         summary = execute(study, part, counted, ledger, launch, tell)
     if launch.address is None and part.device == "cpu":

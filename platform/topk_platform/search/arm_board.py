@@ -38,6 +38,7 @@ class ArmBoard:
         open: The slots left without a result for now.
         lanes: Its searches.
         origin: The arm from whose best configuration its search starts, if it does.
+        beyond: How many trials that were not asked for have ended, because they were in an ensemble with others.
     """
 
     study: Study
@@ -52,6 +53,7 @@ class ArmBoard:
     def __post_init__(self) -> None:
         self.arm_id = self.study.arm_id(self.arm)
         self.origin: ArmBoard | None = None
+        self.beyond = 0
         self._ahead: tuple[int, int, int] | None = None
         points, asked = self.study.points(self.arm), self.study.trials if self.arm.is_searched else 0
         self._searchers: dict[int, Searcher] = {}
@@ -189,6 +191,7 @@ class ArmBoard:
             environment=self.identity.environment,
             origin=self.identity.origin,
             measures=self.study.measures,
+            calibration=self.study.calibration,
         )
 
     def _loss(self, search: int) -> Loss:
@@ -233,6 +236,7 @@ class ArmBoard:
         self.running.discard(slot)
         lane = self._lane(slot)
         wanted = lane.wants(slot)
+        self.beyond += not wanted and self.arm.protocol.ensemble > 1
         if slot[0] == "confirm":
             self.confirmed[slot] = ended
         else:
@@ -253,3 +257,24 @@ class ArmBoard:
         if len(self.lanes) == 1:  # asked as often as for the next slot
             return self.lanes[0].left
         return sum(lane.left for lane in self.lanes)
+
+    @property
+    def along(self) -> int:
+        """How many trials beyond those asked for still train along, because ensembles are trained whole."""
+        if self.arm.protocol.ensemble == 1:
+            return 0
+        count = self._filling(self.wanted(), self.running)
+        for lane in self.lanes:
+            if not lane.confirming:  # what it will choose is not known, only of which seeds
+                seeds = range(lane.index + 1, self.study.seeds + 1, self.arm.repeats.count)
+                count += lane.points * self._filling([("confirm", -1, seed) for seed in seeds])
+        return count
+
+    def _filling(self, wanted: Iterable[Slot], running: Iterable[Slot] = ()) -> int:
+        """Return how many trials that have not ended run, or are in the blocks of those wanted, beside them."""
+        slots = set(wanted)
+        others = {*running, *(member for slot in slots for member in self.block(slot))} - slots
+        return sum(
+            slot not in self.confirmed if slot[0] == "confirm" else slot[1] not in self.searched
+            for slot in others
+        )

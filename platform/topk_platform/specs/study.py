@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -30,7 +31,7 @@ from topk_platform.specs.metric_names import (
 )
 from topk_platform.specs.published import Published, check_published
 from topk_platform.specs.racing import Racing
-from topk_platform.specs.smoke import smoke_arm
+from topk_platform.specs.smoke import SMOKE, smoke_arm
 from topk_platform.specs.study_checks import check_gpus, check_origins, check_searches, with_equal_searches
 from topk_platform.specs.trial import SPECS
 
@@ -80,8 +81,11 @@ class Study:
             and the search where it was repeated. ``"seeds"``: the seeds alone, by Student's t.
         claims: Findings that its results decide, see ``topk claims``; they change no result.
         measures: What is recorded beside the accuracies: ``"autkc5"``, ``"average5"``, ``"size90"``, ``"size95"`` or
-            ``"size99"``, with any K in place of 5; see ``docs/metrics.md``. What ``show``, an arm's metrics and its
-            recipe's ``keep`` name is added to them, and they are part of every arm's identity.
+            ``"size99"``, with any K in place of 5; ``"ece"``, ``"nll"`` or ``"brier"``; see ``docs/metrics.md``. What
+            ``show``, an arm's metrics and its recipe's ``keep`` name is added to them, and they are part of every arm's
+            identity.
+        calibration: The part of the validation split, in [0, 1), that is set aside for the thresholds of sets: it
+            selects no configuration and no epoch. 0: the whole split does both. It is part of every arm's identity.
 
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
@@ -114,6 +118,9 @@ class Study:
     accelerator: Annotated[str, Rule("a kind of GPU such as 'A100'", _is_kind)] = field(
         default="", metadata=LATER
     )
+    calibration: Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)] = field(
+        default=0.0, metadata=LATER
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -123,7 +130,7 @@ class Study:
         check(bool(self.topk), f"study {self.name}: topk must hold at least one k, got {self.topk!r}")
         object.__setattr__(self, "arms", with_equal_searches(self))
         names = [arm.name for arm in self.arms]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
         check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
         check_gpus(self)
         self._check_baseline()
@@ -159,10 +166,12 @@ class Study:
         for metric in self.measures:
             check(
                 measure_of(metric) is not None,
-                f"study {self.name}: measures must be such as 'autkc5', 'average5' or 'size95' (90, 95, 99), "
+                f"study {self.name}: measures must be such as 'autkc5', 'average5' or 'size95' (90, 95, 99), or 'ece', "
+                f"'nll' or 'brier', "
                 f"got {metric!r}",
             )
         kept = [metric for arm in self.arms for metric in arm.recipe.keep]
+        self._check_calibration((*self.measures, *selected, *kept, *self.show))
         object.__setattr__(self, "measures", measures_among((*self.measures, *selected, *kept, *self.show)))
         for metric in (*selected, *self.show, *kept):
             if metric not in self.tabled:
@@ -173,6 +182,14 @@ class Study:
                     f"study {self.name}: metric {metric!r} cannot select, for less of it is better: show it, and "
                     f"select by one of {list(self.selecting)}"
                 )
+
+    def _check_calibration(self, metrics: Sequence[str]) -> None:
+        sets = any(found.is_of_sets for found in map(measure_of, metrics) if found is not None)
+        check(
+            sets or not self.calibration,
+            f"study {self.name}: calibration sets samples aside for the thresholds of sets, such as those of 'size95' "
+            f"or 'average5', and no such metric is measured; got {self.calibration}",
+        )
 
     def _no_such(self, metric: str) -> UserError:
         k = accuracy_k(metric)
@@ -256,6 +273,7 @@ class Study:
         origin = self.origin(arm)
         start = () if origin is None else (self.arm_id(origin), self.trials // self.searches)
         more = (*start, {"measures": self.measures}) if self.measures else start
+        more = (*more, {"calibration": self.calibration}) if self.calibration else more
         once = arm.searched(1)
         return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, once, *more))
 
@@ -347,5 +365,11 @@ class Study:
         arms = tuple(smoke_arm(arm, classes) for arm in self.arms)
         trials, seeds = 2 * self.searches, self.searches * math.ceil(2 / self.searches)
         return dataclasses.replace(
-            self, name=f"{self.name}-smoke", arms=arms, trials=trials, seeds=seeds, published=(), claims=()
+            self,
+            name=f"{self.name}{SMOKE}",
+            arms=arms,
+            trials=trials,
+            seeds=seeds,
+            published=(),
+            claims=(),
         )

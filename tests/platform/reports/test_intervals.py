@@ -195,7 +195,7 @@ def with_ranks(
             confirm[0, seed] = {"key": key, "seed": seed, "number": 0, "status": "completed", **tests}
             confirm[0, seed] |= {"versions": "{}", "reason": ""}
         histories[study.arm_id(arm)] = ArmHistory(arm, {}, confirm)
-    return build_table(study, histories, ranks=lambda keys: {key: kept[key] for key in keys if key in kept})
+    return build_table(study, histories, ranks=lambda rows: {row["key"]: kept[row["key"]] for row in rows})
 
 
 def two_losses(**changes: object) -> Study:

@@ -18,7 +18,7 @@ from topk_platform.cli.standing import status
 from topk_platform.errors import ClusterError, StoreError
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
-from topk_platform.records import Ledger, Store, read_history
+from topk_platform.records import Ledger, Store, StoreKeeper, read_history
 from topk_platform.reports import to_markdown
 from topk_platform.running import execution, machines
 from topk_platform.running.boards import in_environment, make_board
@@ -54,7 +54,7 @@ def store(tmp_path: Path) -> Path:
         ledger.identify(counted)
         board = board_of(ledger, counted)
         while trials := board.next_trials():
-            (record,) = finish(run_trials(trials))
+            (record,) = finish(run_trials(trials, StoreKeeper(ledger.store)))
             board.end(trials[0], Ended.from_record(record))
             writer.put(record.replace_versions(**ELSEWHERE))
     return tmp_path
@@ -131,7 +131,7 @@ def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_told(store: Pa
         0
     ].phase != "confirm":  # which the search of the other arm does not end
         assert trials
-    (record,) = finish(run_trials(trials))
+    (record,) = finish(run_trials(trials, StoreKeeper(ledger.store)))
     assert record.trial.arm.loss.label == "cross_entropy"
     old = [row["key"] for row in ledger.rows() if row["arm_id"] == record.trial.arm_id]
     with ledger.writing(a_study()) as writer:

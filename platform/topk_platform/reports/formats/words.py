@@ -14,7 +14,14 @@ from topk_platform.reports.kinds import unlike_told
 from topk_platform.reports.statistics import Covers, Estimate
 from topk_platform.reports.table import Fruitless, Table
 from topk_platform.specs import Published, Scalar, Study
-from topk_platform.specs.metric_names import GROUPS, less_is_better, measure_of, scale_of, unit_of
+from topk_platform.specs.metric_names import (
+    GROUPS,
+    digits_of,
+    less_is_better,
+    measure_of,
+    scale_of,
+    unit_of,
+)
 
 __all__ = [
     "count",
@@ -37,11 +44,17 @@ __all__ = [
     "striking",
     "tested",
     "title_of",
+    "without_ranks",
 ]
 
 _UP, _DOWN = "▲", "▼"
 _UNEVEN = 0.2
 _LEVEL = 0.05  # of the marks
+_ERRORS = {
+    "brier": "Brier score",
+    "ece": "expected calibration error",
+    "nll": "negative log-likelihood",
+}
 _MARKS = {"": "", "better": _UP, "worse": _DOWN}
 
 
@@ -56,8 +69,12 @@ def title_of(metric: str) -> str:
     """
     if (found := measure_of(metric)) is not None:
         n = found.number
-        titles = {"autkc": f"mean of top-1 to top-{n} accuracy", "average": f"average-{n} accuracy"}
-        return titles.get(found.kind, f"mean set size at {n} % coverage")
+        return {
+            "autkc": f"mean of top-1 to top-{n} accuracy",
+            "average": f"average-{n} accuracy",
+            "size": f"mean set size at {n} % coverage",
+            **_ERRORS,
+        }[found.kind]
     group, _, k = metric.rpartition("top")
     shots = {f"{name}_": f"{name}-shot macro-average " for name in GROUPS}
     kind = {"": "", "macro_": "macro-average ", **shots}[group]
@@ -82,7 +99,7 @@ def number(found: Estimate, signed: bool = False, metric: str = "") -> str:
         signed: Whether it is a difference.
         metric: Decides the unit: by default, as for accuracies, percent or points.
     """
-    scale, digits = scale_of(metric), 2 if unit_of(metric) == "classes" else 1
+    scale, digits = scale_of(metric), digits_of(metric)
     mean = f"{scale * found.mean:{'+' if signed else ''}.{digits}f}"
     if math.isnan(found.half_width):
         return mean
@@ -143,6 +160,7 @@ def notes(table: Table) -> list[str]:
         partial(table),
         _raced(table),
         lost(table),
+        without_ranks(table),
         *map(_fruitless, table.fruitless),
         edges_told(table.edges),
         _uncounted(table),
@@ -168,7 +186,8 @@ def legend(table: Table) -> str:
         f"marked. {covered(table)}"
     )
     if any(map(less_is_better, table.study.show)):
-        text += f" Of sets less is better: the smallest mean is marked, and {_UP} marks smaller ones."
+        fewer = ", ".join(dict.fromkeys(map(_less, filter(less_is_better, table.study.show))))
+        text += f" Of {fewer} less is better: the smallest mean is marked, and {_UP} marks smaller ones."
     if table.study.baseline is None:
         return text
     text = f"{text} Below a mean, its difference to {table.study.baseline} over the same seeds"
@@ -178,6 +197,10 @@ def legend(table: Table) -> str:
         f"{text}; {_UP}{_DOWN}: p below 0.05 after Holm's correction for the {counted(table)} of a metric "
         "over three seeds or more."
     )
+
+
+def _less(metric: str) -> str:
+    return _ERRORS.get(metric, "sets")
 
 
 def partial(table: Table) -> str:
@@ -228,6 +251,17 @@ def lost(table: Table) -> str:
     return (
         f"Of {found.ended} confirmations, {told}. A mean is that of the seeds that were completed; where others were "
         f"not, it is marked neither best nor {_UP}, nor is a difference to it {_DOWN}."
+    )
+
+
+def without_ranks(table: Table) -> str:
+    """Return the line that says how many confirmations lack the ranks that intervals need, or nothing."""
+    if not table.without_ranks:
+        return ""
+    return (
+        f"Of {table.confirmed.completed} confirmations, {table.without_ranks} lack the ranks of their test images: "
+        "intervals over those leave out the choice of the test images, and may be too narrow. `topk run` trains these "
+        "confirmations again."
     )
 
 
@@ -348,4 +382,5 @@ def counted(table: Table) -> str:
 
 def striking(table: Table) -> list[str]:
     """Return the notes that nobody should overlook: results missing so far, and results that will stay missing."""
-    return list(filter(None, (partial(table), lost(table), *map(_fruitless, table.fruitless))))
+    lines = (partial(table), lost(table), without_ranks(table), *map(_fruitless, table.fruitless))
+    return list(filter(None, lines))
