@@ -184,6 +184,8 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
         f"{cost}",
         highlight=False,
     )
+    for line in plan.crowded:
+        console.print(line, highlight=False, markup=False)
     for found in plan.outdated:
         console.print(f"Trained again: {found}", highlight=False, markup=False)
     if plan.left:
