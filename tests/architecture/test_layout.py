@@ -30,8 +30,20 @@ ALLOWED = {
     "evidence": {"records", "reports", "running", "search"},  # what a study's results rest on, computed again
     "cli": {"running", "records", "reports", "search", "serving", "evidence"},
     "testing": {"data", "training", "search"},
+    "sources": set(),
 }
-LEAVES = {"errors", "identity", "outcomes", "references", "streams", "metrics", "specs", "code_version"} | {
+LEAVES = {
+    *(
+        "errors",
+        "identity",
+        "outcomes",
+        "references",
+        "streams",
+        "metrics",
+        "specs",
+        "code_version",
+        "sources",
+    ),
     *("trust", "elsewhere", "terminal"),  # files of others, and what they may do here
     *("calibration", "racing", "fronts"),  # what starts and what a table counts are decided by the same rules
 }

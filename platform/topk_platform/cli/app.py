@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from topk_platform.cli import (
+    adopting,
     asking,
     doctoring,
     exporting,
@@ -72,6 +73,7 @@ _COMMANDS: dict[str, tuple[tuple[Callable[..., Any], str], ...]] = {
     "Upkeep": (
         (doctoring.doctor, "topk doctor letters_quick --address 10.0.0.1:6379 --store s3://bucket/runs"),
         (upkeep.sync, "topk sync letters_quick --mlflow http://127.0.0.1:5000"),
+        (adopting.adopt, "topk adopt letters_quick --replay 3"),
         (upkeep.repair, "topk repair letters_quick"),
     ),
 }

@@ -18,12 +18,15 @@ from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json, say
 from topk_platform.cli.options import DataOption, JsonOption, StoreOption, TrustOption, named_place
 from topk_platform.errors import UserError
+from topk_platform.specs.checks import first_few
 
 if TYPE_CHECKING:
     from topk_platform.records import Found
     from topk_platform.running.replaying import Replay
 
 __all__ = ["replay", "show", "ui"]
+
+_NAMED = 8  # differences in a line
 
 KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first letters.")]
 
@@ -112,7 +115,7 @@ def _print_replay(found: Replay) -> None:
     if found.environment:
         say(f"the machine or its packages are others: {found.environment}")
     say(
-        f"differs from its record in {', '.join(found.differing)}"
+        f"differs from its record in {first_few(found.differing, _NAMED)}"
         if found.differing
         else "the same as its record, bit for bit"
     )

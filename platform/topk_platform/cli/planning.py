@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,7 +65,7 @@ def plan(
     """Show a study's arms, what is done, about how long the rest takes, and how many workers it can keep busy.
 
     Also how many samples each regime trains, validates and tests with; where nothing is left, the data are not read.
-    For recorded trials that no longer count it says why, such as which source file has changed.
+    For recorded trials that no longer count it says why, such as which definition in the code has changed.
     """
     if price is not None and not (math.isfinite(price) and price > 0):
         raise UserError(f"--price must be above 0, got {price}")
@@ -85,7 +86,15 @@ def plan(
     if json:
         print_json(_plan_data(found, price))
     else:
-        _print_plan(console, found, price)
+        _print_plan(console, found, price, _adopting(study, store, only))
+
+
+def _adopting(study: str, store: str, only: list[str] | None) -> str:
+    """Return the command that adopts what a plan would train again."""
+    where = ["--store", store] if store != "runs" else []
+    return shlex.join(
+        ["topk", "adopt", study, *(part for glob in only or () for part in ("--only", glob)), *where]
+    )
 
 
 def probe(
@@ -140,7 +149,7 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     ]
     workers = {"search_workers": plan.search_workers, "confirm_workers": plan.confirm_workers}
     cost = None if price is None else plan.cost(price)
-    again = [{"trials": found.trials, "why": found.why, "arms": found.arms} for found in plan.outdated]
+    again = [dataclasses.asdict(found) for found in plan.outdated]
     foreseen = {"workers": plan.forecast.workers, "elapsed": plan.forecast.seconds}
     totals = {
         "left": plan.left,
@@ -160,13 +169,16 @@ def _probe_data(found: Probe) -> dict[str, Any]:
     return {"study": found.study.name, "device": found.study.device, "memory": found.memory, "arms": arms}
 
 
-def _print_plan(console: Console, plan: Plan, price: float | None = None) -> None:
+def _print_plan(
+    console: Console, plan: Plan, price: float | None = None, command: str = "topk adopt"
+) -> None:
     """Print a plan.
 
     Args:
         console: Where.
         plan: The plan.
         price: Price of an hour, see :meth:`~topk_platform.running.planning.Plan.cost`; None: no cost is shown.
+        command: The command that adopts what would be trained again.
     """
     study = plan.study
     cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
@@ -188,6 +200,8 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
         console.print(line, highlight=False, markup=False)
     for found in plan.outdated:
         console.print(f"Trained again: {found}", highlight=False, markup=False)
+    if hint := _avoidable(plan, command):
+        console.print(hint, highlight=False, markup=False, soft_wrap=True)
     if plan.left:
         told = (
             f"About {duration(plan.forecast.seconds)} on {_workers(study, plan.forecast.workers)}, "
@@ -195,6 +209,12 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
         )
         console.print(told, highlight=False)
         console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
+
+
+def _avoidable(plan: Plan, command: str) -> str:
+    from topk_platform.running.changes import avoidable  # noqa: PLC0415 - loaded with the plan
+
+    return avoidable(plan.outdated, command)
 
 
 def _along(plan: Plan) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 import json
@@ -23,8 +22,9 @@ from topk_platform.errors import UserError
 from topk_platform.evidence.archive import members, table_of
 from topk_platform.identity import Identity, environment_of
 from topk_platform.records import Ledger, Store, last_counted, last_seeds, read_all_ranks, read_history
+from topk_platform.records.adopted import ADOPTED, adopted_in
 from topk_platform.records.artifacts import artifact_name, read_artifact
-from topk_platform.records.schema import ledger_schema
+from topk_platform.records.schema import CAME_LATER, ledger_schema
 from topk_platform.reports import build_table, to_files
 from topk_platform.reports.claimed import claims_to_csv, claims_to_markdown
 from topk_platform.reports.deciding import decided
@@ -62,7 +62,9 @@ class Bundle:
     @property
     def identities(self) -> dict[str, Identity]:
         """The identities of the rows that count, by arm identity."""
-        found = {arm_id: Identity(**fields) for arm_id, fields in self.manifest["identities"].items()}
+        given: Mapping[str, Any] = self.manifest["identities"]
+        adopted = adopted_in(self.files.get(ADOPTED, b"[]"))
+        found = {i: Identity(**fields, adopted=adopted.get(i, ())) for i, fields in given.items()}
         for identity in found.values():
             check_fields(identity)
         return found
@@ -78,6 +80,8 @@ class Bundle:
         _check_rows(rows, self.study)
         ledger = Ledger.restored(store, self.study.name, rows, self.identities)
         for name, data in self.files.items():
+            if name == ADOPTED:
+                ledger.store.write(name, data)
             if name.startswith(_RANKS):
                 table_of(data, name)  # within limits
                 ledger.store.write(name, data)
@@ -125,6 +129,8 @@ class Bundle:
 def _check_rows(rows: pa.Table, study: Study) -> None:
     """Raise ``ValueError`` unless rows have a ledger's columns, and are of trials and epochs with keys of trials."""
     for field in ledger_schema(study):
+        if field.name in CAME_LATER and field.name not in rows.column_names:
+            continue
         if field.name not in rows.column_names or rows.schema.field(field.name).type != field.type:
             raise ValueError(f"{_ROWS} must have a column {field.name!r} of {field.type}")
     kinds = set(pc.unique(rows["kind"]).to_pylist())
@@ -153,6 +159,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
         _STUDY: study.to_json().encode(),
         _ROWS: _parquet(held.ledger.whole()),
         **_ranks(held),
+        **_adopted(held),
         **{name: text.encode() for name, text in results(held).items()},
     }
     identities = last_counted(held.ledger, study)
@@ -163,7 +170,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
         "trials": len(counted),
         "code_versions": sorted({row["code_version"] for row in counted}),
         "environments": sorted({environment_of(row) for row in counted}),
-        "identities": {arm_id: dataclasses.asdict(found) for arm_id, found in identities.items()},
+        "identities": {arm_id: found.to_data() for arm_id, found in identities.items()},
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
     return Bundle(manifest, files)
@@ -192,6 +199,11 @@ def _ranks(held: Held) -> dict[str, bytes]:
         with suppress(FileNotFoundError):
             found[artifact_name("ranks", row["key"])] = read_artifact(held.ledger.store, "ranks", row)
     return found
+
+
+def _adopted(held: Held) -> dict[str, bytes]:
+    store = held.ledger.store
+    return {ADOPTED: store.read(ADOPTED)} if store.exists(ADOPTED) else {}
 
 
 def _parquet(rows: pa.Table) -> bytes:

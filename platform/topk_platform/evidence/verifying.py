@@ -21,7 +21,7 @@ from topk_platform.reports.reading import Held
 from topk_platform.running.replaying import Replay, replay_trusting
 from topk_platform.trust import Trust
 
-__all__ = ["Checked", "Outcome", "Verification", "compared", "verify"]
+__all__ = ["Checked", "Outcome", "Verification", "compared", "replayed", "verify"]
 
 Outcome = Literal["to the bit", "within tolerance", "differs", "cannot be trained here"]
 
@@ -179,18 +179,17 @@ def replayed(found: Replay, tolerance: float) -> Checked:
     if "status" in found.differing:
         notes.insert(0, f"it {found.found.row['status']}, now {found.record.status}: {found.record.reason}")
         return Checked(key, "differs", "; ".join(notes))
-    most, name = max(_differences(found))
-    notes.insert(0, f"{name} by {most:.2g}, most of {len(found.differing)} metrics")
+    most, name = max(_differences(found), default=(0.0, "the ranks of test images"))
+    notes.insert(0, f"{name} by {most:.2g}, most of {len(found.differing)} values")
     return Checked(key, "within tolerance" if most <= tolerance else "differs", "; ".join(notes))
 
 
 def _differences(found: Replay) -> Iterable[tuple[float, str]]:
-    """Yield by how much each metric differs; for metrics that are numbers of classes, relative to their size."""
-    values = {f"validation.{name}": value for name, value in found.record.validation.items()}
-    values |= {f"test.{name}": value for name, value in (found.record.test or {}).items()}
-    for name in found.differing:
-        before = found.found.row.get(name)
-        if before is None:
+    """Yield by how much each number differs, relative to its size where that is above 1; ranks are not numbers."""
+    for name, (before, now) in found.differences.items():
+        if name == "ranks":
+            continue
+        if before is None or now is None:
             yield math.inf, name
         else:
-            yield abs(values[name] - before) / max(1.0, abs(before)), name
+            yield abs(now - before) / max(1.0, abs(before)), name

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from topk_platform.records.adopted import ADOPTED, Evidence, note_adopted, read_adopted, take_back
     from topk_platform.records.artifacts import DamagedFileError, artifact_name
     from topk_platform.records.checkpoints import StoreKeeper, forget
     from topk_platform.records.guesses import Guesses, read_guesses
@@ -49,11 +50,13 @@ if TYPE_CHECKING:
     from topk_platform.records.writer import Writer
 
 __all__ = [
+    "ADOPTED",
     "NEEDED",
     "SCHEMA_VERSION",
     "ArmHistory",
     "ArmState",
     "DamagedFileError",
+    "Evidence",
     "Extras",
     "Found",
     "GpuUse",
@@ -88,8 +91,10 @@ __all__ = [
     "last_seeds",
     "missing_artifacts",
     "moved",
+    "note_adopted",
     "note_state",
     "open_sink",
+    "read_adopted",
     "read_all_ranks",
     "read_guesses",
     "read_history",
@@ -100,14 +105,17 @@ __all__ = [
     "save_model",
     "set_aside",
     "sync",
+    "take_back",
     "tracking_uri",
     "trend_of",
     "write_snapshot",
 ]
 
 _HOMES = {
+    "ADOPTED": "adopted",
     "ArmHistory": "history",
     "ArmState": "states",
+    "Evidence": "adopted",
     "DamagedFileError": "artifacts",
     "Extras": "tracking",
     "Found": "lookup",
@@ -145,8 +153,10 @@ _HOMES = {
     "last_seeds": "history",
     "missing_artifacts": "unsound",
     "moved": "tracked_place",
+    "note_adopted": "adopted",
     "note_state": "states",
     "open_sink": "syncing",
+    "read_adopted": "adopted",
     "read_guesses": "guesses",
     "read_history": "history",
     "read_all_ranks": "ranks",
@@ -158,6 +168,7 @@ _HOMES = {
     "save_model": "models",
     "set_aside": "unsound",
     "sync": "syncing",
+    "take_back": "adopted",
     "tracking_uri": "tracked",
     "write_snapshot": "snapshot",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -38,6 +38,7 @@ class ArmHistory:
         curves: The selection metric by epoch, by key.
         outdated: How many rows of the arm do not count, by reason: other code, other data, another machine.
         points: The most configurations of each search that are confirmed.
+        adopted: How many of the rows count because they were adopted, by the evidence.
     """
 
     arm: Arm
@@ -46,6 +47,7 @@ class ArmHistory:
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     outdated: Counter[str] = field(default_factory=Counter)
     points: int = 1
+    adopted: Counter[str] = field(default_factory=Counter)
     _choices: dict[tuple[int, int, int], list[tuple[Ended, ...]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -205,12 +207,13 @@ def last_seeds(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, i
     }
 
 
-def last_counted(ledger: Ledger, study: Study) -> dict[str, Identity]:
+def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = None) -> dict[str, Identity]:
     """Return which rows of a study's arms count: those of the current code and of the last run's data and machine.
 
     Args:
         ledger: The ledger in which the last run noted its data and machine; any will do for an arm that is not noted.
         study: The study.
+        data: The fingerprints of the data, by arm identity, in place of those of the last run.
 
     Returns:
         By arm identity.
@@ -220,6 +223,8 @@ def last_counted(ledger: Ledger, study: Study) -> dict[str, Identity]:
         arm_id: replace(noted.get(arm_id, Identity()), code_version=code)
         for arm_id, code in code_versions(study).items()
     }
+    if data is not None:
+        found = {i: replace(identity, dataset_fingerprint=data[i]) for i, identity in found.items()}
     return with_origins(study, found)
 
 
@@ -243,6 +248,8 @@ def read_history(
         history.search[number] = row
     for history, row, number, seed in _counted(RowViews(confirmed), histories, excluded):
         history.confirm[number, seed] = row
+    for arm_id, history in histories.items():
+        history.adopted.update(excluded.evidence(arm_id, history.rows()))
     if curves:
         add_curves(ledger, histories)
     return histories
@@ -251,15 +258,22 @@ def read_history(
 def _counted(
     rows: RowViews, histories: Mapping[str, ArmHistory], excluded: _Excluded
 ) -> Iterator[tuple[ArmHistory, Row, int, int]]:
-    """Yield the rows that count, with their arm's history, number and seed; note of the others why they do not."""
+    """Yield the rows that count, with their arm's history, number and seed; note of the others why they do not.
+
+    Of one number and seed, rows that were adopted come first, so that one of an identity's own takes their place.
+    """
+    own = []
     kinds = zip(*(rows.column(name) for name in _Excluded.BY), strict=True)
     for row, kind, number, seed in zip(rows, kinds, rows.column("number"), rows.column("seed"), strict=True):
         if (history := histories.get(kind[0])) is None:
             continue
         if reason := excluded(kind):
             history.outdated[reason] += 1
-        else:
+        elif excluded.adopts(kind):
             yield history, row, number, seed
+        else:
+            own.append((history, row, number, seed))
+    yield from own
 
 
 def _or_nan(value: float | None) -> float:
@@ -274,12 +288,27 @@ class _Excluded:
     def __init__(self, identities: Mapping[str, Identity]) -> None:
         self._identities = identities
         self._known: dict[tuple[str, ...], str] = {}
+        self._adopted: dict[tuple[str, ...], str] = {}
 
     def __call__(self, kind: tuple[str, ...]) -> str:
         if kind not in self._known:
             row = dict(zip(self.BY, kind, strict=True))
             self._known[kind] = self._identities.get(kind[0], Identity()).excludes(row)
         return self._known[kind]
+
+    def adopts(self, kind: tuple[str, ...]) -> str:
+        """Return on what evidence rows count that would not otherwise; empty if they count by themselves."""
+        if not (identity := self._identities.get(kind[0], Identity())).adopted:
+            return ""
+        if kind not in self._adopted:
+            adopted = identity.adopts(dict(zip(self.BY, kind, strict=True)))
+            self._adopted[kind] = "" if adopted is None else adopted.evidence
+        return self._adopted[kind]
+
+    def evidence(self, arm_id: str, rows: Iterable[Row]) -> Iterator[str]:
+        """Yield for each row that was adopted on what evidence."""
+        if self._identities.get(arm_id, Identity()).adopted:
+            yield from filter(None, (self.adopts(tuple(row[name] for name in self.BY)) for row in rows))
 
 
 def add_curves(ledger: Ledger, histories: Mapping[str, ArmHistory]) -> None:

@@ -8,7 +8,6 @@ refuses commits of a driver that was replaced by another one. Other tools read t
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from deltalake import DeltaTable
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.records import delta
+from topk_platform.records.adopted import read_adopted
 from topk_platform.records.checked import damaged, read_checked, written
 from topk_platform.records.checksums import LOG
 from topk_platform.records.lease import Lease
@@ -27,6 +27,7 @@ from topk_platform.records.mark import FOLDER, Mark, repair_of
 from topk_platform.records.opened import Opened, exists
 from topk_platform.records.schema import EPOCHS_ONLY, SCHEMA_VERSION, ledger_schema
 from topk_platform.records.store import MARK, Store
+from topk_platform.records.versions import check_version
 from topk_platform.records.views import Row, to_rows
 from topk_platform.records.writer import Writer
 from topk_platform.specs import Study
@@ -76,11 +77,8 @@ class Ledger:
             raise StoreError(
                 f"store {self.store.uri!r} holds the records of study {mark.study!r}, not of {self.study!r}"
             )
-        elif mark.schema_version != SCHEMA_VERSION:
-            raise StoreError(
-                f"store {self.store.uri!r} has schema version {mark.schema_version}, this program version "
-                f"{SCHEMA_VERSION}: choose another --store"
-            )
+        else:
+            check_version(self.store.uri, mark.schema_version)
 
     def _check_empty(self) -> None:
         if self.is_unmarked:
@@ -123,12 +121,13 @@ class Ledger:
                 mark = Mark(self.study)
                 mark.write(self.store)
             table = delta.Writing(self.store, ledger_schema(study))
-            mark.noted(self.store, checksums=True)
+            # An earlier program refuses the store from now on, if this one may write what it does not know.
+            mark.noted(self.store, schema_version=SCHEMA_VERSION, checksums=True)
             with Writer(table, lease) as writer:
                 yield writer
 
     def identities(self) -> dict[str, Identity]:
-        """Return which rows counted in the last run, by arm identity; empty where there was none yet.
+        """Return which rows counted in the last run, with those adopted, by arm identity; empty before any run.
 
         Raises:
             StoreError: if the note of it is damaged or missing.
@@ -140,14 +139,15 @@ class Ledger:
             if mark and mark.identified:
                 raise damaged(self.store, IDENTITIES, remedy, "missing")
             return {}
+        adopted = read_adopted(self.store)
         try:
-            return {arm_id: Identity(**fields) for arm_id, fields in found.items()}
+            return {i: Identity(**fields, adopted=adopted.get(i, ())) for i, fields in found.items()}
         except TypeError as error:
             raise damaged(self.store, IDENTITIES, remedy) from error
 
     def identify(self, identities: Mapping[str, Identity]) -> None:
         """Note which rows count from now on, inside :meth:`writing` only, for those who read the ledger later."""
-        found = {arm_id: dataclasses.asdict(identity) for arm_id, identity in identities.items()}
+        found = {arm_id: identity.to_data() for arm_id, identity in identities.items()}
         self.store.write(IDENTITIES, written(found))
         if mark := Mark.read(self.store):
             mark.noted(self.store, identified=True)

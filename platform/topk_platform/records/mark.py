@@ -10,6 +10,7 @@ from typing import Any
 from topk_platform.records.checked import damaged, read_checked, written
 from topk_platform.records.schema import SCHEMA_VERSION
 from topk_platform.records.store import MARK, Store
+from topk_platform.records.versions import OLDEST
 
 __all__ = ["FOLDER", "Mark", "repair_of"]
 
@@ -75,7 +76,7 @@ def _anew(store: Store) -> str:
 
 def _fields(found: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a mark, with those that older versions did not write."""
-    if int(found["schema_version"]) != SCHEMA_VERSION:  # whose other fields may be any
+    if not OLDEST <= int(found["schema_version"]) <= SCHEMA_VERSION:  # whose other fields may be any
         return {name: found[name] for name in ("study", "schema_version")}
     table = str(found.get("table", FOLDER))
     if posixpath.basename(table) != table or not table:

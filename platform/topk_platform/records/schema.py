@@ -12,6 +12,7 @@ import pyarrow as pa
 from topk_platform.specs import Parameter, Scalar, Schedule, Study, TrialRecord, canonical_json
 
 __all__ = [
+    "CAME_LATER",
     "EPOCHS_ONLY",
     "SCHEMA_VERSION",
     "epoch_rows",
@@ -23,6 +24,9 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 2
+
+CAME_LATER = frozenset({"artifacts"})
+"""The columns that a ledger of this version may lack, for programs before them did not write them."""
 
 _TEXTS = ("study", "arm", "arm_id", "regime", "model", "loss", "phase")
 _MORE_TEXTS = ("status", "reason", "values", "config")

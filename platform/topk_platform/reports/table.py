@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from topk_platform.identity import environment_of
+from topk_platform.identity import chooser_of, provenance_of
 from topk_platform.outcomes import Ended
 from topk_platform.records import ArmHistory, Row, Tally, last_seeds
 from topk_platform.reports.cells import Cell, ReadRanks, Runs, cell_of, marked, runs_of, tested
@@ -78,6 +78,9 @@ class Table:
         fruitless: The arms that ended without a result.
         outdated: How many recorded trials of these arms do not count, by the reason.
         environments: The number of counting trials by environment, if there are several.
+        adopted: How many of the counting trials were adopted, by the evidence.
+        choosers: For arms whose search trials were chosen by several versions of a package, the numbers of the first
+            trials that each chose, by row and column.
         across: What the columns are, ``"regime"`` or ``"model"``.
         confirmations: The ended confirmations' ledger rows by seed, by row and column.
         left: How many trials of these arms have not ended.
@@ -97,6 +100,8 @@ class Table:
     fruitless: tuple[Fruitless, ...] = ()
     outdated: Mapping[str, int] = field(default_factory=dict)
     environments: Mapping[str, int] = field(default_factory=dict)
+    adopted: Mapping[str, int] = field(default_factory=dict)
+    choosers: Mapping[tuple[str, str], Mapping[int, str]] = field(default_factory=dict)
     across: str = "regime"
     confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)
     left: int = 0
@@ -225,6 +230,8 @@ def build_table(
         fruitless=tuple(filter(None, (_fruitless(study, h, last[arm_id]) for arm_id, h in shown.items()))),
         outdated=sum((history.outdated for history in shown.values()), Counter()),
         environments=_environments(shown),
+        adopted=sum((history.adopted for history in shown.values()), Counter()),
+        choosers={places[i]: c for i, h in shown.items() if (c := _choosers(h, study.trials))},
         across=across,
         confirmations={place: runs[arm_id].confirmations for arm_id, place in places.items()},
         fronts={places[i]: f for i, h in shown.items() if (f := front_of(h, study.trials, last[i]))},
@@ -305,8 +312,19 @@ def _choice(history: ArmHistory, search: int, best: Ended, trials: int) -> Chose
 
 def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
     rows = (row for history in histories.values() for row in history.rows())
-    found = Counter(environment_of(row) for row in rows)
+    found = Counter(provenance_of(row).environment for row in rows)
     return found if len(found) > 1 else {}
+
+
+def _choosers(history: ArmHistory, trials: int) -> dict[int, str]:
+    """Return, if several versions chose an arm's search trials, from which number on which did."""
+    rows = sorted(history.searched(trials), key=lambda row: row["number"])
+    told = {row["number"]: chooser_of(row) for row in rows}
+    before = [None, *told.values()]
+    changes = {
+        n: said for (n, said), last in zip(told.items(), before, strict=False) if said and said != last
+    }
+    return changes if len(changes) > 1 else {}
 
 
 def _fruitless(study: Study, history: ArmHistory, last: int) -> Fruitless | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Generator, Tensor
 
-from topk_platform.code_version import code_version, references
+from topk_platform.code_version import code_versions, references
 from topk_platform.data import Dataset, Images, Source, apply_conditions, check_source, download, set_aside
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
@@ -47,9 +47,10 @@ def check_study(
         for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
             download(regime)
     identities, rehearse, sound, split = {}, Rehearsal(), set(), set()
+    codes = code_versions(study)
     for arm in study.arms:
         dataset, arm_id = load_or_tell(arm.regime), study.arm_id(arm)
-        identities[arm_id] = Identity(code_version(arm), dataset.fingerprint)
+        identities[arm_id] = Identity(codes[arm_id], dataset.fingerprint)
         if (finished or {}).get(arm_id) == dataset.fingerprint:
             continue
         if (same := repr((arm.regime.dataset, sorted(arm.regime.options.items())))) not in sound:

@@ -29,7 +29,7 @@ from topk_platform.records import (
 from topk_platform.reports import Table, build_table
 from topk_platform.running.boards import in_environment, make_board
 from topk_platform.running.budget import Budget
-from topk_platform.running.changes import note_code, outdated
+from topk_platform.running.changes import avoidable, note_code, outdated
 from topk_platform.running.events import Event
 from topk_platform.running.expecting import ended_seconds, expect
 from topk_platform.running.incomplete import told_again, used
@@ -153,7 +153,8 @@ class _Execution:
 
     def _begun(self, board: Board, histories: Mapping[str, ArmHistory], cluster: Cluster) -> Event:
         left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
-        why = "; ".join(map(str, outdated(self.part, self.ledger, self.counted, left)))
+        again = outdated(self.part, self.ledger, self.counted, left)
+        why = "; ".join(filter(None, (*map(str, again), avoidable(again))))
         note_code(self.ledger.store, self.part)
         return Event(
             "begun",

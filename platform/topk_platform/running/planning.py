@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
-from topk_platform.running.boards import finished, make_board
+from topk_platform.running.boards import as_checked, finished, make_board
 from topk_platform.running.changes import Outdated, outdated
 from topk_platform.running.expecting import ended_seconds
 from topk_platform.running.forecast import Forecast, forecast
@@ -190,7 +190,7 @@ def plan(
 
     with data_at(data):
         checked = check_study(study, download, done)
-        counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
+        counted = as_checked(checked, counted)
         histories = _unfinished(ledger, study, counted)
         board = make_board(study, counted, histories)
         likely = _of_their_like(histories)

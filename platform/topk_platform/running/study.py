@@ -9,7 +9,7 @@ from pathlib import Path
 
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store, check_undriven, last_counted, read_history
-from topk_platform.running.boards import finished, in_environment
+from topk_platform.running.boards import as_checked, finished, in_environment
 from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.execution import Progress, execute
 from topk_platform.running.incomplete import incomplete, without
@@ -94,7 +94,7 @@ def run(
         MissingDataError: if a dataset is not on disk.
         StoreError: if the store cannot be used, or is a folder that some machine of the cluster does not see.
         ClusterError: if the cluster cannot be reached, or its nodes would not compute the same bits.
-        ChangedError: if a source file or the data changed while the study ran; no wrong result is kept, and running
+        ChangedError: if the code or the data changed while the study ran; no wrong result is kept, and running
             it again continues.
         UserError: if an argument or the study is invalid; nothing was written and no worker started.
 
@@ -151,7 +151,7 @@ def _run_checked(
         histories = read_history(ledger, part, counted)
         whole = without(histories, incomplete(ledger.store, part, histories, launch.needed))
         checked = check_study(part, download, {} if launch.retry_failed else finished(part, counted, whole))
-        counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
+        counted = as_checked(checked, counted)
         summary = execute(study, part, counted, ledger, launch, tell)
     if launch.address is None and part.device == "cpu":
         note(ledger.store, environment("cpu"), part, counted)

@@ -41,7 +41,7 @@ def _check_code(trial: Trial) -> None:
     if found != trial.code_version:
         raise ChangedError(
             f"arm {trial.arm.name}: a worker found code version {found} where the study began with "
-            f"{trial.code_version}: a source file changed meanwhile, or that machine has other sources"
+            f"{trial.code_version}: the code changed meanwhile, or that machine has other sources"
         )
 
 

@@ -56,7 +56,7 @@ class Trial:
         threads: Torch threads.
         device: ``"cpu"`` or ``"cuda"``.
         dataset_fingerprint: Of the data before conditions.
-        code_version: Of the sources that determine a result.
+        code_version: Of the code that its training executes.
         environment: The versions and the kind of machine that determine its last bits; empty where any will do.
         origin: What the arm's search started from: the code and data of another arm, see
             :func:`~topk_platform.identity.with_origins`; empty where it started from the first values.

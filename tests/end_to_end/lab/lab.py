@@ -82,7 +82,7 @@ class Mischief(nn.Module):
         if self.how == "always" or (self.how in ("once", "edits") and first(self.how)):
             if self.how == "edits":
                 with open(__file__, "a") as file:
-                    file.write("# edited while the study runs\n")
+                    file.write("assert os.getpid()  # edited while the study runs\n")
             os.kill(os.getpid(), signal.SIGKILL)
         self.steps += 1
         if self.how == "relapses" and self.steps == 3 and note("relapses") <= RELAPSES:

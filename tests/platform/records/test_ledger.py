@@ -456,7 +456,8 @@ def test_a_part_that_cannot_be_reached_or_written_is_not_taken_for_damaged(
     ("mark", "message"),
     [
         ({"study": "t", "schema_version": 2}, r"records of study 't'"),
-        ({"study": "s", "schema_version": 3}, "schema version 3, this program version 2"),
+        ({"study": "s", "schema_version": 3}, "schema version 3, this program reads 2 to 2: a newer one has"),
+        ({"study": "s", "schema_version": 1}, "this program reads 2 to 2: choose another --store"),
         ({"study": "s"}, r"ledger.json is damaged; `topk repair s` makes it anew"),
         ([], r"ledger.json is damaged; `topk repair s` makes it anew"),
     ],

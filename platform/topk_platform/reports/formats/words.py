@@ -14,6 +14,7 @@ from topk_platform.reports.kinds import unlike_told
 from topk_platform.reports.statistics import Covers, Estimate
 from topk_platform.reports.table import Fruitless, Table
 from topk_platform.specs import Published, Scalar, Study
+from topk_platform.specs.checks import first_few
 from topk_platform.specs.metric_names import (
     GROUPS,
     digits_of,
@@ -165,6 +166,8 @@ def notes(table: Table) -> list[str]:
         edges_told(table.edges),
         _uncounted(table),
         _environments(table),
+        _adopted(table),
+        _choosers(table),
         unlike_told(table.unlike, table.study.baseline),
         _sources(table),
     ]
@@ -322,6 +325,31 @@ def _environments(table: Table) -> str:
     if not table.environments:
         return ""
     return f"Machines or versions differ, and with them the last bits of results: {told(table.environments)}."
+
+
+def _adopted(table: Table) -> str:
+    """Return the line that says how many trials were made by other code or elsewhere and why they count."""
+    if not table.adopted:
+        return ""
+    why = "; ".join(f"{count}: {evidence}" for evidence, count in table.adopted.items())
+    return f"Adopted, from other code or another machine, are {sum(table.adopted.values())} trials. {why}."
+
+
+def _choosers(table: Table) -> str:
+    """Return the line that says which versions of a package chose the trials of a search, or nothing."""
+    if not table.choosers:
+        return ""
+    told = {
+        f"{row}, {column}": ", ".join(
+            f"from trial {number} on {version}" for number, version in found.items()
+        )
+        for (row, column), found in table.choosers.items()
+    }
+    alike: dict[str, list[str]] = {}
+    for place, versions in told.items():
+        alike.setdefault(versions, []).append(place)
+    said = "; ".join(f"{first_few(places, 3)}: {versions}" for versions, places in alike.items())
+    return f"Searches that several versions chose for, which one version would not repeat: {said}."
 
 
 def _sources(table: Table) -> str:
