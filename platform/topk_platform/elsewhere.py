@@ -13,13 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from topk_platform.errors import UserError, reason
+from topk_platform.specs import Study
 
-__all__ = ["JSON_LEVELS", "check_size", "json_bytes", "made_by", "most_bytes", "parse_json", "unzipped"]
+__all__ = [
+    "JSON_LEVELS",
+    "check_size",
+    "json_bytes",
+    "made_by",
+    "most_bytes",
+    "parse_json",
+    "parse_study",
+    "unzipped",
+]
 
 _VARIABLE = "TOPK_FILE_GIB"
 _GIB = 2**30
 JSON_LEVELS = 64
 """How deep JSON may be nested; what we write has ten levels."""
+_MOST_ARMS = 10_000
+_MOST_TRIALS = 10_000_000
 _OF_JSON = 64  # bytes of memory that a letter of JSON may become: an empty object takes two letters
 
 # What Python and its libraries raise for files that hold something else than they should.
@@ -131,6 +143,21 @@ def _within(value: Any) -> Any:
 
 def _too_deep() -> ValueError:
     return ValueError(f"JSON must have at most {JSON_LEVELS} levels")
+
+
+def parse_study(text: str) -> Study:
+    """Return the study that JSON holds, within limits of length, depth, arms and trials.
+
+    Raises:
+        ValueError, LookupError, TypeError: if it holds something else, or more.
+    """
+    arms = len(parse_json(text)["arms"])
+    if arms > _MOST_ARMS:
+        raise ValueError(f"its study has {arms} arms, more than {_MOST_ARMS}")
+    study = Study.from_json(text)
+    if study.size > _MOST_TRIALS:
+        raise ValueError(f"its study asks for {study.size} trials, more than {_MOST_TRIALS}")
+    return study
 
 
 def unzipped(file: str | Path) -> bytes:

@@ -37,7 +37,11 @@ NAMES = (
 )
 PLANTED = {name: f"planted{secrets.token_hex(12)}" for name in NAMES}
 # Ray's folder goes with the run; here it is to be looked through afterwards.
-KEEP = "import shutil; shutil.rmtree = lambda *_, **__: None"
+KEEP = """
+import types
+from topk_platform.running import scratch
+scratch.shutil = types.SimpleNamespace(rmtree=lambda *_, **__: None)
+"""
 
 
 def texts(name: str, data: bytes) -> Iterator[tuple[str, str]]:

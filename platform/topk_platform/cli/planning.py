@@ -196,6 +196,8 @@ def _print_plan(
         f"{cost}",
         highlight=False,
     )
+    for line in plan.crowded:
+        console.print(line, highlight=False, markup=False)
     for found in plan.outdated:
         console.print(f"Trained again: {found}", highlight=False, markup=False)
     if hint := _avoidable(plan, command):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
@@ -22,6 +23,8 @@ __all__ = ["by_table", "check_apart", "group_numbers", "grouped_files", "matched
 _PIECE = re.compile(r"\{group\}|\{class\}|\*|[^{*]+|.")
 _PIECES = {"{group}": "(?P<group>[^/]+?)", "{class}": "[^/]+", "*": "[^/]*"}
 _ENDING = ".csv"
+
+Numbers = npt.NDArray[np.int64]
 
 
 def group_numbers(named: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -190,43 +193,47 @@ def whole(
             f"the fractions of validation and test must be above 0 and below 1 in sum, got {tuple(fractions)}"
         )
     numbers = torch.unique(groups, return_inverse=True)[1]
-    counts = np.zeros((int(numbers.max()) + 1, int(labels.max()) + 1))
-    np.add.at(counts, (numbers.numpy(), labels.numpy()), 1)
-    order = torch.randperm(len(counts), generator=generator).numpy()
+    counts = _counts(numbers.numpy(), labels.numpy())
+    order = torch.randperm(counts.shape[0], generator=generator).numpy()
     shares = np.array([1 - sum(fractions), *fractions])
-    part = np.full(len(counts), -1)
+    part = np.full(counts.shape[0], -1)
     lacking = _give_each(counts, order, len(shares), part)
     if lacking:
-        raise UserError(_too_few(lacking, (counts > 0).sum(0), len(shares), names))
-    _give_rest(counts, order[np.argsort(-counts.sum(1)[order], kind="stable")], shares, part)
+        raise UserError(_too_few(lacking, np.diff(counts.tocsc().indptr), len(shares), names))
+    _give_rest(counts, order, shares, part)
     of_sample = torch.from_numpy(part)[numbers]
     return [(of_sample == split).nonzero()[:, 0] for split in range(len(shares))]
 
 
-def _give_each(
-    counts: np.ndarray[Any, Any], order: np.ndarray[Any, Any], splits: int, part: np.ndarray[Any, Any]
-) -> list[int]:
+def _counts(groups: Numbers, labels: Numbers) -> Any:
+    """Return how many samples of each class each group has, as a sparse matrix: of millions, few are not 0."""
+    from scipy import sparse  # noqa: PLC0415 - most datasets do without
+
+    return sparse.coo_array((np.ones(len(groups)), (groups, labels))).tocsr()
+
+
+def _give_each(counts: Any, order: Numbers, splits: int, part: Numbers) -> list[int]:
     """Give every split a group of each class, the smallest first; return the classes for which there is none left.
 
     The classes of the fewest groups come first.
     """
-    sizes, lacking = counts.sum(1), []
-    for label in np.argsort((counts > 0).sum(0), kind="stable").tolist():
-        members = order[counts[order, label] > 0]
+    sizes, of_class, lacking = counts.sum(1), counts.tocsc(), []
+    place = np.argsort(order)
+    for label in np.argsort(np.diff(of_class.indptr), kind="stable").tolist():
+        members = of_class.indices[of_class.indptr[label] : of_class.indptr[label + 1]]
+        members = members[np.lexsort((place[members], sizes[members]))]
         for split in (*range(1, splits), 0) if len(members) else ():
-            free = members[part[members] < 0]
             if (part[members] == split).any():
                 continue
+            free = members[part[members] < 0]
             if not len(free):
                 lacking.append(label)
                 break
-            part[free[sizes[free].argmin()]] = split
+            part[free[0]] = split
     return lacking
 
 
-def _too_few(
-    lacking: Sequence[int], groups: np.ndarray[Any, Any], splits: int, names: Sequence[str] | None
-) -> str:
+def _too_few(lacking: Sequence[int], groups: Numbers, splits: int, names: Sequence[str] | None) -> str:
     named = [
         f"{label if names is None else repr(names[label])} has {groups[label]}" for label in sorted(lacking)
     ]
@@ -237,20 +244,17 @@ def _too_few(
     )
 
 
-def _give_rest(
-    counts: np.ndarray[Any, Any],
-    order: np.ndarray[Any, Any],
-    shares: np.ndarray[Any, Any],
-    part: np.ndarray[Any, Any],
-) -> None:
+def _give_rest(counts: Any, order: Numbers, shares: Any, part: Numbers) -> None:
     """Give the groups that remain to the split that lacks most, by squared errors relative to what each class wants."""
     wanted = np.maximum(shares[:, None] * counts.sum(0), 1e-9)
     held = np.stack([counts[part == split].sum(0) for split in range(len(shares))])
-    for group in order[part[order] < 0]:
-        more = counts[group]
-        cost = (more * (2 * (held - wanted) + more) / wanted).sum(1)
-        part[group] = int(cost.argmin())
-        held[part[group]] += more
+    largest_first = order[np.argsort(-counts.sum(1)[order], kind="stable")]
+    for group in largest_first[part[largest_first] < 0]:
+        row = slice(counts.indptr[group], counts.indptr[group + 1])
+        classes, more = counts.indices[row], counts.data[row]
+        lacks = held[:, classes] - wanted[:, classes]
+        part[group] = ((more * (2 * lacks + more)) / wanted[:, classes]).sum(1).argmin()
+        held[part[group], classes] += more
 
 
 def check_apart(splits: Mapping[str, Split]) -> None:

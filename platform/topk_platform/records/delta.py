@@ -16,8 +16,9 @@ from deltalake.exceptions import CommitFailedError
 from topk_platform.errors import StoreError
 from topk_platform.records.checksums import CHECKPOINT_INTERVAL, Checksums, log_name
 from topk_platform.records.folder import sync
+from topk_platform.records.logs import AFTER
 from topk_platform.records.mark import FOLDER
-from topk_platform.records.opened import AFTER, Opened, address, exists, told
+from topk_platform.records.opened import Opened, address, exists, told
 from topk_platform.records.store import Store
 
 __all__ = ["TakenOverError", "Writing", "create", "table", "told"]

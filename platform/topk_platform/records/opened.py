@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +16,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from topk_platform.errors import StoreError, reason
-from topk_platform.records.checked import DamagedError, damaged
+from topk_platform.records.checked import damaged
 from topk_platform.records.checksums import (
     LOG,
     Checksums,
@@ -26,27 +24,13 @@ from topk_platform.records.checksums import (
     live_parts,
     log_name,
     newest,
-    version_of,
     view_of,
 )
-from topk_platform.records.mark import FOLDER, Mark, repair_of
+from topk_platform.records.logs import damaged_log, follows, missing, remedy, unsound
+from topk_platform.records.mark import FOLDER, Mark
 from topk_platform.records.store import Store
 
-__all__ = [
-    "AFTER",
-    "Opened",
-    "address",
-    "damaged_log",
-    "exists",
-    "follows",
-    "is_part",
-    "log_lines",
-    "plain",
-    "told",
-]
-
-AFTER = "topk.after"
-"""The key of a commit's metadata that holds the version of the newest checksums when it was made."""
+__all__ = ["Opened", "address", "exists", "is_part", "plain", "told"]
 
 _FAILURES = (DeltaError, OSError, pa.ArrowException)
 _PANIC = (
@@ -71,7 +55,7 @@ def exists(store: Store) -> bool:
     if store.exists(f"{folder}/{LOG}"):
         return True
     if mark and mark.checksums:
-        raise _missing(store, f"{folder}/{LOG}")
+        raise missing(store, f"{folder}/{LOG}")
     return False
 
 
@@ -112,24 +96,8 @@ def told(store: Store, use: str = "read", folder: str = FOLDER) -> Iterator[None
 def _error(store: Store, use: str, folder: str, said: str) -> StoreError:
     part = _PART.search(said) if use == "read" and not _UNREACHABLE.search(said) else None
     if part:
-        return _unsound(store, f"{folder}/{part.group()}")
+        return unsound(store, f"{folder}/{part.group()}")
     return StoreError(f"store {store.uri!r} cannot be {use}: {reason(RuntimeError(said))}")
-
-
-def _unsound(store: Store, name: str) -> DamagedError:
-    return damaged(store, name, _runs_again(store), "damaged or missing")
-
-
-def _missing(store: Store, name: str) -> DamagedError:
-    return damaged(store, name, _remedy(store), "missing")
-
-
-def _runs_again(store: Store) -> str:
-    return f"{repair_of(store)} sets it aside, so that its trials run again"
-
-
-def _remedy(store: Store) -> str:
-    return f"{repair_of(store)} makes a sound table of what can be read"
 
 
 @dataclass(frozen=True)
@@ -163,7 +131,7 @@ class Opened:
         folder = folder or (mark.table if mark else FOLDER)
         sums = newest(store, folder)  # before the table, which may go on meanwhile
         if sums is None and mark and mark.checksums:
-            raise _missing(store, f"{folder}/_checksums")
+            raise missing(store, f"{folder}/_checksums")
         return cls.checked(store, folder, sums)
 
     @classmethod
@@ -192,11 +160,11 @@ class Opened:
             return
         version = self.table.version()
         if version < self.sums.version:
-            raise _missing(self.store, f"{self.folder}/{log_name(version + 1)}")
+            raise missing(self.store, f"{self.folder}/{log_name(version + 1)}")
         table = self.table if version == self.sums.version else self._before()
         if view_of(table) != self.sums.view:
             raise damaged_log(self.store, self.folder, self.sums) or damaged(
-                self.store, f"{self.folder}/{LOG}", _remedy(self.store)
+                self.store, f"{self.folder}/{LOG}", remedy(self.store)
             )
 
     def _before(self) -> DeltaTable:
@@ -205,7 +173,7 @@ class Opened:
         for version in range(self.sums.version + 1, self.table.version() + 1):
             name = f"{self.folder}/{log_name(version)}"
             if not follows(self.store.read(name), self.sums.version):
-                raise damaged(self.store, name, _remedy(self.store))
+                raise damaged(self.store, name, remedy(self.store))
         return _open(self.store, self.folder, self.sums, self.sums.version)
 
     @cached_property
@@ -228,7 +196,7 @@ class Opened:
         wanted = [path for path in wanted if again or (self._at(path), known[path][1]) not in _SOUND]
         for path, digest in self._digests(wanted).items():
             if digest != known[path][1]:
-                raise _unsound(self.store, f"{self.folder}/{path}")
+                raise unsound(self.store, f"{self.folder}/{path}")
             _SOUND.add((self._at(path), digest))
 
     def _at(self, path: str) -> str:
@@ -239,8 +207,8 @@ class Opened:
         try:
             return digest_files(place, wanted)
         except FileNotFoundError:
-            missing = next((path for path in wanted if not place.exists(path)), wanted[0])
-        raise _unsound(self.store, f"{self.folder}/{missing}")
+            gone = next((path for path in wanted if not place.exists(path)), wanted[0])
+        raise unsound(self.store, f"{self.folder}/{gone}")
 
     def query(self, sql: str, kinds: Collection[str] = ("trials", "epochs")) -> pa.Table:
         """Return the result of an SQL query on the table, which is called ``ledger``.
@@ -273,10 +241,10 @@ class Opened:
         except StoreError as error:
             if _PART.search(str(error)):
                 raise
-            unsound = next(
+            broken = next(
                 (path for path in self.parts if not is_part(self.store, f"{self.folder}/{path}")), ""
             )
-            raise (_unsound(self.store, f"{self.folder}/{unsound}") if unsound else error) from error
+            raise (unsound(self.store, f"{self.folder}/{broken}") if broken else error) from error
 
 
 def _kind(path: str) -> str:
@@ -299,60 +267,6 @@ def _open(store: Store, folder: str, sums: Checksums | None, version: int | None
             return DeltaTable(uri, version, options)
     except StoreError as error:
         raise damaged_log(store, folder, sums) or error from error
-
-
-def damaged_log(store: Store, folder: str, sums: Checksums | None) -> DamagedError | None:
-    """Return the error for the first file of a log that is damaged or missing; None if all are sound.
-
-    Args:
-        store: The study's folder.
-        folder: The table's folder in it.
-        sums: The table's checksums, if it has any; without them, a file is sound that can be read.
-    """
-    names = [f"{LOG}/{name}" for name in store.names(f"{folder}/{LOG}", ".json")]
-    known = sums.log if sums else {}
-    for name in sorted({*names, *known}):
-        if name not in names and name.endswith(".json"):
-            return _missing(store, f"{folder}/{name}")
-        if not _is_sound(store, f"{folder}/{name}", known.get(name)):
-            return damaged(store, f"{folder}/{name}", _remedy(store))
-    versions = sorted(version for name in names if (version := version_of(name)) >= 0)
-    low, high = next((pair for pair in pairwise(versions) if pair[1] != pair[0] + 1), (0, 0))
-    if (
-        sums and low >= sums.version and high
-    ):  # a file of something else, for no process left more than a commit
-        return damaged(store, f"{folder}/{log_name(high)}", _remedy(store))
-    return _missing(store, f"{folder}/{log_name(low + 1)}") if high else None
-
-
-def _is_sound(store: Store, name: str, digest: str | None) -> bool:
-    try:
-        return bool(log_lines(store.read(name))) if digest is None else store.digest(name) == digest
-    except FileNotFoundError:
-        return False
-
-
-def log_lines(content: bytes) -> list[dict[str, Any]]:
-    """Return the actions of a log file; empty if it is damaged, as there is no commit without actions."""
-    try:
-        found = [json.loads(line) for line in content.splitlines()]
-    except (ValueError, RecursionError):
-        return []
-    return found if all(isinstance(action, dict) for action in found) else []
-
-
-def follows(content: bytes, version: int) -> bool:
-    """Return whether a commit was made after a version.
-
-    A copy of another commit under this number was not, and neither was a file of something else.
-
-    Args:
-        content: The commit's log file.
-        version: The version whose checksums were the newest then, or an earlier one.
-    """
-    infos = [action["commitInfo"] for action in log_lines(content) if "commitInfo" in action]
-    after = infos[0].get(AFTER) if infos and isinstance(infos[0], dict) else None
-    return isinstance(after, str) and after.isdecimal() and int(after) >= version
 
 
 def is_part(store: Store, name: str) -> bool:

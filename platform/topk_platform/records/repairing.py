@@ -23,6 +23,7 @@ from topk_platform.records.salvaging import salvage
 from topk_platform.records.schema import ledger_columns
 from topk_platform.records.store import MARK, Store
 from topk_platform.records.undone import Undone
+from topk_platform.records.unsound import damaged_artifacts
 from topk_platform.records.views import Row, RowViews
 from topk_platform.specs import Trial
 from topk_platform.specs.checks import check_name
@@ -109,6 +110,8 @@ class _Repair:
             self._table(mark)
         self._identities()
         self._notes()
+        rows = Ledger(self.place, self.study).rows("phase = 'confirm'")
+        self._set_aside(*(file.name for file in damaged_artifacts(self.place, rows)))
         tables = (f"{_DERIVED}/{name}" for name in self.place.names(_DERIVED, ".parquet"))
         self._set_aside(*(name for name in tables if not is_part(self.place, name)))
         return Repaired(
@@ -132,8 +135,8 @@ class _Repair:
         """Return the study's mark; if it is damaged or missing, make it anew."""
         try:
             mark = Mark.read(self.place)
-            if mark is not None:
-                return self._own(mark)
+            if mark is not None and self._is_own(mark):
+                return mark
         except DamagedError:
             pass  # made anew
         folder = self._likeliest()
@@ -150,9 +153,11 @@ class _Repair:
         self.made.append(MARK)
         return made
 
-    def _own(self, mark: Mark) -> Mark:
+    def _is_own(self, mark: Mark) -> bool:
+        """Return whether a mark's table is there; one of before a repair, from a backup, names a table that is not."""
         Ledger(self.place, self.study).check_mark()  # which refuses another study's
-        return mark
+        tables = _tables(self.place)
+        return mark.table in tables or not tables
 
     def _likeliest(self) -> str:
         """Return the newest folder that holds a sound table with rows, else the oldest that holds any."""
@@ -166,18 +171,16 @@ class _Repair:
         return folders[0] if folders else FOLDER
 
     def _finish(self, mark: Mark) -> None:
-        """Do what an earlier repair had left to do: delete a table that it had begun, move the old one aside."""
+        """Do what an earlier repair had left to do: move aside a table that it had begun, or the old one."""
         for folder in _tables(self.place):
-            if _number(folder) > _number(mark.table):
-                self.place.delete_all(folder)
-            elif folder != mark.table:
+            if folder != mark.table:
                 self._move(folder)
+                self.kept = f"{_ASIDE}/{folder}" if _number(folder) < _number(mark.table) else self.kept
 
     def _move(self, folder: str) -> None:
         for name in self.place.files(folder):
             self.place.move(name, f"{_ASIDE}/{name}")
         self.place.delete_all(folder)  # folders without files
-        self.kept = f"{_ASIDE}/{folder}"
 
     def _table(self, mark: Mark) -> None:
         """Make a new table if there is anything wrong with the study's."""
@@ -191,6 +194,7 @@ class _Repair:
         self.trials += found.lost + len(keys)
         mark.noted(self.place, table=self._written(_without(found.rows, keys)), checksums=True)
         self._move(mark.table)
+        self.kept = f"{_ASIDE}/{mark.table}"
         self._set_aside(*lost)
 
     def _written(self, rows: pa.Table) -> str:

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from topk_platform.errors import StoreError
 from topk_platform.records.checked import DamagedError
 from topk_platform.records.checksums import LOG, Checksums, log_name, newest, version_of
-from topk_platform.records.opened import Opened, damaged_log, follows, log_lines, plain
+from topk_platform.records.logs import damaged_log, follows, log_lines
+from topk_platform.records.opened import Opened, plain
 from topk_platform.records.store import Store
 
 __all__ = ["Salvage", "salvage"]

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from topk_platform.elsewhere import made_by, parse_json, unzipped
+from topk_platform.elsewhere import made_by, parse_json, parse_study, unzipped
 from topk_platform.records import Tally
 from topk_platform.reports.cells import Cell
 from topk_platform.reports.compared import Compared, Situation
@@ -41,7 +41,6 @@ __all__ = ["Findings", "Situations", "comparisons", "searched_pairs"]
 
 _FORMAT = 1
 _KIND = "a file of findings, as `topk export --format findings` writes it"
-_MOST_TRIALS = 10_000_000
 _NUMBERS = ("mean", "half_width", "low", "high", "p")
 _COPIED = ("best", "stopped", "mark", "p_holm", "improvement", "metric")
 
@@ -116,8 +115,7 @@ class Findings:
     def _of(cls, told: Mapping[str, Any]) -> Findings:
         if told["format"] != _FORMAT:
             raise ValueError(f"format must be {_FORMAT}, got {told['format']!r}")
-        study = Study.from_json(json.dumps(told["study"]))
-        check(study.size <= _MOST_TRIALS, f"its study asks for {study.size} trials, more than {_MOST_TRIALS}")
+        study = parse_study(json.dumps(told["study"]))
         whole, made = part_of(TableData, told), part_of(MadeData, told["made"])
         arms = {row_and_column(study, whole.across, arm): arm for arm in study.arms}
         confirmed = {_place(one): _runs(part_of(RunsData, one).runs) for one in told["confirmations"]}

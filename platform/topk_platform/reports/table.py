@@ -12,6 +12,7 @@ from topk_platform.identity import bits_of, chooser_of
 from topk_platform.outcomes import Ended
 from topk_platform.records import ArmHistory, Row, Tally, last_seeds
 from topk_platform.reports.cells import Cell, ReadRanks, Runs, cell_of, marked, runs_of, tested
+from topk_platform.reports.edges import Edge, edges
 from topk_platform.reports.fronts import Front, front_of
 from topk_platform.reports.kinds import Unlike, unlike
 from topk_platform.reports.plain import as_text
@@ -159,6 +160,18 @@ class Table:
         return as_text(self)
 
     __repr__ = __str__
+
+    @property
+    def edges(self) -> list[tuple[str, Edge]]:
+        """What the searches chose within 5 % of an end of a range, each with its row and column."""
+        losses = {row_and_column(self.study, self.across, arm): arm.loss for arm in self.study.arms}
+        return [
+            (", ".join(place), edge)
+            for place, choices in self.choices.items()
+            if place in losses  # and not of a table whose rows were given other names
+            for choice in choices
+            for edge in edges(losses[place], choice.values)
+        ]
 
     @property
     def tests(self) -> int:

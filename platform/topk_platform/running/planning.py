@@ -18,7 +18,7 @@ from topk_platform.running.expecting import ended_seconds
 from topk_platform.running.forecast import Forecast, forecast
 from topk_platform.running.here import local_workers
 from topk_platform.running.incomplete import incomplete, without
-from topk_platform.search import ArmBoard, Board, Slot, expected_part
+from topk_platform.search import ArmBoard, Board, Slot, expected_part, informed
 from topk_platform.specs import Arm, Study, digest, startup_of
 
 if TYPE_CHECKING:
@@ -110,6 +110,21 @@ class Plan:
         """The most workers that the confirmations can keep busy."""
         return sum(arm.confirm_workers for arm in self.arms)
 
+    @property
+    def crowded(self) -> list[str]:
+        """Lines about arms whose stacks leave the sampler less than half of a search's trials to choose by results."""
+        each = self.study.trials // self.study.searches
+        kinds: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for arm in (plan.arm for plan in self.arms if plan.arm.is_searched):
+            chosen = informed(arm.protocol, each)
+            if 2 * chosen < each <= 2 * informed(replace(arm.protocol, ensemble=1), each):
+                kinds[arm.protocol.ensemble, chosen].append(arm.name)
+        return [
+            f"Stacks of {size} leave the sampler {chosen} of the {each} trials of a search to choose by earlier "
+            f"results, less than half: take smaller stacks, or more trials ({_shown(names)})"
+            for (size, chosen), names in kinds.items()
+        ]
+
     def cost(self, price: float) -> float:
         """Return the cost of the training that is left.
 
@@ -118,6 +133,10 @@ class Plan:
                 ``"auto"``; for a study on the CPU, of a worker's hour.
         """
         return self.seconds / 3600 * price * (self.study.gpu_share if self.study.device == "cuda" else 1)
+
+
+def _shown(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def plan(

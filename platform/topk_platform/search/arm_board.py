@@ -266,7 +266,7 @@ class ArmBoard:
         count = self._filling(self.wanted(), self.running)
         for lane in self.lanes:
             if not lane.confirming:  # what it will choose is not known, only of which seeds
-                seeds = range(lane.index + 1, self.study.seeds + 1, self.arm.repeats.count)
+                seeds = self.arm.repeats.seeds_of(lane.index, self.study.seeds)
                 count += lane.points * self._filling([("confirm", -1, seed) for seed in seeds])
         return count
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -129,7 +130,7 @@ class Study:
         check(bool(self.topk), f"study {self.name}: topk must hold at least one k, got {self.topk!r}")
         object.__setattr__(self, "arms", with_equal_searches(self))
         names = [arm.name for arm in self.arms]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
         check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
         check_gpus(self)
         self._check_baseline()

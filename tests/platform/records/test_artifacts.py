@@ -23,17 +23,16 @@ from topk_platform.records import (
     Unsound,
     artifact_name,
     damaged_artifacts,
-    delta,
     missing_artifacts,
     read_guesses,
     read_model,
     read_ranks,
+    repair,
     save_model,
     set_aside,
 )
 from topk_platform.records.artifacts import KINDS, Kind
-from topk_platform.records.ledger import ledger_schema
-from topk_platform.records.schema import ledger_table, trial_row
+from topk_platform.records.schema import ledger_schema, trial_row
 from topk_platform.specs import Inputs, TrialRecord
 
 READERS = {"ranks": read_ranks, "guesses": read_guesses, "network": read_model}
@@ -135,6 +134,16 @@ def test_a_file_that_an_earlier_program_kept_is_damaged_if_it_cannot_be_read(
         READERS[kind](store, first)
 
 
+def test_a_repair_sets_damaged_files_aside(store: Store) -> None:
+    first, second, _ = rows_of(store)
+    flip(path_of(store, "ranks", first["key"]))
+    flip(path_of(store, "network", second["key"]))
+    named = {artifact_name("ranks", first["key"]), artifact_name("network", second["key"])}
+    assert set(repair("s", Path(store.root).parent).damaged) == named
+    assert {file.name for file in missing_artifacts(store, rows_of(store))} == named
+    assert repair("s", Path(store.root).parent).damaged == ()
+
+
 def test_what_is_no_json_in_the_column_is_one_line(store: Store) -> None:
     for text in ("{", "[]", '{"sha256": 3}', "{}"):
         row = {**rows_of(store)[0], "artifacts": text}
@@ -151,16 +160,15 @@ def test_trials_that_have_no_files_are_passed_over(tmp_path: Path, study: Study,
 
 
 def test_a_ledger_without_the_column_gets_it_and_its_rows_stay_unchecked(
-    tmp_path: Path, study: Study, record: Make
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger.open(Store.open(tmp_path), "s")
-    with ledger.writing(study):
-        pass
-    shutil.rmtree(tmp_path / "s" / "ledger")
-    schema = ledger_schema(study)
-    before = pa.schema([field for field in schema if field.name != "artifacts"])
+    before = pa.schema([field for field in ledger_schema(study) if field.name != "artifacts"])
     old, new = record(study, 0, seed=1), record(study, 0, seed=2)
-    delta.Writing(ledger.store, before).append(ledger_table([old], before))
+    with monkeypatch.context() as earlier:
+        earlier.setattr("topk_platform.records.ledger.ledger_schema", lambda _: before)
+        with ledger.writing(study) as writer:
+            writer.put(old)
     assert "artifacts" not in ledger.rows()[0]
     keep_made_up(ledger.store, old.trial)
     new = replace(new, artifacts=keep_made_up(ledger.store, new.trial), missing={"network": "OSError: full"})

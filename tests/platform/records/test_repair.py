@@ -366,3 +366,50 @@ def test_what_is_sound_is_left_alone(tmp_path: Path, ledger: Ledger) -> None:
     assert ledger.rows() == before
     with pytest.raises(StoreError, match="holds nothing of study 't'"):
         repair("t", tmp_path)
+
+
+def test_a_mark_from_before_a_repair_leads_to_the_new_table(tmp_path: Path, ledger: Ledger) -> None:
+    """As one that is put back from a backup; the table that it names is set aside."""
+    mark = tmp_path / "s" / "ledger.json"
+    old = mark.read_bytes()
+    damage(newest(tmp_path, "kind=trials/*.parquet"), "empty")
+    repair("s", tmp_path)
+    mark.write_bytes(old)
+    with pytest.raises(StoreError, match="ledger/_delta_log is missing; `topk repair s`"):
+        ledger.rows()
+    assert repair("s", tmp_path).made == ("ledger.json",)
+    assert numbers(ledger) == [0, 1]
+
+
+def test_a_study_in_an_object_store_is_repaired_too(bucket: str, study: Study, record: Make) -> None:
+    ledger = Ledger.open(Store.open(bucket), "s")
+    with ledger.writing(study) as writer:
+        for number in range(2):
+            writer._table.append(rows(record(study, number), writer._table))
+    opened = Opened.of(ledger.store)
+    part = next(path for path in opened.parts if path.startswith("kind=trials/"))
+    log = f"{opened.folder}/{checksums.log_name(1)}"
+    for name in (f"{opened.folder}/{part}", log):
+        ledger.store.write(name, b"")
+    found = repair("s", bucket)
+    assert sorted(found.damaged) == sorted([f"{opened.folder}/{part}", log])
+    assert len(ledger.keys()) == 1
+    assert ledger.store.exists(f"damaged/{log}")
+    assert repair("s", bucket) == Repaired((), (), 0)
+
+
+def test_a_trial_with_a_damaged_file_of_its_own_runs_again(
+    tmp_path: Path, ledger: Ledger, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from topk_platform.records import repairing
+
+    key, name = record(study, 1).trial.key, "ranks/x.parquet"
+    ledger.store.write(name, b"")
+
+    def damaged(store: Store, rows: Any) -> dict[str, str]:
+        return {name: key} if store.exists(name) and key in rows["key"].to_pylist() else {}
+
+    monkeypatch.setattr(repairing, "_ARTIFACTS", (damaged,))
+    assert repair("s", tmp_path) == Repaired((name,), (), 1, kept="damaged/ledger")
+    assert numbers(ledger) == [0, 2]
+    assert repair("s", tmp_path) == Repaired((), (), 0)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from topk_platform.identity import told
 from topk_platform.records import Tally
 from topk_platform.reports.cells import Cell
+from topk_platform.reports.edges import edges_told
 from topk_platform.reports.kinds import unlike_told
 from topk_platform.reports.statistics import Covers, Estimate
 from topk_platform.reports.table import Fruitless, Table
@@ -162,6 +163,7 @@ def notes(table: Table) -> list[str]:
         lost(table),
         without_ranks(table),
         *map(_fruitless, table.fruitless),
+        edges_told(table.edges),
         _uncounted(table),
         _environments(table),
         _adopted(table),
