@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from topk_platform import Arm, Float, Loss, Model, OptunaSampler, Protocol, Recipe, Regime
-from topk_platform.code_version import code_definitions, code_version, loaded_version, user_modules
+from topk_platform.code_version import _SPECS, code_definitions, code_version, loaded_version, user_modules
+from topk_platform.specs.trial import SPECS
 
 
 def an_arm(loss: str) -> Arm:
@@ -246,3 +247,9 @@ def test_the_file_that_defines_the_study_does_not_count(lab: Path) -> None:
     before = code_version(arm)
     (lab / "some_lab" / "studies.py").write_text("more = 1\n")
     assert code_version(arm) == before
+
+
+def test_all_that_a_trial_is_made_of_is_followed_but_what_chooses_its_values() -> None:
+    searching = {"search", "sampler", "pruner", "space"}
+    made = {spec.__name__ for spec in SPECS if spec.__module__.rpartition(".")[2] not in searching}
+    assert made <= set(_SPECS)
