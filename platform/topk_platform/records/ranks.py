@@ -34,6 +34,8 @@ class Ranks(NamedTuple):
         label: The true class.
         group: 1, 2 or 3 where that class is many-, medium- or few-shot; 0 where there are no such groups.
         images: The split's fingerprint: runs that share it were tested on the same images.
+        cluster: The group of each test image, such as its typeface or patient; None where every image stands alone.
+        clusters: What the groups are called, in the plural, such as ``"typefaces"``.
     """
 
     greater: npt.NDArray[np.int64]
@@ -41,6 +43,8 @@ class Ranks(NamedTuple):
     label: npt.NDArray[np.int64]
     group: npt.NDArray[np.int64]
     images: str
+    cluster: npt.NDArray[np.int64] | None = None
+    clusters: str = ""
 
 
 def ranks_name(key: str) -> str:

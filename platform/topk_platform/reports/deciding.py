@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from scipy import special
-
 from topk_platform.records import last_seeds
-from topk_platform.reports.cells import Runs, combined, runs_of
+from topk_platform.reports.contrasts import combined
 from topk_platform.reports.reading import Held, read
+from topk_platform.reports.runs import Runs, runs_of_all
 from topk_platform.reports.statistics import Estimate, Precision
 from topk_platform.specs import Claim, Contrast, Study, scale_of
 
@@ -113,8 +112,9 @@ def _runs(held: Held) -> dict[str, Runs]:
     wanted = {name for claim in held.study.claims for name in claim.arms}
     last = last_seeds(held.study, held.histories)
     read_ranks = held.ranks if held.study.interval == "crossed" else None
+    runs = runs_of_all(held.study, held.histories, last)
     return {
-        history.arm.name: runs_of(held.study, history, last[arm_id]).with_ranks(read_ranks)
+        history.arm.name: runs[arm_id].with_ranks(read_ranks)
         for arm_id, history in held.histories.items()
         if history.arm.name in wanted
     }
@@ -148,7 +148,7 @@ def _evidence(claim: Claim, contrast: Contrast, runs: Mapping[str, Runs], printe
             contrast, estimate, "undecided", why="all seeds are equal: there is no spread to judge by"
         )
     scale = scale_of(contrast.metric)
-    judged = _Judged(claim, scale * estimate.mean, _in_points(estimate.precision, scale))
+    judged = _Judged(claim, scale * estimate.mean, estimate.precision.scaled(scale))
     effect = judged.effect(printed)
     return Evidence(
         contrast,
@@ -156,13 +156,7 @@ def _evidence(claim: Claim, contrast: Contrast, runs: Mapping[str, Runs], printe
         judged.verdict(),
         effect,
         None if effect is None else judged.power(effect),
-        judged.seeds(max(part.searches for _, part in parts), estimate.n),
-    )
-
-
-def _in_points(precision: Precision, scale: float) -> Precision:
-    return Precision(
-        precision.by_seeds * scale**2, precision.by_images * scale**2, precision.rows, precision.images
+        judged.seeds(max(1, *(part.searches for _, part in parts)), estimate.n),
     )
 
 
@@ -185,8 +179,7 @@ class _Judged:
         return _EQUIVALENCE if self.claim.direction == "within" else _LEVEL
 
     def _shown(self, gap: float, level: float) -> bool:
-        error, freedom = self.precision.error()
-        return gap > error * float(special.stdtrit(freedom, level))
+        return gap > self.precision.error() * self.precision.critical(level)
 
     def _for(self, mean: float | None = None) -> Sequence[float]:
         """Return how far a mean lies on the claimed side of each limit; all have to be shown."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -16,17 +17,19 @@ from typing import Any
 
 from topk_platform.errors import UserError, reason
 from topk_platform.records import Tally
-from topk_platform.reports.cells import Cell
+from topk_platform.reports.cells import Cell, marked
 from topk_platform.reports.recommending import Compared, Situation
-from topk_platform.reports.statistics import Estimate
+from topk_platform.reports.statistics import Estimate, Precision, p_of, t_quantile
+from topk_platform.reports.statistics.intervals import ONE_SEARCH
 from topk_platform.reports.table import ChosenValues, Table, row_and_column
 from topk_platform.specs import Arm, Parameter, Study
 
 __all__ = ["Findings", "Situations", "comparisons"]
 
-_FORMAT = 1
+_FORMAT = 2
 _NUMBERS = ("mean", "half_width", "low", "high", "p")
-_COPIED = ("best", "stopped", "mark", "p_holm", "improvement", "metric")
+_COPIED = ("stopped", "improvement", "metric")
+_PARTS = ("by_seeds", "by_images", "rows", "images", "groups", "borrowed")
 
 Situations = Mapping[tuple[str, int], Situation]
 """The description of each regime at each K, by the regime's name and K."""
@@ -66,6 +69,7 @@ class Findings:
             "across": table.across,
             "left": table.left,
             "tested": dict(table.tested),
+            "units": dict(table.units),
             "situations": [
                 {"regime": regime, **asdict(what)} for (regime, _), what in self.situations.items()
             ],
@@ -102,8 +106,8 @@ class Findings:
 
     @classmethod
     def _of(cls, told: Mapping[str, Any]) -> Findings:
-        if told["format"] != _FORMAT:
-            raise ValueError(f"format must be {_FORMAT}, got {told['format']!r}")
+        if told["format"] not in (1, _FORMAT):
+            raise ValueError(f"format must be 1 or {_FORMAT}, got {told['format']!r}")
         study = Study.from_json(json.dumps(told["study"]))
         arms = {row_and_column(study, told["across"], arm): arm for arm in study.arms}
         confirmed = {_place(one): _runs(one["runs"]) for one in told["confirmations"]}
@@ -111,14 +115,13 @@ class Findings:
             study=study,
             rows=tuple(dict.fromkeys(row for row, _ in arms)),
             columns=tuple(dict.fromkeys(column for _, column in arms)),
-            cells={
-                (*_place(one), one["metric"]): _cell(one, study, arms[_place(one)]) for one in told["cells"]
-            },
+            cells=_judged_anew(study, arms, told["cells"]),
             choices={_place(one): tuple(ChosenValues(**c) for c in one["chosen"]) for one in told["choices"]},
             across=told["across"],
             confirmations=confirmed,
             left=told["left"],
             tested=told.get("tested", {}),  # which files of earlier versions do not have
+            units=told.get("units", {}),
         )
         return cls(table, dict(map(_situation, told["situations"])), told["made"])
 
@@ -207,32 +210,110 @@ def _cell_data(place: Sequence[str], cell: Cell) -> dict[str, Any]:
     }
 
 
-def _cell(told: Mapping[str, Any], study: Study, arm: Arm) -> Cell:
-    made = Cell(_estimate(told["value"]), _estimate(told["difference"]))
+def _judged_anew(
+    study: Study, arms: Mapping[tuple[str, str], Arm], told: Sequence[Mapping[str, Any]]
+) -> dict[tuple[str, str, str], Cell]:
+    """Return cells with the marks of today's rules, whatever those of the version were that wrote the file."""
+    baselines = {(a.regime.name, a.model.label): a for a in arms.values() if a.loss.label == study.baseline}
+    confirmed = {(_place(one), one["metric"]): Tally(**one["confirmed"]) for one in told}
+    places = {arm.name: place for place, arm in arms.items()}
+    found: dict[tuple[str, str, str], tuple[Cell, Tally]] = {}
+    for one in told:
+        place, metric = _place(one), one["metric"]
+        arm = arms[place]
+        other = baselines.get((arm.regime.name, arm.model.label))
+        theirs = Tally() if other is None else confirmed.get((places[other.name], metric), Tally())
+        found[(*place, metric)] = _cell(one, study, arm, other), theirs
+    return marked(found, study.equivalence / 100)
+
+
+def _cell(told: Mapping[str, Any], study: Study, arm: Arm, baseline: Arm | None) -> Cell:
+    differences = {int(seed): value for seed, value in told["differences"].items()}
+    once = _once(arm)
+    made = Cell(
+        _estimate(told["value"], once),
+        _estimate(told["difference"], once or (baseline is not None and _once(baseline)), differences),
+    )
     return replace(
         made,
         **{name: told[name] for name in _COPIED},
         published=study.published_of(arm, told["metric"]),
-        differences={int(seed): value for seed, value in told["differences"].items()},
+        differences=differences,
         confirmed=Tally(**told["confirmed"]),
         searched=Tally(**told["searched"]),
+        primary=told["metric"] in arm.objectives,
     )
 
 
+def _once(arm: Arm) -> bool:
+    return arm.is_searched and arm.repeats.count == 1
+
+
 def _estimate_data(found: Estimate | None) -> dict[str, Any] | None:
-    """Return an estimate as JSON knows it, which has no NaN, without what more seeds would make of it."""
+    """Return an estimate as JSON knows it, which has neither NaN nor infinity."""
     if found is None:
         return None
     numbers = {name: getattr(found, name) for name in _NUMBERS}
+    parts = found.precision and {name: getattr(found.precision, name) for name in _PARTS}
+    if parts is not None and math.isinf(parts["images"]):
+        parts["images"] = None
     finite = {name: None if math.isnan(value) else value for name, value in numbers.items()}
-    return {**finite, "n": found.n, "covers": found.covers}
+    return {**finite, "n": found.n, "covers": found.covers, "precision": parts}
 
 
-def _estimate(told: Mapping[str, Any] | None) -> Estimate | None:
+def _estimate(
+    told: Mapping[str, Any] | None, once: bool, differences: Mapping[int, float] | None = None
+) -> Estimate | None:
     if told is None:
         return None
     mean, half_width, low, high, p = (math.nan if told[name] is None else told[name] for name in _NUMBERS)
-    return Estimate(mean, half_width, told["n"], low, high, p, told["covers"])
+    covers = (
+        told["covers"] if told["covers"].endswith(ONE_SEARCH) or not once else told["covers"] + ONE_SEARCH
+    )
+    found = Estimate(mean, half_width, told["n"], low, high, p, covers)
+    if "precision" not in told:
+        return _of_format_1(found, list((differences or {}).values()))
+    parts = told["precision"]
+    if parts is None:
+        return found
+    images = math.inf if parts["images"] is None else parts["images"]
+    return replace(found, precision=Precision(**{**parts, "images": images}))
+
+
+def _of_format_1(found: Estimate, differences: Sequence[float]) -> Estimate:
+    """Return an estimate of a file of format 1, which has no variances, with its variances and today's interval.
+
+    The seeds' part A is that of the differences. The images' part I follows from the half-width, which was
+    ``t √(A + I)``, with ``(A + I) / A`` times as many degrees of freedom as there are seeds less 1. Nothing is known of
+    groups of images.
+    """
+    count = len(differences)
+    if count < _TWO or math.isnan(found.half_width):
+        return found
+    by_seeds = statistics.variance(differences) / count
+
+    def half(by_images: float) -> float:
+        whole = by_seeds + by_images
+        return t_quantile((count - 1) * whole / by_seeds) * math.sqrt(whole) if by_seeds else 0.0
+
+    low, high = 0.0, found.half_width**2
+    while by_seeds and high - low > _FINE * found.half_width**2:
+        middle = (low + high) / 2
+        low, high = (middle, high) if half(middle) < found.half_width else (low, middle)
+    precision = Precision(by_seeds, low, count, math.inf)
+    wide = precision.critical() * precision.error()
+    ends = found.mean - wide, found.mean + wide
+    return replace(
+        found,
+        half_width=wide,
+        low=ends[0],
+        high=ends[1],
+        p=p_of(found.mean, precision.parts()),
+        precision=precision,
+    )
+
+
+_TWO, _FINE = 2, 1e-12
 
 
 def _runs(told: Mapping[str, Sequence[str]]) -> dict[int, dict[str, Any]]:

@@ -45,6 +45,10 @@ def _is_kind(name: str) -> bool:
     return re.fullmatch(r"[\w.+-]*", name) is not None
 
 
+def _is_tolerance(points: float) -> bool:
+    return 0 <= points < 100
+
+
 @dataclass(frozen=True)
 class Study:
     """A question and the protocol that answers it.
@@ -81,6 +85,8 @@ class Study:
         measures: What is recorded beside the accuracies: ``"autkc5"``, ``"average5"``, ``"size90"``, ``"size95"`` or
             ``"size99"``, with any K in place of 5; see ``docs/metrics.md``. What ``show``, an arm's metrics and its
             recipe's ``keep`` name is added to them, and they are part of every arm's identity.
+        equivalence: The difference of accuracies, in points, below which losses count as equivalent: tables mark with ≈
+            what is shown to lie within it. 0 asks for no such test. It changes no result.
 
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
@@ -111,6 +117,9 @@ class Study:
     measures: tuple[str, ...] = field(default=(), metadata=LATER)
     accelerator: Annotated[str, Rule("a kind of GPU such as 'A100'", _is_kind)] = field(
         default="", metadata=LATER
+    )
+    equivalence: Annotated[float, Rule("points, at least 0 and below 100", _is_tolerance)] = field(
+        default=0.0, metadata=LATER
     )
 
     def __post_init__(self) -> None:
