@@ -19,7 +19,7 @@ import argparse
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -291,8 +291,10 @@ def worlds() -> Iterator[World]:
         "3 searches, luck differs by loss (sd 0.3 of its log)", searches=3, seeds=3, arms_differ=0.3
     )
     yield searched("3 searches, long tails", searches=3, seeds=3, tails=3)
-    yield searched("3 searches, one loss of seven with 5-fold luck", searches=3, seeds=3, odd=5)
-    yield searched("5 searches, one loss of seven with 5-fold luck", searches=5, seeds=5, odd=5)
+    for searches in (3, 5):
+        odd = World("", searches=searches, seeds=searches, search=0.1, odd=5)
+        yield replace(odd, name=f"{searches} searches, one loss of seven with 5-fold luck")
+    yield searched("5 searches, one loss of seven with luck 1.5", searches=5, seeds=5, odd=5)
 
 
 def searched(name: str, **changes: Any) -> World:

@@ -148,11 +148,12 @@ def interval(
     With ``images`` the interval covers seeds and test images, which are crossed: each seed scores the same images. The
     mean's variance is A + I. ``A = s² / S`` is the part of the seeds, with S - 1 degrees of freedom. I is the part of
     the images, with about as many as there are groups of images (:class:`ImagePart`). The interval reaches
-    ``t √(A + I)`` to both sides with Cochran and Cox's ``t`` (:func:`~.tests.critical`). The interval of an accuracy is
-    the set of all p with ``(mean - p)² ≤ t² (A + φ p (1 - p) / n)``, which is Wilson's without the seeds' part. φ is
-    the images' persistence, times the ratio of one run's variance to ``p (1 - p) / n`` where that is above 1. The
-    variance of a difference is increased by φ times one image that only one of the two losses gets right, so that two
-    losses that agree on every image are not taken as certainly equal (Bonett and Price 2012 add two).
+    ``√(t_A² A + t_I² I)`` to both sides: each part keeps its own Student quantile (:func:`~.tests.critical`). The
+    interval of an accuracy is the set of all p with ``(mean - p)² ≤ t² (A + φ p (1 - p) / n)``, where t² is the
+    quotient of what the interval reaches and A + I; without the seeds' part it is Wilson's. φ is the images'
+    persistence, times the ratio of one run's variance to ``p (1 - p) / n`` where that is above 1. The variance of a
+    difference is increased by φ times one image that only one of the two losses gets right, so that two losses that
+    agree on every image are not taken as certainly equal (Bonett and Price 2012 add two).
 
     Repeated searches are the top level: the means over the seeds of each search then take the place of the seeds, and
     their variance is drawn towards that of other arms' searches (:func:`~.pooling.moderated`).

@@ -163,8 +163,8 @@ def moderated(variance: float, freedom: float, prior: Prior) -> tuple[float, flo
     Example:
         >>> moderated(0.25, 2, Prior(1.0, 12, math.inf)), moderated(0.25, 2, Prior(1.0, 12, 0.0))
         ((1.0, 12.0), (0.25, 2.0))
-        >>> moderated(0.25, 2, Prior(1.0, 12, 4.0)), moderated(4.0, 2, Prior(1.0, 12, math.inf))
-        ((0.75, 4.909090909090909), (4.0, 12.0))
+        >>> moderated(4.0, 2, Prior(1.0, 12, math.inf))
+        (4.0, 12.0)
     """
     share = 1.0 if math.isinf(prior.weight) else prior.weight / (prior.weight + freedom)
     found = max(share * prior.variance + (1 - share) * variance, variance)
