@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from topk_platform.reports.statistics import holm, image_part, interval, pooled, prior_of
+from topk_platform.reports.statistics import Luck, holm, image_part, interval, pooled, prior_of
 
 COLUMNS, ARMS, ALPHA = 20, 7, 0.05
 IMAGE, OWN, CHANCE = 2.0, 1.0, 1.0
@@ -143,7 +143,8 @@ class World:
             of_search = self.search * self.luck(rng, (COLUMNS, ARMS, self.searches))
             luck = luck + of_search[:, :, np.arange(self.seeds) % self.searches]
         luck = luck * scale[:, :, None]
-        return luck - 3.0 * (rng.random(luck.shape) < self.failing)
+        failed: Array = luck - 3.0 * (rng.random(luck.shape) < self.failing)
+        return failed
 
     def _levels(self, scale: Array) -> tuple[Array, Array]:
         """Return what is added to the scores of each arm so that its truth is ``level``, and that truth."""
@@ -210,7 +211,7 @@ def _means(rows: Array, world: World) -> Array:
     return np.array([(np.bincount(world.strata, row) / counts).mean() for row in rows])
 
 
-def _pool(credit: Array, world: World) -> dict[object, object]:
+def _pool(credit: Array, world: World) -> dict[tuple[int, int], Luck]:
     if world.searches < 2:
         return {}
     table = {}
@@ -220,16 +221,16 @@ def _pool(credit: Array, world: World) -> dict[object, object]:
             (column, a): [m[r :: world.searches].mean() for r in range(world.searches)]
             for a, m in enumerate(means)
         }
-    return dict(pooled(table))
+    return pooled(table)
 
 
-def after(rows: Array, world: World, difference: bool, luck: Sequence[object]) -> Found:
+def after(rows: Array, world: World, difference: bool, luck: Sequence[Luck]) -> Found:
     """Return the interval and the p-value by today's rule."""
     strata, weights = _classes(world)
     of_search = [s % world.searches for s in range(world.seeds)] if world.searches > 1 else None
     part = image_part(rows, strata, weights, of_search, world.group)
     values = dict(enumerate(_means(rows, world).tolist(), 1))
-    prior = prior_of(list(zip((1.0, -1.0), luck, strict=False))) if luck else None  # type: ignore[arg-type]
+    prior = prior_of(list(zip((1.0, -1.0), luck, strict=False))) if luck else None
     found = interval(
         values,
         part,
@@ -274,10 +275,11 @@ def worlds() -> Iterator[World]:
     for seeds in (3, 5):
         for seed in (0.02, 0.1, 0.3):
             yield World(f"{seeds} seeds, luck {seed:g}", seeds=seeds, seed=seed)
+        yield World(f"{seeds} seeds, luck 0.3, 5,000 images", seeds=seeds, seed=0.3, images=5000)
     yield World("near 100 %: 99.5 %", level=0.995)
     yield World("ties: a tenth of the scores", tied=0.33)
     yield World("mean of 20 unequal classes", classes=20)
-    yield World("60 groups of 10 images", groups=60)
+    yield World("60 groups of images", groups=60)
     yield World("15 groups, the largest 8 times the smallest", groups=15, unequal=8)
     yield World("luck with long tails (Student's t, 3)", seed=0.1, tails=3)
     yield World("one seed in ten fails", failing=0.1)
@@ -303,9 +305,10 @@ def searched(name: str, **changes: Any) -> World:
 
 
 def measured(world: World, tables: int, run: Callable[..., Iterator[Array]] = map) -> Array:
-    """Return the means of :func:`judged` over tables, in percent, with the standard errors of the last four."""
+    """Return the means of :func:`judged` over tables, in percent."""
     found = np.array(list(run(judged, [world] * tables, range(tables))))
-    return 100 * np.nanmean(found, 0)
+    means: Array = 100 * np.nanmean(found, 0)
+    return means
 
 
 def main() -> None:

@@ -254,11 +254,15 @@ def _estimate_data(found: Estimate | None) -> dict[str, Any] | None:
     if found is None:
         return None
     numbers = {name: getattr(found, name) for name in _NUMBERS}
-    parts = found.precision and {name: getattr(found.precision, name) for name in _PARTS}
-    if parts is not None and math.isinf(parts["images"]):
-        parts["images"] = None
     finite = {name: None if math.isnan(value) else value for name, value in numbers.items()}
-    return {**finite, "n": found.n, "covers": found.covers, "precision": parts}
+    return {**finite, "n": found.n, "covers": found.covers, "precision": _precision_data(found.precision)}
+
+
+def _precision_data(found: Precision | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    parts = {name: getattr(found, name) for name in _PARTS}
+    return {**parts, "images": None if math.isinf(found.images) else found.images}
 
 
 def _estimate(

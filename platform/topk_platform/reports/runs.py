@@ -121,9 +121,9 @@ def _repeated(runs: Mapping[str, Runs]) -> bool:
     return any(of_arm.searches > 1 for of_arm in runs.values())
 
 
-def _luck(arms: Mapping[str, Arm], runs: Mapping[str, Runs], metric: str) -> dict[Hashable, Luck]:
+def _luck(arms: Mapping[str, Arm], runs: Mapping[str, Runs], metric: str) -> dict[str, Luck]:
     """Return the luck of each arm whose searches were repeated, among those of its regime and network."""
-    columns: dict[Hashable, dict[Hashable, list[float]]] = {}
+    columns: dict[Hashable, dict[str, list[float]]] = {}
     for arm_id, arm in arms.items():
         if means := runs[arm_id].of_searches(metric):
             column = (arm.regime.name, arm.model.label, len(means), len(runs[arm_id].values(metric)))

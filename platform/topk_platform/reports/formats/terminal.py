@@ -23,7 +23,7 @@ def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fals
     striking = words.striking(table)
     below = [Text(line, style="yellow" if line in striking else "dim") for line in words.notes(table)]
     volumes = [_volume_block(table)] if table.fronts else []
-    parts = [
+    parts: list[tuple[RichTable | Text, ...]] = [
         (_block(block), *(Text(line, style="dim") for line in block.below))
         for block in blocks(table, metrics, transpose=transpose)
     ]

@@ -48,9 +48,10 @@ class Groups:
         counts = np.bincount(strata, minlength=len(weights))
         if clusters is None:
             return cls(strata, np.arange(len(strata)), counts, weights, None)
-        known, numbered = np.unique(clusters, return_inverse=True)
-        _, cell, size = np.unique(strata * len(known) + numbered, return_inverse=True, return_counts=True)
-        return cls(strata, numbered, counts, weights, (cell, size))
+        numbered = clusters if _dense(clusters) else np.unique(clusters, return_inverse=True)[1]
+        cell = strata * (int(numbered.max()) + 1) + numbered
+        cell = cell if _dense(cell) else np.unique(cell, return_inverse=True)[1]
+        return cls(strata, numbered, counts, weights, (cell, np.bincount(cell)))
 
     @cached_property
     def _shares(self) -> Numbers:
@@ -63,7 +64,7 @@ class Groups:
         """How many groups have images that count."""
         if self.cells is None:
             return int((self._shares > 0).sum())
-        return len(np.unique(self.clusters[self._shares > 0]))
+        return int((np.bincount(self.clusters, self._shares) > 0).sum())
 
     @property
     def size(self) -> float:
@@ -86,34 +87,54 @@ class Groups:
     def variances(self, rows: Numbers) -> Numbers:
         """Return the estimated variance of the mean of each row of values, ``(R, n)``."""
         if len(self.weights) == 1 and self.cells is None:  # five times as fast
-            return rows.var(1, ddof=1) / rows.shape[1] if rows.shape[1] > 1 else np.zeros(len(rows))
-        centred = rows - self._class_means(rows)[:, self.strata]
-        found = (self._summed(centred * self._scaled, self.clusters) ** 2).sum(1)
-        return found + self._unknown(centred)
+            alone: Numbers = rows.var(1, ddof=1) / rows.shape[1] if rows.shape[1] > 1 else np.zeros(len(rows))
+            return alone
+        means = self._summed(rows, self.strata, len(self.counts)) / np.maximum(self.counts, 1)
+        if self.cells is None:
+            squares = self._summed(rows * rows, self.strata, len(self.counts))
+            spread = np.maximum(squares - self.counts * means**2, 0)
+            return spread @ self._factors + (self._unknown(rows, means) if self._lone.any() else 0.0)
+        scores = self._summed(rows * self._scaled, self.clusters) - means @ self._subtracted.T
+        found: Numbers = (scores**2).sum(1)
+        return found + self._unknown(rows, means) if self._lone.any() else found
 
-    def _class_means(self, rows: Numbers) -> Numbers:
-        return self._summed(rows, self.strata, len(self.counts)) / np.maximum(self.counts, 1)
+    @cached_property
+    def _factors(self) -> Numbers:
+        """The square of each class's ``u f``, ``(C,)``, where each image is a group of its own."""
+        some = np.maximum(self.counts, 2)
+        return np.where(self.counts > 1, self.weights**2 / some / (some - 1), 0.0)
+
+    @cached_property
+    def _subtracted(self) -> Numbers:
+        """How much of each class's mean is subtracted from each group's score, ``(G, C)``."""
+        groups, classes = int(self.clusters.max()) + 1, len(self.counts)
+        each = np.bincount(self.clusters * classes + self.strata, self._scaled, groups * classes)
+        return each.reshape(groups, classes)
 
     @staticmethod
     def _summed(rows: Numbers, labels: Whole, least: int = 0) -> Numbers:
         return np.stack([np.bincount(labels, row, least) for row in rows])
 
-    def _unknown(self, centred: Numbers) -> Numbers:
-        """Return what classes add whose images are all of one group: the mean variance of the others."""
-        there = (self.weights > 0) & (self.counts > 0)
-        lone = np.zeros(len(self.counts), bool)
-        lone[self.strata[self._left <= 0]] = True
-        known = ~lone & (self.counts > 0)
-        if not (lone & there).any() or not known.any():
-            return np.zeros(len(centred))
-        each = self._class_variances(centred)[:, known] * self.counts[known]
+    @cached_property
+    def _lone(self) -> npt.NDArray[np.bool_]:
+        """The classes that count, and of which all images are of one group."""
+        found = np.zeros(len(self.counts), bool)
+        found[self.strata[self._left <= 0]] = True
+        return found & (self.weights > 0)
+
+    def _unknown(self, rows: Numbers, means: Numbers) -> Numbers:
+        """Return what lone classes add: the mean variance of the others."""
+        known = ~self._lone & (self.counts > 1)
+        if not known.any():
+            return np.zeros(len(rows))
+        each = self._class_variances(rows - means[:, self.strata])[:, known] * self.counts[known]
         mean = np.average(each, axis=1, weights=self.counts[known])
-        found: Numbers = mean * (self.weights[lone & there] ** 2 / self.counts[lone & there]).sum()
+        found: Numbers = mean * (self.weights[self._lone] ** 2 / self.counts[self._lone]).sum()
         return found
 
     def _class_variances(self, centred: Numbers) -> Numbers:
         """Return the variance of each class's mean, ``(R, C)``, as if it were alone."""
-        some = np.maximum(self._left, 1e-12)
+        some = np.where(self._left > 0, self._left, 1)
         scaled = centred / np.sqrt(some) / self.counts[self.strata]
         if self.cells is None:
             return self._summed(scaled**2, self.strata, len(self.counts))
@@ -150,3 +171,11 @@ class Groups:
             + 2 * sums[1] ** 2
         )
         return max(trace**2 / square, 1.0)
+
+
+def _dense(labels: Whole) -> bool:
+    """Return whether labels are numbers that can be counted as they are."""
+    return int(labels.min()) >= 0 and int(labels.max()) < _SPARSE * len(labels)
+
+
+_SPARSE = 20

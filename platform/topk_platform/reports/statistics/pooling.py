@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ from scipy import special
 __all__ = ["Luck", "Prior", "moderated", "pooled", "prior_of"]
 
 Numbers = npt.NDArray[np.float64]
+
+_Column = TypeVar("_Column", bound=Hashable)
+_Arm = TypeVar("_Arm", bound=Hashable)
 
 _ZERO = 1e-9
 _ALONE = 1e-9  # arms' means that differ by less from search to search say nothing
@@ -49,8 +53,8 @@ class Luck:
 
 
 def pooled(
-    columns: Mapping[Hashable, Mapping[Hashable, Sequence[float]]],
-) -> dict[Hashable, Luck]:
+    columns: Mapping[_Column, Mapping[_Arm, Sequence[float]]],
+) -> dict[_Arm, Luck]:
     """Return the luck of each arm's searches by that of all arms.
 
     Of a column with M arms and R searches the means ``y_ar`` are split into the arm, the search's seeds, which all arms
@@ -67,7 +71,7 @@ def pooled(
     tables = {name: np.array(list(arms.values()), float) for name, arms in columns.items()}
     tables = {name: table for name, table in tables.items() if len(table) > 1 and table.shape[1] > 1}
     weight = _weight(list(tables.values()))
-    found: dict[Hashable, Luck] = {}
+    found: dict[_Arm, Luck] = {}
     for name, table in tables.items():
         level, beside = _priors(table, weight)
         found |= {arm: Luck(name, level, beside) for arm in columns[name]}
@@ -75,7 +79,8 @@ def pooled(
 
 
 def _rest(table: Numbers) -> Numbers:
-    return table - table.mean(1, keepdims=True) - table.mean(0) + table.mean()
+    found: Numbers = table - table.mean(1, keepdims=True) - table.mean(0) + table.mean()
+    return found
 
 
 def _priors(table: Numbers, weight: float) -> tuple[Prior, Prior]:
