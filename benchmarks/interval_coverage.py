@@ -75,7 +75,8 @@ class World:
     def sizes(self) -> Array:
         """The size of each group."""
         share = np.geomspace(1, self.unequal, self.groups)
-        return np.maximum(np.round(self.images * share / share.sum()), 1).astype(int)
+        found: Array = np.maximum(np.round(self.images * share / share.sum()), 1).astype(int)
+        return found
 
     @cached_property
     def group(self) -> Array | None:

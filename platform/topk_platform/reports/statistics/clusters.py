@@ -109,7 +109,8 @@ class Groups:
         """How much of each class's mean is subtracted from each group's score, ``(G, C)``."""
         groups, classes = int(self.clusters.max()) + 1, len(self.counts)
         each = np.bincount(self.clusters * classes + self.strata, self._scaled, groups * classes)
-        return each.reshape(groups, classes)
+        found: Numbers = each.reshape(groups, classes).astype(np.float64)
+        return found
 
     @staticmethod
     def _summed(rows: Numbers, labels: Whole, least: int = 0) -> Numbers:
