@@ -131,7 +131,7 @@ READING = (
     ("status", "early and final validation of completed search trials"),
     ("show KEY", "run it alone"),
     ("table light_lab:study", "52.0"),
-    ("table light_lab:study --format md", "(n = 3)"),
+    ("table light_lab:study --format md", "(n = 3"),
     ("table light_lab:study --format csv", "cross_entropy,r,top1,"),
     ("table berrada2018_noise", "published"),
     ("claims light_lab:study", "They are level."),

@@ -23,12 +23,16 @@ def answer(table: Table, metric: str) -> str:
     The rules:
 
     - A loss is called better or worse than the baseline only where the table marks it: p below 0.05 after Holm's
-      correction for all differences of the metric, three pairs of seeds or more, no seed lost that would have made it
-      worse. A mean that is merely higher is not called better.
+      correction for all differences of the metric's family, three pairs of seeds or more, no seed lost that would have
+      made it worse. A mean that is merely higher is not called better. A metric that no arm was selected by is called
+      secondary.
+    - Where a loss or its baseline was searched once, nothing is tested, because another search may choose otherwise.
+      The sentence says so, and what adds searches.
     - Where several are better, the one with the largest difference is named, with the number of others; none of them
       is said to be better than another, because that was not tested. Those that are worse are told in the same way.
-    - Where none is better, it says how large a difference the intervals still allow: a difference that was not shown
-      may still exist.
+    - Where none is better, it says how large a true difference would have been seen with a chance of 80 %, and how
+      large a difference the intervals still allow: "nothing was seen" says little where nothing could have been.
+    - What is shown to lie within the study's tolerance is called equivalent.
     - Trials that have not ended, lost confirmations, and seeds too few to test anything are said first.
 
     Args:
@@ -61,16 +65,45 @@ def _verdict(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -
         return [f"The study has no baseline, so no difference in {name} was tested.", _highest(table, cells)]
     tested = {place: cell for place, cell in cells.items() if cell.p_holm is not None}
     if not tested:
-        return [
-            f"No difference in {name} to {baseline} was tested, because a test needs three seeds "
-            "of both losses.",
-            _highest(table, cells),
-        ]
+        return [_untested(table, name, cells), _highest(table, cells)]
     better = _by_column(table, tested, "better")
     worse = _by_column(table, tested, "worse")
     columns = [c for c in table.columns if any(place[1] == c for place in tested)]
     parts = [_better(table, metric, better, columns)] if better else [_nobody(table, metric, tested, columns)]
-    return [*parts, f"Clearly worse: {_told(table, worse)}."] if worse else parts
+    parts += [f"Clearly worse: {_told(table, worse)}."] if worse else []
+    rest = _untested(table, name, cells) if _differences(cells) else ""
+    return [*parts, _equivalent(table, tested), rest]
+
+
+def _differences(cells: Mapping[tuple[str, str], Cell]) -> int:
+    return sum(cell.difference is not None and cell.difference.once for cell in cells.values())
+
+
+def _untested(table: Table, name: str, cells: Mapping[tuple[str, str], Cell]) -> str:
+    """Return why differences were not tested, or nothing."""
+    whole = f"No difference in {name} to {table.study.baseline} was tested, because"
+    if not (count := _differences(cells)):
+        return f"{whole} a test needs three seeds of both losses."
+    some = f"{count} difference{'s were' if count > 1 else ' was'} not tested, because"
+    started = whole if count == sum(cell.difference is not None for cell in cells.values()) else some
+    return (
+        f"{started} a loss was searched once, and another search may choose otherwise: "
+        f"`topk run {table.study.name} --searches 3` adds the searches that are missing."
+    )
+
+
+def _equivalent(table: Table, tested: Mapping[tuple[str, str], Cell]) -> str:
+    alike: dict[str, list[str]] = {}
+    for (row, column), cell in tested.items():
+        if cell.equivalent:
+            alike.setdefault(column, []).append(row)
+    if not alike:
+        return ""
+    told = [f"in {column}, {' and '.join(rows)}" for column, rows in list(alike.items())[:_NAMED]]
+    others = len(alike) - len(told)
+    more = f"; and losses in {others} more {_plural(table, others)}" if others else ""
+    tolerance = words.points(table.study.equivalence)
+    return f"Shown to lie within {tolerance} of {table.study.baseline}: {'; '.join(told)}{more}."
 
 
 _ByColumn = Mapping[str, Sequence[tuple[str, Cell]]]
@@ -103,7 +136,8 @@ def _negated(found: Estimate) -> Estimate:
 
 def _better(table: Table, metric: str, better: _ByColumn, columns: Sequence[str]) -> str:
     rest = [column for column in columns if column not in better]
-    text = f"In {words.title_of(metric)}, clearly better than {table.study.baseline}: {_told(table, better)}"
+    name = _named(metric, [cell for row in better.values() for _, cell in row])
+    text = f"In {name.removesuffix(',')}, clearly better than {table.study.baseline}: {_told(table, better)}"
     if rest:
         where = f"in {rest[0]}" if len(rest) == 1 else f"in the other {len(rest)} {_plural(table, len(rest))}"
         text += f". {where[0].upper()}{where[1:]}, no loss is clearly better"
@@ -144,9 +178,32 @@ def _nobody(table: Table, metric: str, tested: Mapping[tuple[str, str], Cell], c
     )
     where = f"in {columns[0]}" if len(columns) == 1 else f"in any of {len(columns)} {_plural(table, 2)}"
     return (
-        f"No loss is clearly better than {table.study.baseline} in {words.title_of(metric)} {where} "
-        f"({len(tested)} difference{'s' if len(tested) > 1 else ''} tested).{room}"
+        f"No loss is clearly better than {table.study.baseline} in {_named(metric, list(tested.values()))} {where} "
+        f"({len(tested)} difference{'s' if len(tested) > 1 else ''} tested).{_seen(metric, tested)}{room}"
     )
+
+
+def _named(metric: str, cells: Sequence[Cell]) -> str:
+    """Return a metric's name, and that it is secondary if no arm was selected by it."""
+    name = words.title_of(metric)
+    return name if any(cell.primary for cell in cells) else f"{name}, a secondary metric,"
+
+
+def _seen(metric: str, tested: Mapping[tuple[str, str], Cell]) -> str:
+    """Return how large a true difference the tests would have seen."""
+    sizes = sorted(cell.detectable for cell in tested.values() if cell.detectable is not None)
+    if not sizes:
+        return ""
+    half = f" A true difference of {_size(metric, sizes[len(sizes) // 2])} would have been seen with a chance of 80 %"
+    return (
+        f"{half}."
+        if len(sizes) == 1
+        else f"{half} in half of them, one of {_size(metric, sizes[-1])} in all."
+    )
+
+
+def _size(metric: str, size: float) -> str:
+    return _room(metric, size).lstrip("+-")
 
 
 def _room(metric: str, most: float) -> str:

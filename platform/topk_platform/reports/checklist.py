@@ -221,7 +221,8 @@ def _seeds(facts: _Facts) -> str:
 def _bars(facts: _Facts) -> str:
     tests = (
         f"Differences to {facts.study.baseline} are paired by seed, and by image where the interval covers images; "
-        f"marks are Holm-corrected over the {counted(facts.table)} of a metric, two-sided, at 0.05."
+        f"marks are Holm-corrected over the {counted(facts.table)} in the metric of the search (every other metric is "
+        "a secondary family), two-sided, at 0.05."
         if facts.study.baseline
         else "No differences are tested."
     )

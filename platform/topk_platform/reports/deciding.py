@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from scipy import special
-
 from topk_platform.records import last_seeds
-from topk_platform.reports.cells import Runs, combined, runs_of
+from topk_platform.reports.contrasts import combined
 from topk_platform.reports.looking import level_at_plan, level_now
 from topk_platform.reports.reading import Held, read
+from topk_platform.reports.runs import Runs, runs_of_all
 from topk_platform.reports.statistics import Estimate, Precision
 from topk_platform.specs import Claim, Contrast, Study, scale_of
 
@@ -125,8 +124,9 @@ def _runs(held: Held) -> dict[str, Runs]:
     wanted = {name for claim in held.study.claims for name in claim.arms}
     last = last_seeds(held.study, held.histories)
     read_ranks = held.ranks if held.study.interval == "crossed" else None
+    runs = runs_of_all(held.study, held.histories, last)
     return {
-        history.arm.name: runs_of(held.study, history, last[arm_id]).with_ranks(read_ranks)
+        history.arm.name: runs[arm_id].with_ranks(read_ranks)
         for arm_id, history in held.histories.items()
         if history.arm.name in wanted
     }
@@ -160,7 +160,7 @@ def _evidence(
             contrast, estimate, "waits for data" if waits else "undecided", why=why, planned=planned
         )
     scale = scale_of(contrast.metric)
-    precision = _in_points(estimate.precision, scale)
+    precision = estimate.precision.scaled(scale)
     judged = _Judged(claim, scale * estimate.mean, precision, estimate.n, planned or estimate.n)
     effect = judged.effect(printed)
     searches = max(part.searches for _, part in parts)
@@ -201,12 +201,6 @@ def _why_not(
     return "", False
 
 
-def _in_points(precision: Precision, scale: float) -> Precision:
-    return Precision(
-        precision.by_seeds * scale**2, precision.by_images * scale**2, precision.rows, precision.images
-    )
-
-
 @dataclass(frozen=True)
 class _Judged:
     """One contrast beside its claim, in points, with as many seeds as there are and as were planned."""
@@ -231,8 +225,7 @@ class _Judged:
         return gap > self._width(level)
 
     def _width(self, level: float) -> float:
-        error, freedom = self.precision.error()
-        return error * float(special.stdtrit(freedom, level_now(level, self.n, self.planned)))
+        return self.precision.error() * self.precision.critical(level_now(level, self.n, self.planned))
 
     def reach(self) -> float:
         return self._width(self._confirming)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -17,19 +18,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 from topk_platform.elsewhere import made_by, parse_json, parse_study, unzipped
 from topk_platform.records import Tally
-from topk_platform.reports.cells import Cell
+from topk_platform.reports.cells import Cell, marked
 from topk_platform.reports.compared import Compared, Situation
 from topk_platform.reports.found_data import (
     CellData,
     ChoiceData,
     EstimateData,
     MadeData,
+    PrecisionData,
     RunsData,
     TableData,
     TallyData,
     part_of,
 )
-from topk_platform.reports.statistics import Estimate
+from topk_platform.reports.statistics import Estimate, Precision, p_of, t_quantile
+from topk_platform.reports.statistics.intervals import ONE_SEARCH
 from topk_platform.reports.table import ChosenValues, Table, row_and_column
 from topk_platform.specs import Arm, Parameter, Study, digest
 from topk_platform.specs.checks import check
@@ -39,10 +42,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Findings", "Situations", "comparisons", "searched_pairs"]
 
-_FORMAT = 1
+_FORMAT = 2
 _KIND = "a file of findings, as `topk export --format findings` writes it"
 _NUMBERS = ("mean", "half_width", "low", "high", "p")
-_COPIED = ("best", "stopped", "mark", "p_holm", "improvement", "metric")
+_COPIED = ("stopped", "improvement", "metric")
+_PARTS = ("by_seeds", "by_images", "rows", "images", "groups", "borrowed")
 
 Situations = Mapping[tuple[str, int], Situation]
 """The description of each regime at each K, by the regime's name and K."""
@@ -82,6 +86,7 @@ class Findings:
             "across": table.across,
             "left": table.left,
             "tested": dict(table.tested),
+            "units": dict(table.units),
             "situations": [
                 {"regime": regime, **asdict(what)} for (regime, _), what in self.situations.items()
             ],
@@ -113,8 +118,8 @@ class Findings:
 
     @classmethod
     def _of(cls, told: Mapping[str, Any]) -> Findings:
-        if told["format"] != _FORMAT:
-            raise ValueError(f"format must be {_FORMAT}, got {told['format']!r}")
+        if told["format"] not in (1, _FORMAT):
+            raise ValueError(f"format must be 1 or {_FORMAT}, got {told['format']!r}")
         study = parse_study(json.dumps(told["study"]))
         whole, made = part_of(TableData, told), part_of(MadeData, told["made"])
         arms = {row_and_column(study, whole.across, arm): arm for arm in study.arms}
@@ -123,14 +128,13 @@ class Findings:
             study=study,
             rows=tuple(dict.fromkeys(row for row, _ in arms)),
             columns=tuple(dict.fromkeys(column for _, column in arms)),
-            cells={
-                (*_place(one), one["metric"]): _cell(one, study, arms[_place(one)]) for one in told["cells"]
-            },
+            cells=_judged_anew(study, arms, told["cells"]),
             choices={_place(one): tuple(map(_choice, one["chosen"])) for one in told["choices"]},
             across=whole.across,
             confirmations=confirmed,
             left=whole.left,
             tested=_tested(told.get("tested", {})),  # which files of earlier versions do not have
+            units=_units(told.get("units", {})),
         )
         check(set(table.choices) | set(confirmed) <= arms.keys(), "every row and column must be of an arm")
         return cls(table, dict(map(_situation, told["situations"])), asdict(made))
@@ -248,17 +252,45 @@ def _cell_data(place: Sequence[str], cell: Cell) -> dict[str, Any]:
     }
 
 
-def _cell(told: Mapping[str, Any], study: Study, arm: Arm) -> Cell:
-    made, data = Cell(_estimate(told["value"]), _estimate(told["difference"])), part_of(CellData, told)
+def _judged_anew(
+    study: Study, arms: Mapping[tuple[str, str], Arm], told: Sequence[Mapping[str, Any]]
+) -> dict[tuple[str, str, str], Cell]:
+    """Return cells with the marks of today's rules, whatever those of the version were that wrote the file."""
+    baselines = {(a.regime.name, a.model.label): a for a in arms.values() if a.loss.label == study.baseline}
+    confirmed = {(_place(one), one["metric"]): _tally(one["confirmed"]) for one in told}
+    places = {arm.name: place for place, arm in arms.items()}
+    found: dict[tuple[str, str, str], tuple[Cell, Tally]] = {}
+    for one in told:
+        place, metric = _place(one), one["metric"]
+        arm = arms[place]
+        other = baselines.get((arm.regime.name, arm.model.label))
+        theirs = Tally() if other is None else confirmed.get((places[other.name], metric), Tally())
+        found[(*place, metric)] = _cell(one, study, arm, other), theirs
+    return marked(found, study.equivalence / 100)
+
+
+def _cell(told: Mapping[str, Any], study: Study, arm: Arm, baseline: Arm | None) -> Cell:
+    data = part_of(CellData, told)
     check(data.metric in study.tabled, f"metric must be one of {list(study.tabled)}, got {data.metric!r}")
+    differences = {int(seed): value for seed, value in data.differences.items()}
+    once = _once(arm)
+    made = Cell(
+        _estimate(told["value"], once),
+        _estimate(told["difference"], once or (baseline is not None and _once(baseline)), differences),
+    )
     return replace(
         made,
         **{name: getattr(data, name) for name in _COPIED},
         published=study.published_of(arm, data.metric),
-        differences={int(seed): value for seed, value in data.differences.items()},
+        differences=differences,
         confirmed=_tally(told["confirmed"]),
         searched=_tally(told["searched"]),
+        primary=data.metric in arm.objectives,
     )
+
+
+def _once(arm: Arm) -> bool:
+    return arm.is_searched and arm.repeats.count == 1
 
 
 def _tally(told: Mapping[str, Any]) -> Tally:
@@ -275,22 +307,81 @@ def _tested(told: Mapping[str, Any]) -> dict[str, int]:
     return dict(told)
 
 
+def _units(told: Mapping[str, Any]) -> dict[str, str]:
+    for column, unit in told.items():
+        check(isinstance(unit, str), f"units[{column!r}] must be a text, got {unit!r}")
+    return dict(told)
+
+
 def _estimate_data(found: Estimate | None) -> dict[str, Any] | None:
-    """Return an estimate as JSON knows it, which has no NaN, without what more seeds would make of it."""
+    """Return an estimate as JSON knows it, which has neither NaN nor infinity."""
     if found is None:
         return None
     numbers = {name: getattr(found, name) for name in _NUMBERS}
     finite = {name: None if math.isnan(value) else value for name, value in numbers.items()}
-    return {**finite, "n": found.n, "covers": found.covers}
+    return {**finite, "n": found.n, "covers": found.covers, "precision": _precision_data(found.precision)}
 
 
-def _estimate(told: Mapping[str, Any] | None) -> Estimate | None:
+def _precision_data(found: Precision | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    parts = {name: getattr(found, name) for name in _PARTS}
+    return {**parts, "images": None if math.isinf(found.images) else found.images}
+
+
+def _estimate(
+    told: Mapping[str, Any] | None, once: bool, differences: Mapping[int, float] | None = None
+) -> Estimate | None:
     if told is None:
         return None
     data = part_of(EstimateData, told)
     numbers = (getattr(data, name) for name in _NUMBERS)
     mean, half_width, low, high, p = (math.nan if number is None else number for number in numbers)
-    return Estimate(mean, half_width, data.n, low, high, p, cast("Covers", data.covers))
+    covers = data.covers if data.covers.endswith(ONE_SEARCH) or not once else data.covers + ONE_SEARCH
+    found = Estimate(mean, half_width, data.n, low, high, p, cast("Covers", covers))
+    if "precision" not in told:
+        return _of_format_1(found, list((differences or {}).values()))
+    if told["precision"] is None:
+        return found
+    parts = asdict(part_of(PrecisionData, told["precision"]))
+    images = math.inf if parts["images"] is None else parts["images"]
+    return replace(found, precision=Precision(**{**parts, "images": images}))
+
+
+def _of_format_1(found: Estimate, differences: Sequence[float]) -> Estimate:
+    """Return an estimate of a file of format 1, which has no variances, with its variances and today's interval.
+
+    The seeds' part A is that of the differences. The images' part I follows from the half-width, which was
+    ``t √(A + I)``, with ``(A + I) / A`` times as many degrees of freedom as there are seeds less 1. Nothing is known of
+    groups of images.
+    """
+    count = len(differences)
+    if count < _TWO or math.isnan(found.half_width):
+        return found
+    by_seeds = statistics.variance(differences) / count
+
+    def half(by_images: float) -> float:
+        whole = by_seeds + by_images
+        return t_quantile((count - 1) * whole / by_seeds) * math.sqrt(whole) if by_seeds else 0.0
+
+    low, high = 0.0, found.half_width**2
+    while by_seeds and high - low > _FINE * found.half_width**2:
+        middle = (low + high) / 2
+        low, high = (middle, high) if half(middle) < found.half_width else (low, middle)
+    precision = Precision(by_seeds, low, count, math.inf)
+    wide = precision.critical() * precision.error()
+    ends = found.mean - wide, found.mean + wide
+    return replace(
+        found,
+        half_width=wide,
+        low=ends[0],
+        high=ends[1],
+        p=p_of(found.mean, precision.parts()),
+        precision=precision,
+    )
+
+
+_TWO, _FINE = 2, 1e-12
 
 
 def _runs(told: Mapping[str, Sequence[str]]) -> dict[int, dict[str, Any]]:

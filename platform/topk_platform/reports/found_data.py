@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, TypeVar, get_args
@@ -15,6 +16,7 @@ __all__ = [
     "ChoiceData",
     "EstimateData",
     "MadeData",
+    "PrecisionData",
     "RunsData",
     "TableData",
     "TallyData",
@@ -22,6 +24,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Size = Annotated[float, Rule("a finite number of at least 0", lambda size: 0 <= size < math.inf)]
 
 
 def part_of(kind: type[T], told: Mapping[str, Any]) -> T:
@@ -84,13 +87,22 @@ class EstimateData:
 
 
 @dataclass(frozen=True)
-class CellData:
-    """A cell but for its estimates and tallies."""
+class PrecisionData:
+    """The parts of an estimate's variance, in which None stands for an infinite number of images."""
 
-    best: bool
+    by_seeds: Size
+    by_images: Size
+    rows: Count
+    images: Size | None
+    groups: Size | None
+    borrowed: Size
+
+
+@dataclass(frozen=True)
+class CellData:
+    """A cell but for its estimates and tallies, and for what is judged anew: marks, and which is the best."""
+
     stopped: bool
-    mark: Annotated[str, one_of("", "better", "worse")]
-    p_holm: Share | None
     improvement: Share | None
     metric: str
     differences: Mapping[str, float]

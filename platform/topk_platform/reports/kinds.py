@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from topk_platform.identity import machine_of
-from topk_platform.reports.cells import Runs
+from topk_platform.reports.runs import Runs
 
 __all__ = ["Unlike", "unlike", "unlike_told"]
 

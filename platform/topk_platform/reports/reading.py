@@ -10,7 +10,7 @@ from pathlib import Path
 
 from topk_platform.errors import StoreError
 from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_all_ranks, read_history
-from topk_platform.reports.cells import ReadRanks
+from topk_platform.reports.runs import ReadRanks
 from topk_platform.reports.table import Table, build_table
 from topk_platform.specs import Study
 

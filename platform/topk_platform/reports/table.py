@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from topk_platform.identity import bits_of, chooser_of
 from topk_platform.outcomes import Ended
 from topk_platform.records import ArmHistory, Row, Tally, last_seeds
-from topk_platform.reports.cells import Cell, ReadRanks, Runs, cell_of, marked, runs_of, tested
+from topk_platform.reports.cells import Cell, cell_of, marked, tested
 from topk_platform.reports.edges import Edge, edges
 from topk_platform.reports.fronts import Front, front_of
 from topk_platform.reports.kinds import Unlike, unlike
 from topk_platform.reports.plain import as_text
+from topk_platform.reports.runs import IMAGES, ReadRanks, Runs, runs_of_all
 from topk_platform.reports.statistics import Ranking, ranking
 from topk_platform.specs import Arm, Phase, Scalar, Study, less_is_better
 
@@ -87,7 +88,8 @@ class Table:
         fronts: The fronts of arms searched by several metrics, by row and column; their cells show the best by the
             first metric.
         unlike: The pairs of runs behind a difference that were made on different kinds of machine, by row and column.
-        tested: The number of test images by column, where it is known.
+        tested: The number of test images by column, where it is known, or of groups of them.
+        units: What is counted in ``tested`` by column, such as ``"typefaces"``, where it is not test images.
         without_ranks: How many completed confirmations lack the ranks of their test images, which intervals need.
     """
 
@@ -108,6 +110,7 @@ class Table:
     fronts: Mapping[tuple[str, str], Front] = field(default_factory=dict)
     unlike: Mapping[tuple[str, str], Unlike] = field(default_factory=dict)
     tested: Mapping[str, int] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
     without_ranks: int = 0
 
     def ranking(self, metric: str) -> Ranking | None:
@@ -175,9 +178,13 @@ class Table:
 
     @property
     def tests(self) -> int:
-        """The largest number of differences of one metric for which marks are corrected."""
-        counts = Counter(place[2] for place, cell in self.cells.items() if cell.p_holm is not None)
-        return max(counts.values(), default=0)
+        """The number of differences of the primary family that are tested, and for which its marks are corrected."""
+        return sum(cell.primary and cell.p_holm is not None for cell in self.cells.values())
+
+    @property
+    def once(self) -> bool:
+        """Whether differences are not tested because an arm of them was searched once."""
+        return any(cell.difference is not None and cell.difference.once for cell in self.cells.values())
 
     @property
     def confirmed(self) -> Tally:
@@ -216,10 +223,11 @@ def build_table(
         if only is None or history.arm in only
     }
     last = last_seeds(study, histories)
-    runs = {arm_id: runs_of(study, history, last[arm_id]) for arm_id, history in histories.items()}
+    runs = runs_of_all(study, histories, last)
     shown = {arm_id: histories[arm_id] for arm_id in places}
     cells, lacking = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
     shown_cells = {place: cell for place, cell in cells.items() if place[:2] in places.values()}
+    images = tested(shown_cells)
     return Table(
         study=study,
         rows=tuple(dict.fromkeys(row for row, _ in places.values())),
@@ -236,7 +244,8 @@ def build_table(
         confirmations={place: runs[arm_id].confirmations for arm_id, place in places.items()},
         fronts={places[i]: f for i, h in shown.items() if (f := front_of(h, study.trials, last[i]))},
         unlike={places[i]: pairs for i, pairs in _unlike(study, histories, runs).items() if i in places},
-        tested=tested(shown_cells),
+        tested={column: count for column, (count, _) in images.items()},
+        units={column: what for column, (_, what) in images.items() if what != IMAGES},
         left=sum(history.left(study.trials, last[arm_id]) for arm_id, history in shown.items()),
         without_ranks=sum(lacking[arm_id] for arm_id in shown),
     )
@@ -270,10 +279,11 @@ def _cells(
             beside = Runs() if arm_id == baseline else theirs
             lacking[arm_id] = ours.without_ranks
             for metric in study.tabled:
-                cell = cell_of(ours, beside, metric, study.published_of(arm, metric))
+                published, primary = study.published_of(arm, metric), metric in arm.objectives
+                cell = cell_of(ours, beside, metric, published, primary=primary)
                 if cell.value is not None or cell.published is not None or ours.fruitless:
                     cells[(*row_and_column(study, across, arm), metric)] = cell, beside.confirmed
-    return marked(cells), lacking
+    return marked(cells, study.equivalence / 100), lacking
 
 
 def _unlike(study: Study, histories: Mapping[str, ArmHistory], runs: Mapping[str, Runs]) -> dict[str, Unlike]:

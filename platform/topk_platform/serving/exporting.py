@@ -9,8 +9,9 @@ from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError, unknown_name
 from topk_platform.records import ArmHistory, Row, SavedModel, last_seeds, read_model
-from topk_platform.reports.cells import Runs, combined, runs_of
+from topk_platform.reports.contrasts import combined
 from topk_platform.reports.reading import Held, read
+from topk_platform.reports.runs import Runs, runs_of_all
 from topk_platform.reports.statistics import Estimate
 from topk_platform.serving.card import model_card
 from topk_platform.serving.package import CARD, CONFIG, MLMODEL, ONNX, PT2, WEIGHTS, Config
@@ -66,7 +67,7 @@ def export_model(
     """
     held = read(study, store, needed=True)
     history = _history(held, arm)
-    runs = runs_of(study, history, last_seeds(study, held.histories)[study.arm_id(history.arm)])
+    runs = runs_of_all(study, held.histories, last_seeds(study, held.histories))[study.arm_id(history.arm)]
     chosen = _chosen(history, runs.confirmations, seed)
     saved = read_model(held.ledger.store, chosen)
     if saved is None:

@@ -46,6 +46,10 @@ def _is_kind(name: str) -> bool:
     return re.fullmatch(r"[\w.+-]*", name) is not None
 
 
+def _is_tolerance(points: float) -> bool:
+    return 0 <= points < 100
+
+
 @dataclass(frozen=True)
 class Study:
     """A question and the protocol that answers it.
@@ -86,6 +90,8 @@ class Study:
             identity.
         calibration: The part of the validation split, in [0, 1), that is set aside for the thresholds of sets: it
             selects no configuration and no epoch. 0: the whole split does both. It is part of every arm's identity.
+        equivalence: The difference of accuracies, in points, below which losses count as equivalent: tables mark with ≈
+            what is shown to lie within it. 0 asks for no such test. It changes no result.
 
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
@@ -119,6 +125,9 @@ class Study:
         default="", metadata=LATER
     )
     calibration: Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)] = field(
+        default=0.0, metadata=LATER
+    )
+    equivalence: Annotated[float, Rule("points, at least 0 and below 100", _is_tolerance)] = field(
         default=0.0, metadata=LATER
     )
 

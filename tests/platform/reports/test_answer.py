@@ -160,3 +160,37 @@ def test_whoever_is_called_better_is_marked_so(gains: dict[tuple[str, str], floa
     behind = set(re.findall(r"in (r\d), (\w+) by", said.partition("Clearly worse")[2]))
     assert behind <= worse and {column for column, _ in behind} == {column for column, _ in worse}
     assert ("clearly better than" in said and "No loss" not in said) == bool(better)
+
+
+def test_it_says_how_large_a_difference_would_have_been_seen() -> None:
+    said = answer(a_table({}), "top3")
+    assert re.search(
+        r" A true difference of \d\.\d points would have been seen with a chance of 80 %", said
+    ), said
+
+
+def test_what_was_searched_once_is_not_tested_and_the_sentence_says_how_to_get_more() -> None:
+    table = a_table({("ldam", "r2"): 0.1})
+    cells = {
+        place: (
+            dataclasses.replace(
+                cell,
+                difference=cell.difference
+                and dataclasses.replace(cell.difference, covers="seeds and images, one search"),
+            ),
+            Tally(completed=5),
+        )
+        for place, cell in table.cells.items()
+    }
+    said = answer(dataclasses.replace(table, cells=marked(cells)), "top3")
+    assert "was tested, because a loss was searched once, and another search may choose otherwise" in said
+    assert "`topk run s --searches 3`" in said and "better than" not in said
+
+
+def test_what_is_shown_to_be_equivalent_is_told() -> None:
+    study = dataclasses.replace(a_study(), equivalence=5.0)
+    cells = {place: (cell, Tally(completed=5)) for place, cell in a_table({}).cells.items()}
+    table = dataclasses.replace(a_table({}), study=study, cells=marked(cells, 0.05))
+    assert "Shown to lie within 5 points of cross_entropy: in r0, ldam and focal;" in answer(table, "top3")
+    assert study.to_json() != a_study().to_json() and "equivalence" not in a_study().to_json()
+    assert [study.arm_id(arm) for arm in study.arms] == [a_study().arm_id(arm) for arm in a_study().arms]

@@ -66,7 +66,7 @@ def filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checklist:
         "| cross_entropy | r | learning_rate 0.1 | 50.00 |",
         "3 fresh seeds per arm, the same in all arms; root of all random streams: 0. 6 confirmations have ended",
         "Intervals cover fresh seeds alone",
-        "Holm-corrected over the 1 difference of a metric",
+        "Holm-corrected over the 1 difference in the metric of the search",
         "| search | 4 | 0.00 | 1.0 |",
         "| r | digits | none | f00 |",
         "- torch: 2.15.0 (10 trials)",

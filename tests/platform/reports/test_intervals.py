@@ -218,7 +218,7 @@ def test_a_table_of_ranks_covers_seeds_and_images_in_every_metric() -> None:
     assert found is not None and found[2].tolist() == [0] * 5 + [0.2] * 5
     text = to_markdown(table)
     assert "Intervals cover fresh seeds and other test images." in text
-    assert "Holm's correction for the 1 difference of a metric" in text
+    assert "Holm's correction for the 1 difference in the metric of the search" in text
     assert "seeds and images" in to_csv(table)
 
 

@@ -34,11 +34,14 @@ CE = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 
 SVM = Loss("smooth_topk_svm", {"tau": Float(0.01, 10, log=True)}, {"tau": 1.0})
 
 
-def a_study(*models: Model) -> Study:
+FIXED = Loss("cross_entropy"), Loss("smooth_topk_svm")
+
+
+def a_study(*models: Model, losses: tuple[Loss, Loss] = (CE, SVM)) -> Study:
     arms = grid(
         [Regime("clean", "digits"), Regime("noisy", "digits")],
         models or [Model("mlp")],
-        [CE, SVM],
+        losses,
         k=3,
         recipe=Recipe(1),
     )
@@ -144,7 +147,8 @@ def test_the_table_has_a_row_per_loss_a_column_per_regime_and_marks_the_best() -
     assert ce.difference is None
     assert svm.difference is not None and svm.difference.mean == pytest.approx((0.05 + 0.04 + 0.05) / 3)
     assert ("smooth_topk_svm", "noisy", "top3") not in table.cells
-    assert table.cells["cross_entropy", "noisy", "top3"].value == estimate([0.7])
+    alone = table.cells["cross_entropy", "noisy", "top3"].value
+    assert alone is not None and (alone.mean, alone.n, alone.once) == (pytest.approx(0.7), 1, True)
     (choice,) = table.choices["smooth_topk_svm", "clean"]
     assert choice.values == {"tau": 1.0}
     assert [arm for _, arm, _ in table.failures] == ["noisy/mlp/cross_entropy"]
@@ -174,7 +178,10 @@ def test_the_models_of_a_single_regime_stand_side_by_side_each_with_its_own_best
     )
     assert (table.rows, table.columns) == (("cross_entropy", "smooth_topk_svm"), ("units-2", "units-4"))
     assert all(cell.best for cell in table.cells.values())  # equal means, each column's own best
-    assert "| cross_entropy | **60.0 ± 24.8 (n = 3)** | **20.0 ± 24.8 (n = 3)** |" in to_markdown(table)
+    assert (
+        "| cross_entropy | **60.0 ± 24.8 (n = 3, one search)** | **20.0 ± 24.8 (n = 3, one search)** |"
+        in to_markdown(table)
+    )
     (row, *_) = csv.DictReader(io.StringIO(to_csv(table)))
     assert (row["loss"], row["model"]) == ("cross_entropy", "units-2")
 
@@ -187,8 +194,8 @@ def test_a_study_that_searches_nothing_has_no_configurations_to_tell() -> None:
 
 def test_markdown_reads_as_the_papers_tables_do() -> None:
     text = to_markdown(a_table())
-    assert "| cross_entropy | 92.0 ± 5.0 (n = 3) | **70.0 (n = 1)** |" in text
-    assert "| smooth_topk_svm | **96.7 ± 5.2 (n = 3)**<br>+4.7 ± 1.4 ▲ |  |" in text
+    assert "| cross_entropy | 92.0 ± 5.0 (n = 3, one search) | **70.0 (n = 1, one search)** |" in text
+    assert "| smooth_topk_svm | **96.7 ± 5.2 (n = 3, one search)**<br>+4.7 ± 1.4 |  |" in text
     assert "| smooth_topk_svm | clean | tau 1 | 60.0 | 2 | 0 |" in text
     assert "## top-3 accuracy, %" in text
     assert "## Failed trials" in text
@@ -211,8 +218,9 @@ def test_the_terminal_shows_every_number_whole(width: int) -> None:
     console = Console(width=width, record=True, file=io.StringIO())
     console.print(to_rich(a_table()))
     text = console.export_text().replace("\N{NO-BREAK SPACE}", " ")
-    assert "96.7 ± 5.2 (n = 3) *" in text
-    assert "+4.7 ± 1.4 ▲" in text
+    assert "96.7 ± 5.2 (n = 3" in text
+    assert "one search) *" in text
+    assert "+4.7 ± 1.4" in text and "▲" not in text
     assert "…" not in text
 
 
@@ -253,9 +261,9 @@ PRINTED = (
 
 def test_published_numbers_stand_below_ours_with_their_own_spread_named() -> None:
     text = to_markdown(a_table(*PRINTED))
-    assert "92.0 ± 5.0 (n = 3)<br>published 91.3 (sd 0.1, n = 4) |" in text
-    assert "+4.7 ± 1.4 ▲ | published 88.8 (validation, n = 1) |" in text  # nothing of ours yet
-    assert "**70.0 (n = 1)** |" in text
+    assert "92.0 ± 5.0 (n = 3, one search)<br>published 91.3 (sd 0.1, n = 4) |" in text
+    assert "+4.7 ± 1.4 | published 88.8 (validation, n = 1) |" in text  # nothing of ours yet
+    assert "**70.0 (n = 1, one search)** |" in text
     assert (
         "Published: A, Table 1; B. sd is the standard deviation over its n runs, not an interval. "
         "Where it says validation, the paper scored that split, and not the test split as here.\n"
@@ -269,7 +277,8 @@ def test_published_numbers_change_nothing_of_ours() -> None:
     with_them, without = a_table(*PRINTED), a_table()
     for place, cell in with_them.cells.items():
         bare = dataclasses.replace(cell, published=None)
-        assert bare == without.cells.get(place, Cell(None, searched=cell.searched, metric=place[2]))
+        nothing = Cell(None, searched=cell.searched, metric=place[2], primary=place[2] == "top3")
+        assert bare == without.cells.get(place, nothing)
     assert len(with_them.cells) == len(without.cells) + 2
 
 
@@ -322,15 +331,20 @@ def test_a_table_of_nothing_but_published_numbers_prints() -> None:
 CE_VALUES = [0.5, 0.6, 0.7, 0.5, 0.6]
 
 
-def with_ends(ends: dict[str, dict[int, str]], searches: dict[str, str] | None = None) -> Table:
+def with_ends(
+    ends: dict[str, dict[int, str]],
+    searches: dict[str, str] | None = None,
+    losses: tuple[Loss, Loss] = (CE, SVM),
+) -> Table:
     """A regime with two losses, the SVM well ahead on every seed; some confirmations, or all of a search, end badly."""
-    study = dataclasses.replace(a_study(), seeds=5).only("clean/*")
+    study = dataclasses.replace(a_study(losses=losses), seeds=5).only("clean/*")
     ahead = [value + gain for value, gain in zip(CE_VALUES, (0.2, 0.21, 0.22, 0.2, 0.2), strict=True)]
     histories = {}
     for arm, tests in zip(study.arms, (CE_VALUES, ahead), strict=True):
-        found = history(study, arm, tests)
+        chosen = int(arm.is_searched)
+        found = history(study, arm, tests, chosen=chosen)
         for seed, status in ends.get(arm.loss.label, {}).items():
-            found.confirm[1, seed] |= {
+            found.confirm[chosen, seed] |= {
                 "status": status,
                 **dict.fromkeys(f"test.{m}" for m in study.metrics),
             }
@@ -349,7 +363,8 @@ def shown(table: Table, width: int = 200) -> str:
 def test_seeds_that_diverged_are_told_of_wherever_the_mean_is() -> None:
     table = with_ends({"smooth_topk_svm": {2: "diverged", 3: "diverged", 5: "failed"}})
     text, terminal = to_markdown(table), shown(table)
-    assert table.cells["smooth_topk_svm", "clean", "top3"].value == estimate([0.7, 0.7])
+    left = table.cells["smooth_topk_svm", "clean", "top3"].value
+    assert left is not None and (left.mean, left.n) == (pytest.approx(0.7), 2)
     assert "| 70.0 ± 0.0 (2 of 5 seeds, 2 diverged, 1 failed)<br>+20.0 ± 0.0 |" in text
     assert "70.0 ± 0.0 (2 of 5 seeds, 2 diverged, 1 failed)" in terminal
     for told in (text, terminal):
@@ -368,7 +383,8 @@ def test_seeds_that_diverged_are_told_of_wherever_the_mean_is() -> None:
 
 @pytest.mark.parametrize("status", ["diverged", "failed"])
 def test_what_is_left_of_diverged_seeds_is_neither_best_nor_better(status: str) -> None:
-    sound, broken = with_ends({}), with_ends({"smooth_topk_svm": {5: status}})
+    sound = with_ends({}, losses=FIXED)
+    broken = with_ends({"smooth_topk_svm": {5: status}}, losses=FIXED)
     place = ("smooth_topk_svm", "clean", "top3")
     assert (sound.cells[place].best, sound.cells[place].mark) == (True, "better")
     found = broken.cells[place]
@@ -378,15 +394,32 @@ def test_what_is_left_of_diverged_seeds_is_neither_best_nor_better(status: str) 
     assert "▲" not in to_markdown(broken).replace("nor ▲", "").replace("▲▼", "")
 
 
+def test_what_was_searched_once_is_never_marked() -> None:
+    """The same numbers that are a mark of fixed values: of searched ones, another search may choose otherwise."""
+    place = ("smooth_topk_svm", "clean", "top3")
+    fixed, found = with_ends({}, losses=FIXED).cells[place], with_ends({}).cells[place]
+    mixed = with_ends({}, losses=(CE, FIXED[1])).cells[place]
+    assert (fixed.mark, found.mark, mixed.mark) == ("better", "", "")
+    assert found.difference is not None and fixed.difference is not None and mixed.difference is not None
+    assert found.difference.p == fixed.difference.p < 0.001 and found.p_holm is None
+    assert (found.difference.covers, fixed.difference.covers) == ("seeds, one search", "seeds")
+    assert mixed.difference.once and mixed.value is not None and not mixed.value.once
+    text = to_markdown(with_ends({}))
+    assert "`topk run s --searches 3` adds the searches that are missing." in text
+    assert "not the luck of the search, which was made once." in text and "▲" not in text
+    assert "one search" not in to_markdown(with_ends({}, losses=FIXED))
+    assert "+20.6 ± 1.1 (one search) |" in to_markdown(with_ends({}, losses=(CE, FIXED[1])))
+
+
 def test_nobody_is_worse_than_what_is_left_of_a_baseline() -> None:
-    study = a_study().only("clean/*")
+    study = a_study(losses=FIXED).only("clean/*")
     behind = ([0.9, 0.8, 0.7, 0.9], [0.8, 0.69, 0.6, 0.79])
-    made = [history(study, arm, tests) for arm, tests in zip(study.arms, behind, strict=True)]
+    made = [history(study, arm, tests, chosen=0) for arm, tests in zip(study.arms, behind, strict=True)]
     study = dataclasses.replace(study, seeds=4)
     histories = dict(zip(map(study.arm_id, study.arms), made, strict=True))
     place = ("smooth_topk_svm", "clean", "top3")
     assert build_table(study, histories).cells[place].mark == "worse"
-    made[0].confirm[1, 4]["status"] = "diverged"
+    made[0].confirm[0, 4]["status"] = "diverged"
     found = build_table(study, histories).cells[place]
     assert found.difference is not None and (found.difference.n, found.difference.excludes_zero) == (3, True)
     assert (found.mark, found.best) == ("", True)

@@ -80,8 +80,8 @@ def test_sizes_are_told_in_classes_and_shares_in_percent() -> None:
     text = to_markdown(a_table())
     assert "## mean set size at 95 % coverage, classes" in text
     assert "## average-2 accuracy, %" in text and "## mean of top-1 to top-2 accuracy, %" in text
-    assert "**2.50 ± 0.02 (n = 5)**<br>-1.50 ± 0.01 ▲" in text
-    assert "6.00 ± 0.03 (n = 5)<br>+2.00 ± 0.02 ▼" in text
+    assert "**2.50 ± 0.02 (n = 5)**<br>-1.50 ± 0.01 △" in text
+    assert "6.00 ± 0.03 (n = 5)<br>+2.00 ± 0.02 ▽" in text
     assert "Of sets less is better: the smallest mean is marked, and ▲ marks smaller ones." in text
     assert "70.0 ± 1.0" in text
     sizes = [line for line in to_csv(a_table(), ["size95"]).splitlines() if line.startswith("ldam,r0")]
@@ -103,7 +103,7 @@ def test_tables_without_sizes_say_nothing_of_them() -> None:
 def test_the_answer_knows_that_less_is_better() -> None:
     said = answer(a_table(), "size95")
     assert said.startswith(
-        "In mean set size at 95 % coverage, clearly better than cross_entropy: in r0, ldam by 1.50"
+        "In mean set size at 95 % coverage, a secondary metric, clearly better than cross_entropy: in r0, ldam by 1.50"
     )
     assert "classes (n = 5" in said and "points" not in said
     assert "Clearly worse: in r0, focal by" in said and "classes (n = 5, p" in said.partition("worse: ")[2]

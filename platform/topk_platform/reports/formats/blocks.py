@@ -39,11 +39,17 @@ class Block:
         return words.metric_title(self.metric)
 
     @property
-    def common(self) -> int | None:
-        """The common number of seeds of all means if no seed was lost; else None."""
+    def common(self) -> str:
+        """What all means have in common, such as "n = 5, one search", if no seed was lost; else nothing."""
         sound = [cell for line in self.cells for cell in line if cell is not None and not cell.confirmed.lost]
-        numbers = {cell.value.n for cell in sound if cell.value is not None}
-        return numbers.pop() if len(numbers) == 1 else None
+        said = {words.counted_seeds(cell.value) for cell in sound if cell.value is not None}
+        return said.pop() if len(said) == 1 else ""
+
+    @property
+    def below(self) -> list[str]:
+        """What is said below the block: how its rows rank, and how large a difference would have been seen."""
+        found = (words.ranked(self.table, self.metric), words.detectable(self.table, self.metric))
+        return [line for line in found if line]
 
 
 def chosen_metrics(table: Table, metrics: Sequence[str] = ()) -> tuple[str, ...]:

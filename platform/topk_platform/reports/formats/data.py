@@ -49,8 +49,12 @@ _COLUMNS = (
     ("p", pa.float64()),
     ("p_wilcoxon", pa.float64()),
     ("p_holm", pa.float64()),
+    ("p_equivalent", pa.float64()),
+    ("detectable", pa.float64()),
     ("improvement", pa.float64()),
+    ("family", pa.string()),
     ("mark", pa.string()),
+    ("equivalent", pa.bool_()),
     ("dropped_out", pa.bool_()),
     ("published", pa.float64()),
     ("published_sd", pa.float64()),
@@ -66,8 +70,10 @@ def to_arrow(table: Table) -> pa.Table:
     ``seeds`` is how many confirmations have ended, ``diverged`` and ``failed`` how many of them have no result; ``n``
     is how many the mean is over. ``low`` and ``high`` are the ends of its 95 % interval, ``covers`` says what that
     covers. ``p`` is the difference's two-sided p-value by the interval's variance, ``p_wilcoxon`` that of Wilcoxon's
-    signed-rank test over seeds, and ``p_holm`` is p corrected for all differences of the metric.
-    ``improvement`` is the probability that a run beats one of the baseline's.
+    signed-rank test over seeds, and ``p_holm`` is p corrected for all differences of the metric's family.
+    ``p_equivalent`` is that of equivalence within the study's tolerance, and ``detectable`` the smallest true
+    difference with a chance of 80 % to be marked. ``improvement`` is the probability that a run beats one
+    of the baseline's.
 
     The column ``regime`` is called ``model`` where the table's columns are models.
     """
@@ -85,9 +91,12 @@ def _values(cell: Cell) -> tuple[float | str | None, ...]:
         None if cell.difference is None else _known(cell.difference.p),
         cell.p_wilcoxon,
         cell.p_holm,
+        cell.p_equivalent,
+        cell.detectable,
         cell.improvement,
+        "primary" if cell.primary else "secondary",
     )
-    difference = (*_estimated(cell.difference), *tests, cell.mark, cell.stopped)
+    difference = (*_estimated(cell.difference), *tests, cell.mark, cell.equivalent, cell.stopped)
     return (*_estimated(cell.value), *runs[0], *runs[1], cell.best, *difference, *_published_values(cell))
 
 

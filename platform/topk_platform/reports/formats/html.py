@@ -57,7 +57,7 @@ def block_to_html(block: Block, said: str = "") -> str:
     return text
 
 
-def _cell(cell: Cell | None, common: int | None) -> str:
+def _cell(cell: Cell | None, common: str) -> str:
     if cell is None:
         return "–"
     first, *others = [html.escape(line) for line in cell_lines(cell, common)] or [""]

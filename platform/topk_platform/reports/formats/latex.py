@@ -21,6 +21,9 @@ _ESCAPES = {
     "±": r"$\pm$",
     "▲": r"$\blacktriangle$",
     "▼": r"$\blacktriangledown$",
+    "△": r"$\vartriangle$",
+    "▽": r"$\triangledown$",
+    "≈": r"$\approx$",
     "–": "--",
     "≤": r"$\le$",
     "<": r"$<$",
@@ -79,7 +82,7 @@ def _environment(block: Block) -> str:
     )
 
 
-def _cell(cell: Cell | None, common: int | None) -> str:
+def _cell(cell: Cell | None, common: str) -> str:
     lines = [escaped(line) for line in cell_lines(cell, common)]
     first = [r"\textbf{" + line + "}" if cell is not None and cell.best else line for line in lines[:1]]
     return _stacked([*first, *(rf"\scriptsize {line}" for line in lines[1:])], "r")

@@ -23,7 +23,7 @@ def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = 
     parts = [f"# {table.study.name}", *words.notes(table)]
     for block in blocks(table, metrics, transpose=transpose):
         parts += [f"## {block.title}", block_to_markdown(block)]
-        parts += [line] if (line := words.ranked(table, block.metric)) else []
+        parts += block.below
     if table.choices or any(arm.is_searched for arm in table.study.arms):
         parts += ["## Configurations", _configurations(table)]
     if table.fronts:

@@ -15,35 +15,32 @@ if TYPE_CHECKING:
 __all__ = ["caption", "cell_lines", "to_pandas"]
 
 
-def cell_lines(cell: Cell | None, common: int | None) -> list[str]:
+def cell_lines(cell: Cell | None, common: str) -> list[str]:
     """Return the lines of a cell: the mean, its seeds, the difference to the baseline, the published number.
 
     Args:
         cell: The cell.
-        common: The number of seeds that a caption says; another one stands in the cell.
+        common: What a caption says of the seeds; something else is said in the cell.
     """
     if cell is None:
         return []
     missing = words.missing(cell)
     lines = []
     if cell.value is not None or missing:
-        as_all = cell.value is not None and cell.value.n == common and not cell.stopped
-        lines += [words.mean(cell), missing or ("" if as_all else words.count(cell))]
+        lines += [words.mean(cell), missing or words.count(cell).replace(f"({common})", "")]
     lines += [words.difference(cell), words.published(cell.published) if cell.published else ""]
     return [line for line in lines if line]
 
 
 def caption(block: Block) -> str:
     """Return what a reader has to know: the metric, n, K, the budget, the test set, what ± is, what marks mean."""
-    n = f", n = {block.common} seeds" if block.common else ""
-    title = f"{block.table.study.name}: test {block.title}{n}."
-    parts = [title, words.setting(block.table), *words.notes(block.table)]
-    return " ".join([*parts, words.ranked(block.table, block.metric)]).strip()
+    n, comma, more = block.common.partition(", ")
+    common = f", {n} seeds{comma}{more}" if n else ""
+    title = f"{block.table.study.name}: test {block.title}{common}."
+    return " ".join([title, words.setting(block.table), *words.notes(block.table), *block.below])
 
 
-def to_pandas(
-    block: Block, text: Callable[[Cell | None, int | None], str], name: Callable[[str], str]
-) -> DataFrame:
+def to_pandas(block: Block, text: Callable[[Cell | None, str], str], name: Callable[[str], str]) -> DataFrame:
     """Return a block as a frame of texts.
 
     Args:

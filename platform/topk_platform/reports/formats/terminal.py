@@ -23,8 +23,8 @@ def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fals
     striking = words.striking(table)
     below = [Text(line, style="yellow" if line in striking else "dim") for line in words.notes(table)]
     volumes = [_volume_block(table)] if table.fronts else []
-    parts = [
-        (_block(block), Text(words.ranked(table, block.metric), style="dim"))
+    parts: list[tuple[RichTable | Text, ...]] = [
+        (_block(block), *(Text(line, style="dim") for line in block.below))
         for block in blocks(table, metrics, transpose=transpose)
     ]
     said = Text(answer(table, metrics[0] if metrics else main_metric(table.study)), style="bold")
@@ -43,7 +43,7 @@ def _volume_block(table: Table) -> RichTable:
 
 def _block(block: Block) -> RichTable:
     common = block.common
-    title = block.title + (f" (n = {common})" if common else "")
+    title = block.title + (f" ({common})" if common else "")
     shown = RichTable(title=title, title_justify="left", show_lines=True)
     shown.add_column(block.corner, overflow="fold")
     for column in block.columns:
@@ -53,14 +53,13 @@ def _block(block: Block) -> RichTable:
     return shown
 
 
-def _rich_cell(cell: Cell | None, common: int | None) -> Text:
+def _rich_cell(cell: Cell | None, common: str) -> Text:
     if cell is None:
         return Text("–", style="dim")
     text = Text()
     missing = words.missing(cell)
     if cell.value is not None or missing:
-        as_all = cell.value is not None and cell.value.n == common and not cell.stopped
-        count = "" if missing or as_all else words.count(cell)
+        count = "" if missing else words.count(cell).replace(f"({common})", "")
         value = " ".join(filter(None, (words.mean(cell), count, "*" if cell.best else "")))
         text.append(_unbroken(value), style="bold" if cell.best else "")
         text.append(

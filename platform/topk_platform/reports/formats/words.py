@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from topk_platform.identity import told
 from topk_platform.records import Tally
 from topk_platform.reports.cells import Cell
 from topk_platform.reports.edges import edges_told
 from topk_platform.reports.kinds import unlike_told
-from topk_platform.reports.statistics import Covers, Estimate
+from topk_platform.reports.statistics import Covers, Estimate, Ranking
 from topk_platform.reports.table import Fruitless, Table
 from topk_platform.specs import Published, Scalar, Study
 from topk_platform.specs.checks import first_few
@@ -27,16 +27,21 @@ from topk_platform.specs.metric_names import (
 __all__ = [
     "count",
     "counted",
+    "counted_seeds",
     "covered",
+    "detectable",
     "difference",
     "legend",
     "lost",
+    "mark",
     "mean",
     "metric_title",
     "missing",
     "notes",
     "number",
+    "once",
     "partial",
+    "points",
     "probability",
     "published",
     "ranked",
@@ -48,7 +53,8 @@ __all__ = [
     "without_ranks",
 ]
 
-_UP, _DOWN = "▲", "▼"
+_UP, _DOWN, _ALIKE = "▲", "▼", "≈"
+_MARKS = {True: {"": "", "better": _UP, "worse": _DOWN}, False: {"": "", "better": "△", "worse": "▽"}}
 _UNEVEN = 0.2
 _LEVEL = 0.05  # of the marks
 _ERRORS = {
@@ -56,7 +62,7 @@ _ERRORS = {
     "ece": "expected calibration error",
     "nll": "negative log-likelihood",
 }
-_MARKS = {"": "", "better": _UP, "worse": _DOWN}
+_ONCE = "one search"
 
 
 def title_of(metric: str) -> str:
@@ -115,9 +121,20 @@ def mean(cell: Cell) -> str:
 
 
 def count(cell: Cell) -> str:
-    """Return how many seeds a cell's mean is over, and whether its arm dropped out of a race."""
-    stopped = ", dropped out" if cell.stopped else ""
-    return "" if cell.value is None else f"(n = {cell.value.n}{stopped})"
+    """Return how many seeds a cell's mean is over, whether its arm was searched once, and whether it dropped out."""
+    if cell.value is None:
+        return ""
+    return f"({', '.join(filter(None, (counted_seeds(cell.value), 'dropped out' if cell.stopped else '')))})"
+
+
+def counted_seeds(found: Estimate) -> str:
+    """Return how many seeds an estimate is over, and whether it rests on a single search."""
+    return f"n = {found.n}{f', {_ONCE}' if found.once else ''}"
+
+
+def mark(cell: Cell) -> str:
+    """Return a cell's signs: ▲ or ▼, hollow in a secondary metric, and ≈ where it is equivalent to the baseline."""
+    return " ".join(filter(None, (_MARKS[cell.primary][cell.mark], _ALIKE if cell.equivalent else "")))
 
 
 def missing(cell: Cell) -> str:
@@ -149,9 +166,11 @@ def difference(cell: Cell) -> str:
     """Return a cell's difference to the baseline with its mark, or nothing."""
     if cell.difference is None:
         return ""
-    pairs = cell.difference.n
-    count = "" if cell.value is not None and cell.value.n == pairs else f" (n = {pairs})"
-    return f"{number(cell.difference, signed=True, metric=cell.metric)}{count} {_MARKS[cell.mark]}".rstrip()
+    pairs, value = cell.difference, cell.value
+    same = value is not None and value.n == pairs.n
+    said = ["" if same else f"n = {pairs.n}", _ONCE if pairs.once and value and not value.once else ""]
+    behind = f" ({', '.join(filter(None, said))})" if any(said) else ""
+    return f"{number(pairs, signed=True, metric=cell.metric)}{behind} {mark(cell)}".rstrip()
 
 
 def notes(table: Table) -> list[str]:
@@ -159,6 +178,7 @@ def notes(table: Table) -> list[str]:
     lines = [
         legend(table),
         partial(table),
+        once(table),
         _raced(table),
         lost(table),
         without_ranks(table),
@@ -179,6 +199,10 @@ _COVERED: dict[Covers, str] = {
     "seeds and images": "fresh seeds and other test images",
     "searches and seeds": "repeated searches and fresh seeds, not the choice of the test images",
     "searches, seeds and images": "repeated searches, fresh seeds and other test images",
+    "seeds, one search": "fresh seeds alone, not the choice of the test images, and not the luck of the search, "
+    "which was made once",
+    "seeds and images, one search": "fresh seeds and other test images; not the luck of the search, which was made "
+    "once",
 }
 
 
@@ -194,16 +218,71 @@ def legend(table: Table) -> str:
     if table.study.baseline is None:
         return text
     text = f"{text} Below a mean, its difference to {table.study.baseline} over the same seeds"
-    if not table.tests:
+    if not table.tests and not table.once:
         return f"{text}, which is tested from three seeds on."
+    return f"{text}{_marks(table)}{_equivalence(table)}."
+
+
+def _marks(table: Table) -> str:
+    """Return what the marks mean, as far as there are any."""
+    if not table.tests:
+        return ""
+    shown = [cell for place, cell in table.cells.items() if place[2] in table.study.show]
+    secondary = any(not cell.primary and cell.p_holm is not None for cell in shown)
+    also = "; △▽: the same for all of a metric that no arm was selected by" if secondary else ""
     return (
-        f"{text}; {_UP}{_DOWN}: p below 0.05 after Holm's correction for the {counted(table)} of a metric "
-        "over three seeds or more."
+        f"; {_UP}{_DOWN}: p below 0.05 after Holm's correction for the {counted(table)} in the metric of the "
+        f"search, over three seeds or more{also}"
     )
 
 
 def _less(metric: str) -> str:
     return _ERRORS.get(metric, "sets")
+
+
+def _equivalence(table: Table) -> str:
+    tolerance = table.study.equivalence
+    if not tolerance or not table.tests:
+        return ""
+    return f"; {_ALIKE}: shown to lie within {points(tolerance)}, by two one-sided tests, corrected likewise"
+
+
+def points(size: float) -> str:
+    """Return a tolerance in words, such as "1 point" or "0.5 points"."""
+    return f"{size:g} point{'' if size == 1 else 's'}"
+
+
+def once(table: Table) -> str:
+    """Return the line that says what is not tested because an arm was searched once, and how to change that."""
+    if not table.once:
+        return ""
+    return (
+        "Not tested: differences between losses of which one was searched once. Another search may choose otherwise, "
+        "and no interval of one search covers that. "
+        f"`topk run {table.study.name} --searches 3` adds the searches that are missing."
+    )
+
+
+def detectable(table: Table, metric: str) -> str:
+    """Return the line that says how large a difference would have been seen, or nothing where none could be tested."""
+    cells = [
+        cell for place, cell in table.cells.items() if place[2] == metric and cell.detectable is not None
+    ]
+    sizes = sorted(cell.detectable for cell in cells if cell.detectable is not None)
+    if not sizes:
+        return ""
+    where = f"in half of the {len(sizes)} cells, one of {_size(metric, sizes[-1])} in all"
+    text = f"A true difference of {_size(metric, sizes[len(sizes) // 2])} has a chance of 80 % to be marked"
+    text += f" {where}" if len(sizes) > 1 else ""
+    if all(cell.difference is not None and cell.difference.once for cell in cells):
+        text = text.replace("has a chance", "would have a chance")
+        return f"{text}, if the search had no luck; as it was made once, none is."
+    return f"{text}."
+
+
+def _size(metric: str, size: float) -> str:
+    digits = 1 if unit_of(metric, difference=True) == "points" else 2
+    return f"{scale_of(metric) * size:.{digits}f} {unit_of(metric, difference=True)}"
 
 
 def partial(table: Table) -> str:
@@ -237,8 +316,8 @@ def covered(table: Table) -> str:
         return "An interval needs two seeds or more."
     first = f"Intervals cover {said[0]}"
     rest = "".join(f"; those of {n} cells {_COVERED[covers]}" for covers, n in counts.most_common()[1:])
-    once = any(arm.is_searched and arm.repeats.count == 1 for arm in table.study.arms)
-    return first + rest + ("; not the luck of the search, which was made once." if once else ".")
+    units = set(table.units.values())
+    return (first + rest).replace("test images", units.pop() if len(units) == 1 else "test images") + "."
 
 
 def lost(table: Table) -> str:
@@ -296,10 +375,15 @@ def setting(table: Table) -> str:
 
 
 def _tested_on(table: Table) -> str:
-    if not table.tested:
-        return ""
-    few, many = (f"{end(table.tested.values()):,}" for end in (min, max))
-    return f"{few if few == many else f'{few} to {many}'} test images"
+    counts: dict[str, list[int]] = {}
+    for column, number in table.tested.items():
+        counts.setdefault(table.units.get(column, "test images"), []).append(number)
+    return ", ".join(f"{_range(numbers)} {what}" for what, numbers in counts.items())
+
+
+def _range(numbers: Sequence[int]) -> str:
+    few, many = (f"{end(numbers):,}" for end in (min, max))
+    return few if few == many else f"{few} to {many}"
 
 
 def _fruitless(found: Fruitless) -> str:
@@ -386,8 +470,19 @@ def ranked(table: Table, metric: str) -> str:
     ranks = ", ".join(f"{name} {rank:.1f}" for name, rank in found.mean_ranks.items())
     return (
         f"Mean ranks in {found.regimes} {table.across}s: {ranks}. Friedman's {probability(found.p)}; ranks further "
-        f"apart than {found.critical:.1f} differ (Nemenyi, 0.05 over all pairs)."
+        f"apart than {found.critical:.1f} differ (Nemenyi, 0.05 over all pairs). {_first(found)}"
     )
+
+
+def _first(found: Ranking) -> str:
+    """Return what the ranking shows of the row with the best mean rank."""
+    best, *others = found.mean_ranks
+    level = [name for name in others if found.mean_ranks[name] - found.mean_ranks[best] <= found.critical]
+    if not level:
+        return f"{best} ranks above all others."
+    if len(level) == len(others):
+        return f"{best} has the best mean rank, but is not shown to rank above any other."
+    return f"{best} has the best mean rank, but is not shown to rank above {', '.join(level)}."
 
 
 def settings(values: Mapping[str, Scalar]) -> str:
@@ -410,5 +505,11 @@ def counted(table: Table) -> str:
 
 def striking(table: Table) -> list[str]:
     """Return the notes that nobody should overlook: results missing so far, and results that will stay missing."""
-    lines = (partial(table), lost(table), without_ranks(table), *map(_fruitless, table.fruitless))
+    lines = (
+        partial(table),
+        once(table),
+        lost(table),
+        without_ranks(table),
+        *map(_fruitless, table.fruitless),
+    )
     return list(filter(None, lines))

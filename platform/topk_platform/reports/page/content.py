@@ -109,7 +109,7 @@ def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
         striking=striking,
         notes=[note for note in words.notes(table) if note not in striking],
         tables=[
-            Part(title, block, _said(block), words.ranked(block.table, block.metric))
+            Part(title, block, _said(block), " ".join(block.below))
             for title, block in _titled(table)
             if _has_numbers(block)
         ],
@@ -145,8 +145,8 @@ def _has_numbers(block: Block) -> bool:
 
 def _said(block: Block) -> str:
     """Return what stands below a block; not as its caption, which would be as narrow or as wide as the table."""
-    n = f"n = {block.common} seeds. " if block.common else ""
-    return f"{n}{words.legend(block.table)}"
+    n, comma, more = block.common.partition(", ")
+    return f"{f'{n} seeds{comma}{more}. ' if n else ''}{words.legend(block.table)}"
 
 
 def _claims(study: Study, store: str | Path) -> str:

@@ -15,7 +15,8 @@ __all__ = ["Drawn", "drawings"]
 _TITLES: Mapping[str, str] = {
     "accuracy": "Test accuracy: means over seeds; bands and bars are 95 % intervals.",
     "differences": "Paired differences to the baseline with 95 % intervals; full markers: Holm-corrected p below 0.05.",
-    "map": "All losses in all regimes. ▲ ▼: Holm-corrected p below 0.05; framed: the best mean of a regime.",
+    "map": "All losses in all regimes. ▲ ▼: Holm-corrected p below 0.05, hollow in a secondary metric; ≈: equivalent; "
+    "framed: the best mean of a regime.",
     "topk": "Accuracy over all k, from the kept ranks; bands are 95 % t-intervals over seeds.",
     "winners": "Which loss leads the baseline by the most where; grey: all others are worse; white: none is better.",
     "confusion": "Which classes are among the K guesses for which; look-alikes are framed.",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from topk_platform.reports.cells import Cell
-from topk_platform.reports.formats.words import metric_title, title_of
+from topk_platform.reports.formats.words import mark, metric_title, title_of
 from topk_platform.reports.plots.axis import Axis, axis_of
 from topk_platform.reports.plots.drawing import (
     NothingToPlotError,
@@ -29,7 +29,6 @@ __all__ = ["accuracy", "differences", "regimes"]
 
 _WIDE, _MANY = 9, 16
 _BARS = 30  # so many bars fit into the width of a column
-_MARKS = {"": "", "better": "▲", "worse": "▼"}
 
 
 class _Point(NamedTuple):
@@ -194,7 +193,8 @@ def _interval(
 def regimes(data: Plotted) -> Figure:
     """Draw a map of losses and regimes, coloured by the difference to the baseline, or by the mean without a baseline.
 
-    ▲ and ▼ are the table's marks. The best mean of each column has a frame.
+    ▲ and ▼ are the table's marks, hollow in a secondary metric; ≈ marks equivalence. The best mean of
+    each column has a frame.
     """
     baseline = data.study.baseline
     found = {place: v for place in data.arms if not math.isnan(v := _mapped(data, *place))}
@@ -243,7 +243,7 @@ def _mapped(data: Plotted, row: str, column: str) -> float:
 
 def _entry(ax: Axes, cell: Cell, x: int, y: int, value: float, place: float) -> None:
     signed = cell.difference is not None
-    text = f"{value:{'+' if signed else ''}.1f} {_MARKS[cell.mark]}".rstrip()
+    text = f"{value:{'+' if signed else ''}.1f} {mark(cell)}".rstrip()
     dark = (place < 0.18 or place > 0.85) if signed else place < 0.5
     ax.text(x, y, text, ha="center", va="center", fontsize=6, color="#ffffff" if dark else "#000000")
     if cell.best:

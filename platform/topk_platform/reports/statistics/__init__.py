@@ -1,4 +1,4 @@
-"""The statistics of tables: intervals, power, and tests with their correction for multiple comparisons."""
+"""The statistics of tables: intervals and what they cover, tests with their correction, power, rankings."""
 
 from topk_platform.reports.statistics.images import ImagePart, accuracies, image_part
 from topk_platform.reports.statistics.intervals import (
@@ -9,24 +9,31 @@ from topk_platform.reports.statistics.intervals import (
     paired_difference,
     t_quantile,
 )
+from topk_platform.reports.statistics.pooling import Luck, Prior, moderated, pooled, prior_of
 from topk_platform.reports.statistics.power import Precision
 from topk_platform.reports.statistics.regimes import Ranking, improvement, ranking
-from topk_platform.reports.statistics.tests import holm, p_of, wilcoxon
+from topk_platform.reports.statistics.tests import critical, holm, p_of, wilcoxon
 
 __all__ = [
     "Covers",
     "Estimate",
     "ImagePart",
+    "Luck",
     "Precision",
+    "Prior",
     "Ranking",
     "accuracies",
+    "critical",
     "estimate",
     "holm",
     "image_part",
     "improvement",
     "interval",
+    "moderated",
     "p_of",
     "paired_difference",
+    "pooled",
+    "prior_of",
     "ranking",
     "t_quantile",
     "wilcoxon",

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topk_platform.records import Ranks
+from topk_platform.reports.statistics.clusters import Groups
 from topk_platform.specs import GROUPS, measure_of
 
 __all__ = ["ImagePart", "accuracies", "credit", "image_part", "strata_of"]
@@ -23,23 +24,30 @@ _ADDED = 0.25
 class ImagePart:
     """The part of a mean accuracy's variance that comes from the choice of the test images.
 
-    The sums are over the classes c with weights ``W_c`` and ``n_c`` images; for plain accuracy all images are of one
-    class. ``B = Σ_c W_c² s²_c / n_c``, where ``s²_c`` is the variance, over the images, of their means over the seeds.
-    ``C`` is the part of B that is due to errors of single runs, which differ from seed to seed.
+    The images are drawn in groups, such as typefaces or patients; without groups each image is one. ``B`` is the
+    cluster-robust variance of a mean over images (:class:`Groups`), taken of the images' means over the seeds. ``C`` is
+    the part of B that is due to errors of single runs, which differ from seed to seed.
 
     Args:
         variance: The images' own part, ``max(B - C, 0)``.
-        single: B of one run alone: what the images' part is if all seeds get the same images wrong.
+        single: The variance that one run's mean would have if its images were independent: what the images' part is
+            without groups if all seeds get the same images wrong.
         size: The effective number of images, ``1 / Σ_c (W_c² / n_c)``: their number if all have the same weight.
+        freedom: The degrees of freedom of ``variance``: the number of groups less 1, or fewer where they are unequal.
+        groups: How many groups of images there are.
     """
 
     variance: float
     single: float
     size: float
+    freedom: float
+    groups: int
 
     @property
     def persistence(self) -> float:
         """How far being right is a property of the image: 1 if all seeds get the same images wrong, 0 if any may.
+
+        Where images come in groups that are right or wrong together it is larger, by the design effect.
 
         With few wrong images this is poorly estimated, and with none not at all. So a quarter of an image that all
         seeds get wrong is added: in simulated studies, intervals then cover the truth best.
@@ -53,11 +61,13 @@ def image_part(
     strata: Classes | None = None,
     weights: Numbers | None = None,
     searches: Sequence[int] | None = None,
+    clusters: Classes | None = None,
 ) -> ImagePart:
     """Return the images' part of the variance of a weighted mean over seeds and images.
 
     The effects of seeds and images are random and crossed, ``x_si = μ + a_s + b_i + e_si``. Where classes have weights
-    of their own, images count as drawn within their classes. A class with one image gets the others' mean variance.
+    of their own, images count as drawn within their classes. A class with one image, or whose images are all of one
+    group, gets the others' mean variance.
 
     Args:
         runs: The credit of each image with each of two or more seeds, ``(S, n)``.
@@ -65,47 +75,26 @@ def image_part(
         weights: Each class's weight; they sum to 1. Images of classes with weight 0 do not count.
         searches: Each seed's search, ``(S,)``, if there were two or more. Then the means of the searches, in place of
             the seeds, are crossed with the images.
+        clusters: Each image's group, ``(n,)``; by default each image is drawn alone.
 
     Source:
-        Searle, Casella and McCulloch, Variance Components, 1992, section 4.3.
+        Searle, Casella and McCulloch, Variance Components, 1992, section 4.3; for groups Bell and McCaffrey 2002.
 
     Example:
         >>> part = image_part(np.array([[1.0, 1, 0, 0], [1, 1, 0, 0]]))
-        >>> round(part.variance, 4), part.size, part.persistence
-        (0.0833, 4.0, 1.0)
+        >>> round(part.variance, 4), part.size, part.persistence, part.freedom
+        (0.0833, 4.0, 1.0, 3.0)
     """
     weights = np.ones(1) if weights is None else weights
     strata = np.zeros(runs.shape[1], np.int64) if strata is None else strata
-    counts = np.bincount(strata, minlength=len(weights))
-    single = np.mean([_spread(run, strata, counts) for run in runs], axis=0)
+    alone = Groups.of(strata, weights)
+    drawn = alone if clusters is None else Groups.of(strata, weights, clusters)
     rows = runs if searches is None else _means_of_searches(runs, searches)
-    within = single if rows is runs else np.mean([_spread(row, strata, counts) for row in rows], axis=0)
-    between = _spread(rows.mean(0), strata, counts)
-    counting = (weights > 0) & (counts > 0)
-    shares = weights[counting] ** 2 / counts[counting]
-
-    def summed(spread: Numbers) -> float:
-        return float((shares * _filled(spread, counts)[counting]).sum())
-
+    within = float(drawn.variances(rows).mean())
+    between = float(drawn.variances(rows.mean(0, keepdims=True))[0])
+    single = within if rows is runs and drawn is alone else float(alone.variances(runs).mean())
     errors = (within - between) / (len(rows) - 1)
-    return ImagePart(max(summed(between) - summed(errors), 0.0), summed(single), float(1 / shares.sum()))
-
-
-def _filled(spread: Numbers, counts: npt.NDArray[np.int64]) -> Numbers:
-    """Give classes with a single image the mean variance of the others."""
-    known = counts > 1
-    return (
-        np.where(known, spread, np.average(spread[known], weights=counts[known])) if known.any() else spread
-    )
-
-
-def _spread(values: Numbers, strata: Classes, counts: npt.NDArray[np.int64]) -> Numbers:
-    """Return the variance inside each class, 0 where it has fewer than two images."""
-    if len(counts) == 1:  # five times as fast
-        return np.array([values.var(ddof=1) if len(values) > 1 else 0.0])
-    sums = np.bincount(strata, values, len(counts))
-    squares = np.bincount(strata, values * values, len(counts))
-    return np.maximum(squares - sums**2 / np.maximum(counts, 1), 0) / np.maximum(counts - 1, 1)
+    return ImagePart(max(between - errors, 0.0), single, alone.size, drawn.freedom, drawn.count)
 
 
 def credit(ranks: Ranks, k: int) -> Numbers:

@@ -1,0 +1,199 @@
+"""How well the shipped findings foretell one another: comparisons that two studies of letters made alike.
+
+    python benchmarks/replicates.py
+
+Two arms are the same if data, conditions, network, loss, search space, recipe and K are. Each study searched them anew,
+with a sampler seeded otherwise, so that a pair of such comparisons shows the luck of the search. Three judgements:
+
+- ``as printed``: the intervals and marks of the version that wrote the files, in which the search has no luck;
+- ``one search``: the same intervals, and no marks, which is today's rule for what was searched once;
+- ``with luck``: the variance of one search's difference is added, as the *other* regimes' replicates estimate it.
+
+Then all studies' searches are taken together as repeated ones, with intervals and marks as a table has them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import topk_studies
+from topk_platform.reports.findings import Findings
+from topk_platform.reports.statistics import Estimate, critical, holm, interval, pooled, prior_of
+from topk_platform.reports.statistics.tests import p_of
+from topk_platform.reports.table import row_and_column
+from topk_platform.specs import Arm
+from topk_platform.specs.codec import canonical_json
+
+FOLDER = Path(topk_studies.__file__).parent / "findings"
+WHOLE = 150  # images of each class in the training set
+
+
+@dataclass(frozen=True)
+class Found:
+    """One study's comparison of an arm with the baseline.
+
+    Args:
+        study: The study's name.
+        regime: What the data, the network and K are.
+        loss: The arm's loss.
+        cell: By metric the difference, whether it was marked, and the means of the arm and of the baseline.
+    """
+
+    study: str
+    regime: str
+    loss: str
+    cell: Mapping[str, tuple[Estimate, str, float, float]]
+
+
+def conditions(arm: Arm) -> object:
+    """Return what is done to the training set, in one form for all studies."""
+    told: dict[str, object] = {"PerClass": WHOLE, "LabelNoise": 0.0}
+    for condition in json.loads(canonical_json(arm.regime.conditions)):
+        kind = condition.pop("type")
+        if kind != "LongTail" or condition["ratio"] != 1:
+            told[kind] = condition
+    return {
+        name: next(iter(v.values())) if isinstance(v, dict) and len(v) == 1 else v for name, v in told.items()
+    }
+
+
+def regime(arm: Arm) -> str:
+    """Return what all losses of a column share."""
+    model = {"name": arm.model.name, "options": arm.model.options}
+    told = (arm.regime.dataset, arm.regime.options, conditions(arm), model, arm.k, arm.recipe)
+    return json.dumps([json.loads(canonical_json(part)) for part in told], sort_keys=True)
+
+
+def comparisons() -> Iterator[Found]:
+    """Yield the comparisons of all shipped findings in which both arms were searched."""
+    for file in sorted(FOLDER.glob("*.json.gz")):
+        told = json.loads(gzip.decompress(file.read_bytes()))
+        marks = {(c["row"], c["column"], c["metric"]): c["mark"] for c in told["cells"] if "mark" in c}
+        table = Findings.read(file).table
+        study = table.study
+        base = {(a.regime.name, a.model.label): a for a in study.arms if a.loss.label == study.baseline}
+        for arm in study.arms:
+            other = base.get((arm.regime.name, arm.model.label))
+            if other in (None, arm) or not (arm.is_searched and other.is_searched):
+                continue
+            ours, theirs = (row_and_column(study, table.across, a) for a in (arm, other))
+            cells = {}
+            for metric, name in ((f"top{arm.k}", "top-K"), ("top1", "top-1")):
+                cell, beside = table.cells.get((*ours, metric)), table.cells.get((*theirs, metric))
+                if cell and cell.difference and cell.value and beside and beside.value:
+                    mark = marks.get((*ours, metric), "")
+                    cells[name] = cell.difference, mark, cell.value.mean, beside.value.mean
+            loss = canonical_json((arm.loss.name, arm.loss.fixed, arm.loss.space))
+            yield Found(study.name, regime(arm), loss, cells)
+
+
+def alike(found: Sequence[Found]) -> list[list[Found]]:
+    """Return the comparisons that several studies made, each with all that made it."""
+    groups: dict[tuple[str, str], list[Found]] = {}
+    for one in found:
+        groups.setdefault((one.regime, one.loss), []).append(one)
+    return [group for group in groups.values() if len({one.study for one in group}) > 1]
+
+
+def columns(groups: Sequence[Sequence[Found]], metric: str) -> dict[str, dict[str, list[float]]]:
+    """Return by regime and loss the means by study, of the losses and studies that make a full table."""
+    table: dict[str, dict[str, dict[str, float]]] = {}
+    for group in groups:
+        for one in group:
+            _, _, ours, theirs = one.cell[metric]
+            row = table.setdefault(one.regime, {})
+            row.setdefault("baseline", {})[one.study] = theirs
+            row.setdefault(one.loss, {})[one.study] = ours
+    full = {}
+    for name, losses in table.items():
+        studies = set.intersection(*(set(of) for of in losses.values()))
+        if len(studies) > 1:
+            full[name] = {loss: [of[study] for study in sorted(studies)] for loss, of in losses.items()}
+    return full
+
+
+def rest(table: Mapping[str, Mapping[str, Sequence[float]]], without: str) -> tuple[float, float]:
+    """Return the variance of one search's difference by the regimes but one, and its degrees of freedom."""
+    luck = pooled({name: losses for name, losses in table.items() if name != without})
+    beside = {of.column: of.beside for of in luck.values()}
+    freedom = sum(prior.freedom for prior in beside.values())
+    return 2 * sum(prior.variance * prior.freedom for prior in beside.values()) / freedom, freedom
+
+
+def disjoint(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Return whether two intervals have nothing in common, each a mean and half a width."""
+    return abs(one[0] - other[0]) > one[1] + other[1]
+
+
+def half(found: Estimate, luck: tuple[float, float] | None) -> tuple[float, float]:
+    """Return a difference and half its interval's width, with the luck of the search if that is given."""
+    assert found.precision is not None
+    parts = [*found.precision.parts(), *([luck] if luck else [])]
+    return found.mean, critical(parts) * math.sqrt(sum(v for v, _ in parts))
+
+
+def judged(groups: Sequence[Sequence[Found]], metric: str) -> None:
+    """Print how often pairs are disjoint and marks recur."""
+    table = columns(groups, metric)
+    pairs = [
+        (one.cell[metric], other.cell[metric], rest(table, one.regime))
+        for group in groups
+        for one, other in itertools.combinations(group, 2)
+    ]
+    plain = sum(disjoint(half(a[0], None), half(b[0], None)) for a, b, _ in pairs)
+    wide = sum(disjoint(half(a[0], luck), half(b[0], luck)) for a, b, luck in pairs)
+    marks = [(x[1], y[1]) for a, b, _ in pairs for x, y in ((a, b), (b, a)) if x[1]]
+    moved = np.array([a[0].mean - b[0].mean for a, b, _ in pairs]) / math.sqrt(2)
+    said = np.array([x[0].precision.error() for pair in pairs for x in pair[:2] if x[0].precision])
+    errors = np.array([luck[0] for *_, luck in pairs])
+    points = [100 * math.sqrt(float(np.mean(v))) for v in (moved**2, said**2, errors)]
+    print(f"{metric}: {len(pairs)} pairs of identical comparisons")
+    print(f"  a difference moves from search to search by {points[0]:.2f} points; its standard error says "
+          f"{points[1]:.2f}; the luck of a search by the other regimes: {points[2]:.2f}")  # fmt: skip
+    print(f"  disjoint 95 % intervals: as printed {plain}, with luck {wide}")
+    recur = sum(mine == other for mine, other in marks)
+    print(f"  marks: {recur} of {len(marks)} recur in the other study; today there is none")
+
+
+def together(groups: Sequence[Sequence[Found]], metric: str) -> None:
+    """Print what all studies' searches show together, as repeated ones."""
+    table = columns(groups, metric)
+    luck = pooled({name: {(name, loss): v for loss, v in losses.items()} for name, losses in table.items()})
+    found = {}
+    for name, losses in table.items():
+        for loss, means in losses.items():
+            if loss != "baseline":
+                values = {i: a - b for i, (a, b) in enumerate(zip(means, losses["baseline"], strict=True), 1)}
+                prior = prior_of([(1.0, luck[name, loss]), (-1.0, luck[name, "baseline"])])
+                found[name, loss] = interval(values, searches=len(values), prior=prior)
+    corrected = holm(
+        {place: p_of(e.mean, e.precision.parts()) for place, e in found.items() if e and e.precision}
+    )
+    print(f"  together: {len(found)} comparisons of 2 to 4 searches each, {sum(p < 0.05 for p in corrected.values())} "
+          "marked after Holm's correction")  # fmt: skip
+    for place, p in sorted(corrected.items(), key=lambda item: item[1])[:8]:
+        e = found[place]
+        assert e is not None
+        told = json.loads(place[0])
+        print(f"    {json.loads(place[1])[0]}, {told[2]}: {100 * e.mean:+.1f} ± {100 * e.half_width:.1f} "
+              f"({e.n} searches), p = {p:.2g}")  # fmt: skip
+
+
+def main() -> None:
+    """Print the judgements by the metric of the search and by the first guess."""
+    groups = alike(list(comparisons()))
+    for metric in ("top-K", "top-1"):
+        judged(groups, metric)
+        together(groups, metric)
+
+
+if __name__ == "__main__":
+    main()
