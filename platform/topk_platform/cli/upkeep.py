@@ -42,7 +42,7 @@ def repair(
     if found.kept:
         say(f"a new table holds all that is sound; the old one is {found.kept}")
     if found.trials:
-        say(f"{found.trials} trials whose epochs or files were lost run again as well")
+        say(f"{found.trials} trials whose epochs were lost run again as well")
     if found.is_nothing:
         say("nothing is damaged")
 

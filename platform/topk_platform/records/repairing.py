@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
@@ -36,13 +34,6 @@ _NOTES = ("standing.json", "environment.json", "code.json")  # made anew by the 
 _DERIVED = "tables"
 _ROW = ("kind", "key", "epoch")
 
-_ARTIFACTS: tuple[Callable[[Store, pa.Table], Mapping[str, str]], ...] = ()
-"""Functions that return damaged files which belong to trials, such as ranks: the trials' keys by the files' names.
-
-They are given the study's folder and the sound rows, of trials and of epochs. The trials that they name are left out of
-the new table, so that they run again, and the files are set aside.
-"""
-
 
 @dataclass(frozen=True)
 class Repaired:
@@ -51,7 +42,7 @@ class Repaired:
     Args:
         damaged: The files that were damaged, by their place in the study's folder; each is now in ``damaged``.
         missing: The files that were not there.
-        trials: How many further trials were removed because their epochs, or files of theirs, were lost.
+        trials: How many further trials were removed because their epochs were lost.
         made: The files that were made anew.
         kept: Where the old table is, of which the new one was made; empty where the table was sound.
     """
@@ -185,17 +176,14 @@ class _Repair:
     def _table(self, mark: Mark) -> None:
         """Make a new table if there is anything wrong with the study's."""
         found = salvage(self.place, mark.table, summed=mark.checksums)
-        lost = {name: key for damaged in _ARTIFACTS for name, key in damaged(self.place, found.rows).items()}
-        if found.is_sound and not lost:
+        if found.is_sound:
             return
         self.damaged += found.damaged
         self.missing += found.missing
-        keys = set(lost.values())
-        self.trials += found.lost + len(keys)
-        mark.noted(self.place, table=self._written(_without(found.rows, keys)), checksums=True)
+        self.trials += found.lost
+        mark.noted(self.place, table=self._written(found.rows), checksums=True)
         self._move(mark.table)
         self.kept = f"{_ASIDE}/{mark.table}"
-        self._set_aside(*lost)
 
     def _written(self, rows: pa.Table) -> str:
         """Write a new table beside the old one, read it back, and return its folder."""
@@ -267,12 +255,6 @@ def _sums(place: Store, folder: str) -> Checksums | None:
         return newest(place, folder)
     except DamagedError:
         return None
-
-
-def _without(rows: pa.Table, keys: set[str]) -> pa.Table:
-    if not keys:
-        return rows
-    return rows.filter(pc.invert(pc.is_in(rows["key"], pa.array(sorted(keys), pa.string()))))
 
 
 def _sorted(rows: pa.Table) -> list[tuple[str, str, int]]:

@@ -396,20 +396,3 @@ def test_a_study_in_an_object_store_is_repaired_too(bucket: str, study: Study, r
     assert len(ledger.keys()) == 1
     assert ledger.store.exists(f"damaged/{log}")
     assert repair("s", bucket) == Repaired((), (), 0)
-
-
-def test_a_trial_with_a_damaged_file_of_its_own_runs_again(
-    tmp_path: Path, ledger: Ledger, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from topk_platform.records import repairing
-
-    key, name = record(study, 1).trial.key, "ranks/x.parquet"
-    ledger.store.write(name, b"")
-
-    def damaged(store: Store, rows: Any) -> dict[str, str]:
-        return {name: key} if store.exists(name) and key in rows["key"].to_pylist() else {}
-
-    monkeypatch.setattr(repairing, "_ARTIFACTS", (damaged,))
-    assert repair("s", tmp_path) == Repaired((name,), (), 1, kept="damaged/ledger")
-    assert numbers(ledger) == [0, 2]
-    assert repair("s", tmp_path) == Repaired((), (), 0)
