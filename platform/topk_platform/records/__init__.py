@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from topk_platform.records.adopted import ADOPTED, Evidence, note_adopted, read_adopted, take_back
-    from topk_platform.records.artifacts import DamagedFileError, artifact_name
+    from topk_platform.records.artifacts import artifact_name
+    from topk_platform.records.checked import DamagedError
     from topk_platform.records.checkpoints import StoreKeeper, forget
     from topk_platform.records.guesses import Guesses, read_guesses
     from topk_platform.records.history import (
@@ -55,7 +56,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "ArmHistory",
     "ArmState",
-    "DamagedFileError",
+    "DamagedError",
     "Evidence",
     "Extras",
     "Found",
@@ -116,7 +117,7 @@ _HOMES = {
     "ArmHistory": "history",
     "ArmState": "states",
     "Evidence": "adopted",
-    "DamagedFileError": "artifacts",
+    "DamagedError": "checked",
     "Extras": "tracking",
     "Found": "lookup",
     "GpuUse": "states",

@@ -11,10 +11,11 @@ from typing import Literal
 import pyarrow as pa
 
 from topk_platform.errors import StoreError
+from topk_platform.records.checked import DamagedError, damaged
 from topk_platform.records.store import Store
 from topk_platform.records.views import Row
 
-__all__ = ["KINDS", "DamagedFileError", "Kind", "artifact_name", "parsed", "read_artifact", "write_artifact"]
+__all__ = ["KINDS", "Kind", "artifact_name", "parsed", "read_artifact", "write_artifact"]
 
 Kind = Literal["ranks", "guesses", "network"]
 
@@ -23,10 +24,6 @@ KINDS: tuple[Kind, ...] = ("ranks", "guesses", "network")
 
 _NAMES = {"ranks": "ranks/{}.parquet", "guesses": "guesses/{}.parquet", "network": "models/{}.safetensors"}
 _REMEDIES = {"ranks": "topk run", "guesses": "topk run", "network": "topk run --networks"}
-
-
-class DamagedFileError(StoreError):
-    """The bytes of a confirmation's file are not those that were recorded."""
 
 
 def artifact_name(kind: Kind, key: str) -> str:
@@ -61,7 +58,7 @@ def read_artifact(store: Store, kind: Kind, row: Row) -> bytes:
 
     Raises:
         FileNotFoundError: if the file is not there.
-        DamagedFileError: if its bytes are not those that were recorded.
+        DamagedError: if its bytes are not those that were recorded.
         StoreError: if it cannot be read.
     """
     content = store.read(artifact_name(kind, row["key"]))
@@ -76,7 +73,7 @@ def parsed(store: Store, kind: Kind, row: Row) -> Iterator[None]:
     """Turn whatever is raised in the block, which reads a file's content, into one line that names the file.
 
     Raises:
-        DamagedFileError: in place of the error.
+        DamagedError: in place of the error.
     """
     try:
         yield
@@ -84,11 +81,9 @@ def parsed(store: Store, kind: Kind, row: Row) -> Iterator[None]:
         raise _damaged(store, kind, row) from error
 
 
-def _damaged(store: Store, kind: Kind, row: Row) -> DamagedFileError:
-    return DamagedFileError(
-        f"store {store.uri!r}: {artifact_name(kind, row['key'])} is damaged; `{_REMEDIES[kind]}` trains that "
-        "confirmation again"
-    )
+def _damaged(store: Store, kind: Kind, row: Row) -> DamagedError:
+    name = artifact_name(kind, row["key"])
+    return damaged(store, name, f"`{_REMEDIES[kind]}` trains that confirmation again")
 
 
 def _recorded(store: Store, row: Row) -> dict[str, str]:

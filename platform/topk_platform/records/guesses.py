@@ -54,7 +54,7 @@ def read_guesses(store: Store, row: Row) -> Guesses | None:
         row: The trial's row of the ledger.
 
     Raises:
-        DamagedFileError: if they are not what was recorded.
+        DamagedError: if they are not what was recorded.
         StoreError: if they cannot be read.
     """
     try:

@@ -93,7 +93,7 @@ def read_model(store: Store, row: Row) -> SavedModel | None:
         row: The trial's row of the ledger.
 
     Raises:
-        DamagedFileError: if it is not what was recorded, or something else.
+        DamagedError: if it is not what was recorded, or something else.
         StoreError: if it cannot be read.
     """
     try:

@@ -94,7 +94,7 @@ def read_ranks(store: Store, row: Row) -> Ranks | None:
         row: The trial's row of the ledger.
 
     Raises:
-        DamagedFileError: if they are not what was recorded.
+        DamagedError: if they are not what was recorded.
         StoreError: if they cannot be read.
     """
     try:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import reason
-from topk_platform.records.artifacts import DamagedFileError, read_artifact
+from topk_platform.records.artifacts import read_artifact
+from topk_platform.records.checked import DamagedError
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.schema import epoch_rows, trial_row
 from topk_platform.records.tracked import DRAWN, is_tracked
@@ -305,7 +306,7 @@ class TrackingSink(threading.Thread):
             content = read_artifact(self.ledger.store, "network", row)
         except FileNotFoundError:
             return
-        except DamagedFileError as error:
+        except DamagedError as error:
             _LOG.warning("MLflow gets no network of %s: %s", row["arm"], error)
             return
         log_model(self._experiment, run_id, row, content, self._artifacts)

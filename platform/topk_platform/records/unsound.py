@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from topk_platform.records.artifacts import KINDS, DamagedFileError, Kind, artifact_name
+from topk_platform.records.artifacts import KINDS, Kind, artifact_name
+from topk_platform.records.checked import DamagedError
 from topk_platform.records.guesses import read_guesses
 from topk_platform.records.models import read_model
 from topk_platform.records.ranks import read_ranks
@@ -113,6 +114,6 @@ def _there(store: Store, kinds: Sequence[Kind]) -> dict[Kind, set[str]]:
 def _is_damaged(store: Store, kind: Kind, row: Row) -> bool:
     try:
         _READERS[kind](store, row)
-    except DamagedFileError:
+    except DamagedError:
         return True
     return False

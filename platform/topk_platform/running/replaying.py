@@ -11,7 +11,7 @@ from typing import Any
 from topk_platform.code_version import loaded_version
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
-from topk_platform.records import DamagedFileError, Found, Ledger, Row, Store, find, read_ranks
+from topk_platform.records import DamagedError, Found, Ledger, Row, Store, find, read_ranks
 from topk_platform.references import import_reference, is_reference
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.trust import Trust
@@ -138,7 +138,7 @@ def _other_ranks(store: Store, row: Row, kept: _Kept) -> bool:
         return False
     try:
         before = read_ranks(store, row)
-    except DamagedFileError:  # which status and table tell of
+    except DamagedError:  # which status and table tell of
         return False
     now = kept.ranks[row["key"]].numpy()
     return before is not None and not all(

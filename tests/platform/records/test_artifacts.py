@@ -15,7 +15,7 @@ from made_up import keep_made_up
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.errors import StoreError
 from topk_platform.records import (
-    DamagedFileError,
+    DamagedError,
     Ledger,
     Row,
     Store,
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_named_and_once_set_aside_it_is_missing(
     damage(path)
     content = path.read_bytes()
     told = rf"{artifact_name(kind, first['key'])} is damaged; `topk run.*` trains that confirmation again"
-    with pytest.raises(DamagedFileError, match=told):
+    with pytest.raises(DamagedError, match=told):
         READERS[kind](store, first)
     assert all(READERS[kind](store, row) is not None for row in others)
     (found,) = damaged_artifacts(store, rows_of(store))
@@ -130,7 +130,7 @@ def test_a_file_that_an_earlier_program_kept_is_damaged_if_it_cannot_be_read(
         assert damaged == []
         return
     assert damaged == [Unsound(first["key"], kind)]
-    with pytest.raises(DamagedFileError):
+    with pytest.raises(DamagedError):
         READERS[kind](store, first)
 
 
