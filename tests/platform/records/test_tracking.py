@@ -222,6 +222,7 @@ def test_a_server_or_a_database_that_answers_is_good(tmp_path: Path) -> None:
 )
 def test_what_does_not_answer_is_one_line(uri: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_TIMEOUT", raising=False)
     with pytest.raises(UserError, match=f"got {uri!r}: .*{why}") as caught:
         check_tracking(uri)
     assert "\n" not in str(caught.value)

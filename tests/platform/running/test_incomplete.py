@@ -25,6 +25,7 @@ from topk_platform.records import (
     missing_artifacts,
 )
 from topk_platform.records.artifacts import KINDS, Kind
+from topk_platform.records.mark import Mark
 from topk_platform.running import execution
 from topk_platform.running.events import Event
 from topk_platform.running.recording import Recorder
@@ -221,7 +222,7 @@ def test_a_file_in_the_way_of_the_networks_costs_no_ranks(
 ) -> None:
     blocked = tmp_path / "blocked"
     (blocked / "lost").mkdir(parents=True)
-    shutil.copy(store / "lost" / "ledger.json", blocked / "lost")
+    Mark("lost").write(Store.open(blocked).at("lost"))
     (blocked / "lost" / "models").write_text("in the way")
     assert run(the_study(), store=blocked, progress=False).ran == CONFIRMATIONS
     assert tables(blocked) == tables(store)
