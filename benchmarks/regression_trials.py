@@ -21,9 +21,8 @@ from topk_platform.specs import (
     Schedule,
     TrainFraction,
     Trial,
-    TrialRecord,
 )
-from topk_platform.training import run_trials
+from topk_platform.training import finish, run_trials
 from topk_platform.training.loss_table import LOSSES
 
 __all__ = ["Backend", "Case", "cases", "measure"]
@@ -112,21 +111,12 @@ def measure(case: Case, backend: Backend) -> dict[str, float]:
         RuntimeError: if it did not end as completed.
     """
     with use_backend(backend):
-        record = _run(case.trials)[-1]
+        record = finish(run_trials(case.trials))[-1]
     if record.status != "completed":
         raise RuntimeError(f"{case.name} ended as {record.status}: {record.reason}")
     losses = {f"train_loss.{epoch.epoch}": epoch.train_loss or 0.0 for epoch in record.epochs}
     validation = {f"validation.{name}": record.validation[name] for name in ("top1", "top3")}
     return losses | validation | {f"test.{name}": (record.test or {})[name] for name in ("top1", "top3")}
-
-
-def _run(trials: tuple[Trial, ...]) -> list[TrialRecord]:
-    training = run_trials(trials)
-    while True:
-        try:
-            next(training)
-        except StopIteration as ended:
-            return list(ended.value.records)
 
 
 def _arms() -> Iterator[tuple[str, Arm]]:
