@@ -6,13 +6,18 @@ BIN := $(VENV)/bin
 # uv, where it is installed, sets up in a fraction of pip's time; both show what they fetch.
 ifneq ($(shell command -v uv 2>/dev/null),)
 CREATE = uv venv --python "$$(command -v $(PYTHON))" $(VENV)
-INSTALL = uv pip install --compile-bytecode --python $(BIN)/python
+INSTALL = uv pip install --compile-bytecode --python $(BIN)/python $(WITH)
 else
 CREATE = $(PYTHON) -m venv $(VENV)
-INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
+INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $(WITH)
 endif
 
-.PHONY: study test test-others test-ray test-slow test-hosts regression fuzz gpu docs lint audit wheel-check clean
+# The versions that the tests last ran with; `make CONSTRAINTS= study` leaves all of them to pip and pyproject.toml.
+CONSTRAINTS ?= constraints.txt
+WITH = $(CONSTRAINTS:%=--constraint %)
+SETUP = cat pyproject.toml $(CONSTRAINTS)
+
+.PHONY: study test test-others test-ray test-slow test-hosts break regression fuzz gpu docs lint audit constraints wheel-check clean
 
 study: $(VENV)/.platform
 	$(BIN)/topk run letters_quick
@@ -31,6 +36,15 @@ test-ray: $(VENV)/.test
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow and not gpu and not hosts"
+
+# Random damage, hostile files and kills, some ten minutes of two cores; each prints its seed, with which it does the same
+# again: BREAK_SEED=7 BREAK_CASES=200 BREAK_KILLS=10 make break.
+BREAK_SEED ?= $(shell date +%s)
+BREAK_CASES ?= 500
+BREAK_KILLS ?= 20
+break: $(VENV)/.test
+	BREAK_SEED=$(BREAK_SEED) BREAK_CASES=$(BREAK_CASES) BREAK_KILLS=$(BREAK_KILLS) \
+	$(BIN)/python -m pytest tests -n 2 --dist worksteal -m breaks -rA --timeout 0
 
 # Clusters of several hosts on this machine: network namespaces, which want root, Ray's jobs, and Slurm where it is
 # installed. Where nft is, links lose packets, too.
@@ -72,27 +86,40 @@ $(VENV)/audit/bin/pip-audit: | $(BIN)/python
 	$(PYTHON) -m venv $(VENV)/audit
 	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 
+# Writes constraints.txt anew from what is installed, which the tests should have run with. torch, torchvision and what
+# torch brings are left out: which pair fits is a matter of the machine, its GPU and its registry.
+constraints: $(VENV)/.test
+	{ grep '^#' constraints.txt; $(BIN)/python -c "$$FREEZE" | sort -f; } >$(VENV)/constraints.txt
+	mv $(VENV)/constraints.txt constraints.txt
+
+define FREEZE
+import re
+from importlib.metadata import distributions
+for name, version in {(found.name, found.version) for found in distributions()}:
+    if not re.match("(torch|torchvision|triton|nvidia|cuda|pip|setuptools|wheel|uv|topk-studies)\\b", name) and "+" not in version:
+        print(f"{name}=={version}")
+endef
+export FREEZE
+
 wheel-check:
 	PYTHON=$(PYTHON) .ci/check-wheel
 
 $(BIN)/python:
 	$(CREATE)
 
-# Each set-up is marked by a copy of the pyproject.toml that it was made from: a file that was only touched, as by
-# changing branches back and forth, installs nothing again.
-$(VENV)/.platform: pyproject.toml | $(BIN)/python
-	@cmp -s $< $@ || { echo "Setting up $(VENV): some 6 GB, most of it torch"; $(INSTALL) --editable '.[platform]'; }
-	@cp $< $@
+# Each set-up is marked by a copy of the files that it was made from: one that was only touched, as by changing branches
+# back and forth, installs nothing again.
+$(VENV)/.platform: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
+	@$(SETUP) | cmp -s - $@ || { echo "Setting up $(VENV): some 6 GB, most of it torch"; $(INSTALL) --editable '.[platform]'; }
+	@$(SETUP) >$@
 
-$(VENV)/.test: pyproject.toml | $(BIN)/python
-	@cmp -s $< $@ || { echo "Setting up $(VENV): some 6 GB, most of it torch"; $(INSTALL) --editable '.[platform,test]'; }
-	@cp $< $@
-	@cp $< $(VENV)/.platform
+$(VENV)/.test: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
+	@$(SETUP) | cmp -s - $@ || { echo "Setting up $(VENV): some 6 GB, most of it torch"; $(INSTALL) --editable '.[platform,test]'; }
+	@$(SETUP) | tee $@ >$(VENV)/.platform
 
-$(VENV)/.docs: pyproject.toml | $(BIN)/python
-	@cmp -s $< $@ || { echo "Setting up $(VENV): some 6 GB, most of it torch"; $(INSTALL) --editable '.[platform,docs]'; }
-	@cp $< $@
-	@cp $< $(VENV)/.platform
+$(VENV)/.docs: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
+	@$(SETUP) | cmp -s - $@ || { echo "Setting up $(VENV): some 6 GB, most of it torch"; $(INSTALL) --editable '.[platform,docs]'; }
+	@$(SETUP) | tee $@ >$(VENV)/.platform
 
 clean:
 	rm -rf $(VENV) dist docs/_build docs/losses/_pictures .mypy_cache .pytest_cache .ruff_cache .hypothesis

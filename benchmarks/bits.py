@@ -27,10 +27,18 @@ from torch import Tensor
 import topk_losses
 from topk_losses import functional
 
-COUNTED = ("balanced_softmax", "logit_adjusted")
+COUNTED = ("balanced_softmax", "logit_adjusted", "vector_scaling")
 MARGINED = ("ldam", "noised_imbalanced_topk_hinge")
 NOISED = ("noised_topk_hinge", "noised_imbalanced_topk_hinge")
-WITHOUT_K = ("cross_entropy", "focal", "generalized_cross_entropy", "ldam", *COUNTED)
+ROBUST = (
+    "label_smoothing",
+    "mean_absolute_error",
+    "symmetric_cross_entropy",
+    "active_passive_loss",
+    "asymmetric_loss",
+    "logit_clip",
+)
+WITHOUT_K = ("cross_entropy", "focal", "generalized_cross_entropy", *ROBUST, "ldam", *COUNTED)
 HARD_ALONE = ("smooth_topk_svm",)
 SIZES = {"torch": (5, 20, 100, 1000), "numba": (5, 20, 100, 1000), "triton": (5, 150)}
 ROWS = {"torch": 33, "numba": 33, "triton": 3}
@@ -40,6 +48,13 @@ LOSSES: dict[str, tuple[dict[str, Any], ...]] = {
     "cross_entropy": ({},),
     "focal": ({}, {"gamma": 0.5}),
     "generalized_cross_entropy": ({}, {"gamma": 0.1}),
+    "label_smoothing": ({},),
+    "mean_absolute_error": ({},),
+    "symmetric_cross_entropy": ({},),
+    "active_passive_loss": ({}, {"passive": "nnce"}),
+    "asymmetric_loss": ({}, {"form": "aul", "a": 5.5, "q": 3.0, "alpha": 1.0}, {"form": "ael", "a": 2.5}),
+    "logit_clip": ({},),
+    "vector_scaling": ({},),
     "ldam": ({},),
     "balanced_softmax": ({},),
     "logit_adjusted": ({"tau": 0.5},),

@@ -138,7 +138,7 @@ def time_trials(count: int) -> None:
             wall, own = time.perf_counter(), time.process_time()
 
     print("trials | a trial | the driver's processor time | its memory")
-    with connected(study, None, 2) as slots, tempfile.TemporaryDirectory() as scratch:
+    with connected(study, None, 2) as (slots, _), tempfile.TemporaryDirectory() as scratch:
         tuning.tune_trials(study, board, keep, lambda _record: None, f"{scratch}/store", slots, scratch, 30.0)
 
 

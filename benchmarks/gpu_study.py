@@ -129,15 +129,25 @@ class Keeper(StoreKeeper):
 
     networks: dict[str, dict[str, Tensor]] = field(default_factory=dict)
 
-    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> None:  # noqa: ARG002 - the interface's
+    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> str:  # noqa: ARG002 - the interface's
         """Keep a network's tensors."""
         self.networks[trial.key] = {name: value.cpu().clone() for name, value in model.state_dict().items()}
+        return ""
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
+    def save_ranks(
+        self,
+        trial: Trial,  # noqa: ARG002
+        ranks: Tensor,  # noqa: ARG002
+        images: str,  # noqa: ARG002
+        cluster: Tensor | None = None,  # noqa: ARG002
+        clusters: str = "",  # noqa: ARG002
+    ) -> str:
         """Keep no ranks."""
+        return ""
 
-    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None:
+    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:  # noqa: ARG002 - as above
         """Keep no guesses."""
+        return ""
 
 
 def block(study: Study, arm: Arm, phase: Phase) -> list[Trial]:

@@ -89,12 +89,35 @@ def build(case: Case, options: argparse.Namespace) -> Loss:
         "focal": functional.focal,
         "generalized_cross_entropy": functional.generalized_cross_entropy,
         "ldam": lambda s, y: functional.ldam(s / 10, y, margins),  # on cosines, as it is meant
+        "label_smoothing": functional.label_smoothing,
+        "mean_absolute_error": functional.mean_absolute_error,
+        "symmetric_cross_entropy": functional.symmetric_cross_entropy,
+        "active_passive_loss": functional.active_passive_loss,
+        "active_passive_loss_nnce": lambda s, y: functional.active_passive_loss(s, y, passive="nnce"),
+        "asymmetric_loss": functional.asymmetric_loss,
+        "logit_clip": functional.logit_clip,
+        "vector_scaling": lambda s, y: functional.vector_scaling(s, y, counts),
         "balanced_softmax": lambda s, y: functional.balanced_softmax(s, y, counts),
         "logit_adjusted": lambda s, y: functional.logit_adjusted(s, y, counts),
     }
     return makers[case.loss]
 
 
+WITHOUT_K = (
+    "focal",
+    "generalized_cross_entropy",
+    "label_smoothing",
+    "mean_absolute_error",
+    "symmetric_cross_entropy",
+    "active_passive_loss",
+    "active_passive_loss_nnce",
+    "asymmetric_loss",
+    "logit_clip",
+    "ldam",
+    "balanced_softmax",
+    "logit_adjusted",
+    "vector_scaling",
+)
 ALL = (
     "smooth_topk_svm",
     "topk_transition",
@@ -112,13 +135,8 @@ ALL = (
     "noised_topk_hinge",
     "noised_topk_hinge_exact",
     "noised_imbalanced_topk_hinge",
-    "focal",
-    "generalized_cross_entropy",
-    "ldam",
-    "balanced_softmax",
-    "logit_adjusted",
+    *WITHOUT_K,
 )
-WITHOUT_K = ("focal", "generalized_cross_entropy", "ldam", "balanced_softmax", "logit_adjusted")
 
 
 def sample(case: Case, batch: int) -> tuple[Tensor, Tensor]:

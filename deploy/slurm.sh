@@ -23,7 +23,7 @@ say() { echo "$(date '+%F %T') slurm.sh: $*"; }
 
 # Three minutes before the time limit, and when it is preempted, the job gets SIGTERM, here alone. The driver ends in
 # order, trials keep their checkpoints; where it comes before there is a driver, nothing has to be kept.
-stopped='' begun='' child='' ray=''
+stopped='' begun='' child='' ray='' logs=''
 stop() {
     stopped=yes
     say "SIGTERM: the time is up, or the job is cancelled"
@@ -51,23 +51,43 @@ start_ray() {
     # its processes, which nobody else can read.
     RAY_AUTH_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
     export RAY_AUTH_MODE=token RAY_AUTH_TOKEN RAY_USAGE_STATS_ENABLED=0
-    export HEAD="$address:$port" RAY_FOLDER="${TMPDIR:-/tmp}/ray-$SLURM_JOB_ID"
+    # All nodes have Ray's files under one path, which nobody can have made before, and each makes it for this user
+    # alone. It is short, for the sockets in it may have 107 bytes.
+    RAY_FOLDER=${TMPDIR:-/tmp}
+    [ ${#RAY_FOLDER} -le 24 ] || RAY_FOLDER=/tmp
+    RAY_FOLDER=$RAY_FOLDER/topk-$(od -An -N5 -tx1 /dev/urandom | tr -d ' \n')
+    export HEAD="$address:$port" RAY_FOLDER
+    logs=$(mktemp -d) || { say "no folder for Ray's log can be made in ${TMPDIR:-/tmp}"; exit 2; }
     # shellcheck disable=SC2016 # expanded on each node
     srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" \
         --overlap --kill-on-bad-exit=0 bash -c '
+        made=yes
+        if ! mkdir -m 700 "$RAY_FOLDER"; then
+            [ -O "$RAY_FOLDER" ] && [ ! -L "$RAY_FOLDER" ] || exit 2 # unless another node of the job is this machine
+            made=
+        fi
+        child=
+        trap "[ -z \"\$child\" ] || kill -TERM \$child" TERM
         own=$(ip -o route get "${HEAD%:*}" 2>/dev/null | sed -n "s/.* src \([^ ]*\).*/\1/p")
         ports="--dashboard-agent-listen-port 0 --min-worker-port 0 --max-worker-port 0"
         if [ "$SLURM_PROCID" = 0 ]; then
-            exec ray start --block --head --node-ip-address "${HEAD%:*}" --port "${HEAD##*:}" $ports \
-                --include-dashboard=false --temp-dir "$RAY_FOLDER" --num-cpus "${SLURM_CPUS_PER_TASK:-1}"
+            ray start --block --head --node-ip-address "${HEAD%:*}" --port "${HEAD##*:}" $ports \
+                --include-dashboard=false --temp-dir "$RAY_FOLDER/r" --num-cpus "${SLURM_CPUS_PER_TASK:-1}" &
+        else
+            for _ in $(seq 60); do # until the head listens
+                (: </dev/tcp/"${HEAD%:*}"/"${HEAD##*:}") 2>/dev/null && break
+                sleep 1
+            done
+            ray start --block --address "$HEAD" --node-ip-address "${own:-${HEAD%:*}}" $ports \
+                --num-cpus "${SLURM_CPUS_PER_TASK:-1}" &
         fi
-        for _ in $(seq 60); do # until the head listens
-            (: </dev/tcp/"${HEAD%:*}"/"${HEAD##*:}") 2>/dev/null && break
-            sleep 1
-        done
-        exec ray start --block --address "$HEAD" --node-ip-address "${own:-${HEAD%:*}}" $ports \
-            --num-cpus "${SLURM_CPUS_PER_TASK:-1}"
-    ' >"$RAY_FOLDER.log" 2>&1 &
+        child=$!
+        code=0
+        wait "$child" || code=$?
+        while kill -0 "$child" 2>/dev/null; do wait "$child" || code=$?; done # a signal ended the waiting alone
+        [ -z "$made" ] || rm -rf "$RAY_FOLDER"
+        exit "$code"
+    ' >"$logs/ray.log" 2>&1 &
     ray=$!
 }
 
@@ -111,6 +131,8 @@ child=''
 if [ -n "$ray" ]; then
     kill -TERM "$ray" 2>/dev/null
     ended "$ray"
+    [ "$code" = 0 ] || tail -n 20 "$logs/ray.log"
+    rm -rf "$logs"
 fi
 
 # What was cut off goes on in the next run of this job; a study that has ended, in whichever way, does not, nor one whose

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterator
@@ -74,6 +75,7 @@ def test_the_image_is_small_pinned_and_nobody_is_root_in_it() -> None:
 def test_the_image_installs_the_platform_and_what_kuberay_asks_with() -> None:
     (install,) = (line for line in those("RUN") if "topk_studies-*.whl" in line)
     assert "[platform]" in install and "ray[default]" in install
+    assert "--constraint /wheel/constraints.txt" in install
     assert "platform" in PROJECT["project"]["optional-dependencies"]
     assert any("wget" in line for line in those("RUN"))
 
@@ -265,6 +267,9 @@ trap 'exit 143' TERM
 touch "$NOTES/running"
 for _ in $(seq 400); do [ -e "$NOTES/done" ] && exit "$(cat "$NOTES/done")"; sleep 0.05; done
 """
+WAIT_FOR_FOLDER = """#!/bin/bash
+until [ -e "$NOTES/folder" ]; do sleep 0.05; done
+"""
 SCONTROL = """#!/bin/bash
 [ "$1" = show ] && echo "JobId=7 JobState=$(cat "$NOTES/state") Reason=None" && exit
 echo "$*" >> "$NOTES/requeued"
@@ -320,6 +325,49 @@ def test_a_study_that_has_ended_is_not_queued_again(
     told, _ = script.communicate(timeout=60)
     assert script.returncode == code and told.endswith(f"the code is {code}\n")
     assert not (tmp_path / "requeued").exists()
+
+
+SRUN = """#!/bin/bash
+while [ "$1" != bash ]; do shift; done
+SLURM_PROCID=0 exec "$@"
+"""
+RAYS = """#!/bin/bash
+while [ $# -gt 0 ]; do [ "$1" = --temp-dir ] && folder=$2; shift; done
+mkdir -p "$folder" && echo "$folder $(stat -c %a "$(dirname "$folder")")" > "$NOTES/folder.new"
+mv "$NOTES/folder.new" "$NOTES/folder"
+echo "secrets of a log"
+sleep 600 & child=$!
+trap 'kill $child; exit 0' TERM
+wait
+"""
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_a_job_of_several_nodes_has_its_files_to_itself(tmp_path: Path, long: bool) -> None:
+    """In a folder whose name nobody knows beforehand, which goes with the job; and Ray is told to end."""
+    with tempfile.TemporaryDirectory(prefix="j", dir="/tmp") as short:
+        temporary = Path(short) / ("long" * 10 if long else "t")
+        temporary.mkdir()
+        programs = {"topk": TOPK, "scontrol": SCONTROL, "srun": SRUN, "ray": RAYS, "python": WAIT_FOR_FOLDER}
+        for name, text in programs.items():
+            (tmp_path / name).write_text(text)
+            (tmp_path / name).chmod(0o755)
+        (tmp_path / "state").write_text("RUNNING")
+        (tmp_path / "done").write_text("0")
+        names = {"TOPK_BIN": tmp_path, "NOTES": tmp_path, "SLURM_JOB_ID": 7, "SLURM_JOB_NUM_NODES": 2}
+        names |= {"SLURM_JOB_NODELIST": "n[1-2]", "TMPDIR": temporary, "HEAD_ADDRESS": "127.0.0.1"}
+        environment = {**os.environ, **{name: str(value) for name, value in names.items()}}
+        command = ["bash", str(DEPLOY / "slurm.sh"), "digits"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        folder, mode = (tmp_path / "folder").read_text().split()
+        root = Path(folder).parent
+        assert mode == "700" and len(folder) <= 107 - len(
+            "/session_2026-11-24_05-54-03_574123_1234567/sockets/plasma_store"
+        )
+        assert root.parent == (Path("/tmp") if long else temporary)
+        assert re.fullmatch(r"topk-[0-9a-f]{10}", root.name) and not root.exists()
+        assert not list(temporary.iterdir())
 
 
 # start-head.sh and start-worker.sh, with a stand-in for Ray; the real thing: end_to_end/test_several_hosts.py

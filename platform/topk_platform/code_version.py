@@ -1,24 +1,36 @@
-"""A hash of the sources that determine a result, so that no table mixes the results of two programs."""
+"""A hash of the code that an arm's trials execute, so that no table mixes the results of two programs."""
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib
-import importlib.util
-import os
-import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import cache, lru_cache
-from importlib.machinery import ModuleSpec
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from topk_platform.references import is_reference
+from topk_platform.sources import (
+    Node,
+    Program,
+    Source,
+    find_source,
+    find_spec,
+    is_followed,
+    is_installed,
+    is_ours,
+    keep,
+    top_of,
+)
 from topk_platform.specs import Arm, OptunaSampler, Study
 
 __all__ = [
-    "code_files",
+    "Code",
+    "Own",
+    "Part",
+    "code_definitions",
+    "code_parts",
     "code_version",
     "code_versions",
     "loaded_version",
@@ -27,54 +39,153 @@ __all__ = [
     "user_modules",
 ]
 
-_OURS = frozenset({"topk_losses", "topk_platform", "topk_studies"})
-_PLATFORM_PARTS = ("data", "models", "training", "metrics.py", "streams.py")
+_LOSSES = Node("topk_platform.training.loss_table", "LOSSES")
+_MODELS = Node("topk_platform.models", "MODELS")
+_DATASETS = Node("topk_platform.data.loading", "DATASETS")
+_CONDITIONS = Node("topk_platform.data.conditions", "_CONDITIONS")
+_TABLES = (_LOSSES, _MODELS, _DATASETS, _CONDITIONS)
+# What a trial is made of, by the values that its identity holds; of these classes the methods count that are called.
+_SPECS = (
+    *("Arm", "Augmentation", "LabelNoise", "LongTail", "Loss", "Model", "Numerics", "PerClass", "Protocol"),
+    *("Recipe", "Regime", "Schedule", "Setting", "TrainFraction", "Trial"),
+)
+_LOOP = (
+    Node("topk_platform.training.run", "run_trials"),
+    *(Node("topk_platform.specs", name) for name in _SPECS),
+)
+_LOOKED_UP = ("topk_platform.references",)  # what is looked up there is what an arm names
+_PLATFORM_PARTS = ("data", "models", "training", "calibration.py", "metrics.py", "streams.py")
+
+
+class Part(NamedTuple):
+    """Some of the definitions that an arm's trials execute; arms share parts.
+
+    Args:
+        version: A hash of what they mean.
+        definitions: By full name a hash of each, apart from what its names lead to.
+    """
+
+    version: str
+    definitions: Mapping[str, str]
 
 
 def code_version(arm: Arm) -> str:
-    """Return the hash of the losses, of the platform's data, models and training, and of the user's modules.
+    """Return the hash of the code that an arm's trials execute.
 
-    Every byte counts, comments included. All files of the losses and of the platform's data, models and training
-    count for every arm, whichever loss it has. Of the user's modules, those that the arm refers to and what they
-    import count, see :func:`user_modules`: another loss in its own file does not repeat other arms' trials. Of an
-    installed package that the arm refers to, all files count. Studies, tables, searches and this module do not count,
+    What counts are the definitions of its loss, model, dataset and conditions, and all functions, classes and
+    constants that these and the training loop use, followed name by name through this package's modules and the
+    user's. Comments, docstrings, annotations and formatting count nothing, nor does any other definition: another loss,
+    or the study in the file of a user's loss. What runs when a module is imported counts where it may change something.
+
+    Of an installed package that the arm refers to, all files count. Studies, tables, searches and this module do not,
     because they change no trial's result; a sampler that an arm refers to does, because it chooses what is tried.
     """
-    return _version(_referenced(arm))
+    return Code().version(arm)
 
 
 def code_versions(study: Study) -> dict[str, str]:
-    """Return each arm's code version, by arm identity."""
-    return {study.arm_id(arm): code_version(arm) for arm in study.arms}
+    """Return each arm's code version, by arm identity; each module of the users' is read once."""
+    code = Code()
+    return {study.arm_id(arm): code.version(arm) for arm in study.arms}
 
 
-def code_files(arm: Arm) -> dict[str, str]:
-    """Return a hash of each file behind an arm's code version, leaving out files of installed packages.
+def _version(parts: Iterable[Part]) -> str:
+    return hashlib.sha256("".join(sorted({part.version for part in parts})).encode()).hexdigest()[:12]
 
-    They tell which file changed when the version has changed. The losses' and the platform's are named by their
-    paths, such as ``topk_losses/margins.py``, the user's by their modules.
+
+def code_parts(study: Study) -> dict[str, list[Part]]:
+    """Return what each code version of a study's arms is made of.
+
+    Its parts tell which definition has changed when the version has.
     """
-    theirs = {name: _file_hash(path) for name, path in user_modules(arm).items()}
-    return {**_own_files(), **theirs}
+    code = Code()
+    found = (code.parts(_entries(arm)) for arm in study.arms)
+    return {_version(parts): parts for parts in found}
+
+
+def code_definitions(arm: Arm) -> dict[str, str]:
+    """Return the definitions behind an arm's code version by full name, each with a hash of its own."""
+    return {n: digest for part in Code().parts(_entries(arm)) for n, digest in part.definitions.items()}
+
+
+class Own:
+    """This package's sources, as they are when each is first looked at.
+
+    Args:
+        find: Returns where a module is.
+    """
+
+    def __init__(self, find: Callable[[str], Source | None] = find_source) -> None:
+        self.program = Program(_TABLES, ("topk_platform.specs.",), _LOOKED_UP, find)
+        self._known: dict[tuple[Node, ...], Part] = {}
+
+    def part(self, entries: tuple[Node, ...] = _LOOP) -> Part:
+        """Return what some definitions reach; by default, the training loop."""
+        if entries not in self._known:
+            self._known[entries] = _part_of(self.program, entries)
+        return self._known[entries]
+
+
+class Code:
+    """The users' sources as they are now, over this package's.
+
+    Args:
+        own: This package's; by default as they were when the process first looked at them.
+    """
+
+    def __init__(self, own: Own | None = None) -> None:
+        self._own = _own() if own is None else own
+        self._program = Program(seen=_LOOKED_UP, base=self._own.program)
+        self._known: dict[Node, Part] = {}
+
+    def version(self, arm: Arm) -> str:
+        """Return an arm's code version."""
+        return _version(self.parts(_entries(arm)))
+
+    def parts(self, entries: Iterable[Node]) -> list[Part]:
+        """Return the training loop and what some definitions reach."""
+        return [self._own.part(), *map(self._part, entries)]
+
+    def _part(self, entry: Node) -> Part:
+        if is_ours(entry.module):
+            return self._own.part((entry,))
+        if entry not in self._known:
+            self._known[entry] = self._of_users(entry)
+        return self._known[entry]
+
+    def _of_users(self, entry: Node) -> Part:
+        top = top_of(entry.module)
+        if not is_followed(top):
+            return Part(_installed_sources(top)[:12], {top: _installed_sources(top)[:12]})
+        return _part_of(self._program, [entry])
+
+
+def _entries(arm: Arm) -> list[Node]:
+    """Return the definitions that an arm names."""
+    names = (_DATASETS, arm.regime.dataset), (_MODELS, arm.model.name), (_LOSSES, arm.loss.name)
+    given = [Node(*name.split(":", 1)) for name in references(arm)]
+    ours = [Node(table.module, f"{table.name}[{name}]") for table, name in names if not is_reference(name)]
+    kinds = dict.fromkeys(type(condition).__name__ for condition in arm.regime.conditions)
+    return [*given, *ours, *(Node(_CONDITIONS.module, f"{_CONDITIONS.name}[{kind}]") for kind in kinds)]
 
 
 @cache
-def _own_files() -> dict[str, str]:
-    here = Path(__file__).parent
-    files = {path: path.relative_to(root.parent) for root in _own_roots() for path in _files(root)}
-    inside = {
-        path: here.name / place if path.is_relative_to(here) else place for path, place in files.items()
-    }
-    return {place.as_posix(): _file_hash(path) for path, place in inside.items()}
+def _own() -> Own:
+    return Own()
 
 
-def _file_hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+def _part_of(program: Program, entries: Iterable[Node]) -> Part:
+    reached = program.reached(entries)
+    keep()
+    return Part(program.version(reached), program.digests(reached))
 
 
 def platform_version() -> str:
-    """Return the code version of an arm that refers to no module of a user's: losses, data, models and training."""
-    return _version(())
+    """Return a hash of every byte of the losses and of the platform's data, models and training.
+
+    Machines that have the same one execute the same code, whatever the arm.
+    """
+    return _bytes_of(tuple(_own_roots()))[:12]
 
 
 def loaded_version(arm: Arm) -> str:
@@ -83,15 +194,15 @@ def loaded_version(arm: Arm) -> str:
     A process keeps what it has imported, so files that change later have no effect on it. A module that cannot be
     imported counts by its file; the error is raised where the module is used.
     """
-    return _loaded_version(_referenced(arm))
+    return _loaded_version(tuple(_entries(arm)))
 
 
 @cache
-def _loaded_version(names: tuple[str, ...]) -> str:
-    for name in names:
+def _loaded_version(entries: tuple[Node, ...]) -> str:
+    for name in dict.fromkeys(entry.module for entry in entries if not is_ours(entry.module)):
         with suppress(Exception):  # raised again where the module is used
             importlib.import_module(name)
-    return _version(names)  # after the imports: a file that changes between the two is seen, not missed
+    return _version(Code().parts(entries))  # after the imports: a file that changes between the two is seen
 
 
 def user_modules(arm: Arm) -> dict[str, Path]:
@@ -102,7 +213,8 @@ def user_modules(arm: Arm) -> dict[str, Path]:
     ``topk_platform`` and ``topk_studies``. Nothing is imported for it, a module that is not there is left out, and
     one that is imported by a computed name is not seen.
     """
-    return _followed(_referenced(arm))
+    found = map(find_source, Program().imported(_referenced(arm)))
+    return {source.name: source.path for source in found if source is not None}
 
 
 def references(arm: Arm) -> tuple[str, ...]:
@@ -117,36 +229,21 @@ def _referenced(arm: Arm) -> tuple[str, ...]:
     return tuple(sorted({name.partition(":")[0] for name in references(arm)}))
 
 
-def _version(names: tuple[str, ...]) -> str:
-    state = hashlib.sha256(_own_sources().encode())
-    for name, path in sorted(_followed(names).items()):  # by name: the same in whichever folder they lie
-        source = path.read_bytes()
-        state.update(f"{name}\0{len(source)}\0".encode())
-        state.update(source)
-    for top in sorted({_top(name) for name in names} - _OURS):
-        state.update(_installed_sources(top).encode())
-    return state.hexdigest()[:12]
-
-
-@cache
-def _own_sources() -> str:
-    return _hashed(_own_roots())
-
-
 def _own_roots() -> list[Path]:
     here = Path(__file__).parent
-    losses = Path(str(importlib.util.find_spec("topk_losses").origin)).parent  # type: ignore[union-attr]
+    losses = Path(str(find_spec("topk_losses").origin)).parent  # type: ignore[union-attr]
     return [losses, *(here / part for part in _PLATFORM_PARTS)]
 
 
 @cache
 def _installed_sources(top: str) -> str:
-    spec = _spec(top)
+    spec = find_spec(top)
     place = None if spec is None else next(iter(spec.submodule_search_locations or ()), spec.origin)
-    return _hashed([Path(place)]) if place is not None and _installed(Path(place)) else ""
+    return _bytes_of((Path(place),)) if place is not None and is_installed(Path(place)) else ""
 
 
-def _hashed(roots: Iterable[Path]) -> str:
+@cache
+def _bytes_of(roots: tuple[Path, ...]) -> str:
     state = hashlib.sha256()
     for root in roots:
         for path in _files(root):
@@ -159,83 +256,3 @@ def _files(root: Path) -> list[Path]:
     """Return the sources of a package, or of a part of one, in their order; what is for tests does not count."""
     found = sorted([root] if root.is_file() else root.rglob("*.py"))
     return [path for path in found if "testing" not in path.relative_to(root.parent).parts]
-
-
-def _followed(names: Iterable[str]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    seen: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name in seen or _top(name) in _OURS | {""}:
-            continue
-        seen.add(name)
-        path = _source(name)
-        if path is not None and not _installed(path):
-            found[name] = path
-            waiting += _imports_of(name, path)
-        waiting += [name.rpartition(".")[0]]  # to import a module is to run its packages
-    return found
-
-
-def _top(name: str) -> str:
-    return name.partition(".")[0]
-
-
-def _installed(path: Path) -> bool:
-    library = Path(os.__file__).parent
-    return path.is_relative_to(library) or not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
-
-
-def _source(name: str) -> Path | None:
-    spec = _spec(name)
-    path = Path(spec.origin) if spec is not None and spec.origin else None
-    return path if path is not None and path.is_file() else None  # built-in modules have no file
-
-
-def _spec(name: str) -> ModuleSpec | None:
-    """Return where a module is, importing nothing: ``importlib.util.find_spec`` would run its packages."""
-    parent = name.rpartition(".")[0]
-    if not parent:
-        with suppress(ImportError, ValueError):
-            return importlib.util.find_spec(name)
-        return None
-    above = _spec(parent)
-    places = (above.submodule_search_locations if above is not None else None) or ()
-    finders = filter(None, map(pkgutil.get_importer, places))
-    specs = [spec for finder in finders if (spec := finder.find_spec(name)) is not None]
-    return next((spec for spec in specs if spec.loader is not None), specs[0] if specs else None)
-
-
-def _imports_of(name: str, path: Path) -> Iterator[str]:
-    if path.suffix != ".py":
-        return
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for base, level in _statements(path.read_bytes()):
-        yield _absolute(base, level, package)
-
-
-@lru_cache(maxsize=1024)
-def _statements(source: bytes) -> tuple[tuple[str, int], ...]:
-    """Return every name that a source may import, and how many packages above its own it is relative to."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):  # half written, as a rule; whoever imports it is told
-        return ()
-    found: set[tuple[str, int]] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {(alias.name, 0) for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):  # what is imported from a package may be a module
-            base = node.module or ""
-            found |= {(f"{base}.{alias.name}".lstrip("."), node.level) for alias in node.names}
-            found |= {(base, node.level)}
-    return tuple(sorted(found))
-
-
-def _absolute(name: str, level: int, package: str) -> str:
-    if not level:
-        return name
-    parents = package.split(".")
-    above = parents[: max(0, len(parents) - level + 1)]
-    return ".".join(part for part in (*above, name) if part)

@@ -18,6 +18,7 @@ __all__ = [
     "FaultError",
     "LostProcessError",
     "MissingDataError",
+    "RefusingStoreError",
     "SharedMemoryError",
     "SmallShareError",
     "StalledError",
@@ -36,7 +37,8 @@ __all__ = [
 _LONGEST = 500  # letters of one line
 # What stands between a scheme, or a user's name, and the host of an address, and what options of such a name hold.
 _SECRET = re.compile(
-    r"(?P<before>\b[a-z][\w+.-]*://(?:[^\s/:@?#]*:)?)[^\s/@?#]+(?=@)"
+    r"(?P<before>\b[a-z][\w+.-]*://[^\s/:@?#]*:)(?!\d{1,5}(?:[/?#\s]|$))\S+(?=@)"  # which may hold any letter
+    r"|(?P<token>\b[a-z][\w+.-]*://)[^\s/@?#]+(?=@)"
     r"|(?P<option>[?&;][\w.-]*(?:passw|pwd|token|secret|key|credential|signature|sig)[\w.-]*=)[^\s&;#'\"]+",
     re.IGNORECASE,
 )
@@ -95,6 +97,14 @@ class UnreachableStoreError(FaultError):
     remedy = "see that every worker can read and write the store"
 
 
+class RefusingStoreError(FaultError):
+    """The store has refused for minutes what belongs to a trial's result."""
+
+    kind = "refusing store"
+    remedy = "make room in the store, or give every worker the right to write there"
+    passing = False  # it was waited for
+
+
 class SharedMemoryError(FaultError):
     """A GPU ran out of memory while other processes held a part of it."""
 
@@ -136,7 +146,7 @@ FAULTS: dict[str, type[FaultError]] = {
     fault.__name__: fault
     for fault in (
         *(LostProcessError, UnreachableStoreError, SharedMemoryError, SmallShareError, BrokenDeviceError),
-        *(StalledError, TimeLimitError),
+        *(StalledError, TimeLimitError, RefusingStoreError),
     )
 }
 """The kinds of faults by the names that workers send them under."""
@@ -171,8 +181,10 @@ def masked(text: str) -> str:
         'cannot reach postgresql://topk:***@db/mlflow?sslpassword=*** now'
         >>> masked("https://t0ken@host/"), masked("s3://bucket/runs?region=eu")
         ('https://***@host/', 's3://bucket/runs?region=eu')
+        >>> masked("s3://key:a/b?c@d@bucket"), masked("http://host:80/a@b")
+        ('s3://key:***@bucket', 'http://host:80/a@b')
     """
-    return _SECRET.sub(lambda found: f"{found['before'] or found['option']}***", text)
+    return _SECRET.sub(lambda found: f"{found['before'] or found['token'] or found['option']}***", text)
 
 
 def reason(error: BaseException) -> str:

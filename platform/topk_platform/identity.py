@@ -2,18 +2,76 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from topk_platform.specs import Arm, Study, digest
 
-__all__ = ["Identity", "environment_of", "machine_of", "told", "with_origins"]
+__all__ = [
+    "SEARCHERS",
+    "Adopted",
+    "Identity",
+    "Provenance",
+    "bits_of",
+    "chooser_of",
+    "environment_of",
+    "machine_of",
+    "provenance_of",
+    "told",
+    "with_origins",
+]
 
-_ENVIRONMENT = ("machine", "torch", "losses", "optuna", "cmaes", "greenlet", "scipy")
+_BITS = ("machine", "torch", "losses")
+SEARCHERS = ("optuna", "cmaes", "greenlet", "scipy")
+"""The packages that choose what is tried. Their versions change no trial's result, and exclude none from a search."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a row of the ledger was made by.
+
+    Args:
+        code_version: See :class:`Identity`.
+        dataset_fingerprint: Likewise.
+        environment: What decides its last bits, in words.
+        origin: See :class:`Identity`.
+    """
+
+    code_version: str
+    dataset_fingerprint: str
+    environment: str
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """Rows that count beside an identity's own, because some of them were trained again by its code.
+
+    Args:
+        was: What made them.
+        code_version: Of the identity that they count for.
+        environment: Likewise.
+        origin: Likewise.
+        evidence: How it was found out that the results are the same, in words.
+    """
+
+    was: Provenance
+    code_version: str
+    environment: Mapping[str, str]
+    origin: str
+    evidence: str
+
+    def counts_for(self, identity: Identity) -> bool:
+        """Return whether an identity is the one that they count for."""
+        environment = identity.bits
+        return (self.code_version, self.origin) == (identity.code_version, identity.origin) and (
+            not environment or environment == self.environment
+        )
 
 
 @dataclass(frozen=True)
@@ -21,17 +79,47 @@ class Identity:
     """The code, the data and the kind of machine that an arm's results come from; an empty field matches any.
 
     Args:
-        code_version: Hash of the sources, see :func:`~topk_platform.code_version.code_version`.
+        code_version: Hash of the code that its trials execute, see :func:`~topk_platform.code_version.code_version`.
         dataset_fingerprint: Fingerprint of the data before conditions.
         environment: Package versions and kind of machine, see :func:`~topk_platform.training.environment`. For an arm
-            that searches, also the versions of its sampler's packages, because its suggestions change with them.
+            that searches, also the versions of its sampler's packages; rows of other versions count all the same.
         origin: Code and data of the arm that its search starts from, if any, see :func:`with_origins`.
+        adopted: Rows of other code or another environment that count all the same.
     """
 
     code_version: str = ""
     dataset_fingerprint: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""
+    adopted: tuple[Adopted, ...] = ()
+
+    @property
+    def bits(self) -> dict[str, str]:
+        """The environment without the packages that choose what is tried."""
+        return {name: value for name, value in self.environment.items() if name not in SEARCHERS}
+
+    @property
+    def own(self) -> Identity:
+        """The identity without what was adopted."""
+        return replace(self, adopted=())
+
+    def to_data(self) -> dict[str, Any]:
+        """Return its own fields as JSON-ready data; what is adopted is kept elsewhere."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "adopted"}
+
+    def adopts(self, row: Mapping[str, Any]) -> Adopted | None:
+        """Return by what a row counts that would not count otherwise; None if it counts by itself, or does not count.
+
+        Args:
+            row: Of the ledger.
+        """
+        adopted = [one for one in self.adopted if one.counts_for(self)]
+        if not adopted or not self.own.excludes(row):
+            return None
+        was = provenance_of(row)
+        if self.dataset_fingerprint not in ("", was.dataset_fingerprint):
+            return None
+        return next((one for one in adopted if one.was == was), None)
 
     def excludes(self, row: Mapping[str, Any]) -> str:
         """Return why a row of the ledger does not count, to follow "of"; empty if it counts.
@@ -43,6 +131,8 @@ class Identity:
             >>> Identity("c").excludes(row)
             ''
         """
+        if self.adopted and self.adopts(row) is not None:
+            return ""
         if self.code_version not in ("", row["code_version"]):
             return "other code"
         if self.dataset_fingerprint not in ("", row["dataset_fingerprint"]):
@@ -52,7 +142,7 @@ class Identity:
             return "another start, whose code or data have changed"
         differing = (
             f"{name} {versions.get(name, 'unknown')} in place of {wanted}"
-            for name, wanted in self.environment.items()
+            for name, wanted in self.bits.items()
             if versions.get(name) != wanted
         )
         return ", ".join(differing)
@@ -83,6 +173,39 @@ def _versions(text: str) -> Mapping[str, str]:
     return found
 
 
+def provenance_of(row: Mapping[str, Any]) -> Provenance:
+    """Return what a ledger's row was made by.
+
+    Example:
+        >>> row = {"code_version": "c", "dataset_fingerprint": "f", "versions": '{"torch": "2.14.0", "optuna": "5"}'}
+        >>> provenance_of(row)
+        Provenance(code_version='c', dataset_fingerprint='f', environment='torch 2.14.0', origin='')
+    """
+    text = row["versions"] or "{}"
+    origin = _versions(text).get("origin", "")
+    return Provenance(row["code_version"], row["dataset_fingerprint"], _environment(text, _BITS), origin)
+
+
+def chooser_of(row: Mapping[str, Any]) -> str:
+    """Return the packages that chose the values of a search's trial, empty where none did.
+
+    Example:
+        >>> chooser_of({"versions": '{"torch": "2.14.0", "optuna": "5.0.0", "cmaes": "0.13"}'})
+        'optuna 5.0.0, cmaes 0.13'
+    """
+    return _environment(row["versions"] or "{}", SEARCHERS)
+
+
+def bits_of(row: Mapping[str, Any]) -> str:
+    """Return what of the environment decided the last bits of a ledger's row, to follow "of".
+
+    Example:
+        >>> bits_of({"versions": '{"machine": "NVIDIA H200", "optuna": "5.0.0", "torch": "2.14.0"}'})
+        'machine NVIDIA H200, torch 2.14.0'
+    """
+    return _environment(row["versions"] or "{}", _BITS)
+
+
 def environment_of(row: Mapping[str, Any]) -> str:
     """Return the environment that a ledger's row was made in, to follow "of".
 
@@ -90,13 +213,13 @@ def environment_of(row: Mapping[str, Any]) -> str:
         >>> environment_of({"versions": '{"machine": "NVIDIA H200", "python": "3.12.1", "torch": "2.14.0"}'})
         'machine NVIDIA H200, torch 2.14.0'
     """
-    return _environment(row["versions"] or "{}")
+    return _environment(row["versions"] or "{}", (*_BITS, *SEARCHERS))
 
 
 @lru_cache(maxsize=256)
-def _environment(text: str) -> str:
+def _environment(text: str, names: Iterable[str]) -> str:
     versions = _versions(text)
-    return ", ".join(f"{name} {versions[name]}" for name in _ENVIRONMENT if name in versions)
+    return ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
 
 
 def machine_of(row: Mapping[str, Any]) -> str:

@@ -1,14 +1,15 @@
-"""Top-k accuracy with expected credit for ties: plain, by class, as the least K for an accuracy, and of sets."""
+"""Top-k accuracy with expected credit for ties: plain, by class, as the least K, and of sets; and calibration."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from topk_platform.calibration import brier_score, calibration_error, negative_log_likelihood
 from topk_platform.specs import Measure, accuracy_names, candidate_names, coverage_names, measure_of
 
 __all__ = [
@@ -200,6 +201,17 @@ def _sizes(logs: Tensor, cut: Tensor) -> Tensor:
     return (logs > cut[..., 0]).sum(-1) + (logs == cut[..., 0]).sum(-1) * cut[..., 0, 1]
 
 
+def _calibration(scores: Tensor, logs: Tensor, target: Tensor) -> Tensor:
+    return calibration_error(logs.amax(-1).exp(), topk_credit(scores, target, (1,))[0])
+
+
+_ERRORS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "brier": lambda _scores, logs, target: brier_score(logs, target),
+    "ece": _calibration,
+    "nll": lambda _scores, logs, target: negative_log_likelihood(logs, target),
+}
+
+
 @dataclass(frozen=True)
 class Scorer:
     """Measures a split for one network or a stack of them, without waiting for the device.
@@ -208,7 +220,7 @@ class Scorer:
         topk: The k of the accuracies.
         targets: Accuracies; for each, the least K that reaches it is measured.
         groups: Masks over the classes, bool ``(..., L)``: many-, medium- and few-shot.
-        measures: Further measures, such as ``"autkc5"``, ``"average5"`` and ``"size95"``.
+        measures: Further measures, such as ``"autkc5"``, ``"average5"``, ``"size95"`` and ``"nll"``.
         cuts: Thresholds of sets, float64 ``(..., sets, 2)``, one per measure of sets; by default from the split itself,
             which is valid for the validation split only.
 
@@ -238,7 +250,7 @@ class Scorer:
     @property
     def sets(self) -> tuple[Measure, ...]:
         """The measures of sets, whose thresholds come from the validation split."""
-        return tuple(measure for measure in self._asked if measure.kind != "autkc")
+        return tuple(measure for measure in self._asked if measure.is_of_sets)
 
     def cut_by(self, logits: Tensor, target: Tensor) -> Scorer:
         """Return the scorer with the thresholds of sets taken from a split, which should be the validation split.
@@ -271,8 +283,9 @@ class Scorer:
     def _besides(self, scores: Tensor, target: Tensor, found: dict[Measure, Tensor]) -> list[Tensor]:
         """Return the further measures in the names' order, ``(1, ...)`` each; ``found`` has the areas under curves."""
         covered: list[Tensor] = []
+        logs = log_probabilities(scores) if len(found) < len(self._asked) else scores
+        found |= {m: _ERRORS[m.kind](scores, logs, target) for m in self._asked if m.kind in _ERRORS}
         if self.sets:
-            logs = log_probabilities(scores)
             cuts = self._cuts(logs, target) if self.cuts is None else self.cuts
             own = logs.gather(-1, target.unsqueeze(-1)).squeeze(-1)
             own = own.masked_fill(scores.isnan().any(-1), math.nan)  # such a sample's class is in no set

@@ -13,7 +13,7 @@ from topk_platform.specs import Arm, Racing, Study
 __all__ = ["Race", "Results", "race", "racing_groups", "racing_step"]
 
 Results = Mapping[int, float]
-"""An arm's validation metric by seed, for the confirmations that have ended."""
+"""An arm's validation metric by the rank of the seed, for the confirmations that have ended."""
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,15 @@ class Race:
     """How a race stands.
 
     Args:
-        until: The last seed that may start now, for every arm that still races.
-        stopped: The seed after which each dropped-out arm stopped, by arm identity.
+        until: How many seeds may start now, for every arm that still races.
+        stopped: The number of seeds after which each dropped-out arm stopped, by arm identity.
     """
 
     until: int
     stopped: Mapping[str, int] = field(default_factory=dict)
 
     def last(self, arm_id: str, seeds: int) -> int:
-        """Return the last seed that counts for an arm, at most ``seeds``."""
+        """Return how many seeds count for an arm, at most ``seeds``."""
         return min(seeds, self.stopped.get(arm_id, seeds))
 
 
@@ -45,7 +45,7 @@ def racing_groups(study: Study) -> list[list[Arm]]:
 
 def racing_step(arms: Sequence[Arm]) -> int:
     """Return the number of seeds per round: whole ensembles, and equally many of every search, in all arms."""
-    return math.lcm(*(arm.protocol.ensemble * arm.repeats.count for arm in arms))
+    return math.lcm(*(arm.protocol.ensemble * arm.repeats.seed_blocks for arm in arms))
 
 
 def race(racing: Racing, step: int, seeds: int, results: Mapping[str, Results | None]) -> Race:

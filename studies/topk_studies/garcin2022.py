@@ -293,8 +293,7 @@ def _noise_claims() -> tuple[Claim, ...]:
             name="noised-best",
             text="The noised hinge is the best in top-5 but for p = 0.1, where the smooth SVM is slightly ahead.",
             source=source,
-            contrasts=best,
-            tolerance=0.05,
+            contrasts=best,  # the paper's lead without noise is 0.01 points: any lead counts
         ),
         level(
             "level-without-noise",

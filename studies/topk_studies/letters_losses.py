@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from topk_platform import Float, Int, Loss
+from topk_platform import Int, Loss
 from topk_platform.specs import Dimension, Scalar
+from topk_studies import searched_losses as ranges
 from topk_studies.searched_losses import Firsts, searched
 
 __all__ = ["SAMPLES", "as_published", "balanced", "cross_entropy", "others", "uneven"]
@@ -13,7 +14,7 @@ __all__ = ["SAMPLES", "as_published", "balanced", "cross_entropy", "others", "un
 SAMPLES = 10
 """Sample count B of the noised hinge where it is not searched: garcin2022's."""
 
-_AT = Firsts(decays=Float(1e-5, 3e-2, log=True))
+_AT = Firsts()
 _PUBLISHED = "-papers"
 
 
@@ -29,17 +30,13 @@ def as_published(loss: Loss) -> Loss:
 
 
 def cross_entropy() -> Loss:
-    """Return cross-entropy with as many searched dimensions as its richest rival.
+    """Return cross-entropy, which searches its temperature besides what all losses search.
 
     Example:
         >>> sorted(cross_entropy().space)
-        ['learning_rate', 'momentum', 'temperature', 'weight_decay']
+        ['learning_rate', 'temperature', 'weight_decay']
     """
-    return searched(
-        "cross_entropy",
-        _AT,
-        {"temperature": (Float(0.1, 10.0, log=True), 1.0), "momentum": (Float(0.5, 0.95), 0.9)},
-    )
+    return searched("cross_entropy", _AT, {"temperature": (ranges.TEMPERATURE, 1.0)})
 
 
 def balanced() -> list[Loss]:
@@ -52,14 +49,14 @@ def balanced() -> list[Loss]:
         ['smooth_topk_svm', 'noised_topk_hinge', 'calibrated_topk_hinge']
     """
     noise: dict[str, tuple[Dimension, Scalar]] = {
-        "epsilon": (Float(0.01, 10.0, log=True), 0.2),
-        "samples": (Int(1, 50, log=True), SAMPLES),
+        "epsilon": (ranges.EPSILON, 0.2),
+        "samples": (Int(1, 100, log=True), SAMPLES),
     }
     return [
         cross_entropy(),
-        searched("smooth_topk_svm", _AT, {"tau": (Float(0.01, 10.0, log=True), 1.0)}),
+        searched("smooth_topk_svm", _AT, {"tau": (ranges.TAU, 1.0)}),
         searched("noised_topk_hinge", _AT, noise),
-        searched("calibrated_topk_hinge", _AT, {"margin": (Float(0.1, 10.0, log=True), 1.0)}),
+        searched("calibrated_topk_hinge", _AT, {"margin": (ranges.MARGIN, 1.0)}),
         searched("topk_transition", _AT, {}),
         searched("topk_grouping", _AT, {}),
     ]
@@ -76,8 +73,8 @@ def others() -> list[Loss]:
         ['generalized_cross_entropy', 'soft_topk_loss', 'autkc']
     """
     return [
-        searched("generalized_cross_entropy", _AT, {"gamma": (Float(0.05, 1.0, log=True), 0.7)}),
-        searched("soft_topk_loss", _AT, {"tau": (Float(0.01, 10.0, log=True), 1.0)}),
+        searched("generalized_cross_entropy", _AT, {"gamma": (ranges.GAMMA, 0.7)}),
+        searched("soft_topk_loss", _AT, {"tau": (ranges.TAU, 1.0)}),
         searched("autkc", _AT, {}),
     ]
 
@@ -92,19 +89,19 @@ def uneven() -> list[Loss]:
         >>> {loss.name: loss.head for loss in uneven()}["ldam"]
         'cosine'
     """
-    margin = Float(0.05, 1.0, log=True)
+    margin = ranges.MAX_MARGIN
     noised = searched(
         "noised_imbalanced_topk_hinge",
         _AT,
-        {"epsilon": (Float(0.001, 1.0, log=True), 0.01), "max_margin": (margin, 0.2)},
+        {"epsilon": (ranges.IMBALANCED_EPSILON, 0.01), "max_margin": (margin, 0.2)},
         head="cosine",
     )
     ldam: dict[str, tuple[Dimension, Scalar]] = {
         "max_margin": (margin, 0.5),
-        "scale": (Float(5.0, 100.0, log=True), 30.0),
+        "scale": (ranges.SCALE, 30.0),
     }
     return [
-        searched("focal", _AT, {"gamma": (Float(0.1, 5.0, log=True), 2.0)}),
+        searched("focal", _AT, {"gamma": (ranges.FOCUS, 2.0)}),
         searched("ldam", _AT, ldam, head="cosine"),
         replace(noised, fixed={"samples": 5, "scale": 50.0}),
     ]

@@ -1,8 +1,9 @@
 """Searches in the papers' regimes: for each of the papers' studies, one that searches what the paper fixes.
 
 Learning rate and weight decay are searched for every loss, in the same ranges. In addition each loss searches its own
-parameters: τ, ε and B, margins and scales. For B, the exact expectation is one of the choices. The first trial of a
-search has the paper's values, so that the best trial is never worse than these on the validation split.
+parameters, two at most: the temperature, τ, ε and B, margins and scales. For B, the exact expectation is one of the
+choices. The first trial of a search has the paper's values, so that the best trial is never worse than these on the
+validation split.
 """
 
 from __future__ import annotations
@@ -216,7 +217,7 @@ def search_plantnet() -> Study:
     """Return the search for garcin2022's study of Pl@ntNet-300K: pretrained ResNet-50, K = 5.
 
     Example:
-        >>> search_plantnet().arms[-1].loss.first["scale"], search_plantnet().arms[0].loss.first["learning_rate"]
+        >>> search_plantnet().arms[-1].loss.fixed["scale"], search_plantnet().arms[0].loss.first["learning_rate"]
         (60.0, 0.002)
     """
     at = Firsts(

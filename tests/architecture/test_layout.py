@@ -27,12 +27,31 @@ ALLOWED = {
     "reports": {"records", "search", "training", "models"},
     "running": {"data", "models", "training", "search", "records", "reports", "serving"},
     "serving": {"data", "models", "training", "records", "reports"},  # networks at work, with their numbers
-    "evidence": {"records", "reports", "running", "search"},  # what a study's results rest on, computed again
+    "evidence": {
+        "data",
+        "records",
+        "reports",
+        "running",
+        "search",
+    },  # what a study's results rest on, computed again
     "cli": {"running", "records", "reports", "search", "serving", "evidence"},
     "testing": {"data", "training", "search"},
+    "sources": set(),
 }
-LEAVES = {"errors", "identity", "outcomes", "references", "streams", "metrics", "specs", "code_version"} | {
-    *("racing", "fronts")  # what starts and what a table counts are decided by the same rules
+LEAVES = {
+    *(
+        "errors",
+        "identity",
+        "outcomes",
+        "references",
+        "streams",
+        "metrics",
+        "specs",
+        "code_version",
+        "sources",
+    ),
+    *("trust", "elsewhere", "terminal"),  # files of others, and what they may do here
+    *("calibration", "racing", "fronts"),  # what starts and what a table counts are decided by the same rules
 }
 
 # What each folder of the losses may import of the others: those below it. A family imports no other but for the one

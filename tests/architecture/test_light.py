@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import typer
+from made_up import keep_made_up
 
 from topk_platform import Study
 from topk_platform.cli import app
@@ -105,6 +106,7 @@ def write_ended(study: Study, store: Path) -> str:
                 epochs = (EpochRecord(1, 1.0, metrics, 0.1, 0.1),)
                 test = metrics if trial.seed else None
                 record = TrialRecord(trial, "completed", "", metrics, test, epochs, 1.0, 1000.0, 1001.0)
+                keep_made_up(ledger.store, trial)
                 writer.put(record.replace_versions(**trial.environment))
                 board.end(trial, Ended.from_record(record))
     return ledger.keys()[0]
@@ -154,6 +156,7 @@ AS_JSON = (
 BESIDE = {
     "run": "its events: tests/platform/cli/test_progress.py",
     "probe": "trains: tests/platform/cli/test_cli.py",
+    "adopt": "trains: tests/platform/evidence/test_adopting.py",
     "replay": "trains: tests/platform/cli/test_replay.py",
     "verify": "trains: tests/platform/evidence",
     "predict": "needs a network: tests/platform/serving/test_serving.py",

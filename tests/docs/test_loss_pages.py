@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -144,6 +145,26 @@ def convex(s: Tensor, y: int) -> Tensor:
     return (raised.topk(K).values.mean() > s[y]) * (best - onehot(s, y))
 
 
+def active_passive(s: Tensor, y: int, alpha: float = 2.0, beta: float = 0.5) -> Tensor:
+    p, total = s.softmax(0), s.log_softmax(0).sum()
+    first = s.log_softmax(0)[y] / total
+    error = p[y] * (p - onehot(s, y))
+    return alpha / total * (onehot(s, y) - p - first * (1 - len(s) * p)) - beta * math.log(1e-4) * error
+
+
+def scaled(s: Tensor, y: int) -> Tensor:
+    n = COUNTS.double()
+    factors = (n / n.max()) ** 0.2
+    q = (factors * s + 0.5 * (n / n.sum()).log()).softmax(0)
+    return factors * (q - onehot(s, y))
+
+
+def clipped(s: Tensor, y: int, limit: float = 1.0) -> Tensor:
+    unit = s / s.norm()
+    g = (limit * unit).softmax(0) - onehot(s, y)
+    return limit / s.norm() * (g - unit * (unit @ g)) if s.norm() > limit else s.softmax(0) - onehot(s, y)
+
+
 COUNTS, MARGINS = torch.tensor([1000, 300, 100, 30, 10, 3]), torch.linspace(0.1, 0.6, 6, dtype=torch.float64)
 GRADIENTS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, int], Tensor]]] = {
     "autkc": (lambda s, y: functional.autkc(s, y, K), autkc),
@@ -162,6 +183,25 @@ GRADIENTS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor,
         lambda s, y: functional.generalized_cross_entropy(s, y, 0.7),
         lambda s, y: s.softmax(0)[y] ** 0.7 * (s.softmax(0) - onehot(s, y)),
     ),
+    "label_smoothing": (
+        lambda s, y: functional.label_smoothing(s, y, 0.3),
+        lambda s, y: s.softmax(0) - 0.7 * onehot(s, y) - 0.3 / len(s),
+    ),
+    "mean_absolute_error": (
+        functional.mean_absolute_error,
+        lambda s, y: s.softmax(0)[y] * (s.softmax(0) - onehot(s, y)),
+    ),
+    "symmetric_cross_entropy": (
+        lambda s, y: functional.symmetric_cross_entropy(s, y, 0.3, 0.2),
+        lambda s, y: (0.3 - 0.2 * math.log(1e-4) * s.softmax(0)[y]) * (s.softmax(0) - onehot(s, y)),
+    ),
+    "active_passive_loss": (lambda s, y: functional.active_passive_loss(s, y, 2.0, 0.5), active_passive),
+    "asymmetric_loss": (
+        lambda s, y: functional.asymmetric_loss(s, y, "agce", 1.8, 3.0, beta=0.4),
+        lambda s, y: 0.4 * (1.8 + s.softmax(0)[y]) ** 2 * s.softmax(0)[y] * (s.softmax(0) - onehot(s, y)),
+    ),
+    "logit_clip": (lambda s, y: functional.logit_clip(s, y, 1.0), clipped),
+    "vector_scaling": (lambda s, y: functional.vector_scaling(s, y, COUNTS, 0.5, 0.2), scaled),
     "ldam": (
         lambda s, y: functional.ldam(s, y, MARGINS, 5.0),
         lambda s, y: 5.0 * ((5.0 * (s - MARGINS[y] * onehot(s, y))).softmax(0) - onehot(s, y)),

@@ -20,6 +20,7 @@ from ray.cluster_utils import Cluster
 from topk_platform.running import cluster, machines
 from topk_platform.running.doctor.asking import ask_nodes
 from topk_platform.running.doctor.facts import Question
+from topk_platform.running.loopback import on_loopback
 from topk_platform.running.patience import Patience
 from topk_platform.training import environment
 from topk_studies import digits
@@ -38,7 +39,7 @@ def nodes(visited: Any) -> Iterator[Cluster]:
     noticing = {
         "health_check_period_ms": 1000
     }  # else a node that is lost is noticed after a quarter of a minute
-    with cluster._on_loopback():
+    with on_loopback():
         two = Cluster()
         two.add_node(num_cpus=1, num_gpus=1, include_dashboard=False, _system_config=noticing)
         two.add_node(num_cpus=1)

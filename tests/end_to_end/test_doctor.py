@@ -16,7 +16,7 @@ import torch
 from ray._private import services
 from ray.cluster_utils import Cluster
 
-from topk_platform.running import cluster
+from topk_platform.running.loopback import on_loopback
 
 OWN = ["unshare", "--user", "--map-root-user", "--mount"]
 AHEAD = 600
@@ -114,7 +114,7 @@ def nodes(visited: Any, lab: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     def apart(line: list[str], *arguments: Any, **keywords: Any) -> Any:
         return start([*command, *line], *arguments, **keywords)
 
-    with cluster._on_loopback(), pytest.MonkeyPatch.context() as patch:
+    with on_loopback(), pytest.MonkeyPatch.context() as patch:
         two = Cluster()
         two.add_node(num_cpus=1, num_gpus=1, include_dashboard=False)
         patch.setattr(services, "start_ray_process", apart)

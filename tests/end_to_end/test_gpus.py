@@ -14,6 +14,7 @@ from ray.cluster_utils import Cluster
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.errors import ClusterError
 from topk_platform.running import cluster, machines
+from topk_platform.running.loopback import on_loopback
 from topk_platform.running.machines import measured
 
 pytestmark = [
@@ -32,7 +33,7 @@ def a_study(**changes: Any) -> Study:
 @pytest.fixture(scope="module")
 def nodes(visited: Any) -> Iterator[Cluster]:
     """Two nodes, each told of two GPUs: T4 and L4."""
-    with cluster._on_loopback():
+    with on_loopback():
         two = Cluster()
         for kind in ("T4", "L4"):
             two.add_node(
@@ -113,7 +114,7 @@ def test_one_free_gpu_is_measured_in_a_process_that_ends(
         return Measured(os.getpid(), {"a": 0})
 
     monkeypatch.setattr(machines, "measure", pid)
-    with cluster.connected(a_study(gpus="auto"), nodes.address, None) as slots:
+    with cluster.connected(a_study(gpus="auto"), nodes.address, None) as (slots, _):
         assert slots == 4
         found = {measured(a_study(gpus="auto"), [], everywhere=False).free for _ in range(2)}
         assert len(found) == 2
@@ -133,7 +134,7 @@ def test_each_slice_of_mig_is_a_gpu_of_the_machine(visited: Any, monkeypatch: py
 
             return os.environ["CUDA_VISIBLE_DEVICES"]
 
-    with cluster.connected(a_study(gpus=0.5), None, 4) as slots:
+    with cluster.connected(a_study(gpus=0.5), None, 4) as (slots, _):
         assert slots == 4 and ray.cluster_resources()["GPU"] == 2
         for share, wanted in ((1.0, slices), (0.5, sorted(2 * slices))):
             holders = [ray.remote(num_gpus=share, num_cpus=1)(Holder).remote() for _ in wanted]

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from topk_platform.records import Store, delta, driven
+from topk_platform.records import Store, driven
+from topk_platform.records.opened import Opened
 
 Rows = Callable[..., list[dict[str, Any]]]
 Until = Callable[..., None]
@@ -104,8 +105,8 @@ def moments(steps: int) -> Iterator[int]:
 
 
 def newest_part(store: Path, kind: str) -> Path:
-    folder = store / "small" / delta.FOLDER
-    found = [folder / name for name in delta.parts(Store.open(store).at("small")) if f"kind={kind}" in name]
+    opened = Opened.of(Store.open(store).at("small"))
+    found = [store / "small" / opened.folder / name for name in opened.parts if f"kind={kind}" in name]
     return max(found, key=lambda path: path.stat().st_mtime_ns)
 
 
@@ -157,7 +158,7 @@ def test_of_a_trial_no_more_is_repeated_than_the_step_in_which_it_was_cut_off(
 def test_a_damaged_part_is_one_line_and_set_aside(kind: str, storm: Storm) -> None:
     told, repaired = storm.damaged[kind]
     (line,) = told.splitlines()
-    assert "is damaged or missing; `topk repair` sets it aside, so that its trials run again" in line
+    assert "is damaged or missing; `topk repair small` sets it aside, so that its trials run again" in line
     assert repaired.startswith("missing: " if kind == "missing" else "set aside: ")
 
 

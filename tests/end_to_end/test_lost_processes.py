@@ -214,7 +214,7 @@ def test_a_process_that_finds_other_code_is_refused_and_the_next_run_goes_on(
     _, err = shared.topk(*command, code=2)
     told = err.splitlines()[-1]
     assert told.startswith("topk: arm plain/with_dropout/") and ": a worker found code version" in told
-    assert "a source file changed meanwhile" in told
+    assert "the code changed meanwhile" in told
     assert {row["loss"] for row in rows(tmp_path)} <= {"none"}
     shared.topk(*command)
     found = [row for row in rows(tmp_path) if row["loss"] == "edits"]

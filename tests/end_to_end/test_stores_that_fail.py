@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -90,12 +91,15 @@ class Disk:
 
 
 @pytest.fixture
-def disk(lab: Any, tmp_path: Path) -> Iterator[Disk]:
+def disk(lab: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Disk]:
+    """A disk on which a study runs twice; the parameter is the pauses of the first run's ledger."""
     if subprocess.run([*OWN_MOUNTS, "true"], check=False).returncode:
         pytest.skip("this system lets nobody mount a disk of his own")
     folder, log = tmp_path / "disk", tmp_path / "log"
     folder.mkdir()
-    # The first run gives up at once, the second one is patient; neither leaves MLflow behind for long.
+    # The first run gives up at once unless told otherwise, the second one is patient; neither leaves MLflow behind for
+    # long.
+    first = getattr(request, "param", "(0.1,)")
     code = "import topk_platform.records as r; r.TrackingSink.__init__.__defaults__ = ((), (0.5,))\n"
     code += "import sys; r.Writer.__init__.__defaults__ = (eval(sys.argv.pop(1)),)\n"
     code += "from topk_platform.cli import main; main()"
@@ -103,7 +107,7 @@ def disk(lab: Any, tmp_path: Path) -> Iterator[Disk]:
     topk = f"{sys.executable} -P {tmp_path}/command.py"
     arguments = f"{' '.join(RUN)} --store {folder}/store"
     script = f"""mount -t tmpfs -o size=24m tmpfs {folder}
-        {topk} '(0.1,)' {arguments}; echo code $?; while [ -e {folder}/filler ]; do sleep 0.1; done
+        {topk} '{first}' {arguments}; echo code $?; while [ -e {folder}/filler ]; do sleep 0.1; done
         {topk} '(0.5,) * 600' {arguments}; echo code $?; cp -r {folder}/store {tmp_path}/copy"""
     with log.open("w") as file:
         process = subprocess.Popen(
@@ -145,6 +149,29 @@ def test_a_disk_that_is_full_then_read_only_then_mended(
     disk.process.wait()
     assert disk.says("code 0") and not disk.says("MLflow was not written"), disk.log.read_text()
     check_undisturbed(tmp_path / "copy", reference)
+
+
+@pytest.mark.parametrize("disk", ["(0.5,) * 600"], indirect=True)
+def test_a_disk_that_is_full_while_the_last_confirmations_are_stored(
+    disk: Disk, lab: Any, reference: Any, until: Until, check_undisturbed: Callable[..., None], tmp_path: Path
+) -> None:
+    """The last two of sixteen trainings are confirmations; neither loses its ranks, its guesses or its network."""
+    lab.allow(14)
+    until(lambda: len(lab.noted("held")) == 2, "two confirmations are held", disk.process)
+    folders = [disk.seen / "store" / "small" / name for name in ("ranks", "guesses", "models")]
+    disk.fill()
+    lab.allow(10**6)
+    until(lambda: disk.fill() or len(lab.noted("steps")) == reference.steps, "they are trained", disk.process)
+    end = time.monotonic() + 5  # seconds, in which they are tried to be stored
+    until(lambda: disk.fill() or time.monotonic() > end, "they cannot be stored", disk.process)
+    assert [len([*folder.glob("[!.]*")]) for folder in folders] == [2, 2, 2] and not disk.says("code")
+    disk.mend()
+    disk.process.wait()
+    assert disk.log.read_text().count("code 0") == 2, disk.log.read_text()
+    assert "could not be kept" not in disk.log.read_text()
+    check_undisturbed(tmp_path / "copy", reference)
+    store = Store.open(tmp_path / "copy").at("small")
+    assert [len(store.names(folder.name)) for folder in folders] == [4, 4, 4]
 
 
 def test_a_clock_that_is_set_back_an_hour(

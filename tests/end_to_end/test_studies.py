@@ -116,6 +116,60 @@ def test_grown_on_one_worker_it_holds_what_it_holds_at_once_on_two(
     assert numbers(before) <= numbers(table)
 
 
+SEARCHED = """
+from topk_platform import TPE, Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study, grid
+
+rate = {"learning_rate": Float(0.01, 1, log=True)}
+
+
+def study(searches=1):
+    how = Protocol(TPE(random=1), pruner=NoPruning(), searches=searches)
+    losses = [Loss("smooth_topk_svm", rate, {"learning_rate": 0.1}), Loss("cross_entropy")]
+    arms = grid([Regime("r", "digits")], [Model("linear")], losses, k=3, recipe=Recipe(1), protocol=how)
+    return Study("searched", arms, topk=(1, 3), trials=3 * searches, seeds=2 * searches)
+
+
+once, thrice = study(), study(3)
+"""
+
+
+def test_searches_are_added_to_a_study_that_has_run(shared: Any, tmp_path: Path) -> None:
+    """What has run is not trained again, and the result is that of three searches from the start, bit for bit."""
+    (shared.folder / "searched_lab.py").write_text(SEARCHED)
+    grown, direct = tmp_path / "grown", tmp_path / "direct"
+    out, _ = shared.topk("run", "searched_lab:once", "--store", grown)
+    assert "7 trials ran" in out  # three of the search, and two seeds of both losses
+    before = rows_of(grown, "searched")
+    out, _ = shared.topk("run", "searched_lab:once", "--searches", "3", "--store", grown)
+    assert (
+        "12 trials ran" in out
+    )  # two of each further search, for they share the first, and its two seeds twice
+    out, _ = shared.topk("run", "searched_lab:thrice", "--store", direct)
+    assert "19 trials ran" in out
+    after = rows_of(grown, "searched")
+    assert before.items() <= after.items()
+    timed = {"started", "ended", "train_seconds"}
+    results = [
+        {key: {n: v for n, v in row.items() if n not in timed} for key, row in found.items()}
+        for found in (after, rows_of(direct, "searched"))
+    ]
+    assert results[0] == results[1]
+    tables = [
+        shared.topk("table", name, "--store", store, *more, "--json")[0]
+        for name, store, more in (
+            ("searched_lab:once", grown, ("--searches", "3")),
+            ("searched_lab:thrice", direct, ()),
+        )
+    ]
+    assert tables[0] == tables[1]
+    of_one, _ = shared.topk("table", "searched_lab:once", "--store", grown, "--json")
+    assert of_one != tables[0]
+
+
+def rows_of(store: Path, study: str) -> dict[str, dict[str, Any]]:
+    return {row["key"]: filled(dict(row)) for row in Ledger.open(Store.open(store), study).rows()}
+
+
 def test_a_study_over_ones_own_things(shared: Any, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(6, (600,), generator=generator)

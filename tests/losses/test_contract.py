@@ -60,6 +60,65 @@ class TestLogitAdjusted(LossContract):
         return topk_losses.LogitAdjusted(counts(self.classes), tau=0.5, **shared)
 
 
+class TestVectorScaling(LossContract):
+    soft_targets = True
+    class_symmetric = False
+    shift_invariant = False
+
+    def make(self, **shared):
+        return topk_losses.VectorScaling(counts(self.classes), tau=0.5, gamma=0.2, **shared)
+
+
+class TestLabelSmoothing(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.LabelSmoothing(epsilon=0.2, **shared)
+
+
+class TestMeanAbsoluteError(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.MeanAbsoluteError(**shared)
+
+
+class TestSymmetricCrossEntropy(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.SymmetricCrossEntropy(alpha=0.5, beta=0.3, **shared)
+
+
+class TestActivePassiveLoss(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.ActivePassiveLoss(alpha=2.0, beta=0.5, **shared)
+
+
+class TestActiveNegativeLoss(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.ActivePassiveLoss(alpha=2.0, beta=0.5, passive="nnce", **shared)
+
+
+class TestAsymmetricLoss(LossContract):
+    soft_targets = True
+
+    def make(self, **shared):
+        return topk_losses.AsymmetricLoss("aul", a=3.0, q=2.0, alpha=0.5, **shared)
+
+
+class TestLogitClip(LossContract):
+    soft_targets = True
+    shift_invariant = False
+
+    def make(self, **shared):
+        return topk_losses.LogitClip(limit=3.0, **shared)
+
+
 class TestTopKHinge(LossContract):
     soft_targets = True
 
@@ -332,10 +391,16 @@ CONTRACTS = {
     for name, contract in globals().items()
     if name.startswith("Test") and name not in ("TestTorchsCrossEntropy", "TestALossOfOnesOwn")
 }
+# Losses without kernels are the same whichever backend is chosen.
+PLAIN = {
+    *("CrossEntropy", "Focal", "GeneralizedCrossEntropy", "LDAM", "BalancedSoftmax", "LogitAdjusted"),
+    *("VectorScaling", "LabelSmoothing", "MeanAbsoluteError", "SymmetricCrossEntropy", "ActivePassiveLoss"),
+    *("ActiveNegativeLoss", "AsymmetricLoss", "LogitClip"),
+}
 globals().update(
     {
         f"{name}By{backend.title()}": in_float32(one, backend)
         for name, one in CONTRACTS.items()
-        for backend in BACKENDS
+        for backend in (["torch"] if name.removeprefix("Test") in PLAIN else BACKENDS)
     }
 )

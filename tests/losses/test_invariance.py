@@ -14,6 +14,14 @@ LOSSES = {
     "generalized_cross_entropy": lambda s, y, k: functional.generalized_cross_entropy(
         s, y, 0.7, reduction="none"
     ),
+    "label_smoothing": lambda s, y, k: functional.label_smoothing(s, y, 0.2, reduction="none"),
+    "symmetric_cross_entropy": lambda s, y, k: functional.symmetric_cross_entropy(s, y, reduction="none"),
+    "active_negative_loss": lambda s, y, k: functional.active_passive_loss(
+        s, y, 2.0, 1.0, "nnce", reduction="none"
+    ),
+    "asymmetric_loss": lambda s, y, k: functional.asymmetric_loss(
+        s, y, "aul", 3.0, 2.0, alpha=1.0, reduction="none"
+    ),
     "ldam": lambda s, y, k: functional.ldam(s, y, torch.full((s.shape[1],), 0.5), 3.0, reduction="none"),
     "lapsum_topk_loss": lambda s, y, k: functional.lapsum_topk_loss(s, y, k, 0.7, reduction="none"),
     "autkc": lambda s, y, k: functional.autkc(s, y, k, reduction="none"),

@@ -36,6 +36,13 @@ MODULES = {
         {"k": 2, "steepness": 1.5, "candidates": 4, "relaxation": "logistic", "mixture": (0.5, 0.5)},
     ),
     "TopKEntropy": ("topk_entropy", {"k": 2}),
+    "LabelSmoothing": ("label_smoothing", {"epsilon": 0.3}),
+    "MeanAbsoluteError": ("mean_absolute_error", {}),
+    "SymmetricCrossEntropy": ("symmetric_cross_entropy", {"alpha": 0.5, "beta": 0.3}),
+    "ActivePassiveLoss": ("active_passive_loss", {"alpha": 2.0, "beta": 0.3, "passive": "nnce"}),
+    "AsymmetricLoss": ("asymmetric_loss", {"form": "aul", "a": 3.0, "q": 2.0, "alpha": 0.5, "beta": 0.3}),
+    "LogitClip": ("logit_clip", {"limit": 1.0}),
+    "VectorScaling": ("vector_scaling", {"class_counts": COUNTS, "tau": 0.5, "gamma": 0.2}),
     "TruncatedTopKEntropy": ("truncated_topk_entropy", {"k": 2}),
 }
 SHARED = {"weight": WEIGHT, "ignore_index": 4, "reduction": "sum"}

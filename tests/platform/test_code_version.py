@@ -1,3 +1,5 @@
+"""Which edits of a user's modules count for an arm, and which of its own package's."""
+
 from __future__ import annotations
 
 import shutil
@@ -8,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from topk_platform import Arm, Float, Loss, Model, OptunaSampler, Protocol, Recipe, Regime
-from topk_platform.code_version import code_version, loaded_version, user_modules
+from topk_platform.code_version import _SPECS, code_definitions, code_version, loaded_version, user_modules
+from topk_platform.specs.trial import SPECS
 
 
 def an_arm(loss: str) -> Arm:
@@ -17,16 +20,17 @@ def an_arm(loss: str) -> Arm:
 
 SOURCES = {
     "some_lab/__init__.py": "",
-    "some_lab/losses.py": "from some_lab import tools\nfrom .more import x\nimport math, not_there\nimport helper\n",
-    "some_lab/tools.py": "a = 1\n",
-    "some_lab/more.py": "from . import deep\nx = 1\n",
+    "some_lab/losses.py": "from some_lab import tools\nfrom .more import x\nimport math, not_there\nimport helper\n"
+    "def loss():\n    return tools.a, x, helper.part.y\n",
+    "some_lab/tools.py": "a = 1\nunused = 1\n",
+    "some_lab/more.py": "from . import deep\nx = deep.later\n",
     "some_lab/deep/__init__.py": "from ..aside import *\n",
-    "some_lab/aside.py": "def later():\n    import topk_mine\n",
+    "some_lab/aside.py": "def later():\n    import topk_mine\n    return topk_mine.loss()\n",
     "some_lab/studies.py": "from some_lab import losses\n",
-    "helper.py": "import some_space.inner.part\nfrom ...... import too_far\n",
-    "some_space/inner/part.py": "import half_written\n",
+    "helper.py": "import some_space.inner.part as part\nfrom ...... import too_far\n",
+    "some_space/inner/part.py": "import half_written\ny = 2\n",
     "half_written.py": "import (\n",
-    "topk_mine.py": "def loss(): ...\n",
+    "topk_mine.py": "def loss(): return 1\n",
     "unrelated.py": "import helper\n",
 }
 FOLLOWED = sorted(set(SOURCES) - {"some_lab/studies.py", "unrelated.py"})
@@ -49,7 +53,8 @@ def forget_modules(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def change(path: Path) -> None:
-    path.write_text(path.read_text() + "# changed\n")
+    """Change what every definition in a file means."""
+    path.write_text(path.read_text().replace("1", "3").replace("2", "4").replace("()\n", "() * 2\n"))
 
 
 def test_every_module_that_is_imported_and_not_installed_is_followed(lab: Path) -> None:
@@ -61,13 +66,97 @@ def test_every_module_that_is_imported_and_not_installed_is_followed(lab: Path) 
     }
 
 
-@pytest.mark.parametrize("name", FOLLOWED)
-def test_the_users_modules_count_and_all_that_they_import(lab: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["some_lab/tools.py", "some_lab/aside.py", "some_space/inner/part.py", "topk_mine.py"]
+)
+def test_definitions_count_through_whatever_imports_lead_to_them(lab: Path, name: str) -> None:
     arm = an_arm("some_lab.losses:loss")
     before = code_version(arm)
     assert before == code_version(arm)
     assert before != code_version(an_arm("cross_entropy"))
     change(lab / name)
+    assert code_version(arm) != before
+
+
+def test_a_file_that_cannot_be_parsed_counts_by_its_bytes(lab: Path) -> None:
+    arm = an_arm("some_lab.losses:loss")
+    before = code_version(arm)
+    (lab / "half_written.py").write_text("import ((\n")
+    assert code_version(arm) != before
+
+
+def test_the_definitions_that_count_are_named(lab: Path) -> None:
+    found = code_definitions(an_arm("some_lab.losses:loss")).keys() - code_definitions(an_arm("focal")).keys()
+    assert sorted(found) == [
+        *("half_written.<0>", "some_lab.aside.later", "some_lab.losses.loss", "some_lab.more.x"),
+        *("some_lab.tools.a", "some_space.inner.part.y", "topk_mine.loss"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edit", "counts"),
+    [
+        ("STUDY = Study('s', arms(2), seeds=2)\n", False),
+        ("RATE = 0.2\n", True),
+        ("other = 5\n", False),
+        ("import torch\ntorch.set_default_dtype(torch.float64)\n", True),
+        ("import torch\n_ = torch.manual_seed(0)\n", True),
+        ("TABLE['x'] = 1\n", True),
+        ("@register\ndef act(): return 1\n", True),
+        ("class More(Base): pass\n", True),
+        ("class Less(Plain): pass\n", False),
+        ("from functools import cache\n@cache\ndef other(): return 1\n", False),
+        ("import setting\n", True),
+        ("import calm\n", False),
+        ("if __name__ == '__main__':\n    print(model())\n", False),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import setting\n", False),
+    ],
+)
+def test_what_else_stands_in_a_models_file_counts_if_it_acts_on_import(
+    lab: Path, edit: str, counts: bool
+) -> None:
+    (lab / "setting.py").write_text("import random\nrandom.seed(1)\n")
+    (lab / "calm.py").write_text("import random\nHALF = 1 / 2\n")
+    (lab / "mine.py").write_text(
+        "from topk_platform import Study, Arm, Loss\n"
+        "from topk_platform.specs import Recipe\n"
+        "TABLE = {}\n"
+        "def register(function):\n    TABLE[function.__name__] = function\n    return function\n"
+        "class Base:\n    def __init_subclass__(cls): TABLE[cls] = 1\n"
+        "class Plain: pass\n"
+        "def arms(n):\n    return [Arm('r', 'm', Loss('focal'), 1, Recipe(e)) for e in range(n)]\n"
+        "STUDY = Study('s', arms(2), seeds=1)\n"
+        "RATE = 0.1\n"
+        "def model():\n    return RATE\n"
+    )
+    arm = replace(an_arm("focal"), model=Model("mine:model"))
+    before = code_version(arm)
+    with (lab / "mine.py").open("a") as file:
+        file.write(edit)
+    assert (code_version(arm) != before) == counts
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        "globals()['kernel_' + name]",
+        "getattr(kernels, 'kernel_' + name)",
+        "getattr(sys.modules[__name__], 'kernel_' + name)",
+        "importlib.import_module('kernels').kernel_b",
+        "importlib.import_module('ker' + 'nels').kernel_b",
+    ],
+)
+def test_a_module_counts_whole_where_names_in_it_are_computed(lab: Path, look_up: str) -> None:
+    """In the last case the module that looks it up does; what it finds is not seen."""
+    for name in ("kernels", "mine"):
+        (lab / f"{name}.py").write_text(
+            "import importlib, sys\nimport kernels\n"
+            f"def loss(name): return {look_up}\ndef kernel_a(): return 1\ndef kernel_b(): return 1\n"
+        )
+    arm = an_arm("mine:loss")
+    before = code_version(arm)
+    changed = "mine" if "globals" in look_up or "sys." in look_up or "+ 'nels'" in look_up else "kernels"
+    change(lab / f"{changed}.py")
     assert code_version(arm) != before
 
 
@@ -95,19 +184,29 @@ def test_an_installed_package_counts_whole_and_only_where_the_arm_refers_to_it(
 ) -> None:
     place = lab / "lib" / "site-packages"
     (place / "bought").mkdir(parents=True)
-    (place / "bought" / "__init__.py").write_text("")
-    (lab / "mine.py").write_text("import bought, json, torch.nn\n")
+    (place / "bought" / "__init__.py").write_text("def loss(): ...")
+    (lab / "mine.py").write_text(
+        "import bought, json, torch.nn\ndef loss(): return bought.loss(), torch.nn.Linear\n"
+    )
     monkeypatch.syspath_prepend(str(place))
     assert set(user_modules(an_arm("mine:loss"))) == {"mine"}
     assert user_modules(an_arm("bought:loss")) == {}
     before = code_version(an_arm("bought:loss")), code_version(an_arm("mine:loss"))
     (place / "bought" / "inside.py").write_text("")  # as another release has it, in another process
+    sys.modules["topk_platform.code_version"]._bytes_of.cache_clear()  # type: ignore[attr-defined]
     sys.modules["topk_platform.code_version"]._installed_sources.cache_clear()  # type: ignore[attr-defined]
     assert code_version(an_arm("bought:loss")) != before[0]
     assert code_version(an_arm("mine:loss")) == before[1]
 
 
-def test_the_folder_that_the_modules_lie_in_does_not_count(
+def test_which_library_a_name_is_from_counts(lab: Path) -> None:
+    (lab / "mine.py").write_text("from torch import nn\ndef loss(): return nn.Linear\n")
+    before = code_version(an_arm("mine:loss"))
+    (lab / "mine.py").write_text("from another import nn\ndef loss(): return nn.Linear\n")
+    assert code_version(an_arm("mine:loss")) != before
+
+
+def test_where_a_definition_lies_does_not_count(
     lab: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arm = an_arm("some_lab.losses:loss")
@@ -117,9 +216,12 @@ def test_the_folder_that_the_modules_lie_in_does_not_count(
     monkeypatch.setattr(sys, "path", [str(other), *(path for path in sys.path if path != str(lab))])
     assert all(path.is_relative_to(other) for path in user_modules(arm).values())
     assert code_version(arm) == before
+    (other / "some_lab" / "moved.py").write_text((other / "some_lab" / "tools.py").read_text())
+    (other / "some_lab" / "tools.py").write_text("from some_lab.moved import a\n")
+    assert code_version(arm) == before
 
 
-def test_a_process_keeps_the_version_of_what_it_imported(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_keeps_the_version_of_what_it_imported(lab: Path) -> None:
     arm = an_arm("topk_mine:loss")
     before = loaded_version(arm)
     assert before == code_version(arm) and "topk_mine" in sys.modules
@@ -129,7 +231,9 @@ def test_a_process_keeps_the_version_of_what_it_imported(lab: Path, monkeypatch:
 
 def test_the_version_is_taken_after_the_import(lab: Path) -> None:
     """A module that changes while it is imported, here by itself, has not the version that it began with."""
-    (lab / "restless.py").write_text("import pathlib\npathlib.Path(__file__).write_text('a = 1')\n")
+    (lab / "restless.py").write_text(
+        "import pathlib\ndef loss(): return 1\npathlib.Path(__file__).write_text('def loss(): return 2')\n"
+    )
     before = code_version(an_arm("restless:loss"))
     assert loaded_version(an_arm("restless:loss")) == code_version(an_arm("restless:loss")) != before
 
@@ -141,5 +245,11 @@ def test_a_module_that_cannot_be_imported_has_a_version(lab: Path) -> None:
 def test_the_file_that_defines_the_study_does_not_count(lab: Path) -> None:
     arm = an_arm("some_lab.losses:loss")
     before = code_version(arm)
-    (lab / "some_lab" / "studies.py").write_text("# one more arm\n")
+    (lab / "some_lab" / "studies.py").write_text("more = 1\n")
     assert code_version(arm) == before
+
+
+def test_all_that_a_trial_is_made_of_is_followed_but_what_chooses_its_values() -> None:
+    searching = {"search", "sampler", "pruner", "space"}
+    made = {spec.__name__ for spec in SPECS if spec.__module__.rpartition(".")[2] not in searching}
+    assert made <= set(_SPECS)

@@ -20,7 +20,9 @@ def printed(study: Study, contrast: Contrast) -> float | None:
 def holds(claim: Claim, value: float) -> bool:
     if claim.direction == "within":
         return abs(value) < claim.tolerance
-    return value > claim.bound if claim.direction == "above" else value < claim.bound
+    if claim.direction == "above":
+        return value > claim.bound + claim.tolerance
+    return value < claim.bound - claim.tolerance
 
 
 @pytest.mark.parametrize("study", STUDIES_WITH_CLAIMS, ids=lambda study: study.name)

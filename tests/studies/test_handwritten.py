@@ -1,4 +1,4 @@
-"""The protocol that `digits` promises: equal budgets, one learning-rate range, a baseline searched no less."""
+"""The protocol that `digits` promises: equal budgets, and one range of what all losses search."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_regimes_and_losses_are_those_of_the_question() -> None:
     assert {arm.loss.label for arm in digits().arms if arm.loss.head == "cosine"} == uneven
 
 
-def test_the_budget_is_the_same_for_all_and_the_baselines_space_no_poorer() -> None:
+def test_the_budget_is_the_same_for_all() -> None:
     study = digits()
     assert (study.trials, study.seeds, study.topk) == (16, 5, (1, 2, 3, 5))
     rates = {arm.loss.space["learning_rate"] for arm in study.arms}
@@ -39,7 +39,6 @@ def test_the_budget_is_the_same_for_all_and_the_baselines_space_no_poorer() -> N
     for arm in study.arms:
         assert (arm.k, arm.protocol.sampler, arm.protocol.width, arm.metric) == (3, TPE(random=5), 1, "top3")
         baseline = next(a for a in study.arms if a.regime == arm.regime and a.loss.label == study.baseline)
-        assert len(baseline.loss.space) >= len(arm.loss.space)
         assert baseline.recipe == arm.recipe
 
 
@@ -48,4 +47,4 @@ def test_each_loss_searches_its_own_parameters() -> None:
     assert "tau" in searched["smooth_topk_svm"]
     assert {"epsilon", "samples"} <= searched["noised_topk_hinge"]
     assert {"max_margin", "scale"} <= searched["ldam"]
-    assert {"epsilon", "samples", "max_margin", "scale"} <= searched["noised_imbalanced_topk_hinge"]
+    assert {"epsilon", "max_margin"} <= searched["noised_imbalanced_topk_hinge"]

@@ -28,7 +28,7 @@ def test_all_losses_are_searched_alike(study: Study) -> None:
     wanted = {
         "smooth_topk_svm": {"tau"},
         "noised_topk_hinge": {"epsilon", "samples"},
-        "noised_imbalanced_topk_hinge": {"epsilon", "samples", "max_margin", "scale"},
+        "noised_imbalanced_topk_hinge": {"epsilon", "max_margin"},
         "ldam": {"max_margin", "scale"},
         "calibrated_topk_hinge": {"margin"},
         "focal": {"gamma"},
@@ -38,10 +38,6 @@ def test_all_losses_are_searched_alike(study: Study) -> None:
         assert own == wanted.get(arm.loss.name, own)
         assert arm.loss.name not in ("topk_transition", "topk_grouping") or not own
         assert "samples" not in own or None in arm.loss.space["samples"].ends
-    # The noised imbalanced hinge alone has more to search than the baseline.
-    baseline = max(len(arm.loss.space) for arm in study.arms if arm.loss.label == study.baseline)
-    richer = {arm.loss.label for arm in study.arms if len(arm.loss.space) > baseline}
-    assert richer <= {"noised_imbalanced_topk_hinge"}
 
 
 @pytest.mark.parametrize(

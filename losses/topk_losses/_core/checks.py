@@ -99,6 +99,22 @@ def check_exponent(name: str, value: float) -> None:
         raise ValueError(f"{name} must be at most 1, got {value}")
 
 
+def check_share(name: str, value: float) -> None:
+    """Check a number of at least 0 and below 1."""
+    check_not_negative(name, value)
+    if value >= 1:
+        raise ValueError(f"{name} must be below 1, got {value}")
+
+
+def check_asymmetric(form: str, a: float, q: float) -> None:
+    """Check the form of an asymmetric loss and its parameters."""
+    check_one_of("form", form, ("agce", "aul", "ael"))
+    check_positive("a", a)
+    check_positive("q", q)
+    if form == "aul" and a <= 1:
+        raise ValueError(f"a must be above 1 for the form 'aul', got {a}")
+
+
 def check_dimension(name: str, value: int) -> None:
     """Check a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

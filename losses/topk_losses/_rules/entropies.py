@@ -58,7 +58,9 @@ def _log_odds_against(rows: Tensor, labels: Tensor, scale: float) -> Tensor:
     return with_nan_where_invalid(torch.where(first, rest, total + torch.log1p(-share)) - own, total)
 
 
-def adjusted(rows: Tensor, labels: Tensor, class_counts: Tensor, tau: float) -> Tensor:
-    """``-log softmax(s + τ log(n / Σ n))_y``."""
-    frequencies = class_counts.to(rows.dtype).log().log_softmax(0)
-    return cross_entropy(rows + tau * frequencies, labels)
+def adjusted(rows: Tensor, labels: Tensor, class_counts: Tensor, tau: float, gamma: float = 0.0) -> Tensor:
+    """``-log softmax((n / max n)^γ s + τ log(n / Σ n))_y``."""
+    logs = class_counts.to(rows.dtype).log()
+    if gamma:
+        rows = rows * torch.exp(gamma * (logs - logs.amax()))
+    return cross_entropy(rows + tau * logs.log_softmax(0), labels)

@@ -108,10 +108,12 @@ class _Logistic(_Positive):
         return torch.nn.functional.logsigmoid(x)
 
     def chance(self, x: Tensor) -> Tensor:
-        return x.sigmoid()
+        # Torch's derivative of a sigmoid near 1 is ``p (1 - p)`` of a rounded p; of its small counterpart it is exact.
+        small = (-x.abs()).sigmoid()
+        return torch.where(x > 0, 1 - small, small)
 
     def hazard(self, x: Tensor) -> Tensor:
-        return (-x).sigmoid()
+        return self.chance(-x)
 
     def log_density(self, x: Tensor) -> Tensor:
         return self.log_chance(x) + self.log_chance(-x)

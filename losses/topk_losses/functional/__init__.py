@@ -26,6 +26,7 @@ from topk_losses.functional.entropy import (
     ldam,
     logit_adjusted,
     truncated_topk_entropy,
+    vector_scaling,
 )
 from topk_losses.functional.generalized import generalized_cross_entropy
 from topk_losses.functional.grouping import topk_grouping, topk_transition
@@ -33,6 +34,14 @@ from topk_losses.functional.hinge import calibrated_topk_hinge, convex_topk_hing
 from topk_losses.functional.lapsum import lapsum_topk_loss
 from topk_losses.functional.noised import noised_imbalanced_topk_hinge, noised_topk_hinge
 from topk_losses.functional.reduction import reduce_rows
+from topk_losses.functional.robust import (
+    active_passive_loss,
+    asymmetric_loss,
+    label_smoothing,
+    logit_clip,
+    mean_absolute_error,
+    symmetric_cross_entropy,
+)
 from topk_losses.functional.smooth import smooth_topk_svm
 from topk_losses.functional.smooth_hinge import smooth_topk_hinge
 from topk_losses.functional.soft_topk import soft_topk_loss
@@ -49,6 +58,8 @@ from topk_losses.operators import (
 )
 
 __all__ = [
+    "active_passive_loss",
+    "asymmetric_loss",
     "autkc",
     "balanced_softmax",
     "calibrated_topk_hinge",
@@ -58,11 +69,14 @@ __all__ = [
     "focal",
     "generalized_cross_entropy",
     "inclusion_probabilities",
+    "label_smoothing",
     "lapsum_topk",
     "lapsum_topk_loss",
     "ldam",
     "log_elementary_symmetric",
     "logit_adjusted",
+    "logit_clip",
+    "mean_absolute_error",
     "noised_imbalanced_topk_hinge",
     "noised_topk",
     "noised_topk_hinge",
@@ -72,10 +86,12 @@ __all__ = [
     "soft_topk",
     "soft_topk_loss",
     "sorting_topk_cross_entropy",
+    "symmetric_cross_entropy",
     "topk_entropy",
     "topk_grouping",
     "topk_hinge",
     "topk_transition",
     "truncated_topk_entropy",
     "uneven_margins",
+    "vector_scaling",
 ]

@@ -16,7 +16,15 @@ from topk_losses._core.reduction import Reduction, reduce_loss, takes_single_row
 from topk_losses._rules import entropies
 from topk_losses._rules.truncated import TruncatedEntropy
 
-__all__ = ["balanced_softmax", "cross_entropy", "focal", "ldam", "logit_adjusted", "truncated_topk_entropy"]
+__all__ = [
+    "balanced_softmax",
+    "cross_entropy",
+    "focal",
+    "ldam",
+    "logit_adjusted",
+    "truncated_topk_entropy",
+    "vector_scaling",
+]
 
 
 @takes_single_rows
@@ -236,6 +244,62 @@ def logit_adjusted(
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
         return entropies.adjusted(rows, labels, class_counts, tau)
+
+    return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
+
+
+@takes_single_rows
+def vector_scaling(
+    scores: Tensor,
+    target: Tensor,
+    class_counts: Tensor,
+    tau: float = 1.0,
+    gamma: float = 0.3,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Vector-scaling loss: logit adjustment, and scores of rare classes that count for less.
+
+    .. math:: -\log \mathrm{softmax}\bigl((n / \max n)^\gamma s + \tau \log(n / \textstyle\sum n)\bigr)_y
+
+    At γ = 0 this is :func:`logit_adjusted`. At τ = 0 it is the class-dependent temperature of Ye et al. 2020. A network
+    that fits all training images needs the factors: at the end of its training, sums no longer matter to it.
+
+    Args:
+        scores: ``(N, L)`` or ``(N, L, ...)``; -inf masks a class.
+        target: labels ``(N, ...)``, or probabilities of the scores' shape.
+        class_counts: n, the number of training samples of each class ``(L,)``, above 0.
+        tau: τ, at least 0.
+        gamma: γ, at least 0.
+        weight: one factor per class ``(L,)``.
+        ignore_index: label of the samples to leave out, as in torch.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or ``(N, ...)`` for ``"none"``.
+
+    Raises:
+        ValueError: for wrong shapes and dtypes, labels out of range, counts not above 0, τ or γ below 0.
+
+    References:
+        Kini et al.: Label-Imbalanced and Group-Sensitive Classification under Overparameterization, NeurIPS 2021; Ye et
+        al.: Identifying and Compensating for Feature Deviation in Imbalanced Deep Learning, arXiv 2020.
+
+    Example:
+        >>> import torch
+        >>> counts = torch.tensor([100, 10, 1])
+        >>> vector_scaling(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]), counts)
+        tensor(3.8248)
+    """
+    check_scores(scores)
+    check_counts(class_counts, scores.shape[1])
+    check_not_negative("tau", tau)
+    check_not_negative("gamma", gamma)
+
+    def losses(rows: Tensor, labels: Tensor) -> Tensor:
+        return entropies.adjusted(rows, labels, class_counts, tau, gamma)
 
     return reduce_loss(losses, scores, target, Reduction(weight, ignore_index, reduction))
 

@@ -17,8 +17,8 @@ __all__ = ["Loss", "TopKHingeLoss", "TopKLoss", "check_values"]
 
 
 SMOOTHING = (
-    ": smooth the targets, (1 - a) * one_hot(target, L) + a / L, as probabilities of the scores' shape, which all "
-    "losses but the smooth top-K SVM take"
+    ": LabelSmoothing is cross-entropy with it; for other losses smooth the targets, (1 - a) * one_hot(target, L) + "
+    "a / L, as probabilities of the scores' shape, which all losses but the smooth top-K SVM take"
 )
 
 

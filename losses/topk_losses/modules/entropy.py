@@ -12,7 +12,15 @@ from topk_losses._core.checks import check_margins, check_not_negative, check_po
 from topk_losses.margins import uneven_margins
 from topk_losses.modules._base import Loss, TopKLoss, check_values
 
-__all__ = ["LDAM", "BalancedSoftmax", "CrossEntropy", "Focal", "LogitAdjusted", "TruncatedTopKEntropy"]
+__all__ = [
+    "LDAM",
+    "BalancedSoftmax",
+    "CrossEntropy",
+    "Focal",
+    "LogitAdjusted",
+    "TruncatedTopKEntropy",
+    "VectorScaling",
+]
 
 
 class CrossEntropy(Loss):
@@ -239,6 +247,57 @@ class LogitAdjusted(Loss):
             target,
             class_counts=self.class_counts,
             tau=self.tau,
+            **self._shared,
+        )
+
+
+class VectorScaling(Loss):
+    """The vector-scaling loss, see :func:`~topk_losses.functional.vector_scaling`.
+
+    Args:
+        class_counts: n, the number of training samples of each class ``(L,)``, above 0, kept as a buffer.
+        tau: τ, at least 0.
+        gamma: γ, at least 0.
+        weight: one factor per class ``(L,)``, kept as a buffer.
+        ignore_index: label of the samples to leave out, as in torch.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        ValueError: for the arguments that :func:`~topk_losses.functional.vector_scaling` rejects.
+
+    Example:
+        >>> import torch
+        >>> VectorScaling([100, 10, 1])(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]))
+        tensor(3.8248)
+    """
+
+    class_counts: Tensor
+
+    def __init__(
+        self,
+        class_counts: Tensor | Sequence[int],
+        tau: float = 1.0,
+        gamma: float = 0.3,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, ignore_index, reduction)
+        self._set_counts(class_counts)
+        check_not_negative("tau", tau)
+        check_not_negative("gamma", gamma)
+        self.tau = tau
+        self.gamma = gamma
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of scores ``(N, L, ...)`` and targets."""
+        return functional.vector_scaling(
+            scores,
+            target,
+            class_counts=self.class_counts,
+            tau=self.tau,
+            gamma=self.gamma,
             **self._shared,
         )
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from topk_platform.cli import (
+    adopting,
     asking,
     doctoring,
     exporting,
@@ -27,8 +28,10 @@ from topk_platform.cli import (
     upkeep,
 )
 from topk_platform.cli.codes import MEANINGS, Exit
+from topk_platform.cli.consoles import say
 from topk_platform.cli.studies import find_modules_here
-from topk_platform.errors import UserError, is_of_users_code, place_of, reason
+from topk_platform.errors import UserError, is_of_users_code, masked, place_of, reason
+from topk_platform.terminal import printable
 
 __all__ = ["app", "main"]
 
@@ -70,6 +73,7 @@ _COMMANDS: dict[str, tuple[tuple[Callable[..., Any], str], ...]] = {
     "Upkeep": (
         (doctoring.doctor, "topk doctor letters_quick --address 10.0.0.1:6379 --store s3://bucket/runs"),
         (upkeep.sync, "topk sync letters_quick --mlflow http://127.0.0.1:5000"),
+        (adopting.adopt, "topk adopt letters_quick --replay 3"),
         (upkeep.repair, "topk repair letters_quick"),
     ),
 }
@@ -135,13 +139,17 @@ def main() -> None:
 
 def _end(error: Exception, line: str, code: Exit, debug: bool) -> None:
     if debug:
-        typer.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-    typer.echo(line, err=True)
+        say(_traceback(error), err=True, nl=False)
+    say(printable(masked(line), line=True), err=True)
     sys.exit(code)
+
+
+def _traceback(error: Exception) -> str:
+    return masked("".join(traceback.format_exception(error)))
 
 
 def _kept(error: Exception) -> str:
     """Write an error's traceback into a file, so that the cause of a long run's end is kept; return the file's name."""
     with tempfile.NamedTemporaryFile("w", prefix="topk-error-", suffix=".txt", delete=False) as file:
-        file.writelines(traceback.format_exception(error))
+        file.write(_traceback(error))
     return file.name

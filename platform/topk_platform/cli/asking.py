@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.consoles import make_console, print_json, print_rows
+from topk_platform.cli.consoles import make_console, print_json, print_rows, say
 from topk_platform.cli.options import (
     JsonOption,
     OnlyOption,
+    SearchesOption,
     SeedsOption,
     SmokeOption,
     StoreOption,
@@ -19,7 +20,7 @@ from topk_platform.cli.options import (
     TrialsOption,
     check_format,
 )
-from topk_platform.cli.studies import load_study, wanted_study
+from topk_platform.cli.studies import wanted_study
 from topk_platform.errors import UserError
 
 __all__ = ["checklist", "claims", "tuning"]
@@ -38,22 +39,29 @@ def _shown(
     elif output == "rich":
         make_console().print(made["rich"]())
     else:
-        typer.echo(str(made[output]()), nl=False)
+        say(str(made[output]()), nl=False)
 
 
 def claims(
     study: StudyArgument,
     store: StoreOption = "runs",
     output: TableFormatOption = "rich",
+    searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
+    smoke: SmokeOption = False,
     json: JsonOption = False,
 ) -> None:
     """Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data."""
     check_format(output, "rich", "md", "csv", json=json)
-    wanted = load_study(study, store)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     if not wanted.claims:
-        raise UserError(f"study {wanted.name} has no claims: give it some as Study(claims=...)")
+        why = (
+            "a smoke run carries none, as its numbers say nothing of them"
+            if smoke
+            else "give it some, claims=..."
+        )
+        raise UserError(f"study {wanted.name} has no claims: {why}")
     from topk_platform.reports import claimed, deciding  # noqa: PLC0415 - pyarrow and numpy
 
     found = deciding.decide(wanted, store=store, trials=trials, seeds=seeds)
@@ -72,6 +80,7 @@ def tuning(
     store: StoreOption = "runs",
     output: TableFormatOption = "rich",
     within: _Within = 0.5,
+    searches: SearchesOption = None,
     trials: TrialsOption = None,
     only: OnlyOption = None,
     smoke: SmokeOption = False,
@@ -79,7 +88,7 @@ def tuning(
 ) -> None:
     """Show what the search gained, how many trials were enough, and which parameters mattered, by validation alone."""
     check_format(output, "rich", "md", "csv", json=json)
-    wanted = wanted_study(study, smoke, store=store)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     from topk_platform.reports import tuned  # noqa: PLC0415 - as above
     from topk_platform.reports.tuning import check_within  # noqa: PLC0415 - as above
     from topk_platform.reports.tuning import tuning as tuning_of  # noqa: PLC0415 - as above
@@ -99,17 +108,18 @@ def tuning(
 def checklist(
     study: StudyArgument,
     store: StoreOption = "runs",
+    searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     smoke: SmokeOption = False,
     json: JsonOption = False,
 ) -> None:
     """Write what venues ask to be reported of a study, filled in from its ledger, as Markdown."""
-    wanted = wanted_study(study, smoke, store=store)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     from topk_platform.reports.checklist import checklist as filled_in  # noqa: PLC0415 - as above
 
     found = filled_in(wanted, store=store, trials=trials, seeds=seeds)
     if json:
         print_json(found)
     else:
-        typer.echo(found.to_markdown(), nl=False)
+        say(found.to_markdown(), nl=False)

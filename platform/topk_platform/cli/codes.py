@@ -16,6 +16,7 @@ class Exit(IntEnum):
     OPEN = 3
     PARTIAL = 4
     UNEXPECTED = 5
+    HUNG_UP = 129
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -27,6 +28,7 @@ MEANINGS: dict[Exit, str] = {
     Exit.OPEN: "faults of machines left trials without a result; the same command tries them again",
     Exit.PARTIAL: "what --max-hours and its like allow is used up; the same command goes on",
     Exit.UNEXPECTED: "an error of the program itself; the line names a file with its traceback",
+    Exit.HUNG_UP: "ended by SIGHUP, as its terminal was closed; the same command goes on",
     Exit.INTERRUPTED: "interrupted by Ctrl-C; the same command goes on",
     Exit.TERMINATED: "ended by SIGTERM; the same command goes on",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
@@ -13,16 +14,30 @@ import typer
 from rich.console import Console
 
 from topk_platform.running.words import duration
+from topk_platform.terminal import PlainConsole, printable
 
-__all__ = ["duration", "make_console", "plain", "print_json", "print_rows"]
+__all__ = ["duration", "make_console", "plain", "print_json", "print_rows", "say"]
 
+# What JSON may hold as it is, and a terminal obeys: written as JSON writes other control characters.
+_STEERING = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PIPE_WIDTH = 100_000  # a line is cut or folded where a terminal ends, and a pipe or a file ends nowhere
 
 
 def make_console(*, stderr: bool = False) -> Console:
     """Return the console to print to: as wide as its terminal, or as wide as the output where there is no terminal."""
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=_PIPE_WIDTH)
+    console = PlainConsole(stderr=stderr)
+    return console if console.is_terminal else PlainConsole(stderr=stderr, width=_PIPE_WIDTH)
+
+
+def say(text: object, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text, in which a terminal obeys nothing.
+
+    Args:
+        text: The text; what is no text is printed as ``str`` shows it.
+        err: Whether to print it on stderr.
+        nl: Whether to end the line.
+    """
+    typer.echo(printable(str(text)), err=err, nl=nl)
 
 
 def plain(value: Any) -> Any:
@@ -61,7 +76,8 @@ def print_json(value: Any, *, lines: bool = False) -> None:
         value: Anything that :func:`plain` takes.
         lines: Whether to print it on one line, as one of many.
     """
-    typer.echo(json.dumps(plain(value), indent=None if lines else 1, ensure_ascii=False))
+    text = json.dumps(plain(value), indent=None if lines else 1, ensure_ascii=False)
+    typer.echo(_STEERING.sub(lambda found: f"\\u{ord(found.group()):04x}", text))
 
 
 def print_rows(rows: Iterable[Mapping[str, object]]) -> None:

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from topk_platform.cli.codes import Exit
-from topk_platform.cli.consoles import plain, print_json
+from topk_platform.cli.consoles import plain, print_json, say
 from topk_platform.cli.options import (
     DataOption,
     JsonOption,
+    SearchesOption,
     SmokeOption,
     StoreOption,
     StudyArgument,
+    TrustOption,
     check_format,
     named_place,
 )
 from topk_platform.cli.studies import wanted_study
 from topk_platform.errors import UserError, reason
+from topk_platform.terminal import printable
 
 if TYPE_CHECKING:
     from topk_platform.evidence.verifying import Verification
@@ -62,6 +65,7 @@ def export(
     ] = "",
     data: DataOption = None,
     store: StoreOption = "runs",
+    searches: SearchesOption = None,
     smoke: SmokeOption = False,
 ) -> None:
     """Write an arm's confirmed network for `topk predict`, a study's trials for other tools, or its findings.
@@ -72,12 +76,12 @@ def export(
     _check_export(output, arm, seed, onnx or mlflow)
     if output != "findings" and (note or data is not None):
         raise UserError(f"--note and --data are of --format findings, got --format {output}")
-    wanted = wanted_study(study, smoke, store=store)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     if arm is not None:
         from topk_platform.serving import export_model  # noqa: PLC0415 - pyarrow and numpy
 
         found = export_model(wanted, arm, to, store=store, seed=seed, onnx=onnx, mlflow=mlflow)
-        typer.echo(f"{found.config.arm}, seed {found.seed}: {', '.join(found.files)} in {to}")
+        say(f"{found.config.arm}, seed {found.seed}: {', '.join(found.files)} in {to}")
         return
     if output == "findings":
         _export_findings(wanted, Path(to), store, data, note)
@@ -86,7 +90,7 @@ def export(
 
     write = {"csv": tidy.export_csv, "optuna": tidy.export_optuna}[output]
     written = write(wanted, to, store=store)
-    typer.echo(f"{written.trials} trials in {' and '.join(map(str, written.files))}")
+    say(f"{written.trials} trials in {' and '.join(map(str, written.files))}")
 
 
 def _export_findings(study: Study, to: Path, store: str, data: str | None, note: str) -> None:
@@ -98,7 +102,8 @@ def _export_findings(study: Study, to: Path, store: str, data: str | None, note:
         to.write_bytes(content)
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {reason(error)}") from error
-    typer.echo(f"{to}: {len(found.compared())} comparisons, {len(content)} bytes; {found.told()}")
+    counting = sum(one.counts for one in found.compared())
+    say(f"{to}: {counting} comparisons, {len(content)} bytes; {found.told()}")
 
 
 def _check_export(output: str, arm: str | None, seed: int | None, more: bool) -> None:
@@ -123,28 +128,38 @@ def predict(
         int | None, typer.Option("-k", help="How many candidates; by default as many as it was trained for.")
     ] = None,
     output: Annotated[str, typer.Option("--format", help="text or csv.")] = "text",
+    trust: TrustOption = None,
     json: JsonOption = False,
 ) -> None:
     """Print the K candidates for each image, with the probability of being among the K best.
 
-    Those of all classes add up to K; for K = 1 they are the softmax of the scores. They are not calibrated.
+    Those of all classes add up to K; for K = 1 they are the softmax of the scores. They are not calibrated. Only code
+    of this package is run, unless --trust names a module.
     """
     check_format(output, *_FORMATS, json=json)
     from topk_platform.serving.package import Config  # noqa: PLC0415 - pyarrow
+    from topk_platform.trust import Trust  # noqa: PLC0415 - as above
 
-    Config.read(Path(folder))  # before torch, which takes a second
+    config = Config.read(Path(folder))  # before torch, which takes a second
+    Trust.of(trust or ()).check(folder, {"model": config.model.name})
     from topk_platform.serving import load_model  # noqa: PLC0415 - torch
 
-    found = load_model(folder).predict(images, k)
+    found = load_model(folder, trust=trust or ()).predict(images, k)
     if json:
         print_json(_data(images, found))
     else:
-        typer.echo(_FORMATS[output](images, found), nl=False)
+        say(_FORMATS[output](images, found), nl=False)
 
 
-def bundle(study: StudyArgument, to: _To, store: StoreOption = "runs", smoke: SmokeOption = False) -> None:
+def bundle(
+    study: StudyArgument,
+    to: _To,
+    store: StoreOption = "runs",
+    searches: SearchesOption = None,
+    smoke: SmokeOption = False,
+) -> None:
     """Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions."""
-    wanted = wanted_study(study, smoke, store=store)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     from topk_platform.evidence import bundle as bundle_study  # noqa: PLC0415 - pyarrow and numpy
 
     found = bundle_study(wanted, store=store)
@@ -153,7 +168,7 @@ def bundle(study: StudyArgument, to: _To, store: StoreOption = "runs", smoke: Sm
         Path(to).write_bytes(data)
     except OSError as error:
         raise UserError(f"--to {to!r} cannot be written: {reason(error)}") from error
-    typer.echo(
+    say(
         f"{to}: {found.manifest['trials']} trials of {found.study.name}, {len(data)} bytes, "
         f"sha256 {hashlib.sha256(data).hexdigest()}"
     )
@@ -170,15 +185,17 @@ def verify(
         typer.Option("--tolerance", help="By how much their metrics may differ, as a fraction of 1."),
     ] = 0.005,
     data: DataOption = None,
+    trust: TrustOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compute a bundle's tables and claims again, train some of its trials again. Exit code 1: something differs.
 
+    Trials whose data, network or loss are code outside of this package are trained only if --trust names its module.
     A study's ledger in a store is examined, and mended, by `topk repair`.
     """
     from topk_platform.evidence import verify as verify_file  # noqa: PLC0415 - as above
 
-    found = verify_file(file, again=again, seed=seed, tolerance=tolerance, data=data)
+    found = verify_file(file, again=again, seed=seed, tolerance=tolerance, data=data, trust=trust or ())
     if json:
         print_json({**plain(found), "holds": found.holds})
     else:
@@ -190,19 +207,20 @@ def _print_verification(found: Verification) -> None:
     for kind, checked in (("result", found.results), ("trial", found.trials)):
         for one in checked:
             name = one.name.removeprefix("results/")
-            typer.echo(f"{kind} {name}: {one.outcome}{f' ({one.why})' if one.why else ''}")
-    typer.echo(
+            say(f"{kind} {name}: {one.outcome}{f' ({one.why})' if one.why else ''}")
+    say(
         f"{found.study}: "
         + ("all of it came out the same" if found.holds else "not all of it came out the same")
     )
 
 
 def _text(images: Sequence[str], found: Sequence[Sequence[Candidate]]) -> str:
-    width = max((len(candidate.name) for row in found for candidate in row), default=0)
+    names = [[printable(candidate.name, line=True) for candidate in row] for row in found]
+    width = max((len(name) for row in names for name in row), default=0)
     lines = []
-    for image, row in zip(images, found, strict=True):
-        lines.append(image)
-        lines += [f"  {candidate.name:<{width}}  {candidate.probability:7.2%}" for candidate in row]
+    for image, row, named in zip(images, found, names, strict=True):
+        lines.append(printable(image, line=True))
+        lines += [f"  {name:<{width}}  {one.probability:7.2%}" for name, one in zip(named, row, strict=True)]
     return "\n".join(lines) + "\n"
 
 

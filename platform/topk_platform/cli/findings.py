@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topk_platform.cli.consoles import make_console, print_json, print_rows
+from topk_platform.cli.consoles import make_console, print_json, print_rows, say
 from topk_platform.cli.options import JsonOption, MetricsOption, check_format
 from topk_platform.cli.studies import shipped_findings
 from topk_platform.errors import UserError, reason, unknown_name
@@ -64,7 +64,7 @@ def findings(
     if output == "rich":
         make_console().print(made, found.told())
     else:
-        typer.echo(str(made), nl=False)
+        say(str(made), nl=False)
 
 
 def _list(*, json: bool) -> None:
@@ -73,9 +73,9 @@ def _list(*, json: bool) -> None:
         print_json([{"study": one.study.name, **one.made} for one in found])
     else:
         for one in found:
-            typer.echo(one.told())
+            say(one.told())
         if not found:
-            typer.echo("No findings are shipped.")
+            say("No findings are shipped.")
 
 
 def _named(name: str) -> Findings:
@@ -100,4 +100,4 @@ def _plot(found: Findings, kind: str, to: Path | None, metric: str) -> None:
         path.write_bytes(plots.written(made, path.suffix[1:]))
     except OSError as error:
         raise UserError(f"{path} cannot be written: {reason(error)}") from error
-    typer.echo(f"wrote {path}")
+    say(f"wrote {path}")

@@ -15,15 +15,18 @@ import typer
 from rich.table import Table
 
 from topk_platform.cli.codes import Exit
-from topk_platform.cli.consoles import make_console, print_json
-from topk_platform.cli.options import DataOption, JsonOption, StoreOption, named_place
+from topk_platform.cli.consoles import make_console, print_json, say
+from topk_platform.cli.options import DataOption, JsonOption, StoreOption, TrustOption, named_place
 from topk_platform.errors import UserError
+from topk_platform.specs.checks import first_few
 
 if TYPE_CHECKING:
     from topk_platform.records import Found
     from topk_platform.running.replaying import Replay
 
 __all__ = ["replay", "show", "ui"]
+
+_NAMED = 8  # differences in a line
 
 KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first letters.")]
 
@@ -63,15 +66,20 @@ def _epochs(found: Found) -> Table:
 
 
 def replay(
-    key: KeyArgument, store: StoreOption = "runs", data: DataOption = None, json: JsonOption = False
+    key: KeyArgument,
+    store: StoreOption = "runs",
+    data: DataOption = None,
+    trust: TrustOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Run one recorded trial again, alone in this process, and compare it with its record.
 
+    Modules of your own files are run as the record names them; one of an installed package needs --trust.
     Exit code 1: something differs.
     """
     from topk_platform.running.replaying import replay as replay_trial  # noqa: PLC0415
 
-    found = replay_trial(key, store, data)
+    found = replay_trial(key, store, data, trust=trust or ())
     if json:
         print_json(_replayed(found))
     else:
@@ -96,20 +104,18 @@ def _replayed(found: Replay) -> dict[str, Any]:
 
 def _print_replay(found: Replay) -> None:
     record = found.record
-    typer.echo(
-        f"{record.status}{': ' + record.reason if record.reason else ''} in {record.train_seconds:.2f} s"
-    )
+    say(f"{record.status}{': ' + record.reason if record.reason else ''} in {record.train_seconds:.2f} s")
     for name, value in {**record.validation, **(record.test or {})}.items():
-        typer.echo(f"  {name:<16} {value:.6f}")
+        say(f"  {name:<16} {value:.6f}")
     if found.code_version != found.found.trial.code_version:
-        typer.echo(
+        say(
             f"the code has changed: its record's version is {found.found.trial.code_version}, "
             f"this one's {found.code_version}"
         )
     if found.environment:
-        typer.echo(f"the machine or its packages are others: {found.environment}")
-    typer.echo(
-        f"differs from its record in {', '.join(found.differing)}"
+        say(f"the machine or its packages are others: {found.environment}")
+    say(
+        f"differs from its record in {first_few(found.differing, _NAMED)}"
         if found.differing
         else "the same as its record, bit for bit"
     )
@@ -122,6 +128,7 @@ def ui(
 ) -> None:
     """Open MLflow's UI over a store's runs, on loopback unless told otherwise."""
     from topk_platform.records import Store, tracking_uri  # noqa: PLC0415
+    from topk_platform.running.address import is_loopback_host  # noqa: PLC0415
 
     folder = Store.open(store).local
     if folder is None or not (folder / "mlflow.db").exists():
@@ -131,7 +138,12 @@ def ui(
     command += ["--host", host, "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     _check_free(host, port)
-    typer.echo(f"MLflow on http://{host}:{port} (Ctrl-C ends it)")
+    if not is_loopback_host(host):
+        say(
+            f"warning: MLflow asks nobody for a password: who reaches {host}:{port} can read and change all runs",
+            err=True,
+        )
+    say(f"MLflow on http://{host}:{port} (Ctrl-C ends it)")
     raise typer.Exit(_served(command, environment))
 
 
@@ -140,7 +152,8 @@ def _served(command: list[str], environment: dict[str, str]) -> int:
 
     It has a process group of its own, as MLflow's processes do not end each other.
     """
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, _interrupt) for number in heard}
     with subprocess.Popen(command, env=environment, process_group=0) as server:  # noqa: S603 - our own interpreter
         try:
             return server.wait()

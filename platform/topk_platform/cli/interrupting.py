@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import typer
@@ -13,6 +14,8 @@ from topk_platform.running.events import Event
 from topk_platform.running.watching import Watch
 
 __all__ = ["Course", "interrupts_told"]
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Course:
@@ -56,20 +59,25 @@ class Course:
 def interrupts_told(course: Course) -> Iterator[list[int]]:
     """Report an interrupt in one line.
 
-    SIGTERM, with which SLURM and Kubernetes end a job, counts as an interrupt like Ctrl-C. Yields the signals
+    SIGTERM, with which SLURM and Kubernetes end a job, counts as an interrupt like Ctrl-C, and so does SIGHUP, which a
+    terminal sends when it is closed. A signal that is ignored, as SIGHUP is after nohup, stays so. Yields the signals
     received.
     """
     came: list[int] = []
+    shown = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
 
     def interrupt(number: int, _frame: object) -> None:
         came.append(number)
+        if number == signal.SIGHUP:
+            _silence(shown)
         if (
             signal.getsignal(signal.SIGINT) == signal.SIG_IGN
         ):  # as in a script's background, which SIGTERM still ends
             raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    heard = [number for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heard}
     # Here and not in main, for Typer turns an interrupt into its own exit and says nothing.
     try:
         yield came
@@ -80,4 +88,13 @@ def interrupts_told(course: Course) -> Iterator[list[int]]:
             typer.echo(note, err=True)
         raise typer.Exit(code) from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _silence(descriptors: Sequence[int]) -> None:
+    """Let what is written to a terminal that is gone go nowhere, where it would fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in descriptors:
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)

@@ -16,20 +16,21 @@ __all__ = ["DataCode", "data_code"]
 
 _ARRAYS = (".npz", ".pt")
 _SAVED = ("dataset_dict.json", "dataset_info.json")  # of several splits, of one
+_GROUPS = "groups"
 _HELD_OUT = {"validation": ("validation", "valid", "val"), "test": ("test",)}
 
 _READ_NPZ = """
 
 def data() -> Dataset:
     with np.load(data_folder() / {file}) as arrays:
-        return from_tensors((arrays[{inputs}], arrays[{labels}]))
+        return from_tensors(({parts}))
 
 """
 _READ_PT = """
 
 def data() -> Dataset:
     arrays = torch.load(data_folder() / {file}, weights_only=True)
-    return from_tensors((arrays[{inputs}], arrays[{labels}]))
+    return from_tensors(({parts}))
 
 """
 
@@ -79,19 +80,26 @@ class DataCode:
     note: str = ""
 
 
-def data_code(place: Path, size: int) -> DataCode:
+def data_code(place: Path, size: int, groups: str = "") -> DataCode:
     """Return the code of a study's data.
 
     Args:
         place: A folder of images, an ``.npz`` or ``.pt`` file, or a folder that ``datasets`` saved to.
         size: Of images, in pixels.
+        groups: Where the groups of a folder's images are named, see :func:`topk_platform.data.image_folder`; of arrays,
+            the name of the array of groups, by default ``groups``.
 
     Raises:
-        UserError: if it is none of these, cannot be read, or ``datasets`` is not installed that it takes.
+        UserError: if it is none of these, cannot be read, ``datasets`` is not installed that it takes, or there are no
+            such groups.
     """
     if not place.is_dir():
-        return _arrays(place)
-    return _saved(place, size) if any((place / name).is_file() for name in _SAVED) else _images(place, size)
+        return _arrays(place, groups)
+    if not any((place / name).is_file() for name in _SAVED):
+        return _images(place, size, groups)
+    if groups:
+        raise UserError(f"--groups is for folders of images and for arrays; {place} was saved by datasets")
+    return _saved(place, size)
 
 
 def _saved(folder: Path, size: int) -> DataCode:
@@ -152,12 +160,13 @@ def _splits(found: Mapping[str, Any]) -> str:
     return ", ".join(['arrays(splits["train"])', *given])
 
 
-def _images(folder: Path, size: int) -> DataCode:
+def _images(folder: Path, size: int, groups: str) -> DataCode:
     train = folder / "train" if (folder / "train").is_dir() else folder
     counts = image_counts(train)
     held_out = [names for names in _HELD_OUT.values() if any((folder / name).is_dir() for name in names)]
     least = 1 + len(_HELD_OUT) - (len(held_out) if train != folder else 0)
-    options = f'{{"folder": {_code(folder.name)}, "size": {size}}}'
+    grouped = f', "groups": {_code(groups)}' if groups else ""
+    options = f'{{"folder": {_code(folder.name)}, "size": {size}{grouped}}}'
     return DataCode(
         title=f"on the images of {folder.name}",
         place=folder.parent,
@@ -171,7 +180,7 @@ def _images(folder: Path, size: int) -> DataCode:
     )
 
 
-def _arrays(file: Path) -> DataCode:
+def _arrays(file: Path, groups: str) -> DataCode:
     if not file.exists():
         raise UserError(f"--from: there is no {str(file)!r}")
     if file.suffix not in _ARRAYS or not file.is_file():
@@ -181,7 +190,8 @@ def _arrays(file: Path) -> DataCode:
     import numpy as np  # noqa: PLC0415 - what is a folder need not wait for
 
     arrays = {name: np.asarray(array) for name, array in _reader(file.suffix)(file).items()}
-    inputs, labels = _pair(file, arrays)
+    grouped = _grouped(file, arrays, groups)
+    inputs, labels = _pair(file, {name: array for name, array in arrays.items() if name not in grouped})
     check_labels(labels, arrays[labels])
     check_finite(inputs, arrays[inputs])
     numbers, counts = np.unique(arrays[labels], return_counts=True)
@@ -193,10 +203,23 @@ def _arrays(file: Path) -> DataCode:
         classes=len(numbers),
         network="convnet" if image else "mlp",
         regime='Regime("arrays", "{name}:data")',
-        function=read.format(file=_code(file.name), inputs=_code(inputs), labels=_code(labels)),
+        function=read.format(
+            file=_code(file.name),
+            parts=", ".join(f"arrays[{_code(name)}]" for name in (inputs, labels, *grouped)),
+        ),
         imports=(library,),
         tail=has_tail(dict(enumerate(counts.tolist()))),
     )
+
+
+def _grouped(file: Path, arrays: Mapping[Any, Any], groups: str) -> tuple[str, ...]:
+    """Return the name of the array of groups, if there is one."""
+    if groups and groups not in arrays:
+        raise UserError(
+            f"--groups must name an array of {file}, got {groups!r} beside {sorted(map(str, arrays))}"
+        )
+    name = groups or _GROUPS
+    return (name,) if name in arrays else ()
 
 
 def _reader(suffix: str) -> Callable[[Path], Mapping[Any, Any]]:

@@ -9,6 +9,7 @@ import typer
 
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import check_place
+from topk_platform.specs.smoke import SMOKE
 
 __all__ = [
     "DataOption",
@@ -18,14 +19,17 @@ __all__ = [
     "MlflowOption",
     "OnlyOption",
     "RecordedArgument",
+    "SearchesOption",
     "SeedsOption",
     "SmokeOption",
     "StoreOption",
     "StudyArgument",
     "TableFormatOption",
     "TrialsOption",
+    "TrustOption",
     "check_format",
     "named_place",
+    "recorded_name",
 ]
 
 
@@ -42,6 +46,11 @@ def check_format(output: str, *known: str, json: bool = False) -> None:
         raise UserError(f"--format must be {', '.join(known[:-1])} or {known[-1]}, got {output!r}")
     if json and output != known[0]:
         raise UserError(f"--json is a format of its own: leave it out, or --format {output}")
+
+
+def recorded_name(study: str, smoke: bool) -> str:
+    """Return the name of a study's folder: its own, or that of its smoke runs."""
+    return f"{study}{SMOKE}" if smoke and not study.endswith(SMOKE) else study
 
 
 _SIZE, _PLACES, _OUTPUT = "What of it", "Where things are", "Output"
@@ -64,10 +73,21 @@ StudyArgument = Annotated[
 ]
 RecordedArgument = Annotated[str, typer.Argument(help="The study's name, as `topk status` shows it.")]
 TrialsOption = Annotated[
-    int | None, typer.Option("--trials", help="Search trials per arm.", rich_help_panel=_SIZE)
+    int | None,
+    typer.Option("--trials", help="Search trials per arm, over all its searches.", rich_help_panel=_SIZE),
 ]
 SeedsOption = Annotated[
-    int | None, typer.Option("--seeds", help="Confirmation seeds per arm.", rich_help_panel=_SIZE)
+    int | None,
+    typer.Option("--seeds", help="Fresh seeds per arm, over all its searches.", rich_help_panel=_SIZE),
+]
+SearchesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--searches",
+        help="How often each arm is searched. Adds what is missing: what has run counts as the first search. Each "
+        "search has as many trials and seeds as before, unless --trials and --seeds say how many all have together.",
+        rich_help_panel=_SIZE,
+    ),
 ]
 OnlyOption = Annotated[
     list[str] | None,
@@ -81,7 +101,7 @@ SmokeOption = Annotated[
     bool,
     typer.Option(
         "--smoke",
-        help="Run a version that takes seconds, without large data, GPU or pretrained weights, "
+        help="The version that takes seconds, without large data, GPU or pretrained weights, "
         "under a name of its own.",
         rich_help_panel=_SIZE,
     ),
@@ -114,6 +134,16 @@ MlflowOption = Annotated[
         help="MLflow's tracking URI; sqlite in the store by default.",
         callback=named_place,
         rich_help_panel=_PLACES,
+    ),
+]
+TrustOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust",
+        metavar="MODULE",
+        help="A module whose code the file may name, such as my_lab, with its submodules; may be given several "
+        "times. What this package ships needs no trust.",
+        rich_help_panel="Care",
     ),
 ]
 JsonOption = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from topk_platform.cli.options import (
     DownloadOption,
     JsonOption,
     OnlyOption,
+    SearchesOption,
     SeedsOption,
     SmokeOption,
     StoreOption,
@@ -38,6 +40,7 @@ __all__ = ["plan", "probe"]
 def plan(
     study: StudyArgument,
     store: StoreOption = "runs",
+    searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     only: OnlyOption = None,
@@ -62,12 +65,12 @@ def plan(
     """Show a study's arms, what is done, about how long the rest takes, and how many workers it can keep busy.
 
     Also how many samples each regime trains, validates and tests with; where nothing is left, the data are not read.
-    For recorded trials that no longer count it says why, such as which source file has changed.
+    For recorded trials that no longer count it says why, such as which definition in the code has changed.
     """
     if price is not None and not (math.isfinite(price) and price > 0):
         raise UserError(f"--price must be above 0, got {price}")
     console = make_console()
-    wanted = wanted_study(study, smoke, tell=None if json else console)
+    wanted = wanted_study(study, smoke, tell=None if json else console, searches=searches)
     from topk_platform.running.planning import plan as plan_study  # noqa: PLC0415 - torch, unless all is done
 
     found = plan_study(
@@ -83,7 +86,15 @@ def plan(
     if json:
         print_json(_plan_data(found, price))
     else:
-        _print_plan(console, found, price)
+        _print_plan(console, found, price, _adopting(study, store, only))
+
+
+def _adopting(study: str, store: str, only: list[str] | None) -> str:
+    """Return the command that adopts what a plan would train again."""
+    where = ["--store", store] if store != "runs" else []
+    return shlex.join(
+        ["topk", "adopt", study, *(part for glob in only or () for part in ("--only", glob)), *where]
+    )
 
 
 def probe(
@@ -125,10 +136,11 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
         {
             "arm": arm.arm.name,
             "searched": arm.searched,
-            "search_trials": plan.study.trials if arm.arm.is_searched else 0,
+            "search_trials": plan.study.search_trials(arm.arm),
             "confirmed": arm.confirmed,
             "confirmations": plan.study.seeds * plan.study.points(arm.arm),
             "left": arm.left,
+            "along": arm.along,
             "trial_seconds": arm.trial_seconds,
             "measured": arm.measured,
             "seconds": arm.seconds,
@@ -137,9 +149,16 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     ]
     workers = {"search_workers": plan.search_workers, "confirm_workers": plan.confirm_workers}
     cost = None if price is None else plan.cost(price)
-    again = [{"trials": found.trials, "why": found.why, "arms": found.arms} for found in plan.outdated]
+    again = [dataclasses.asdict(found) for found in plan.outdated]
     foreseen = {"workers": plan.forecast.workers, "elapsed": plan.forecast.seconds}
-    totals = {"left": plan.left, "seconds": plan.seconds, **foreseen, **workers, "cost": cost}
+    totals = {
+        "left": plan.left,
+        "along": plan.along,
+        "seconds": plan.seconds,
+        **foreseen,
+        **workers,
+        "cost": cost,
+    }
     samples = [dataclasses.asdict(found) for found in plan.samples]
     return {"study": plan.study.name, **totals, "outdated": again, "samples": samples, "arms": arms}
 
@@ -150,31 +169,39 @@ def _probe_data(found: Probe) -> dict[str, Any]:
     return {"study": found.study.name, "device": found.study.device, "memory": found.memory, "arms": arms}
 
 
-def _print_plan(console: Console, plan: Plan, price: float | None = None) -> None:
+def _print_plan(
+    console: Console, plan: Plan, price: float | None = None, command: str = "topk adopt"
+) -> None:
     """Print a plan.
 
     Args:
         console: Where.
         plan: The plan.
         price: Price of an hour, see :meth:`~topk_platform.running.planning.Plan.cost`; None: no cost is shown.
+        command: The command that adopts what would be trained again.
     """
     study = plan.study
     cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
     table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
     for arm in plan.arms:
         seconds = f"{arm.trial_seconds:.2f}" + ("" if arm.measured else " (guess)")
-        trials = study.trials if arm.arm.is_searched else 0
+        trials = study.search_trials(arm.arm)
         done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds * study.points(arm.arm)}"
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)
     for line in _samples(plan):
         console.print(line, highlight=False, markup=False)
     console.print(
-        f"{plan.left} trials left, about {duration(plan.seconds)} of training on one worker at most{cost}",
+        f"{plan.left} trials left{_along(plan)}, about {duration(plan.seconds)} of training on one worker at most"
+        f"{cost}",
         highlight=False,
     )
+    for line in plan.crowded:
+        console.print(line, highlight=False, markup=False)
     for found in plan.outdated:
         console.print(f"Trained again: {found}", highlight=False, markup=False)
+    if hint := _avoidable(plan, command):
+        console.print(hint, highlight=False, markup=False, soft_wrap=True)
     if plan.left:
         told = (
             f"About {duration(plan.forecast.seconds)} on {_workers(study, plan.forecast.workers)}, "
@@ -182,6 +209,16 @@ def _print_plan(console: Console, plan: Plan, price: float | None = None) -> Non
         )
         console.print(told, highlight=False)
         console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
+
+
+def _avoidable(plan: Plan, command: str) -> str:
+    from topk_platform.running.changes import avoidable  # noqa: PLC0415 - loaded with the plan
+
+    return avoidable(plan.outdated, command)
+
+
+def _along(plan: Plan) -> str:
+    return f" and {plan.along} more that train along, as ensembles are trained whole" if plan.along else ""
 
 
 def _samples(plan: Plan) -> Iterator[str]:

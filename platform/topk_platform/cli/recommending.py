@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.consoles import make_console, print_json
+from topk_platform.cli.consoles import make_console, print_json, say
 from topk_platform.cli.options import DataOption, JsonOption, StoreOption, check_format
 from topk_platform.cli.studies import known_studies, load_study, shipped_findings
 
@@ -70,6 +70,6 @@ def recommend(
     if json:
         print_json(recommendation.recommendation_data(found))
     elif output == "md":
-        typer.echo(recommendation.recommendation_to_markdown(found), nl=False)
+        say(recommendation.recommendation_to_markdown(found), nl=False)
     else:
         make_console().print(recommendation.recommendation_to_rich(found))

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from topk_platform.cli.consoles import make_console, print_rows
+from topk_platform.cli.consoles import make_console, print_rows, say
 from topk_platform.cli.options import (
     JsonOption,
     MetricsOption,
     OnlyOption,
+    SearchesOption,
     SeedsOption,
     SmokeOption,
     StoreOption,
@@ -31,6 +32,7 @@ def table(
     study: StudyArgument,
     store: StoreOption = "runs",
     output: Annotated[str, typer.Option("--format", help="rich, md, csv, latex or html.")] = "rich",
+    searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     only: OnlyOption = None,
@@ -41,12 +43,15 @@ def table(
 ) -> None:
     """Print a study's table from the results in the store; runs nothing."""
     check_format(output, *_FORMATS, json=json)
-    wanted = wanted_study(study, smoke, store=store)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     from topk_platform.reports.formats import as_format  # noqa: PLC0415 - pyarrow and numpy
     from topk_platform.reports.formats.data import to_rows  # noqa: PLC0415 - as above
+    from topk_platform.reports.formats.words import without_ranks  # noqa: PLC0415 - as above
     from topk_platform.reports.reading import table as read_table  # noqa: PLC0415 - as above
 
     found = read_table(wanted, store=store, trials=trials, seeds=seeds, only=only)
+    if (line := without_ranks(found)) and (json or output == "csv"):  # other formats have it below the table
+        typer.echo(f"topk: {line}", err=True)
     if json:
         print_rows(to_rows(found, metric or ()))
         return
@@ -54,7 +59,7 @@ def table(
     if output == "rich":
         make_console().print(made)
     else:
-        typer.echo(str(made), nl=False)
+        say(str(made), nl=False)
 
 
 def plot(
@@ -82,13 +87,14 @@ def plot(
             "in which the regimes differ.",
         ),
     ] = "",
+    searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     only: OnlyOption = None,
     smoke: SmokeOption = False,
 ) -> None:
     """Plot a study's results from the store into a file."""
-    wanted = wanted_study(study, smoke, store=store)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     path = to or Path(f"{wanted.name}-{kind}.svg")
     _check_suffix(path)
     from topk_platform.reports import plots  # noqa: PLC0415 - pyarrow and numpy
@@ -107,7 +113,7 @@ def _write(path: Path, data: bytes) -> None:
         path.write_bytes(data)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error
-    typer.echo(f"wrote {path}")
+    say(f"wrote {path}")
 
 
 def report(
@@ -117,13 +123,14 @@ def report(
     to: Annotated[
         Path | None, typer.Option("--to", help="The file; by default STUDY.html or .md here.")
     ] = None,
+    searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     smoke: SmokeOption = False,
 ) -> None:
     """Write all that a study says as one HTML page, which needs no other file and no network, or as Markdown."""
     check_format(output, "html", "md")
-    wanted = wanted_study(study, smoke, store=store)
+    wanted = wanted_study(study, smoke, store=store, searches=searches)
     path = to or Path(f"{wanted.name}.{output}")
     if path.suffix != f".{output}":
         raise UserError(f"--to must end in .{output} with --format {output}, got {str(path)!r}")

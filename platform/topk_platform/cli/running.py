@@ -13,6 +13,7 @@ from topk_platform.cli.options import (
     DownloadOption,
     MlflowOption,
     OnlyOption,
+    SearchesOption,
     SeedsOption,
     SmokeOption,
     StoreOption,
@@ -52,6 +53,7 @@ def run(
             rich_help_panel="Where things are",
         ),
     ] = None,
+    searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
     only: OnlyOption = None,
@@ -78,6 +80,15 @@ def run(
         typer.Option(
             "--retry-failed",
             help="Run failed trials again, in place of their records.",
+            rich_help_panel=_CARE,
+        ),
+    ] = False,
+    networks: Annotated[
+        bool,
+        typer.Option(
+            "--networks",
+            help="Train confirmations again whose network is gone or damaged; those without ranks or guesses always "
+            "are.",
             rich_help_panel=_CARE,
         ),
     ] = False,
@@ -123,7 +134,7 @@ def run(
     if quiet and json:
         raise UserError("--quiet and --json exclude each other: leave one out")
     console = make_console()
-    wanted = wanted_study(study, smoke, address, None if quiet or json else console, store)
+    wanted = wanted_study(study, smoke, address, None if quiet or json else console, store, searches)
     # After the study, whose name may be misspelt, and never for `topk list`.
     from topk_platform.cli.interrupting import Course, interrupts_told  # noqa: PLC0415
     from topk_platform.cli.progress import make_view  # noqa: PLC0415
@@ -146,6 +157,7 @@ def run(
             data=data,
             download=download,
             retry_failed=retry_failed,
+            networks=networks,
             mixed=mixed,
             max_hours=max_hours,
             max_gpu_hours=max_gpu_hours,

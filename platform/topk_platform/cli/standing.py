@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -15,8 +17,8 @@ from rich.live import Live
 from rich.text import Text
 
 from topk_platform.cli.codes import Exit
-from topk_platform.cli.consoles import make_console, print_json
-from topk_platform.cli.options import JsonOption, StoreOption
+from topk_platform.cli.consoles import make_console, print_json, say
+from topk_platform.cli.options import JsonOption, SmokeOption, StoreOption, recorded_name
 from topk_platform.cli.studies import load_study
 from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import told
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["standing", "status"]
 
+T = TypeVar("T")
+
 _WATCH_SECONDS = 3.0
 _AROUND = 6  # lines of a watched study besides its rows: headlines, events and notes
 
@@ -36,6 +40,7 @@ def status(
         str | None, typer.Argument(help="Only this study: its name here, or package.module:attribute.")
     ] = None,
     store: StoreOption = "runs",
+    smoke: SmokeOption = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every few seconds until Ctrl-C.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -45,22 +50,47 @@ def status(
     """
     if watch and json:
         raise UserError("--watch and --json exclude each other: leave one out")
+    study = _name(study, smoke)
     if watch:
         _watch(make_console(), store, study)
         return
-    found, problems = _read(store, study)
+    ledgers, problems = _read(store, study)
+    console = make_console()
+    shown, more = _each(ledgers, _data if json else partial(_shown, console))
     if json:
-        print_json([_data(*one) for one in found])
+        print_json(shown)
     else:
-        console = make_console()
-        for one in found:
-            _show(console, *one)
-    for problem in problems:
-        typer.echo(f"topk: {problem}", err=True)
-    if problems:
+        for part in chain(*shown):
+            console.print(part, soft_wrap=isinstance(part, str), markup=False, highlight=False)
+    for problem in (*problems, *more):
+        say(f"topk: {problem}", err=True)
+    if problems or more:
         raise typer.Exit(Exit.BAD_INPUT)
-    if not found:
+    if not shown:
         raise UserError(_none(store, study))
+
+
+def _each(
+    ledgers: Sequence[tuple[Ledger, list[Row]]], made: Callable[[tuple[Ledger, list[Row]]], T]
+) -> tuple[list[T], list[StoreError]]:
+    """Return what is made of each study, and what is wrong with those of which it cannot be made."""
+    found: list[T] = []
+    problems: list[StoreError] = []
+    for one in ledgers:
+        try:
+            found.append(made(one))
+        except StoreError as error:
+            problems.append(error)
+    return found, problems
+
+
+def _name(study: str | None, smoke: bool) -> str | None:
+    """Return the name of the study's folder, None for all folders."""
+    if study is None:
+        if smoke:
+            raise UserError("--smoke is of one study: name it")
+        return None
+    return recorded_name(load_study(study).name if is_reference(study) else study, smoke)
 
 
 def _none(store: str, study: str | None) -> str:
@@ -68,34 +98,37 @@ def _none(store: str, study: str | None) -> str:
     return f"store {store!r} holds no study" + (f" {study!r}" if study else "") + absent
 
 
-def _read(place: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]], list[StoreError]]:
+def _read(place: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]], list[UserError]]:
     """Return the ledgers of a store, or of one study, with their rows, and what is wrong with those unreadable."""
-    from topk_platform.records import Ledger, Store  # noqa: PLC0415 - pyarrow
+    from topk_platform.records import Ledger, Store, is_study  # noqa: PLC0415 - pyarrow
 
-    store, problems = Store.open(place), []
-    name = load_study(only).name if only and is_reference(only) else only
+    store, problems = Store.open(place), list[UserError]()
     found: list[tuple[Ledger, list[Row]]] = []
     for study in store.folders():
-        if name not in (None, study):
+        if only not in (None, study):
             continue
         try:
             ledger = Ledger.open(store, study)
             found += [(ledger, ledger.rows())] if ledger.exists else []
-        except StoreError as error:
+        except UserError as error:
             # else a folder of something else, such as MLflow's artifacts
-            problems += [error] if Ledger(store.at(study), study).exists else []
+            problems += [error] if is_study(store, study) else []
     return found, problems
 
 
-def _show(console: Console, ledger: Ledger, rows: Sequence[Row]) -> None:
+def _shown(console: Console, study: tuple[Ledger, Sequence[Row]]) -> list[RenderableType]:
+    """Return what is printed of a study, a text as it is."""
+    ledger, rows = study
     from topk_platform.cli.early import early_table  # noqa: PLC0415
 
     counting = _counting(ledger, rows)
-    console.print(_rendered(console, ledger, rows))
-    if (early := early_table(ledger, counting)) is not None:
-        console.print(early)
-    for line in standing(ledger):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    early = early_table(ledger, counting)
+    return [
+        _rendered(console, ledger, rows),
+        *([] if early is None else [early]),
+        *standing(ledger),
+        *_lacking(ledger, counting),
+    ]
 
 
 def _rendered(
@@ -134,16 +167,21 @@ def _seen(console: Console, store: str, study: str | None) -> Iterator[Renderabl
         if not found and not problems:
             raise UserError(_none(store, study))
         most = max(2, console.height // max(1, len(found)) - _AROUND - 2)
-        parts: list[RenderableType] = []
-        for ledger, rows in found:
-            notes = [Text(line, no_wrap=True, overflow="ellipsis") for line in standing(ledger)]
-            parts += [_rendered(console, ledger, rows, most), *notes[:2], Text()]
-        yield Group(*parts, *(Text(f"topk: {problem}") for problem in problems))
+        shown, more = _each(found, partial(_watched, console, most))
+        yield Group(*chain(*shown), *(Text(f"topk: {problem}") for problem in (*problems, *more)))
 
 
-def _data(ledger: Ledger, rows: Sequence[Row]) -> dict[str, Any]:
+def _watched(console: Console, most: int, study: tuple[Ledger, Sequence[Row]]) -> list[RenderableType]:
+    ledger, rows = study
+    lines = (*_lacking(ledger, _counting(ledger, rows)), *standing(ledger))
+    notes = [Text(line, no_wrap=True, overflow="ellipsis") for line in lines]
+    return [_rendered(console, ledger, rows, most), *notes[:2], Text()]
+
+
+def _data(study: tuple[Ledger, Sequence[Row]]) -> dict[str, Any]:
     from topk_platform.records import read_state  # noqa: PLC0415
 
+    ledger, rows = study
     state: StudyState = read_state(ledger, _counting(ledger, rows))
     arms = [{**dataclasses.asdict(arm), "done": arm.done, "total": arm.total} for arm in state.arms]
     return {
@@ -152,7 +190,7 @@ def _data(ledger: Ledger, rows: Sequence[Row]) -> dict[str, Any]:
         "left": state.left,
         "recorded": len(rows),
         "not_counted": dict(_outdated(ledger, rows)),
-        "notes": standing(ledger),
+        "notes": [*standing(ledger), *_lacking(ledger, _counting(ledger, rows))],
     }
 
 
@@ -182,6 +220,25 @@ def standing(ledger: Ledger) -> list[str]:
     lines += [f"{trial} (noted {trial.when})" for trial in undone.open if trial.key not in ended]
     if undone.tracking:
         lines.append(f"MLflow is behind: {undone.tracking}; `topk sync` fills it in, or the next run")
+    return lines
+
+
+def _lacking(ledger: Ledger, rows: Sequence[Row]) -> list[str]:
+    """Return lines that say how many confirmations lack a file, and how they get it."""
+    from topk_platform.records import NEEDED, missing_artifacts  # noqa: PLC0415
+
+    files = missing_artifacts(ledger.store, rows)
+    results = len({file.key for file in files if file.kind in NEEDED})
+    networks = len({file.key for file in files if file.kind not in NEEDED})
+    lines = []
+    if results:
+        lines.append(
+            f"ranks or guesses: {results} confirmations lack theirs; `topk run` trains again those that count"
+        )
+    if networks:
+        lines.append(
+            f"networks: {networks} confirmations lack theirs; `topk run --networks` trains them again"
+        )
     return lines
 
 

@@ -86,6 +86,13 @@ def new(
     k: Annotated[
         int | None, typer.Option("-k", help="K, the number of guesses shown.", rich_help_panel=_PANEL)
     ] = None,
+    groups: Annotated[
+        str,
+        typer.Option(
+            help="What resembles one another and is to be in one split: a pattern of images' paths such as "
+            "'{class}/{group}_*', a CSV file of paths and groups in the folder, or the name of an array."
+        ),
+    ] = "",
     size: Annotated[int, typer.Option(min=8, help="Side of the images in pixels.")] = 32,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of a training.")] = 20,
     trials: Annotated[int, typer.Option(min=1, help="Search trials per arm.")] = 10,
@@ -98,7 +105,7 @@ def new(
     """
     file = _file(name)
     place = Path(_answer(source, "--from", "Folder of images, or .npz or .pt file")).expanduser().absolute()
-    data = data_code(place, size)
+    data = data_code(place, size, groups)
     if data.classes < 2:
         raise UserError(f"--from must hold at least 2 classes, got {data.classes} in {place}")
     model = network_code(_answer(network, "--network", "Network", data.network))

@@ -92,6 +92,7 @@ def wanted_study(
     address: str | None = None,
     tell: Console | None = None,
     store: str | None = None,
+    searches: int | None = None,
 ) -> Study:
     """Return the study of this name, or its smoke run.
 
@@ -101,14 +102,15 @@ def wanted_study(
         address: The cluster that it is to run on; None for this machine.
         tell: Where to say what a smoke run does without.
         store: As :func:`load_study` takes it.
+        searches: How often each arm is searched, instead of as often as the study says.
     """
     study = load_study(name, store)
     if not smoke:
-        return study
+        return study.with_budget(searches=searches)
     small = smoke_study(study, here=address is None)
     if tell is not None and (notice := smoke_notice(study, small)):
         tell.print(notice, markup=False, highlight=False)
-    return small
+    return small.with_budget(searches=searches)
 
 
 def _known(name: str, store: str | None) -> Callable[[], Study]:

@@ -22,7 +22,7 @@ def exit_code(summary: Summary) -> int:
     """Return a run's exit code.
 
     It is 130 after an interrupt; else 4 if a limit of this run is used up and no fault left anything; else 3 if faults
-    left trials without a result; else 1 if a trial failed or an arm ended without a result.
+    left trials without a result or ended the run; else 1 if a trial failed or an arm ended without a result.
     """
     if summary.interrupted:
         return 128 + signal.SIGINT
@@ -39,7 +39,7 @@ def print_summary(console: Console, summary: Summary, store: str) -> None:
 
     console.print(to_rich(summary.table))
     console.print(
-        f"{summary.ran} trials ran. Results: {summary.folder} (ledger, tables, models, ranks)",
+        f"{summary.done} Results: {summary.folder} (ledger, tables, models, ranks)",
         highlight=False,
     )
     if summary.tracking_error is None and Path(store, "mlflow.db").is_file():
@@ -64,12 +64,14 @@ def summary_data(summary: Summary) -> dict[str, Any]:
         "event": "finished",
         "interrupted": summary.interrupted,
         "ran": summary.ran,
+        "beyond": summary.beyond,
         "left": summary.left,
         "exit_code": exit_code(summary),
         "folder": summary.folder,
         "partial": summary.partial,
         "failures": [{"key": key, "arm": arm, "reason": why} for key, arm, why in summary.table.failures],
         "open": faults.open,
+        "ended": faults.ended,
         "unsaved": faults.unsaved,
         "tracking_error": None if error is None else reason(error),
     }

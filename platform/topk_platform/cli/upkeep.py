@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
-from topk_platform.cli.options import MlflowOption, RecordedArgument, StoreOption
-from topk_platform.cli.studies import known_studies, load_study
+from topk_platform.cli.consoles import say
+from topk_platform.cli.options import (
+    MlflowOption,
+    RecordedArgument,
+    SmokeOption,
+    StoreOption,
+    recorded_name,
+)
+from topk_platform.cli.studies import known_studies, wanted_study
 
 if TYPE_CHECKING:
     from topk_platform.records import Extras
@@ -18,28 +23,35 @@ __all__ = ["repair", "sync"]
 def repair(
     study: RecordedArgument,
     store: StoreOption = "runs",
+    smoke: SmokeOption = False,
 ) -> None:
-    """Read every file of a study's ledger; set damaged ones aside, so that the trials in them run again.
+    """Read every file of a study's records; of damaged ones keep what is sound, and let the lost trials run again.
 
+    The damaged table is kept whole, in the folder `damaged` of the study; what was lost is named.
     Whether a bundle's results can be computed again is what `topk verify` tells.
     """
     from topk_platform.records import repair as repair_study  # noqa: PLC0415
 
-    found = repair_study(study, store)
+    found = repair_study(recorded_name(study, smoke), store)
     for name in found.damaged:
-        typer.echo(f"set aside: {name} is now damaged/{name}")
+        say(f"set aside: {name} is now in the folder damaged")
     for name in found.missing:
-        typer.echo(f"missing: {name}")
+        say(f"missing: {name}")
+    for name in found.made:
+        say(f"made anew: {name}")
+    if found.kept:
+        say(f"a new table holds all that is sound; the old one is {found.kept}")
     if found.trials:
-        typer.echo(f"{found.trials} trials whose epochs were lost run again as well")
-    if not (found.damaged or found.missing or found.trials):
-        typer.echo("nothing is damaged")
+        say(f"{found.trials} trials whose epochs were lost run again as well")
+    if found.is_nothing:
+        say("nothing is damaged")
 
 
 def sync(
     study: RecordedArgument,
     store: StoreOption = "runs",
     mlflow: MlflowOption = None,
+    smoke: SmokeOption = False,
 ) -> None:
     """Bring MLflow up to date with a study's ledger, later or from elsewhere.
 
@@ -48,12 +60,15 @@ def sync(
     """
     from topk_platform.records import sync as sync_study  # noqa: PLC0415
 
-    sync_study(study, store=store, mlflow_uri=mlflow, extras=_extras(study, store))
-    typer.echo(f"MLflow has all of {study}")
+    name = recorded_name(study, smoke)
+    sync_study(name, store=store, mlflow_uri=mlflow, extras=_extras(study, store, smoke))
+    say(f"MLflow has all of {name}")
 
 
-def _extras(name: str, store: str) -> Extras | None:
+def _extras(name: str, store: str, smoke: bool) -> Extras | None:
     """Return what a finished study adds to MLflow; None if the study's definition is not found by its name."""
     from topk_platform.running.recording import extras_of, report_wanted  # noqa: PLC0415 - pyarrow and numpy
 
-    return extras_of(load_study(name), store) if report_wanted() and name in known_studies() else None
+    if not report_wanted() or name not in known_studies():
+        return None
+    return extras_of(wanted_study(name, smoke), store)

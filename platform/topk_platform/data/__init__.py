@@ -29,7 +29,7 @@ The data folder is ``topk run --data DIR``, the environment's ``TOPK_DATA``, or 
 
 from topk_platform.data.checking import check_source
 from topk_platform.data.cifar import cifar100, read_cifar100
-from topk_platform.data.conditions import apply_conditions, long_tail_counts, noisy_labels
+from topk_platform.data.conditions import apply_conditions, long_tail_counts, noisy_labels, set_aside
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.digits import digits
 from topk_platform.data.files import image_files
@@ -76,6 +76,7 @@ __all__ = [
     "read",
     "read_cifar100",
     "ring",
+    "set_aside",
     "shots",
     "synthetic_images",
     "use_data_folder",

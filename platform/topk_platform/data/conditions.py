@@ -1,18 +1,22 @@
-"""The conditions of a regime, applied to the training split; validation and test are never changed."""
+"""The conditions of a regime, applied to the training split alone; and what is set aside of the validation split."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset
+from topk_platform.data.grouping import whole
 from topk_platform.data.population import Population, Source
-from topk_platform.data.splitting import by_class
+from topk_platform.data.splitting import by_class, stratified
+from topk_platform.errors import UserError
 from topk_platform.specs import Condition, LabelNoise, LongTail, PerClass, TrainFraction
+from topk_platform.specs.checks import first_few
 
-__all__ = ["apply_conditions", "long_tail_counts", "noisy_labels"]
+__all__ = ["apply_conditions", "long_tail_counts", "noisy_labels", "set_aside"]
 
 
 def noisy_labels(labels: Tensor, superclasses: Tensor, probability: float, generator: Generator) -> Tensor:
@@ -59,9 +63,15 @@ def _label_noise(dataset: Dataset, condition: LabelNoise, generator: Generator) 
     return dataset.with_train(dataset.train.relabelled(labels))
 
 
-def _thinned(dataset: Dataset, wanted: Tensor, generator: Generator) -> Dataset:
-    """Keep ``wanted`` random training samples per class; with one seed, a smaller subset is part of a larger."""
+def _thinned(dataset: Dataset, wanted: Tensor, generator: Generator, whole_groups: bool = False) -> Dataset:
+    """Keep ``wanted`` random training samples per class; with one seed, a smaller subset is part of a larger.
+
+    With ``whole_groups`` they are the samples of one random group after another.
+    """
     shuffled = torch.randperm(len(dataset.train), generator=generator)
+    if whole_groups:
+        place = _group_places(dataset, generator)[_groups_of(dataset)]
+        shuffled = shuffled[place[shuffled].argsort(stable=True)]
     members = by_class(dataset.train.labels, shuffled, dataset.classes)
     kept = [rows[: int(n)] for rows, n in zip(members, wanted, strict=True)]
     return dataset.with_train(dataset.train.take(torch.cat(kept).sort().values))
@@ -71,13 +81,43 @@ def _long_tail(dataset: Dataset, condition: LongTail, generator: Generator) -> D
     return _thinned(dataset, long_tail_counts(dataset.class_counts, condition.ratio), generator)
 
 
+def _groups_of(dataset: Dataset) -> Tensor:
+    """Return the groups of the training samples, numbered without gaps."""
+    groups = dataset.train.groups
+    if groups is None:
+        raise UserError("a condition with whole_groups needs groups, and the training split names none")
+    numbers: Tensor = torch.unique(groups, return_inverse=True)[1]
+    return numbers
+
+
+def _group_places(dataset: Dataset, generator: Generator) -> Tensor:
+    """Return each group's place in a random order of the groups."""
+    return torch.randperm(int(_groups_of(dataset).max()) + 1, generator=generator)
+
+
+def _fraction_of_groups(dataset: Dataset, fraction: float, generator: Generator) -> Dataset:
+    places = _group_places(dataset, generator)
+    kept = places[_groups_of(dataset)] < max(1, round(fraction * len(places)))
+    thinned = dataset.with_train(dataset.train.take(kept.nonzero()[:, 0]))
+    lost = ((dataset.class_counts > 0) & (thinned.class_counts == 0)).nonzero()[:, 0].tolist()
+    if lost:
+        raise UserError(
+            f"TrainFraction({fraction}, whole_groups=True) leaves {len(lost)} classes without a training image: "
+            f"{first_few([str(label) for label in lost])}. Take a larger fraction, or whole_groups=False"
+        )
+    return thinned
+
+
 def _train_fraction(dataset: Dataset, condition: TrainFraction, generator: Generator) -> Dataset:
+    if condition.whole_groups:
+        return _fraction_of_groups(dataset, condition.fraction, generator)
     wanted = (dataset.class_counts.double() * condition.fraction).round().long().clamp(min=1)
     return _thinned(dataset, wanted, generator)
 
 
 def _per_class(dataset: Dataset, condition: PerClass, generator: Generator) -> Dataset:
-    return _thinned(dataset, torch.full((dataset.classes,), condition.samples), generator)
+    wanted = torch.full((dataset.classes,), condition.samples)
+    return _thinned(dataset, wanted, generator, condition.whole_groups)
 
 
 _CONDITIONS: dict[type, Callable[..., Dataset]] = {
@@ -100,9 +140,40 @@ def apply_conditions(
         source: The dataset on the CPU, or the population to draw it from.
         conditions: The conditions to apply.
         generator: Returns the random stream of a role; the population and each condition have streams of their own.
+
+    Raises:
+        UserError: if a condition with whole groups finds no groups in the training split, or leaves a class without a
+            sample.
     """
     dataset = source.sample(generator("dataset")) if isinstance(source, Population) else source
     for place, condition in enumerate(conditions):
         kind = type(condition)
         dataset = _CONDITIONS[kind](dataset, condition, generator(f"condition.{place}.{kind.__name__}"))
     return dataset
+
+
+def set_aside(dataset: Dataset, part: float, generator: Generator) -> Dataset:
+    """Return the dataset with a part of each class's validation samples set aside, for the thresholds of sets.
+
+    Where the validation split names groups, whole groups are set aside.
+
+    Args:
+        dataset: The dataset, on the CPU.
+        part: Of the validation split, in ``(0, 1)``.
+        generator: The source of randomness.
+
+    Raises:
+        UserError: if a class has too few validation samples or groups for both.
+    """
+    whole_split = dataset.validation
+    try:
+        if whole_split.groups is None:
+            rows = stratified(whole_split.labels, (part,), generator, dataset.names)
+        else:
+            rows = whole(whole_split.labels, whole_split.groups, (part,), generator, dataset.names)
+    except UserError as error:
+        raise UserError(
+            f"calibration = {part} cannot be set aside of the validation split: {error}"
+        ) from error
+    kept, calibration = map(whole_split.take, rows)
+    return replace(dataset, validation=kept, calibration=calibration)

@@ -16,7 +16,10 @@ from topk_platform.data.arrays import check_inputs, class_numbers
 from topk_platform.data.images import Images
 from topk_platform.specs.checks import check
 
-__all__ = ["Dataset", "Split"]
+__all__ = ["GROUPS", "Dataset", "Split"]
+
+GROUPS = "groups"
+"""What groups of samples are called where nobody says."""
 
 _SAMPLES_AT_ONCE = 4096
 _NUMBERS_AT_ONCE = 2**20  # 341 CIFAR images, which DenseNet 40-40 needs 2 GB to score
@@ -30,16 +33,21 @@ class Split:
         inputs: A tensor of float32 or whole numbers (uint8 means images ``(n, channels, height, width)``), or images in
             files.
         labels: Whole numbers, kept as int64.
+        groups: The group of each sample, whole numbers from 0, kept as int64: samples of one typeface, patient or
+            photographer resemble one another. None where nothing is known of groups.
 
     Raises:
-        UserError: if inputs or labels are something else, or differ in number.
+        UserError: if inputs, labels or groups are something else, or differ in number.
     """
 
     inputs: Tensor | Images
     labels: Tensor
+    groups: Tensor | None = None
 
     def __post_init__(self) -> None:
-        for name, part in (("inputs", self.inputs), ("labels", self.labels)):
+        for name, part in (("inputs", self.inputs), ("labels", self.labels), ("groups", self.groups)):
+            if part is None and name == "groups":
+                continue
             check(
                 isinstance(part, Tensor) or (name == "inputs" and isinstance(part, Images)),
                 f"{name} must be a tensor, got {type(part).__name__}: take torch.as_tensor({name}), or from_tensors",
@@ -51,6 +59,18 @@ class Split:
             len(self.inputs) == len(self.labels),
             f"inputs and labels must be as many, got {len(self.inputs)} and {len(self.labels)}",
         )
+        if self.groups is not None:
+            self._check_groups(self.groups)
+
+    def _check_groups(self, groups: Tensor) -> None:
+        numbers = class_numbers("groups", groups)
+        check(
+            len(numbers) == len(self.labels),
+            f"groups must be one per sample ({len(self.labels)}), got {len(numbers)}",
+        )
+        least = min(numbers.tolist(), default=0)
+        check(least >= 0, f"groups must be numbered from 0 on, got {least}")
+        object.__setattr__(self, "groups", numbers)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -68,15 +88,23 @@ class Split:
 
     def take(self, indices: Tensor) -> Split:
         """Return the samples at ``indices``."""
-        return Split(self.inputs[indices], self.labels[indices])
+        groups = None if self.groups is None else self.groups[indices]
+        return Split(self.inputs[indices], self.labels[indices], groups)
 
     def relabelled(self, labels: Tensor) -> Split:
         """Return the same inputs with other labels."""
-        return Split(self.inputs, labels)
+        return replace(self, labels=labels)
+
+    def grouped(self, groups: Tensor) -> Split:
+        """Return the same samples in these groups."""
+        return replace(self, groups=groups)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of every byte, or of the list of images in files; splits that share it hold the same samples."""
+        """A hash of every byte, or of the list of images in files; splits that share it hold the same samples.
+
+        Groups are not included: the same samples in other groups are the same samples.
+        """
         state = hashlib.sha256()
         self.hash_into(state)
         return state.hexdigest()[:20]
@@ -106,7 +134,8 @@ class Split:
 
     def to(self, device: str) -> Split:
         """Return the split on ``device``."""
-        return Split(self.inputs.to(device), self.labels.to(device))
+        groups = None if self.groups is None else self.groups.to(device)
+        return Split(self.inputs.to(device), self.labels.to(device), groups)
 
 
 @dataclass(frozen=True)
@@ -120,11 +149,14 @@ class Dataset:
         classes: The number of classes L; labels lie in ``[0, L)``.
         superclasses: The superclass of each class, where the dataset has them.
         names: The name of each class, for whoever looks at results; names change no result.
+        groups: What the groups of the splits' samples are called, in the plural, such as ``"patients"``.
+        calibration: Validation samples that were set aside for the thresholds of sets, see :func:`set_aside`; None
+            where the validation split decides them.
 
     Raises:
         UserError: if a split is empty, a label lies outside ``[0, classes)``, the splits' inputs are not of one shape
-            and type, the superclasses are not a whole number per class, or the names are not one distinct string per
-            class.
+            and type, the superclasses are not a whole number per class, the names are not one distinct string per
+            class, or groups are called something and no split has any.
     """
 
     train: Split
@@ -133,6 +165,8 @@ class Dataset:
     classes: int
     superclasses: tuple[int, ...] | None = None
     names: tuple[str, ...] | None = None
+    groups: str = GROUPS
+    calibration: Split | None = None
 
     def __post_init__(self) -> None:
         for name, split in self.splits.items():
@@ -151,6 +185,19 @@ class Dataset:
             self._check_superclasses(self.superclasses)
         if self.names is not None:
             self._check_names(self.names)
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        check(
+            isinstance(self.groups, str) and bool(self.groups.strip()),
+            f"groups must be what the groups are called, such as 'patients', got {self.groups!r}: the groups "
+            "themselves are each split's, Split(inputs, labels, groups)",
+        )
+        known = any(split.groups is not None for split in self.splits.values())
+        check(
+            known or self.groups == GROUPS,
+            f"groups are called {self.groups!r}, but no split has any: Split(inputs, labels, groups)",
+        )
 
     def _check_superclasses(self, superclasses: tuple[int, ...]) -> None:
         check(
@@ -193,11 +240,16 @@ class Dataset:
     def fingerprint(self) -> str:
         """A hash of every byte of the splits (for images in files, of the list of files) and of the superclasses.
 
-        Class names are not included: renamed classes are the same data.
+        The groups of training and validation samples are included, because they can decide what is trained on. Class
+        names are not: renamed classes are the same data. Nor are the groups of test samples, which change intervals
+        alone.
         """
         state = hashlib.sha256(repr((self.classes, self.superclasses)).encode())
         for split in (self.train, self.validation, self.test):
             split.hash_into(state)
+        for split in (self.train, self.validation):
+            if split.groups is not None:
+                state.update(b"groups" + split.groups.contiguous().cpu().numpy().tobytes())
         return state.hexdigest()[:20]
 
     def with_train(self, train: Split) -> Dataset:
@@ -211,4 +263,5 @@ class Dataset:
             train=self.train.to(device),
             validation=self.validation.to(device),
             test=self.test.to(device),
+            calibration=None if self.calibration is None else self.calibration.to(device),
         )

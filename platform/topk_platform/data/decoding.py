@@ -18,7 +18,7 @@ from topk_platform.data.appearance import appearance, is_on_its_side
 from topk_platform.data.folder import pixel_folder
 from topk_platform.errors import UserError
 
-__all__ = ["UnreadableImageError", "crop", "decoders", "pool", "scaled"]
+__all__ = ["UnreadableImageError", "check_pixels", "crop", "decoders", "pool", "scaled"]
 
 Pixels = NDArray[np.uint8]
 
@@ -88,6 +88,7 @@ def _decoded(path: Path, resize: int) -> Pixels:
     try:
         with Image.open(path) as image:
             width, height = _size(image.size, resize)
+            check_pixels(path, (width, height))
             size = (height, width) if is_on_its_side(image) else (width, height)
             # A JPEG at least four times as large as wanted is decoded at a fraction of its size, but at least twice as
             # large as wanted: at most a quarter of the work, with no visible difference.
@@ -98,6 +99,21 @@ def _decoded(path: Path, resize: int) -> Pixels:
     # Pillow's readers raise each of these for files that are cut off or hold something else.
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise UnreadableImageError(f"image {path} cannot be read: {error}") from error
+
+
+def check_pixels(path: Path, size: tuple[int, int]) -> None:
+    """Raise ``UnreadableImageError`` if a scaled image has more pixels than Pillow would read of a file.
+
+    An image of one row and a million columns has few pixels, and many once the row is as high as a network wants.
+    """
+    from PIL import Image  # noqa: PLC0415 - comes with torchvision
+
+    most = 2 * (Image.MAX_IMAGE_PIXELS or size[0] * size[1])
+    if size[0] * size[1] > most:
+        raise UnreadableImageError(
+            f"image {path} cannot be read: it is so narrow that it has {size[0]} × {size[1]} pixels when it is scaled, "
+            f"more than {most}"
+        )
 
 
 def _size(size: tuple[int, int], resize: int) -> tuple[int, int]:

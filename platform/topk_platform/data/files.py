@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from topk_platform.data.dataset import Dataset, Split
+from topk_platform.data.dataset import GROUPS, Dataset, Split
 from topk_platform.data.folder import data_folder
+from topk_platform.data.grouping import grouped_files
 from topk_platform.data.images import Images
 from topk_platform.data.listing import FileList, from_folders, readable
 from topk_platform.data.own import assembled, split_folders
@@ -61,6 +64,9 @@ def image_files(
     validation: float = 0.1,
     test: float = 0.1,
     unreadable: str = "fatal",
+    groups: str = "",
+    called: str = GROUPS,
+    whole_groups: bool = True,
 ) -> Dataset:
     """Return the images of ``folder / class / image``, read as they are needed: of any number and size.
 
@@ -77,11 +83,14 @@ def image_files(
         validation: The fraction of each class for validation.
         test: The fraction of each class for test.
         unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see :class:`Reading`.
+        groups: As of :func:`topk_platform.data.image_folder`.
+        called: Likewise.
+        whole_groups: Likewise.
 
     Raises:
         MissingDataError: if there is no such folder.
-        UserError: if a class has no images, the splits' classes differ, or a folder beside ``train`` is not named after
-            a split.
+        UserError: if a class has no images, the splits' classes differ, a folder beside ``train`` is not named after
+            a split, or the groups are wrong as :func:`topk_platform.data.image_folder` says.
     """
     root = data_folder() / folder
     if not root.is_dir():
@@ -90,16 +99,20 @@ def image_files(
             f"{folder}/train/CLASS/IMAGE, or name the folder that holds {folder} with --data DIR or TOPK_DATA"
         )
     how = Reading(size, resize, unreadable)
-    lists = {
-        name: from_folders(root, place.relative_to(root).as_posix())
-        for name, place in split_folders(root).items()
-    }
+    places = {name: place.relative_to(root).as_posix() for name, place in split_folders(root).items()}
+    lists = {name: from_folders(root, place) for name, place in places.items()}
     check_classes("image_files", root, lists)
+    splits = {name: how.split(files, name) for name, files in lists.items()}
+    if groups:
+        splits = grouped_files(splits, _paths(splits), places, root, groups)
     given = {"validation": validation, "test": test}
-    return assembled(
-        {name: how.split(files, name) for name, files in lists.items()},
-        {name: fraction for name, fraction in given.items() if name not in lists},
-    )
+    fractions = {name: fraction for name, fraction in given.items() if name not in lists}
+    return assembled(splits, fractions, groups=called, whole_groups=whole_groups)
+
+
+def _paths(splits: Mapping[str, Split]) -> dict[str, list[str]]:
+    inputs = {name: split.inputs for name, split in splits.items()}
+    return {name: list(map(os.fsdecode, i.names)) for name, i in inputs.items() if isinstance(i, Images)}
 
 
 def check_classes(dataset: str, root: Path, lists: dict[str, FileList]) -> None:

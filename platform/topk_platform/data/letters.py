@@ -40,7 +40,8 @@ def letters(file: str = "") -> Dataset:
     Each character is cut out of its line and scaled to fill the picture, as text recognition that works on single
     characters does. So O, o and 0, or I, l and 1, differ by little or nothing, and the right answer is a list of K
     guesses. The splits are by family, and similar or related families are in the same split: 150 for training, 50 for
-    validation and 160 for test, with a picture of every class from each. The superclasses are :data:`LOOK_ALIKES`.
+    validation and 160 for test, with a picture of every class from each. The groups of the test pictures are their
+    typefaces. The superclasses are :data:`LOOK_ALIKES`.
 
     Args:
         file: Another ``.npz`` of ``tools/make_letters.py``, in the data folder, in place of the file that comes with
@@ -71,7 +72,8 @@ def letters(file: str = "") -> Dataset:
     train, validation, test = (
         Split(pixels[splits == n].flatten(0, 1), labels.repeat(int((splits == n).sum()))) for n in range(3)
     )
-    return Dataset(train, validation, test, classes, _superclasses(names), names)
+    test = test.grouped(torch.arange(len(test)) // classes)
+    return Dataset(train, validation, test, classes, _superclasses(names), names, groups="typefaces")
 
 
 def _read(path: Path) -> tuple[np.ndarray, torch.Tensor, tuple[str, ...]]:

@@ -13,9 +13,10 @@ from torch import Generator, Tensor
 
 from topk_platform.data.appearance import appearance
 from topk_platform.data.arrays import to_inputs, to_labels
-from topk_platform.data.dataset import Dataset, Split
+from topk_platform.data.dataset import GROUPS, Dataset, Split
 from topk_platform.data.decoding import UnreadableImageError
 from topk_platform.data.folder import data_folder
+from topk_platform.data.grouping import check_apart, group_numbers, grouped_files, whole
 from topk_platform.data.listing import ENDINGS, is_image
 from topk_platform.data.splitting import stratified
 from topk_platform.errors import MissingDataError
@@ -24,32 +25,40 @@ from topk_platform.specs.checks import check, first_few
 __all__ = ["assembled", "from_tensors", "image_folder", "split_folders"]
 
 _SPLIT_SEED = 0
+_WITH_GROUPS = 3  # parts of (inputs, labels, groups)
 _HELD_OUT = {"validation": ("validation", "val", "valid"), "test": ("test",)}
 _SPLITS = ("train", *(name for names in _HELD_OUT.values() for name in names))
 
 
 def from_tensors(
-    train: tuple[Any, Any],
-    validation: tuple[Any, Any] | float = 0.1,
-    test: tuple[Any, Any] | float = 0.1,
+    train: tuple[Any, ...],
+    validation: tuple[Any, ...] | float = 0.1,
+    test: tuple[Any, ...] | float = 0.1,
     superclasses: Sequence[int] | None = None,
     names: Sequence[str] | None = None,
+    groups: str = GROUPS,
+    whole_groups: bool = True,
 ) -> Dataset:
     """Return a dataset of inputs ``(n, ...)`` and integer labels ``(n,)``, tensors or NumPy arrays.
+
+    A third array names the group of each sample, texts or whole numbers ``(n,)``: ``(inputs, labels, patients)``.
 
     Real inputs become float32, whatever their precision was; uint8 inputs are images ``(n, channels, height, width)``.
 
     Args:
-        train: Inputs and labels to train on.
+        train: Inputs and labels to train on, and their groups if they have any.
         validation: Inputs and labels for validation, or the fraction of each training class to take for it; the order
             of the samples determines which are taken.
         test: Likewise.
         superclasses: The superclass of each class, where there are any.
         names: The classes' names, shown with predictions.
+        groups: What the groups are called, in the plural, such as ``"patients"``.
+        whole_groups: Whether every group is in one split only; otherwise the groups are for intervals alone.
 
     Raises:
-        UserError: if labels are not whole numbers, do not number the classes from 0 on without wide gaps, or a class
-            has too few samples to be split; as :class:`Dataset`, :class:`Split`.
+        UserError: if labels are not whole numbers, do not number the classes from 0 on without wide gaps, a class
+            has too few samples or groups to be split, or two splits share a group that is to be whole; as
+            :class:`Dataset`, :class:`Split`.
 
     Example:
         >>> inputs, labels = torch.randn(100, 5), torch.arange(100) % 4
@@ -63,7 +72,13 @@ def from_tensors(
         name: _split(name, pair) for name, pair in ({"train": train} | given).items() if name not in fractions
     }
     _check_numbered(torch.cat([split.labels for split in splits.values()]))
-    return assembled(splits, fractions, superclasses, names)
+    named = {
+        name: pair[2]
+        for name, pair in ({"train": train} | given).items()
+        if isinstance(pair, tuple | list) and len(pair) == _WITH_GROUPS
+    }
+    splits |= {name: splits[name].grouped(numbers) for name, numbers in group_numbers(named).items()}
+    return assembled(splits, fractions, superclasses, names, groups, whole_groups)
 
 
 def _check_numbered(labels: Tensor) -> None:
@@ -86,6 +101,8 @@ def assembled(
     fractions: dict[str, float],
     superclasses: Sequence[int] | None = None,
     names: Sequence[str] | None = None,
+    groups: str = GROUPS,
+    whole_groups: bool = True,
 ) -> Dataset:
     """Return the dataset of the given splits; the others are taken from training.
 
@@ -94,8 +111,12 @@ def assembled(
         fractions: The fraction of each training class to take for each missing split.
         superclasses: The superclass of each class, where there are any.
         names: The name of each class, where they have any.
+        groups: What groups of samples are called, where the splits have any.
+        whole_groups: Whether every group is in one split only.
     """
-    splits = splits | _taken(splits["train"], fractions, names)
+    splits = splits | _taken(splits["train"], fractions, names, whole_groups)
+    if whole_groups:
+        check_apart(splits)
     classes = 1 + max(int(split.labels.max()) for split in splits.values() if len(split))
     return Dataset(
         splits["train"],
@@ -106,27 +127,43 @@ def assembled(
         if superclasses is None
         else tuple(to_labels("superclasses", superclasses).tolist()),
         names=None if names is None else tuple(names),
+        groups=groups,
     )
 
 
 def _split(name: str, pair: Any) -> Split:
     check(
-        isinstance(pair, tuple | list) and len(pair) == 2,
-        f"{name} must be a pair (inputs, labels){'' if name == 'train' else ' or a fraction of training'}, "
+        isinstance(pair, tuple | list) and len(pair) in (2, _WITH_GROUPS),
+        f"{name} must be (inputs, labels) or (inputs, labels, groups)"
+        f"{'' if name == 'train' else ' or a fraction of training'}, "
         f"got {f'{len(pair)} parts' if isinstance(pair, tuple | list) else type(pair).__name__}",
     )
     return Split(to_inputs(f"{name} inputs", pair[0]), to_labels(f"{name} labels", pair[1]))
 
 
-def _taken(train: Split, fractions: dict[str, float], names: Sequence[str] | None) -> dict[str, Split]:
+def _taken(
+    train: Split, fractions: dict[str, float], names: Sequence[str] | None, whole_groups: bool
+) -> dict[str, Split]:
     if not fractions:
         return {"train": train}
     generator = Generator().manual_seed(_SPLIT_SEED)
-    rows = stratified(train.labels, tuple(fractions.values()), generator, names)
+    shares = tuple(fractions.values())
+    if whole_groups and train.groups is not None:
+        rows = whole(train.labels, train.groups, shares, generator, names)
+    else:
+        rows = stratified(train.labels, shares, generator, names)
     return {name: train.take(part) for name, part in zip(("train", *fractions), rows, strict=True)}
 
 
-def image_folder(folder: str, size: int = 32, validation: float = 0.1, test: float = 0.1) -> Dataset:
+def image_folder(
+    folder: str,
+    size: int = 32,
+    validation: float = 0.1,
+    test: float = 0.1,
+    groups: str = "",
+    called: str = GROUPS,
+    whole_groups: bool = True,
+) -> Dataset:
     """Return the images of ``folder / class / image``, in torchvision's ``ImageFolder`` layout.
 
     With folders ``train``, ``val`` (or ``validation``, ``valid``) and ``test`` in it, each with the same classes, these
@@ -140,11 +177,17 @@ def image_folder(folder: str, size: int = 32, validation: float = 0.1, test: flo
             kept as RGB, uint8 ``(n, 3, size, size)``, in memory.
         validation: The fraction of each class for validation.
         test: The fraction of each class for test.
+        groups: Where the group of each image is named: a pattern of its path in the split's folder, such as
+            ``"{class}/{group}_*"``; or a CSV file in ``folder``, with a header and in each line an image's path from
+            ``folder`` and its group. Empty: nowhere. The same name means the same group in all classes.
+        called: What the groups are called, in the plural, such as ``"patients"``.
+        whole_groups: Whether every group is in one split only; otherwise the groups are for intervals alone.
 
     Raises:
         MissingDataError: if there is no such folder.
-        UserError: if an image cannot be read, the splits' classes differ, or a folder beside ``train`` is not named
-            after a split.
+        UserError: if an image cannot be read, the splits' classes differ, a folder beside ``train`` is not named
+            after a split, the group of an image is not known, a class has too few groups, or two splits share a group
+            that is to be whole.
     """
     check(size >= 1, f"size must be at least 1 pixel, got {size!r}")
     root = data_folder() / folder
@@ -162,9 +205,13 @@ def image_folder(folder: str, size: int = 32, validation: float = 0.1, test: flo
             f"dataset image_folder: {places[name]} must have the classes of {places['train']}, "
             f"differing: {sorted(set(images.classes) ^ set(names))}",
         )
-    pairs = {name: images.read(size) for name, images in splits.items()}
-    parts = pairs["train"], pairs.get("validation", validation), pairs.get("test", test)
-    return from_tensors(*parts, names=names)
+    found = {name: Split(*images.read(size)) for name, images in splits.items()}
+    if groups:
+        paths = {name: [Path(p).relative_to(root).as_posix() for p in i.paths] for name, i in splits.items()}
+        within = {name: place.relative_to(root).as_posix() for name, place in places.items()}
+        found = grouped_files(found, paths, within, root, groups)
+    fractions = {n: f for n, f in {"validation": validation, "test": test}.items() if n not in found}
+    return assembled(found, fractions, names=names, groups=called, whole_groups=whole_groups)
 
 
 def split_folders(root: Path) -> dict[str, Path]:

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 import json
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from topk_platform.elsewhere import made_by, parse_json, parse_study
 from topk_platform.errors import UserError
+from topk_platform.evidence.archive import members, table_of
 from topk_platform.identity import Identity, environment_of
 from topk_platform.records import Ledger, Store, last_counted, last_seeds, read_all_ranks, read_history
-from topk_platform.records.ranks import ranks_name
+from topk_platform.records.adopted import ADOPTED, adopted_in
+from topk_platform.records.artifacts import artifact_name, read_artifact
+from topk_platform.records.schema import CAME_LATER, ledger_schema
 from topk_platform.reports import build_table, to_files
 from topk_platform.reports.claimed import claims_to_csv, claims_to_markdown
 from topk_platform.reports.deciding import decided
 from topk_platform.reports.reading import Held, read
 from topk_platform.specs import Study
+from topk_platform.specs.fields import check_fields
 
-__all__ = ["Bundle", "bundle", "results"]
+__all__ = ["KIND", "Bundle", "bundle", "results"]
+
+KIND = "a file of `topk bundle`"
 
 MANIFEST = "bundle.json"
 _FORMAT = 1
@@ -49,12 +57,17 @@ class Bundle:
     @cached_property
     def study(self) -> Study:
         """The study as it was defined."""
-        return Study.from_json(self.files[_STUDY].decode())
+        return parse_study(self.files[_STUDY].decode())
 
     @property
     def identities(self) -> dict[str, Identity]:
         """The identities of the rows that count, by arm identity."""
-        return {arm_id: Identity(**fields) for arm_id, fields in self.manifest["identities"].items()}
+        given: Mapping[str, Any] = self.manifest["identities"]
+        adopted = adopted_in(self.files.get(ADOPTED, b"[]"))
+        found = {i: Identity(**fields, adopted=adopted.get(i, ())) for i, fields in given.items()}
+        for identity in found.values():
+            check_fields(identity)
+        return found
 
     @property
     def results(self) -> dict[str, str]:
@@ -63,16 +76,22 @@ class Bundle:
 
     def restore(self, store: Store) -> Held:
         """Write the ledger and the ranks into a store, and return the study's results there."""
-        rows = pq.read_table(pa.BufferReader(self.files[_ROWS]), partitioning=None)
+        rows = table_of(self.files[_ROWS], _ROWS)
+        _check_rows(rows, self.study)
         ledger = Ledger.restored(store, self.study.name, rows, self.identities)
         for name, data in self.files.items():
+            if name == ADOPTED:
+                ledger.store.write(name, data)
             if name.startswith(_RANKS):
+                table_of(data, name)  # within limits
                 ledger.store.write(name, data)
         return Held(self.study, ledger, read_history(ledger, self.study, self.identities, curves=False))
 
     @classmethod
     def read(cls, file: str | Path) -> Bundle:
         """Return the bundle in a file.
+
+        Nothing is unpacked before its names, sizes and methods are checked; see ``docs/evidence.md`` for the limits.
 
         Raises:
             UserError: if the file is not a bundle, or a file in it does not have its SHA-256.
@@ -82,23 +101,17 @@ class Bundle:
                 f"{str(file)!r} must be a file of `topk bundle`, got a folder: bundle the study first; a ledger in a "
                 "store is examined by `topk repair STUDY`"
             )
-        try:
-            with zipfile.ZipFile(file) as archive:
-                found = {name: archive.read(name) for name in archive.namelist()}
-            manifest = json.loads(found.pop(MANIFEST))
-        except (OSError, zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
-            raise UserError(f"{str(file)!r} must be a file of `topk bundle`: {error}") from error
-        if manifest.get("format") != _FORMAT:
-            raise UserError(
-                f"{str(file)!r} has format {manifest.get('format')!r}, this program reads {_FORMAT}"
-            )
-        sums = {name: hashlib.sha256(data).hexdigest() for name, data in found.items()}
-        if differing := sorted(set(sums.items()) ^ set(manifest["sha256"].items())):
-            raise UserError(
-                f"{str(file)!r} is damaged or was changed: {sorted({name for name, _ in differing})}"
-            )
-        if unsafe := [name for name in found if _is_unsafe(name)]:
-            raise UserError(f"{str(file)!r} names files outside of itself: {unsafe}")
+        with made_by(file, KIND, zipfile.BadZipFile):
+            found = members(file)
+            manifest = parse_json(found.pop(MANIFEST))
+            if manifest["format"] != _FORMAT:
+                raise ValueError(f"it has format {manifest['format']!r}, this program reads {_FORMAT}")
+            sums = {name: hashlib.sha256(data).hexdigest() for name, data in found.items()}
+            if differing := sorted({name for name, _ in set(sums.items()) ^ set(manifest["sha256"].items())}):
+                raise ValueError(f"it is damaged or was changed: {differing}")
+            missing = sorted({_STUDY, _ROWS} - found.keys())
+            if missing:
+                raise ValueError(f"it lacks {missing}")
         return cls(manifest, found)
 
     def to_bytes(self) -> bytes:
@@ -113,9 +126,19 @@ class Bundle:
         return buffer.getvalue()
 
 
-def _is_unsafe(name: str) -> bool:
-    path = PurePosixPath(name)
-    return path.is_absolute() or ".." in path.parts or "\\" in name
+def _check_rows(rows: pa.Table, study: Study) -> None:
+    """Raise ``ValueError`` unless rows have a ledger's columns, and are of trials and epochs with keys of trials."""
+    for field in ledger_schema(study):
+        if field.name in CAME_LATER and field.name not in rows.column_names:
+            continue
+        if field.name not in rows.column_names or rows.schema.field(field.name).type != field.type:
+            raise ValueError(f"{_ROWS} must have a column {field.name!r} of {field.type}")
+    kinds = set(pc.unique(rows["kind"]).to_pylist())
+    if not kinds <= {"trials", "epochs"}:
+        raise ValueError(f"{_ROWS} must have rows of trials and epochs, got {sorted(map(repr, kinds))}")
+    keys = pc.match_substring_regex(rows["key"], "^[0-9A-Za-z]+$")
+    if not pc.all(keys.fill_null(False)).as_py():
+        raise ValueError(f"{_ROWS} must have a key in every row, of letters and digits")
 
 
 def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
@@ -136,6 +159,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
         _STUDY: study.to_json().encode(),
         _ROWS: _parquet(held.ledger.whole()),
         **_ranks(held),
+        **_adopted(held),
         **{name: text.encode() for name, text in results(held).items()},
     }
     identities = last_counted(held.ledger, study)
@@ -146,7 +170,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
         "trials": len(counted),
         "code_versions": sorted({row["code_version"] for row in counted}),
         "environments": sorted({environment_of(row) for row in counted}),
-        "identities": {arm_id: dataclasses.asdict(found) for arm_id, found in identities.items()},
+        "identities": {arm_id: found.to_data() for arm_id, found in identities.items()},
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
     return Bundle(manifest, files)
@@ -165,13 +189,21 @@ def results(held: Held) -> dict[str, str]:
 
 def _ranks(held: Held) -> dict[str, bytes]:
     last = last_seeds(held.study, held.histories)
-    keys = (
-        row["key"]
+    rows = (
+        row
         for arm_id, history in held.histories.items()
         for row in history.confirmations(held.study.trials, last[arm_id]).values()
     )
-    names = [ranks_name(key) for key in keys]
-    return {name: held.ledger.store.read(name) for name in names if held.ledger.store.exists(name)}
+    found = {}
+    for row in rows:
+        with suppress(FileNotFoundError):
+            found[artifact_name("ranks", row["key"])] = read_artifact(held.ledger.store, "ranks", row)
+    return found
+
+
+def _adopted(held: Held) -> dict[str, bytes]:
+    store = held.ledger.store
+    return {ADOPTED: store.read(ADOPTED)} if store.exists(ADOPTED) else {}
 
 
 def _parquet(rows: pa.Table) -> bytes:

@@ -27,21 +27,24 @@ _FACTS = {
     "loss": "the loss's label",
     "phase": "search: scored on the validation split; confirm: the chosen configuration, trained with a fresh seed and "
     "scored on the test split too",
-    "number": "the number of the search trial in its arm; for a confirmation, of the search trial that it confirms",
-    "seed": "0 in the search; 1, 2, ... in confirmations; all arms use the same seeds, so that arms can be paired",
+    "number": "the number of the search trial in its arm, from 1,000,001 on for a second search; for a confirmation, "
+    "of the search trial that it confirms",
+    "seed": "0 in the search; 1, 2, ... in confirmations, from 1,000,001 on in those of a second search; all arms use "
+    "the same seeds, so that arms can be paired",
     "status": "completed, pruned, diverged (a number was not finite) or failed (its code raised an exception)",
     "reason": "why the trial was pruned, diverged or failed",
     "metric": "top5: share of samples with the true class among the 5 best; macro_: mean over classes; many_, medium_, "
     "few_: mean over the classes with many, some or few training samples; candidates99: least K for 99 %; autkc5: mean "
     "of top1 to top5; average5: share of samples whose true class is in their set, with sets of 5 classes on average; "
     "size95: mean size of sets that contain the true class for 95 % of the samples; coverage95: the share that do; "
-    "sets are cut at a threshold from the validation split",
+    "sets are cut at a threshold from the validation split; ece: expected calibration error, 15 bins of equally many "
+    "samples; nll: negative log-likelihood in nats; brier: Brier score, from 0 to 2",
     "split": "validation or test",
     "value": "the metric's value, a fraction of 1, or for candidates and sizes a number of classes; empty if none",
     "train_seconds": "seconds of training, without scoring",
     "epochs": "the number of the last epoch after which the trial was validated",
     "dataset_fingerprint": "hash of the dataset before conditions are applied",
-    "code_version": "hash of the source files that determine results",
+    "code_version": "hash of the code that the trial executed",
 }
 
 

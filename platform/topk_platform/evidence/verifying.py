@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from topk_platform.errors import UserError, reason
-from topk_platform.evidence.bundle import Bundle, results
-from topk_platform.records import Store
-from topk_platform.reports.reading import Held
-from topk_platform.running.replaying import Replay, replay
+import pyarrow as pa
 
-__all__ = ["Checked", "Outcome", "Verification", "compared", "verify"]
+from topk_platform.elsewhere import made_by, parse_json
+from topk_platform.errors import UserError, reason
+from topk_platform.evidence.bundle import KIND, Bundle, results
+from topk_platform.records import Found, Store, find
+from topk_platform.reports.reading import Held
+from topk_platform.running.replaying import Replay, replay_trusting
+from topk_platform.trust import Trust
+
+__all__ = ["Checked", "Outcome", "Verification", "compared", "replayed", "verify"]
 
 Outcome = Literal["to the bit", "within tolerance", "differs", "cannot be trained here"]
 
@@ -69,11 +73,14 @@ def verify(
     seed: int = 0,
     tolerance: float = 0.005,
     data: str | Path | None = None,
+    trust: Iterable[str] = (),
 ) -> Verification:
     """Compute a bundle's tables and claims again from its ledger, and train some of its trials again.
 
     Tables and claims are taken as the same if they are equal to the bit, or if their words are equal and their numbers
     differ by at most 1e-9 relative to their size. The trials to train are drawn from the completed ones that count.
+
+    The file may come from anybody. No code is run but that of this package, unless ``trust`` names its module.
 
     Args:
         file: A file that ``topk bundle`` wrote.
@@ -81,18 +88,33 @@ def verify(
         seed: The seed of the draw.
         tolerance: By how much each metric may differ, as a fraction of 1, because another processor rounds differently.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
+        trust: The modules whose code the drawn trials may name, such as ``"my_lab"``, with their submodules.
 
     Raises:
-        UserError: if the file is not a bundle, or a number is out of range.
+        UserError: if the file is not a bundle, a drawn trial names code that is not trusted, or a number is out of
+            range.
     """
     if again < 0 or not 0 <= tolerance < math.inf:
         raise UserError(f"replay and tolerance must be at least 0, got {again} and {tolerance}")
-    found = Bundle.read(file)
+    trusted, bundle = Trust.of(trust), Bundle.read(file)
     with tempfile.TemporaryDirectory() as folder:
-        held = found.restore(Store.open(folder))
-        checked = _results(found.results, results(held))
-        trials = tuple(_trained(key, folder, tolerance, data) for key in _drawn(held, again, seed))
-    return Verification(found.study.name, checked, trials)
+        with made_by(file, KIND, pa.ArrowException):
+            held = bundle.restore(Store.open(folder))
+            checked = _results(bundle.results, results(held))
+            drawn = [_found(key, folder) for key in _drawn(held, again, seed)]
+        for one in drawn:
+            trusted.check_arm(f"{str(file)!r}, trial {one.trial.key}", one.trial.arm)
+        trials = tuple(_trained(one, file, folder, tolerance, data, trusted) for one in drawn)
+    return Verification(bundle.study.name, checked, trials)
+
+
+def _found(key: str, store: str) -> Found:
+    """Return a trial of a bundle, which must be the trial that its key says."""
+    found = find(key, store)
+    parse_json(found.row["config"])  # within limits
+    if found.trial.key != key:
+        raise ValueError(f"the configuration of trial {key} is that of {found.trial.key}")
+    return found
 
 
 def _results(before: dict[str, str], now: dict[str, str]) -> tuple[Checked, ...]:
@@ -136,12 +158,15 @@ def _drawn(held: Held, count: int, seed: int) -> list[str]:
     return random.Random(seed).sample(keys, min(count, len(keys)))  # noqa: S311 - a draw that anyone can repeat
 
 
-def _trained(key: str, store: str, tolerance: float, data: str | Path | None) -> Checked:
+def _trained(
+    found: Found, file: str | Path, store: str, tolerance: float, data: str | Path | None, trust: Trust
+) -> Checked:
     try:
-        found = replay(key, store, data)
+        with made_by(file, KIND):
+            replay = replay_trusting(found, store, data, trust)
     except UserError as error:
-        return Checked(key, "cannot be trained here", reason(error))
-    return replayed(found, tolerance)
+        return Checked(found.trial.key, "cannot be trained here", reason(error))
+    return replayed(replay, tolerance)
 
 
 def replayed(found: Replay, tolerance: float) -> Checked:
@@ -154,18 +179,17 @@ def replayed(found: Replay, tolerance: float) -> Checked:
     if "status" in found.differing:
         notes.insert(0, f"it {found.found.row['status']}, now {found.record.status}: {found.record.reason}")
         return Checked(key, "differs", "; ".join(notes))
-    most, name = max(_differences(found))
-    notes.insert(0, f"{name} by {most:.2g}, most of {len(found.differing)} metrics")
+    most, name = max(_differences(found), default=(0.0, "the ranks of test images"))
+    notes.insert(0, f"{name} by {most:.2g}, most of {len(found.differing)} values")
     return Checked(key, "within tolerance" if most <= tolerance else "differs", "; ".join(notes))
 
 
 def _differences(found: Replay) -> Iterable[tuple[float, str]]:
-    """Yield by how much each metric differs; for metrics that are numbers of classes, relative to their size."""
-    values = {f"validation.{name}": value for name, value in found.record.validation.items()}
-    values |= {f"test.{name}": value for name, value in (found.record.test or {}).items()}
-    for name in found.differing:
-        before = found.found.row.get(name)
-        if before is None:
+    """Yield by how much each number differs, relative to its size where that is above 1; ranks are not numbers."""
+    for name, (before, now) in found.differences.items():
+        if name == "ranks":
+            continue
+        if before is None or now is None:
             yield math.inf, name
         else:
-            yield abs(values[name] - before) / max(1.0, abs(before)), name
+            yield abs(now - before) / max(1.0, abs(before)), name

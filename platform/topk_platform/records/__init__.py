@@ -10,6 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from topk_platform.records.adopted import ADOPTED, Evidence, note_adopted, read_adopted, take_back
+    from topk_platform.records.artifacts import artifact_name
+    from topk_platform.records.checked import DamagedError
     from topk_platform.records.checkpoints import StoreKeeper, forget
     from topk_platform.records.guesses import Guesses, read_guesses
     from topk_platform.records.history import (
@@ -20,9 +23,9 @@ if TYPE_CHECKING:
         read_history,
     )
     from topk_platform.records.lease import check_undriven, driven
-    from topk_platform.records.ledger import Ledger
+    from topk_platform.records.ledger import Ledger, is_study
     from topk_platform.records.lookup import Found, find
-    from topk_platform.records.models import SavedModel, model_name, read_model, save_model
+    from topk_platform.records.models import SavedModel, read_model, save_model
     from topk_platform.records.ranks import Ranks, read_all_ranks, read_ranks
     from topk_platform.records.repairing import Repaired, repair
     from topk_platform.records.schema import SCHEMA_VERSION
@@ -37,13 +40,24 @@ if TYPE_CHECKING:
     from topk_platform.records.tracking import Extras, TrackingSink
     from topk_platform.records.tracking_check import check_tracking
     from topk_platform.records.undone import OpenTrial, Undone
+    from topk_platform.records.unsound import (
+        NEEDED,
+        Unsound,
+        damaged_artifacts,
+        missing_artifacts,
+        set_aside,
+    )
     from topk_platform.records.views import Row
     from topk_platform.records.writer import Writer
 
 __all__ = [
+    "ADOPTED",
+    "NEEDED",
     "SCHEMA_VERSION",
     "ArmHistory",
     "ArmState",
+    "DamagedError",
+    "Evidence",
     "Extras",
     "Found",
     "GpuUse",
@@ -62,20 +76,26 @@ __all__ = [
     "Tally",
     "TrackingSink",
     "Undone",
+    "Unsound",
     "Writer",
     "add_curves",
+    "artifact_name",
     "check_tracking",
     "check_undriven",
+    "damaged_artifacts",
     "driven",
     "find",
     "forget",
     "is_current",
+    "is_study",
     "last_counted",
     "last_seeds",
-    "model_name",
+    "missing_artifacts",
     "moved",
+    "note_adopted",
     "note_state",
     "open_sink",
+    "read_adopted",
     "read_all_ranks",
     "read_guesses",
     "read_history",
@@ -84,15 +104,20 @@ __all__ = [
     "read_state",
     "repair",
     "save_model",
+    "set_aside",
     "sync",
+    "take_back",
     "tracking_uri",
     "trend_of",
     "write_snapshot",
 ]
 
 _HOMES = {
+    "ADOPTED": "adopted",
     "ArmHistory": "history",
     "ArmState": "states",
+    "Evidence": "adopted",
+    "DamagedError": "checked",
     "Extras": "tracking",
     "Found": "lookup",
     "GpuUse": "states",
@@ -100,6 +125,7 @@ _HOMES = {
     "Graphs": "tracked_models",
     "Guesses": "guesses",
     "Ledger": "ledger",
+    "NEEDED": "unsound",
     "OpenTrial": "undone",
     "Ranks": "ranks",
     "Repaired": "repairing",
@@ -112,20 +138,26 @@ _HOMES = {
     "Tally": "tally",
     "TrackingSink": "tracking",
     "Undone": "undone",
+    "Unsound": "unsound",
     "Writer": "writer",
     "add_curves": "history",
+    "artifact_name": "artifacts",
     "check_tracking": "tracking_check",
     "check_undriven": "lease",
+    "damaged_artifacts": "unsound",
     "driven": "lease",
     "find": "lookup",
     "forget": "checkpoints",
     "is_current": "snapshot",
+    "is_study": "ledger",
     "last_counted": "history",
     "last_seeds": "history",
+    "missing_artifacts": "unsound",
     "moved": "tracked_place",
-    "model_name": "models",
+    "note_adopted": "adopted",
     "note_state": "states",
     "open_sink": "syncing",
+    "read_adopted": "adopted",
     "read_guesses": "guesses",
     "read_history": "history",
     "read_all_ranks": "ranks",
@@ -135,7 +167,9 @@ _HOMES = {
     "trend_of": "states",
     "repair": "repairing",
     "save_model": "models",
+    "set_aside": "unsound",
     "sync": "syncing",
+    "take_back": "adopted",
     "tracking_uri": "tracked",
     "write_snapshot": "snapshot",
 }

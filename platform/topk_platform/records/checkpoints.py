@@ -14,7 +14,7 @@ from topk_platform.errors import StoreError
 from topk_platform.records.guesses import save_guesses
 from topk_platform.records.models import save_model
 from topk_platform.records.ranks import save_ranks
-from topk_platform.records.store import MARK, Store
+from topk_platform.records.store import MARK, PAUSES, Store
 from topk_platform.specs import Inputs, Trial
 
 if TYPE_CHECKING:
@@ -37,10 +37,15 @@ class StoreKeeper:
     Args:
         store: The study's folder.
         seconds: The least time between two checkpoints of a trial.
+        pauses: Seconds between tries to keep what belongs to a confirmation, in a store that refuses.
+        recorded: The keys of trials that have a record, as members of an ensemble may: their files stay as they are,
+            for their record has the SHA-256 of these.
     """
 
     store: Store
     seconds: float = 30.0
+    pauses: Sequence[float] = PAUSES
+    recorded: frozenset[str] = frozenset()
 
     def check_seen(self) -> None:
         """Raise ``StoreError`` if this machine does not see the study's folder, for lack of a shared file system."""
@@ -74,17 +79,20 @@ class StoreKeeper:
         except (StoreError, OSError) as error:
             warnings.warn(f"no checkpoint of trial {trials[0].key} after step {step}: {error}", stacklevel=2)
 
-    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> None:
-        """Write a network as safetensors."""
-        save_model(self.store, trial, model, inputs)
+    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
+        """Write a network as safetensors; return the file's SHA-256, nothing for a trial that has a record."""
+        return "" if trial.key in self.recorded else save_model(self.store, trial, model, inputs)
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
-        """Write a trial's ranks as Parquet."""
-        save_ranks(self.store, trial, ranks, images)
+    def save_ranks(
+        self, trial: Trial, ranks: Tensor, images: str, cluster: Tensor | None = None, clusters: str = ""
+    ) -> str:
+        """Write a trial's ranks as Parquet; return the same."""
+        recorded = trial.key in self.recorded
+        return "" if recorded else save_ranks(self.store, trial, ranks, images, cluster, clusters)
 
-    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None:
-        """Write a trial's guesses as Parquet."""
-        save_guesses(self.store, trial, guesses, images)
+    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
+        """Write a trial's guesses as Parquet; return the same."""
+        return "" if trial.key in self.recorded else save_guesses(self.store, trial, guesses, images)
 
 
 def forget(store: Store, keys: Iterable[str]) -> None:

@@ -1,48 +1,33 @@
-"""One study's table in Delta Lake: opened, read by SQL, and written by the one process that drives the study."""
+"""One study's table in Delta Lake, written by the one process that drives the study."""
 
 from __future__ import annotations
 
 import json
-import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
-from topk_platform.errors import StoreError, reason
+from topk_platform.errors import StoreError
+from topk_platform.records.checksums import CHECKPOINT_INTERVAL, Checksums, log_name
 from topk_platform.records.folder import sync
+from topk_platform.records.logs import AFTER
+from topk_platform.records.mark import FOLDER
+from topk_platform.records.opened import Opened, address, exists, told
 from topk_platform.records.store import Store
 
-__all__ = [
-    "FOLDER",
-    "LOG",
-    "TakenOverError",
-    "Writing",
-    "exists",
-    "forget_missing",
-    "parts",
-    "query",
-    "stream",
-    "table",
-    "told",
-    "write_whole",
-]
+__all__ = ["TakenOverError", "Writing", "create", "table", "told"]
 
-FOLDER = "ledger"
-LOG = "_delta_log"
 _DRIVER = "driver"
-_FAILURES = (DeltaError, OSError, pa.ArrowException)
-_PART = re.compile(r"kind=\w+/[\w.-]+\.parquet")
-# The system's errors but "no such file", and those of a server but "not found": the file is sound as far as is known.
-_UNREACHABLE = re.compile(r"\(os error (?!2\))|Error performing (?!.*\b404\b)")
-_CONFIGURATION = {"delta.logRetentionDuration": "interval 1 days", "delta.checkpointInterval": "100"}
-_PATIENCE = {"max_retries": "4", "retry_timeout": "20s"}
+_CONFIGURATION = {
+    "delta.logRetentionDuration": "interval 1 days",
+    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+}
 _COMMITS = 64  # between two compactions, each of which takes about as long as five commits
 _TRIES = 10  # to take over from a driver that is in the middle of commits
 _FEW = 16  # small parts that a reader does not mind
@@ -56,95 +41,28 @@ class TakenOverError(StoreError):
     """Another process drives the study now; this process can no longer write to it."""
 
 
-def exists(store: Store) -> bool:
-    """Return whether a study's folder holds a table."""
-    return store.exists(f"{FOLDER}/{LOG}")
-
-
 def table(store: Store) -> DeltaTable:
     """Return the table of a study's folder as it is now.
 
     Raises:
         StoreError: if it cannot be read.
     """
-    with told(store):
-        return DeltaTable(*_place(store))
+    return Opened.of(store).table
 
 
-def _place(store: Store) -> tuple[str, None, dict[str, str] | None]:
-    place = store.at(FOLDER)
-    if place.local is not None:
-        return place.root, None, None
-    options = {f"aws_{name}": value for name, value in place.options.items()}
-    return place.root, None, {**_PATIENCE, **options, "allow_http": str(place.is_plain).lower()}
-
-
-@contextmanager
-def told(store: Store, use: str = "read") -> Iterator[None]:
-    """Turn whatever Delta Lake says of a study's table within the block into one line, which names a damaged file.
+def create(store: Store, folder: str, schema: pa.Schema) -> None:
+    """Make an empty table, unless there is one.
 
     Args:
         store: The study's folder.
-        use: What the block does, ``"read"`` or ``"written"``: where writing fails, the file that it names is no damaged
-            one but its own.
+        folder: The table's folder in it.
+        schema: Its columns.
     """
-    try:
-        yield
-    except _FAILURES as error:
-        raise StoreError(_message(store, use, str(error))) from error
-
-
-def _message(store: Store, use: str, said: str) -> str:
-    part = _PART.search(said) if use == "read" and not _UNREACHABLE.search(said) else None
-    if part:
-        return (
-            f"store {store.uri!r}: {FOLDER}/{part.group()} is damaged or missing; `topk repair` sets it aside, so that "
-            "its trials run again"
-        )
-    return f"store {store.uri!r} cannot be {use}: {reason(RuntimeError(said))}"
-
-
-def parts(store: Store) -> list[str]:
-    """Return the paths of a study's table files within its folder, as Delta's log writes them."""
-    actions = table(store).get_add_actions()
-    return [str(path) for path in actions.column("path").to_pylist()]
-
-
-def forget_missing(store: Store) -> None:
-    """Remove missing files from a study's table."""
-    with told(store):
-        table(store).repair()
-
-
-def query(store: Store, found: DeltaTable, sql: str) -> pa.Table:
-    """Return the result of an SQL query on a study's table, which is called ``ledger``.
-
-    Columns with a dot in their names need double quotes.
-
-    Raises:
-        StoreError: if the table cannot be read; one line that names the file.
-    """
-    with told(store):
-        return stream(store, found, sql).read_all()
-
-
-def stream(store: Store, found: DeltaTable, sql: str) -> pa.RecordBatchReader:
-    """Return the same, batch by batch."""
-    with told(store):
-        asked = QueryBuilder().register("ledger", found).execute(sql)
-        # Not by pa.table, which imports pandas, as long as all the rest takes.
-        rows = pa.RecordBatchReader.from_stream(asked)
-    return rows.cast(pa.schema([field.with_type(_plain(field.type)) for field in rows.schema]))
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return pa.string() if pa.types.is_string_view(kind) or pa.types.is_large_string(kind) else kind
-
-
-def write_whole(store: Store, rows: pa.Table) -> None:
-    """Write all rows of a study's table at once, into a folder without a table."""
+    uri, options = address(store, folder)
     with told(store, "written"):
-        write_deltalake(store.at(FOLDER).root, rows, partition_by=["kind"])
+        DeltaTable.create(
+            uri, schema, "ignore", ["kind"], configuration=_CONFIGURATION, storage_options=options
+        )
 
 
 @dataclass
@@ -152,34 +70,34 @@ class Writing:
     """A table that only this process may write: earlier writers fail from now on.
 
     Each commit carries its driver's number. Delta Lake accepts only one of two concurrent commits with such a number,
-    and a new driver begins with such a commit.
+    and a new driver begins with such a commit. After each commit its checksums are written.
 
     Args:
         store: The study's folder.
         schema: Its columns; further columns of the table stay.
+        folder: The table's folder in the study's; by default the one that the study's mark names.
     """
 
     store: Store
     schema: pa.Schema
+    folder: str = ""
     _table: DeltaTable = field(init=False)
     _number: int = field(init=False)
     _token: str = field(default_factory=lambda: uuid.uuid4().hex)
     _commits: int = 0
+    _sums: Checksums | None = field(default=None, init=False)
+    _own: Checksums | None = field(default=None, init=False)  # which this process has written
+    _new: list[dict[str, Any]] = field(default_factory=list, init=False)  # what the last commit has added
 
     def __post_init__(self) -> None:
+        if not (self.folder or exists(self.store)):
+            create(self.store, FOLDER, self.schema)
+        opened = Opened.of(self.store, self.folder or None)
+        self.folder, self._table, self._sums = opened.folder, opened.table, opened.sums
         with told(self.store, "written"):
-            if not exists(self.store):
-                uri, _, options = _place(self.store)
-                DeltaTable.create(
-                    uri,
-                    self.schema,
-                    "ignore",
-                    ["kind"],
-                    configuration=_CONFIGURATION,
-                    storage_options=options,
-                )
-            self._table = table(self.store)
+            self._sum()
             self._take_over()
+            self._sum()
 
     def _take_over(self) -> None:
         for tries_left in reversed(range(_TRIES)):
@@ -196,10 +114,20 @@ class Writing:
             finally:
                 self._table.update_incremental()
 
-    def _signed(self, commit: int) -> CommitProperties:
-        return CommitProperties(
-            app_transactions=[Transaction(_DRIVER, self._number), Transaction(self._token, commit)]
-        )
+    def _signed(self, commit: int | None = None) -> CommitProperties:
+        """Return what a commit carries: the version that it follows, and, but for compaction, its driver's number."""
+        after = {AFTER: str(self._sums.version if self._sums else self._table.version())}
+        if commit is None:
+            return CommitProperties(custom_metadata=after)
+        numbers = [Transaction(_DRIVER, self._number), Transaction(self._token, commit)]
+        return CommitProperties(custom_metadata=after, app_transactions=numbers)
+
+    def _sum(self) -> None:
+        """Write the checksums of what has been committed."""
+        if self._sums is None or self._sums.version != self._table.version():
+            sums = Checksums.of(self.store, self.folder, self._table, self._sums)
+            sums.write(self.store, self.folder, self._own)
+            self._sums = self._own = sums
 
     def append(self, rows: pa.Table) -> None:
         """Commit rows, all or none, and bring them to the disk.
@@ -208,18 +136,28 @@ class Writing:
 
         Raises:
             TakenOverError: if another process writes the table now.
-            StoreError: if it cannot be written.
+            StoreError: if it cannot be written, or other rows were committed than were given.
         """
         self._commit(
             lambda signed: write_deltalake(
                 self._table, rows, mode="append", schema_mode="merge", commit_properties=signed
             )
         )
+        committed = sum(json.loads(action["stats"])["numRecords"] for action in self._new)
+        if committed != len(rows):
+            raise StoreError(
+                f"store {self.store.uri!r}: {len(rows)} rows were written to the ledger and {committed} committed"
+            )
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete the trials with these keys and their epochs, in one commit."""
         names = ", ".join(f"'{key}'" for key in keys)
+        self._check_parts()
         self._commit(lambda signed: self._table.delete(f"key in ({names})", commit_properties=signed))
+
+    def _check_parts(self) -> None:
+        """Compare all parts with their checksums: what is rewritten out of a damaged one would pass for sound."""
+        Opened(self.store, self.folder, self._table, self._sums).check_parts(again=True)
 
     def _commit(self, write: Callable[[CommitProperties], Any]) -> None:
         number = self._commits + 1
@@ -233,16 +171,21 @@ class Writing:
             ):  # else the last try did it, and failed later
                 write(self._signed(number))
             self._sync()
+            self._sum()
         self._commits = number
+
+    def _added(self) -> list[dict[str, Any]]:
+        """Return what the last commit has added."""
+        content = self.store.read(f"{self.folder}/{log_name(self._table.version())}")
+        return [action["add"] for action in map(json.loads, content.splitlines()) if "add" in action]
 
     def _sync(self) -> None:
         """Flush the last commit to disk; object stores have done so once they answer."""
-        place = self.store.at(FOLDER).local
+        self._new, place = self._added(), self.store.at(self.folder).local
         if place is None:
             return
-        log = place / LOG / f"{self._table.version():020d}.json"
-        added = (json.loads(line).get("add") for line in log.read_text().splitlines())
-        parts = [place / unquote(action["path"]) for action in added if action]
+        log = place / log_name(self._table.version())
+        parts = [place / unquote(action["path"]) for action in self._new]
         for path in (*parts, log, *{path.parent for path in (*parts, log)}):
             sync(path)
 
@@ -267,6 +210,12 @@ class Writing:
     def _compact(self, size: int) -> None:
         """Compact files below a size; the old files are deleted an hour later."""
         self.store.check_room()
+        self._check_parts()
         with told(self.store, "written"):
-            self._table.optimize.compact(target_size=size)
-            self._table.vacuum(_KEPT_HOURS, dry_run=False, enforce_retention_duration=False)
+            self._table.optimize.compact(target_size=size, commit_properties=self._signed())
+            self._sync()
+            self._sum()
+            self._table.vacuum(
+                _KEPT_HOURS, dry_run=False, enforce_retention_duration=False, commit_properties=self._signed()
+            )
+            self._sum()

@@ -61,6 +61,10 @@ class Files(Protocol):
         """Delete a file."""
         ...
 
+    def rename(self, from_: str, to: str) -> object:
+        """Give a file another name."""
+        ...
+
 
 class Folder:
     """A folder on a local disk or NFS. Written files survive a power cut, and no reader ever sees half a file.
@@ -135,6 +139,23 @@ class Folder:
         if place.parent != self._root:
             with suppress(OSError):  # there are others
                 place.parent.rmdir()
+
+    def rename(self, from_: str, to: str) -> None:
+        """Give a file another name, and delete the folder that it was the last one of."""
+        place, there = self._root / from_, self._root / to
+        there.parent.mkdir(parents=True, exist_ok=True)
+        place.replace(there)
+        sync(there.parent)
+        self._clear(place.parent)
+
+    def _clear(self, folder: Path) -> None:
+        """Delete a folder without files, and those that it was the last one of."""
+        while folder != self._root:
+            try:
+                folder.rmdir()
+            except OSError:  # there are others
+                return
+            folder = folder.parent
 
     def check_room(self) -> None:
         """Raise ``OSError`` if the disk is full or read-only."""

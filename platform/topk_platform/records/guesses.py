@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topk_platform.records.per_image import found, written
+from topk_platform.records.artifacts import parsed, read_artifact, write_artifact
+from topk_platform.records.per_image import IMAGES, found, written
 from topk_platform.records.store import Store
+from topk_platform.records.views import Row
 from topk_platform.specs import Trial
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Guesses", "guesses_name", "read_guesses", "save_guesses"]
+__all__ = ["Guesses", "read_guesses", "save_guesses"]
 
 
 class Guesses(NamedTuple):
@@ -29,13 +31,10 @@ class Guesses(NamedTuple):
     images: str
 
 
-def guesses_name(key: str) -> str:
-    """Return the name, inside a study's folder, of a trial's guesses."""
-    return f"guesses/{key}.parquet"
-
-
-def save_guesses(store: Store, trial: Trial, guesses: Tensor, images: str) -> None:
+def save_guesses(store: Store, trial: Trial, guesses: Tensor, images: str) -> str:
     """Write a trial's guesses: two bytes each, four where there are more than 65,536 classes; compressed.
+
+    Returns their file's SHA-256.
 
     Args:
         store: The study's folder.
@@ -44,18 +43,25 @@ def save_guesses(store: Store, trial: Trial, guesses: Tensor, images: str) -> No
         images: The test split's fingerprint.
     """
     columns = {f"guess{place}": values for place, values in enumerate(guesses.T, 1)}
-    store.write(guesses_name(trial.key), written(columns, trial, images))
+    return write_artifact(store, "guesses", trial.key, written(columns, trial, images))
 
 
-def read_guesses(store: Store, key: str) -> Guesses | None:
+def read_guesses(store: Store, row: Row) -> Guesses | None:
     """Return a trial's guesses, None where none were kept.
 
     Args:
         store: The study's folder.
-        key: The trial's key.
+        row: The trial's row of the ledger.
+
+    Raises:
+        DamagedError: if they are not what was recorded.
+        StoreError: if they cannot be read.
     """
     try:
-        columns, images = found(store.read(guesses_name(key)))
+        content = read_artifact(store, "guesses", row)
     except FileNotFoundError:
         return None
-    return Guesses(np.stack(list(columns.values()), 1), images)
+    with parsed(store, "guesses", row):
+        columns, about = found(content)
+        classes = np.stack(list(columns.values()), 1)
+        return Guesses(classes, about[IMAGES])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -38,6 +38,7 @@ class ArmHistory:
         curves: The selection metric by epoch, by key.
         outdated: How many rows of the arm do not count, by reason: other code, other data, another machine.
         points: The most configurations of each search that are confirmed.
+        adopted: How many of the rows count because they were adopted, by the evidence.
     """
 
     arm: Arm
@@ -46,6 +47,7 @@ class ArmHistory:
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     outdated: Counter[str] = field(default_factory=Counter)
     points: int = 1
+    adopted: Counter[str] = field(default_factory=Counter)
     _choices: dict[tuple[int, int, int], list[tuple[Ended, ...]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -70,7 +72,7 @@ class ArmHistory:
         )
 
     def chosen(self, trials: int) -> list[tuple[Ended, ...]]:
-        """Return what each of the arm's searches chose among the first ``trials`` search trials.
+        """Return what each of the arm's searches chose, if they share out ``trials``.
 
         For an arm that searches nothing it is the arm's only configuration; for a search without a completed trial it
         is empty.
@@ -105,7 +107,7 @@ class ArmHistory:
         return self._objective(row) if row["status"] == "completed" else 0.0
 
     def results(self, trials: int, seeds: int) -> Results | None:
-        """Return the arm's results in a race, by seed; None if it has nothing to confirm.
+        """Return the arm's results in a race, by the seed's rank; None if it has nothing to confirm.
 
         Args:
             trials: How many search trials count.
@@ -115,11 +117,11 @@ class ArmHistory:
         if not any(found or not is_done for found, is_done in zip(chosen, done, strict=True)):
             return None
         results = {}
-        for seed in range(1, seeds + 1):
+        for rank, seed in enumerate(self.arm.repeats.seeds(seeds), 1):
             search = self.arm.repeats.search_of_seed(seed)
             rows = [self.confirm.get((ended.number, seed)) for ended in chosen[search][:1]]
             if done[search] and None not in rows:
-                results[seed] = sum(
+                results[rank] = sum(
                     self.score(row) for row in rows if row is not None
                 )  # 0 where it cannot be
         return results
@@ -130,8 +132,8 @@ class ArmHistory:
         return [all(n in self.search for n in repeats.numbers(i, asked)) for i in range(repeats.count)]
 
     def searched(self, trials: int) -> list[Row]:
-        """Return the first ``trials`` search trials, those that have ended."""
-        return [row for number, row in self.search.items() if number < trials]
+        """Return the search trials that have ended, if the searches share out ``trials``."""
+        return [row for number, row in self.search.items() if self.arm.repeats.holds(number, trials)]
 
     def confirmations(self, trials: int, seeds: int) -> dict[int, Row]:
         """Return by seed the confirmations of what the seed's search has chosen by now, whatever their status.
@@ -142,7 +144,7 @@ class ArmHistory:
         """
         found = self.chosen(trials)
         rows = {}
-        for seed in range(1, seeds + 1):
+        for seed in self.arm.repeats.seeds(seeds):
             for ended in found[self.arm.repeats.search_of_seed(seed)][:1]:
                 rows[seed] = self.confirm.get((ended.number, seed))
         return {seed: row for seed, row in rows.items() if row is not None}
@@ -154,8 +156,8 @@ class ArmHistory:
             trials: How many search trials count.
             seeds: How many seeds count.
         """
-        found = self.chosen(trials)
-        chosen = {seed: found[self.arm.repeats.search_of_seed(seed)] for seed in range(1, seeds + 1)}
+        found, repeats = self.chosen(trials), self.arm.repeats
+        chosen = {seed: found[repeats.search_of_seed(seed)] for seed in repeats.seeds(seeds)}
         rows = {seed: [self.confirm.get((e.number, seed)) for e in points] for seed, points in chosen.items()}
         return {seed: [row for row in points if row is not None] for seed, points in rows.items()}
 
@@ -163,8 +165,8 @@ class ArmHistory:
         """Return how many of the trials and seeds have not ended, without confirmations that cannot take place."""
         asked = trials if self.arm.is_searched else 0
         repeats, chosen, done = self.arm.repeats, self.chosen(trials), self._done(trials)
-        left = asked - len(self.searched(asked))
-        for seed in range(1, seeds + 1):
+        left = (repeats.asked(asked) if asked else 0) - len(self.searched(asked))
+        for seed in repeats.seeds(seeds):
             search = repeats.search_of_seed(seed)
             open_ = sum((ended.number, seed) not in self.confirm for ended in chosen[search])
             left += open_ if done[search] else self.points
@@ -197,7 +199,7 @@ def races(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, Race]:
 
 
 def last_seeds(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, int]:
-    """Return each arm's last seed that counts, by identity: the study's last, unless the arm dropped out earlier."""
+    """Return how many seeds of each arm count, by identity: the study's, unless the arm dropped out earlier."""
     stands = races(study, histories)
     return {
         arm_id: stands[arm_id].last(arm_id, study.seeds) if arm_id in stands else study.seeds
@@ -205,12 +207,13 @@ def last_seeds(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, i
     }
 
 
-def last_counted(ledger: Ledger, study: Study) -> dict[str, Identity]:
+def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = None) -> dict[str, Identity]:
     """Return which rows of a study's arms count: those of the current code and of the last run's data and machine.
 
     Args:
         ledger: The ledger in which the last run noted its data and machine; any will do for an arm that is not noted.
         study: The study.
+        data: The fingerprints of the data, by arm identity, in place of those of the last run.
 
     Returns:
         By arm identity.
@@ -220,6 +223,8 @@ def last_counted(ledger: Ledger, study: Study) -> dict[str, Identity]:
         arm_id: replace(noted.get(arm_id, Identity()), code_version=code)
         for arm_id, code in code_versions(study).items()
     }
+    if data is not None:
+        found = {i: replace(identity, dataset_fingerprint=data[i]) for i, identity in found.items()}
     return with_origins(study, found)
 
 
@@ -243,6 +248,8 @@ def read_history(
         history.search[number] = row
     for history, row, number, seed in _counted(RowViews(confirmed), histories, excluded):
         history.confirm[number, seed] = row
+    for arm_id, history in histories.items():
+        history.adopted.update(excluded.evidence(arm_id, history.rows()))
     if curves:
         add_curves(ledger, histories)
     return histories
@@ -251,15 +258,22 @@ def read_history(
 def _counted(
     rows: RowViews, histories: Mapping[str, ArmHistory], excluded: _Excluded
 ) -> Iterator[tuple[ArmHistory, Row, int, int]]:
-    """Yield the rows that count, with their arm's history, number and seed; note of the others why they do not."""
+    """Yield the rows that count, with their arm's history, number and seed; note of the others why they do not.
+
+    Of one number and seed, rows that were adopted come first, so that one of an identity's own takes their place.
+    """
+    own = []
     kinds = zip(*(rows.column(name) for name in _Excluded.BY), strict=True)
     for row, kind, number, seed in zip(rows, kinds, rows.column("number"), rows.column("seed"), strict=True):
         if (history := histories.get(kind[0])) is None:
             continue
         if reason := excluded(kind):
             history.outdated[reason] += 1
-        else:
+        elif excluded.adopts(kind):
             yield history, row, number, seed
+        else:
+            own.append((history, row, number, seed))
+    yield from own
 
 
 def _or_nan(value: float | None) -> float:
@@ -274,12 +288,27 @@ class _Excluded:
     def __init__(self, identities: Mapping[str, Identity]) -> None:
         self._identities = identities
         self._known: dict[tuple[str, ...], str] = {}
+        self._adopted: dict[tuple[str, ...], str] = {}
 
     def __call__(self, kind: tuple[str, ...]) -> str:
         if kind not in self._known:
             row = dict(zip(self.BY, kind, strict=True))
             self._known[kind] = self._identities.get(kind[0], Identity()).excludes(row)
         return self._known[kind]
+
+    def adopts(self, kind: tuple[str, ...]) -> str:
+        """Return on what evidence rows count that would not otherwise; empty if they count by themselves."""
+        if not (identity := self._identities.get(kind[0], Identity())).adopted:
+            return ""
+        if kind not in self._adopted:
+            adopted = identity.adopts(dict(zip(self.BY, kind, strict=True)))
+            self._adopted[kind] = "" if adopted is None else adopted.evidence
+        return self._adopted[kind]
+
+    def evidence(self, arm_id: str, rows: Iterable[Row]) -> Iterator[str]:
+        """Yield for each row that was adopted on what evidence."""
+        if self._identities.get(arm_id, Identity()).adopted:
+            yield from filter(None, (self.adopts(tuple(row[name] for name in self.BY)) for row in rows))
 
 
 def add_curves(ledger: Ledger, histories: Mapping[str, ArmHistory]) -> None:

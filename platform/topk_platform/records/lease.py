@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import threading
 import time
 from contextlib import suppress
@@ -15,9 +16,10 @@ from pathlib import Path
 from topk_platform.errors import StoreError
 from topk_platform.records.store import Store
 
-__all__ = ["Holder", "Lease", "check_undriven", "driven", "is_driven"]
+__all__ = ["Holder", "Lease", "check_undriven", "driven", "is_driven", "strays"]
 
 _FOLDER = "lease"
+_NUMBERED = re.compile(r"\d{12}\.json")
 _SECONDS = 30.0
 
 
@@ -139,7 +141,7 @@ class Lease:
         if not self._store.create(_name(self._number + 1), content):
             return False
         self._number += 1
-        names = self._store.names(_FOLDER)
+        names = _numbered(self._store)
         self._store.delete(*(f"{_FOLDER}/{name}" for name in names if name < _base(self._number)))
         return True
 
@@ -200,9 +202,19 @@ def _name(number: int) -> str:
     return f"{_FOLDER}/{_base(number)}"
 
 
+def strays(store: Store) -> list[str]:
+    """Return the files of something else in the folder of a study's lease; they mean nothing there."""
+    return [f"{_FOLDER}/{name}" for name in store.names(_FOLDER) if not _NUMBERED.fullmatch(name)]
+
+
+def _numbered(store: Store) -> list[str]:
+    """Return the names of lease files; another file in their folder means nothing."""
+    return [name for name in store.names(_FOLDER) if _NUMBERED.fullmatch(name)]
+
+
 def _newest(store: Store) -> tuple[int, Holder | None]:
     """Return the number of the newest lease and its holder; 0 and None where there is none."""
-    while names := store.names(_FOLDER):
+    while names := _numbered(store):
         with suppress(FileNotFoundError):  # renewed meanwhile: its holder's next one counts
             return int(names[-1].partition(".")[0]), _holder(store.read(f"{_FOLDER}/{names[-1]}"))
     return 0, None

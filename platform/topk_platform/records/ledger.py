@@ -8,13 +8,10 @@ refuses commits of a driver that was replaced by another one. Other tools read t
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -22,18 +19,27 @@ from deltalake import DeltaTable
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.records import delta
+from topk_platform.records.adopted import read_adopted
+from topk_platform.records.checked import damaged, read_checked, written
+from topk_platform.records.checksums import LOG
 from topk_platform.records.lease import Lease
+from topk_platform.records.mark import FOLDER, Mark, repair_of
+from topk_platform.records.opened import Opened, exists
 from topk_platform.records.schema import EPOCHS_ONLY, SCHEMA_VERSION, ledger_schema
 from topk_platform.records.store import MARK, Store
+from topk_platform.records.versions import check_version
 from topk_platform.records.views import Row, to_rows
 from topk_platform.records.writer import Writer
 from topk_platform.specs import Study
+from topk_platform.specs.checks import check_name
 
-__all__ = ["Ledger"]
+__all__ = ["IDENTITIES", "Ledger", "is_study"]
 
 Kind = Literal["trials", "epochs"]
 
-_IDENTITIES = "identities.json"
+IDENTITIES = "identities.json"
+"""The file that says which rows count."""
+
 _ORDER = {"trials": "key", "epochs": "key, epoch"}
 
 
@@ -54,33 +60,39 @@ class Ledger:
         """Return the ledger of ``study`` in ``store``; nothing is written, and it need not exist yet.
 
         Raises:
+            UserError: if the name is not one that a study may have.
             StoreError: if the folder holds another study's records, something else, or another schema's.
         """
+        check_name("study", study)
         ledger = cls(store.at(study), study)
-        ledger._check_mark()
+        ledger.check_mark()
         return ledger
 
-    def _check_mark(self) -> None:
-        if not self.exists:
-            if self.store.names() or self.store.folders():
-                raise StoreError(
-                    f"store {self.store.uri!r} is not empty and holds no ledger: choose another --store"
-                )
-            return
-        try:
-            mark = json.loads(self.store.read(MARK))
-            name, version = str(mark["study"]), int(mark["schema_version"])
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            raise StoreError(f"store {self.store.uri!r}: {MARK} cannot be read: {error!r}") from error
-        if name != self.study:
+    def check_mark(self) -> None:
+        """Raise ``StoreError`` if the folder holds another study's records, something else, or another schema's."""
+        mark = Mark.read(self.store)
+        if mark is None:
+            self._check_empty()
+        elif mark.study != self.study:
             raise StoreError(
-                f"store {self.store.uri!r} holds the records of study {name!r}, not of {self.study!r}"
+                f"store {self.store.uri!r} holds the records of study {mark.study!r}, not of {self.study!r}"
             )
-        if version != SCHEMA_VERSION:
+        else:
+            check_version(self.store.uri, mark.schema_version)
+
+    def _check_empty(self) -> None:
+        if self.is_unmarked:
+            raise damaged(self.store, MARK, f"{repair_of(self.store)} makes it anew", "missing")
+        if self.store.names() or self.store.folders():
             raise StoreError(
-                f"store {self.store.uri!r} has schema version {version}, this program version {SCHEMA_VERSION}: choose "
-                "another --store"
+                f"store {self.store.uri!r} is not empty and holds no ledger: choose another --store"
             )
+
+    @property
+    def is_unmarked(self) -> bool:
+        """Whether the folder holds a table, and not the file that marks it."""
+        folders = (name for name in self.store.folders() if name.startswith(FOLDER))
+        return not self.exists and any(self.store.exists(f"{folder}/{LOG}") for folder in folders)
 
     @property
     def exists(self) -> bool:
@@ -90,7 +102,8 @@ class Ledger:
     @property
     def identity(self) -> str:
         """An identity that no other ledger has, not even one of a study with the same name."""
-        return str(json.loads(self.store.read(MARK)).get("identity", ""))
+        mark = Mark.read(self.store)
+        return mark.identity if mark else ""
 
     @contextmanager
     def writing(self, study: Study) -> Iterator[Writer]:
@@ -103,23 +116,41 @@ class Ledger:
             StoreError: if it cannot be written, or another process is writing it.
         """
         with Lease(self.store) as lease:
-            if not self.exists:
-                mark = {"study": self.study, "schema_version": SCHEMA_VERSION, "identity": uuid.uuid4().hex}
-                self.store.write(MARK, json.dumps(mark).encode())
-            with Writer(delta.Writing(self.store, ledger_schema(study)), lease) as writer:
+            mark = Mark.read(self.store)
+            if mark is None:
+                mark = Mark(self.study)
+                mark.write(self.store)
+            table = delta.Writing(self.store, ledger_schema(study))
+            # An earlier program refuses the store from now on, if this one may write what it does not know.
+            mark.noted(self.store, schema_version=SCHEMA_VERSION, checksums=True)
+            with Writer(table, lease) as writer:
                 yield writer
 
     def identities(self) -> dict[str, Identity]:
-        """Return which rows counted in the last run, by arm identity; empty where there was none yet."""
-        if not self.store.exists(_IDENTITIES):
+        """Return which rows counted in the last run, with those adopted, by arm identity; empty before any run.
+
+        Raises:
+            StoreError: if the note of it is damaged or missing.
+        """
+        remedy = f"{repair_of(self.store)} makes it anew"
+        found = read_checked(self.store, IDENTITIES, remedy)
+        if found is None:
+            mark = Mark.read(self.store)
+            if mark and mark.identified:
+                raise damaged(self.store, IDENTITIES, remedy, "missing")
             return {}
-        found: dict[str, dict[str, Any]] = json.loads(self.store.read(_IDENTITIES))
-        return {arm_id: Identity(**fields) for arm_id, fields in found.items()}
+        adopted = read_adopted(self.store)
+        try:
+            return {i: Identity(**fields, adopted=adopted.get(i, ())) for i, fields in found.items()}
+        except TypeError as error:
+            raise damaged(self.store, IDENTITIES, remedy) from error
 
     def identify(self, identities: Mapping[str, Identity]) -> None:
         """Note which rows count from now on, inside :meth:`writing` only, for those who read the ledger later."""
-        found = {arm_id: dataclasses.asdict(identity) for arm_id, identity in identities.items()}
-        self.store.write(_IDENTITIES, json.dumps(found, indent=1).encode())
+        found = {arm_id: identity.to_data() for arm_id, identity in identities.items()}
+        self.store.write(IDENTITIES, written(found))
+        if mark := Mark.read(self.store):
+            mark.noted(self.store, identified=True)
 
     def read(
         self,
@@ -140,30 +171,29 @@ class Ledger:
         Raises:
             StoreError: if it cannot be read.
         """
-        if not delta.exists(self.store):
+        if not exists(self.store):
             return pa.table({})
-        table = delta.table(self.store)
-        found = delta.query(self.store, table, _sql(table, kind, columns, where, without))
+        opened = Opened.of(self.store)
+        found = opened.query(_sql(opened.table, kind, columns, where, without), [kind])
         return found if len(found) else pa.table({})
 
     def stream(self, kind: Kind) -> pa.RecordBatchReader:
         """Return a whole table batch by batch; a large one would not fit into memory."""
-        table = delta.table(self.store)
-        return delta.stream(self.store, table, _sql(table, kind))
+        opened = Opened.of(self.store)
+        return opened.stream(_sql(opened.table, kind), [kind])
 
     def whole(self) -> pa.Table:
         """Return all rows with all columns, trials and epochs, in an order of their own."""
-        sql = "select * from ledger order by kind, key, epoch"
-        return delta.query(self.store, delta.table(self.store), sql)
+        return Opened.of(self.store).query("select * from ledger order by kind, key, epoch")
 
     @classmethod
     def restored(cls, store: Store, study: str, rows: pa.Table, identities: Mapping[str, Identity]) -> Ledger:
         """Return a new ledger in ``store`` that holds what :meth:`whole` returned of another one."""
         ledger = cls(store.at(study), study)
-        mark = {"study": study, "schema_version": SCHEMA_VERSION, "identity": uuid.uuid4().hex}
-        ledger.store.write(MARK, json.dumps(mark).encode())
+        Mark(study).write(ledger.store)
         ledger.identify(identities)
-        delta.write_whole(ledger.store, rows)
+        delta.create(ledger.store, FOLDER, rows.schema)
+        delta.Writing(ledger.store, rows.schema, FOLDER).append(rows)
         return ledger
 
     def rows(self, where: str = "true", without: Sequence[str] = ()) -> list[Row]:
@@ -179,6 +209,17 @@ class Ledger:
         """Return the keys of all ended trials."""
         table = self.read("trials", ["key"])
         return table["key"].to_pylist() if table.num_columns else []
+
+
+def is_study(store: Store, folder: str) -> bool:
+    """Return whether a folder of a store holds a study, sound or not, rather than something else.
+
+    Args:
+        store: The store.
+        folder: The folder's name in it.
+    """
+    ledger = Ledger(store.at(folder), folder)
+    return ledger.exists or ledger.is_unmarked
 
 
 def _sql(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from topk_platform.errors import StoreError, UserError
+from topk_platform.errors import UserError
+from topk_platform.records.checked import DamagedError
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.store import Store
 from topk_platform.records.views import Row
@@ -32,15 +33,20 @@ def find(key: str, store: str | Path = "runs") -> Found:
 
     Raises:
         UserError: if no trial or several match.
+        StoreError: if none does, and a study of the store is damaged, which may have held it.
     """
     place = Store.open(store)
-    matches, where = [], f"starts_with(key, '{_checked(key)}')"
+    matches, damage, where = [], list[DamagedError](), f"starts_with(key, '{_checked(key)}')"
     for study in place.folders():
         try:
             ledger = Ledger.open(place, study)
-        except StoreError:  # a folder of something else, such as MLflow's artifacts
+            matches += [(ledger, row) for row in ledger.rows(where) if row["key"].startswith(key)]
+        except DamagedError as error:
+            damage.append(error)
+        except UserError:  # a folder of something else, such as MLflow's artifacts
             continue
-        matches += [(ledger, row) for row in ledger.rows(where) if row["key"].startswith(key)]
+    if damage and not matches:
+        raise damage[0]
     if len(matches) != 1:
         raise UserError(
             f"key {key!r} must be that of one trial in store {str(store)!r}, got {len(matches)} trials"

@@ -7,14 +7,16 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from topk_platform.errors import StoreError
+from topk_platform.elsewhere import parse_json
+from topk_platform.records.artifacts import parsed, read_artifact, write_artifact
 from topk_platform.records.store import Store
+from topk_platform.records.views import Row
 from topk_platform.specs import Inputs, Trial, canonical_json
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["SavedModel", "model_name", "read_model", "save_model"]
+__all__ = ["SavedModel", "read_model", "save_model"]
 
 _LENGTH = struct.Struct("<Q")  # of a safetensors file's header, which is JSON
 
@@ -47,19 +49,17 @@ class SavedModel:
         """
         try:
             (length,) = _LENGTH.unpack_from(content)
-            told = json.loads(content[_LENGTH.size : _LENGTH.size + length])["__metadata__"]
-            return cls(content, Trial.from_json(told["trial"]), Inputs.from_data(json.loads(told["inputs"])))
-        except (struct.error, ValueError, KeyError, TypeError) as error:
+            told = parse_json(content[_LENGTH.size : _LENGTH.size + length])["__metadata__"]
+            parse_json(told["trial"])  # within limits
+            return cls(content, Trial.from_json(told["trial"]), Inputs.from_data(parse_json(told["inputs"])))
+        except (struct.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise ValueError("not the network of a trial") from error
 
 
-def model_name(key: str) -> str:
-    """Return the name, inside a study's folder, of a trial's network."""
-    return f"models/{key}.safetensors"
-
-
-def save_model(store: Store, trial: Trial, model: nn.Module, inputs: Inputs) -> None:
+def save_model(store: Store, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
     """Write a network's tensors, on the CPU, with the JSON of trial and inputs in the file's metadata.
+
+    Equal tensors give equal bytes. Returns the file's SHA-256.
 
     Args:
         store: The study's folder.
@@ -71,22 +71,34 @@ def save_model(store: Store, trial: Trial, model: nn.Module, inputs: Inputs) -> 
 
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     told = {"trial": trial.to_json(), "inputs": canonical_json(inputs)}
-    store.write(model_name(trial.key), save(tensors, metadata=told))
+    return write_artifact(store, "network", trial.key, _ordered(save(tensors, metadata=told)))
 
 
-def read_model(store: Store, key: str) -> SavedModel | None:
+def _ordered(content: bytes) -> bytes:
+    """Return a safetensors file with its metadata in order, which the library writes in any."""
+    (length,) = _LENGTH.unpack_from(content)
+    start = _LENGTH.size + length
+    header = json.loads(content[_LENGTH.size : start])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _LENGTH.size)  # the tensors begin at a multiple of eight bytes
+    return _LENGTH.pack(len(text)) + text + content[start:]
+
+
+def read_model(store: Store, row: Row) -> SavedModel | None:
     """Return a trial's network, None where none was kept.
 
     Args:
         store: The study's folder.
-        key: The trial's key.
+        row: The trial's row of the ledger.
 
     Raises:
-        StoreError: if it cannot be read, or what is there is something else.
+        DamagedError: if it is not what was recorded, or something else.
+        StoreError: if it cannot be read.
     """
     try:
-        return SavedModel.of(store.read(model_name(key)))
+        content = read_artifact(store, "network", row)
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise StoreError(f"store {store.uri!r}: {model_name(key)} is {error}") from error
+    with parsed(store, "network", row):
+        return SavedModel.of(content)

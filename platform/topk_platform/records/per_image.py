@@ -16,31 +16,36 @@ from topk_platform.specs import Trial
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["found", "written"]
+__all__ = ["IMAGES", "found", "written"]
 
-_IMAGES = b"images"
+IMAGES = "images"
+"""The test split's fingerprint, in what is told of a file."""
 
 
-def written(columns: Mapping[str, Tensor], trial: Trial, images: str) -> bytes:
+def written(
+    columns: Mapping[str, Tensor], trial: Trial, images: str, told: Mapping[str, str] | None = None
+) -> bytes:
     """Return a file: two bytes a number, four in a column where one is above 65,535; compressed.
 
     Args:
         columns: Numbers from 0, ``(N,)`` each.
         trial: The trial.
         images: The test split's fingerprint.
+        told: What else to tell of the file; what is empty is left out.
     """
     table = pa.table({name: _column(values) for name, values in columns.items()})
-    table = table.replace_schema_metadata({"trial": trial.to_json(), _IMAGES: images})
+    more = {name: text for name, text in (told or {}).items() if text}
+    table = table.replace_schema_metadata({"trial": trial.to_json(), IMAGES: images, **more})
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
 
 
-def found(content: bytes) -> tuple[dict[str, npt.NDArray[np.int64]], str]:
-    """Return the columns of a file, in their order, and the test split's fingerprint."""
+def found(content: bytes) -> tuple[dict[str, npt.NDArray[np.int64]], dict[str, str]]:
+    """Return the columns of a file, in their order, and what is told of it, such as :data:`IMAGES`."""
     table = pq.ParquetFile(io.BytesIO(content)).read()
     columns = {name: _numbers(table[name]) for name in table.column_names}
-    return columns, table.schema.metadata[_IMAGES].decode()
+    return columns, {name.decode(): text.decode() for name, text in table.schema.metadata.items()}
 
 
 def _column(values: Tensor) -> pa.Array:

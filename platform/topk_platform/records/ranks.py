@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topk_platform.records.per_image import found, written
+from topk_platform.records.artifacts import parsed, read_artifact, write_artifact
+from topk_platform.records.per_image import IMAGES, found, written
 from topk_platform.records.store import Store
+from topk_platform.records.views import Row
 from topk_platform.specs import Trial
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Ranks", "ranks_name", "read_all_ranks", "read_ranks", "save_ranks"]
+__all__ = ["Ranks", "read_all_ranks", "read_ranks", "save_ranks"]
 
 _COLUMNS = ("greater", "tied", "label", "group")
+_CLUSTER, _CLUSTERS = "cluster", "clusters"
+# Test splits of the package whose groups follow one another: what they are called, and images in each.
+_KNOWN = {"10258b7b5c3a9b93fe0f": ("typefaces", 62)}  # letters
 _AT_ONCE = 16  # an object store answers in some 30 ms, however many ask
 
 
@@ -34,8 +39,9 @@ class Ranks(NamedTuple):
         label: The true class.
         group: 1, 2 or 3 where that class is many-, medium- or few-shot; 0 where there are no such groups.
         images: The split's fingerprint: runs that share it were tested on the same images.
-        cluster: The group of each test image, such as its typeface or patient; None where every image stands alone.
-        clusters: What the groups are called, in the plural, such as ``"typefaces"``.
+        cluster: The group of each image, numbered from 0 without gaps, such as its typeface or its patient; None where
+            the dataset names none.
+        clusters: What these groups are called, in the plural, such as ``"typefaces"``; empty where there are none.
     """
 
     greater: npt.NDArray[np.int64]
@@ -47,42 +53,74 @@ class Ranks(NamedTuple):
     clusters: str = ""
 
 
-def ranks_name(key: str) -> str:
-    """Return the name, inside a study's folder, of a trial's ranks."""
-    return f"ranks/{key}.parquet"
+def save_ranks(
+    store: Store,
+    trial: Trial,
+    ranks: Tensor,
+    images: str,
+    cluster: Tensor | None = None,
+    clusters: str = "",
+) -> str:
+    """Write a trial's ranks: four bytes an image, a few more where there are more than 65,536 classes, or groups.
 
-
-def save_ranks(store: Store, trial: Trial, ranks: Tensor, images: str) -> None:
-    """Write a trial's ranks: four bytes an image, a few more where there are more than 65,536 classes.
+    Returns their file's SHA-256.
 
     Args:
         store: The study's folder.
         trial: The confirmed trial.
         ranks: ``(4, N)``: the columns of :class:`Ranks` in their order.
         images: The test split's fingerprint.
+        cluster: As of :class:`Ranks`, ``(N,)``, but with gaps if need be.
+        clusters: Likewise.
     """
     columns = dict(zip(_COLUMNS, ranks, strict=True))
-    store.write(ranks_name(trial.key), written(columns, trial, images))
+    more = {} if cluster is None else {_CLUSTER: _without_gaps(cluster)}
+    content = written(columns | more, trial, images, {_CLUSTERS: clusters})
+    return write_artifact(store, "ranks", trial.key, content)
 
 
-def read_ranks(store: Store, key: str) -> Ranks | None:
+def _without_gaps(cluster: Tensor) -> Tensor:
+    import torch  # noqa: PLC0415 - reading commands do without
+
+    numbers: Tensor = torch.unique(cluster, return_inverse=True)[1]
+    return numbers
+
+
+def read_ranks(store: Store, row: Row) -> Ranks | None:
     """Return a trial's ranks, None where none were kept.
 
     Args:
         store: The study's folder.
-        key: The trial's key.
+        row: The trial's row of the ledger.
+
+    Raises:
+        DamagedError: if they are not what was recorded.
+        StoreError: if they cannot be read.
     """
     try:
-        columns, images = found(store.read(ranks_name(key)))
+        content = read_artifact(store, "ranks", row)
     except FileNotFoundError:
         return None
-    greater, tied, label, group = (columns[name] for name in _COLUMNS)
-    return Ranks(greater, tied, label, group, images)
+    with parsed(store, "ranks", row):
+        columns, about = found(content)
+        greater, tied, label, group = (columns[name] for name in _COLUMNS)
+        images, cluster, clusters = about[IMAGES], columns.get(_CLUSTER), about.get(_CLUSTERS, "")
+    if cluster is None:
+        cluster, clusters = _known(images, len(label))
+    return Ranks(greater, tied, label, group, images, cluster, clusters)
 
 
-def read_all_ranks(store: Store, keys: Iterable[str]) -> dict[str, Ranks]:
+def _known(images: str, count: int) -> tuple[npt.NDArray[np.int64] | None, str]:
+    """Return the groups of test images whose ranks were kept before datasets named groups."""
+    if images not in _KNOWN:
+        return None, ""
+    clusters, size = _KNOWN[images]
+    return np.arange(count) // size, clusters
+
+
+def read_all_ranks(store: Store, rows: Iterable[Row]) -> dict[str, Ranks]:
     """Return the ranks of the trials that have any, by key; reads many files at a time."""
-    wanted = list(keys)
+    wanted = list(rows)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        read = pool.map(lambda key: read_ranks(store, key), wanted)
-        return {key: ranks for key, ranks in zip(wanted, read, strict=True) if ranks is not None}
+        read = pool.map(lambda row: read_ranks(store, row), wanted)
+        return {row["key"]: ranks for row, ranks in zip(wanted, read, strict=True) if ranks is not None}

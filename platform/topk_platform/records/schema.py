@@ -12,9 +12,11 @@ import pyarrow as pa
 from topk_platform.specs import Parameter, Scalar, Schedule, Study, TrialRecord, canonical_json
 
 __all__ = [
+    "CAME_LATER",
     "EPOCHS_ONLY",
     "SCHEMA_VERSION",
     "epoch_rows",
+    "ledger_columns",
     "ledger_schema",
     "ledger_table",
     "trial_row",
@@ -23,8 +25,12 @@ __all__ = [
 
 SCHEMA_VERSION = 2
 
+CAME_LATER = frozenset({"artifacts"})
+"""The columns that a ledger of this version may lack, for programs before them did not write them."""
+
 _TEXTS = ("study", "arm", "arm_id", "regime", "model", "loss", "phase")
 _MORE_TEXTS = ("status", "reason", "values", "config")
+_LAST_TEXTS = ("code_version", "dataset_fingerprint", "versions", "artifacts")
 EPOCHS_ONLY = (
     "epoch",
     "train.loss",
@@ -42,15 +48,18 @@ def ledger_schema(study: Study) -> pa.Schema:
     Both kinds are in one table so that a trial and its epochs are committed together. ``values`` holds the parameters
     as JSON, because the parameters of a study may change, and one that was a number may become a text.
     """
+    return ledger_columns(study.metrics)
+
+
+def ledger_columns(metrics: Sequence[str]) -> pa.Schema:
+    """Return the ledger's columns for a study with these metrics."""
     fields = [pa.field(name, pa.string()) for name in ("kind", "key", *_TEXTS)]
     fields += [pa.field(name, pa.int64()) for name in ("number", "seed")]
     fields += [pa.field(name, pa.string()) for name in _MORE_TEXTS]
-    fields += [
-        pa.field(f"{split}.{m}", pa.float64()) for split in ("validation", "test") for m in study.metrics
-    ]
+    fields += [pa.field(f"{split}.{m}", pa.float64()) for split in ("validation", "test") for m in metrics]
     fields += [pa.field("train_seconds", pa.float64()), pa.field("epochs", pa.int64())]
     fields += [pa.field(name, pa.timestamp("us", tz="UTC")) for name in ("started", "ended")]
-    fields += [pa.field(name, pa.string()) for name in ("code_version", "dataset_fingerprint", "versions")]
+    fields += [pa.field(name, pa.string()) for name in _LAST_TEXTS]
     fields += [pa.field(name, pa.int64() if name == "epoch" else pa.float64()) for name in EPOCHS_ONLY]
     return pa.schema(fields)
 
@@ -101,7 +110,14 @@ def trial_row(record: TrialRecord) -> dict[str, Any]:
         "code_version": trial.code_version,
         "dataset_fingerprint": trial.dataset_fingerprint,
         "versions": canonical_json({**record.versions, **({"origin": trial.origin} if trial.origin else {})}),
+        "artifacts": _artifacts(record),
     }
+
+
+def _artifacts(record: TrialRecord) -> str | None:
+    """Return what the record says of its trial's files as JSON; None for a trial that has none."""
+    found = {"missing": record.missing, "sha256": record.artifacts}
+    return canonical_json(found) if any(found.values()) else None
 
 
 def _plain(value: Parameter) -> Scalar:

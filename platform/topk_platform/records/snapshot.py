@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from topk_platform.records.delta import told
 from topk_platform.records.ledger import Ledger
+from topk_platform.records.opened import told
 from topk_platform.records.schema import SCHEMA_VERSION, with_parameters
 from topk_platform.records.store import Store
 from topk_platform.specs import digest
@@ -32,7 +32,7 @@ def is_current(store: Store, counting: Collection[str]) -> bool:
     """
     try:
         found = pq.ParquetFile(io.BytesIO(store.read(_FILES[0]))).schema_arrow.metadata
-    except (FileNotFoundError, pa.ArrowInvalid):
+    except (OSError, pa.ArrowException):  # not there, or damaged
         return False
     return bool(found.get(_COUNTING) == _digest(counting))
 

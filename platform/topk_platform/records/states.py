@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from topk_platform.errors import StoreError
+from topk_platform.records.checked import checked, written
 from topk_platform.records.lease import is_driven
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.store import Store
@@ -162,13 +162,13 @@ def note_state(store: Store, state: StudyState) -> None:
     Raises:
         StoreError: if it cannot be written.
     """
-    store.write(_FILE, json.dumps(dataclasses.asdict(state)).encode())
+    store.write(_FILE, written(dataclasses.asdict(state)))
 
 
 def _noted(store: Store) -> StudyState | None:
     """Return the driver's note; None if there is none or it cannot be read, for it is only for people."""
     with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError):
-        found = json.loads(store.read(_FILE))
+        found = checked(store.read(_FILE))
         arms = [
             ArmState(**{**arm, "tally": Tally(**arm["tally"]), "trend": tuple(arm.get("trend", ()))})
             for arm in found["arms"]

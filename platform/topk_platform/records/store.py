@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import posixpath
+import re
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,7 +21,7 @@ from topk_platform.errors import StoreError, reason
 from topk_platform.records.folder import Files, Folder, Listed
 from topk_platform.specs.checks import check_place
 
-__all__ = ["MARK", "Store"]
+__all__ = ["MARK", "PAUSES", "Store"]
 
 MARK = "ledger.json"
 """The file that marks a study's folder; written before any trial starts."""
@@ -25,7 +29,24 @@ MARK = "ledger.json"
 _HIDDEN = "."
 _PROBE_BYTES = 2**20  # MLflow's database takes as much before the first trial
 _SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
+_AWS = "give them in the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_AZURE = "give them in the environment, as AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"
+_ELSEWHERE = {
+    **dict.fromkeys(("s3", "http"), _AWS),
+    **dict.fromkeys(("az", "abfs", "abfss"), _AZURE),
+    "gs": "give them in the environment, as GOOGLE_APPLICATION_CREDENTIALS",
+}
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_BUCKET = r"[^@:]*"
+_CONTAINER = r"[\w.$-]*(?:@[\w.-]+)?"
+_NAMED = {"http": r"(?:[\w.-]*|\[[\w:.]+\])(?::\d*)?", "abfs": _CONTAINER, "abfss": _CONTAINER}
 _OPTIONS = ("endpoint", "region", "virtual_hosted_style_request")
+PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
+"""Seconds between tries to write to a store that refuses, four minutes in total."""
+
+# What Delta Lake takes for something else in an address: it decodes `%20`, takes a backslash for a slash, and ends with
+# a panic at the others. No way to write the address changes that, nor does a symbolic link.
+_UNHELD = re.compile(r"[\[\]|^\\]|%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f\ud800-\udfff]")
 # A server that is down is told of in seconds: what may last longer is tried again by those who can wait.
 _PATIENCE: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
 
@@ -51,11 +72,14 @@ class Store:
         A URI is ``s3://bucket/folder``, ``gs://bucket/folder`` or ``az://container/folder``. Behind a question mark
         one of S3 may have options: ``endpoint=http://HOST:PORT`` for MinIO, Ceph and the like, ``region`` and
         ``virtual_hosted_style_request``. Credentials come from the environment, such as ``AWS_ACCESS_KEY_ID`` and
-        ``AWS_SECRET_ACCESS_KEY``, or from the machine's role; a URI, which is shown and sent, must not hold any.
+        ``AWS_SECRET_ACCESS_KEY``, or from the machine's role; a URI, which is shown and sent, must not hold any. Where
+        no endpoint is given, that of ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` is taken, if there is one.
 
         Raises:
             UserError: if it is blank.
-            StoreError: if no file system understands the URI, or it holds credentials.
+            StoreError: if no file system understands the URI, it holds credentials, or its path has what Delta Lake,
+                which holds the ledger, takes for something else: ``[``, ``]``, ``|``, ``^``, a backslash, a percent
+                sign with two hexadecimal digits, or control characters.
 
         Example:
             >>> Store.open("s3://bucket/runs?endpoint=http://127.0.0.1:9000").at("digits").address
@@ -64,8 +88,14 @@ class Store:
         text = str(uri)
         check_place("store", text)
         if "://" not in text or text.startswith("file://"):
-            return cls(str(Path(text.removeprefix("file://")).absolute()), text)
+            folder = Path(text.removeprefix("file://")).absolute()
+            # Delta Lake opens what symbolic links lead to; no path has a zero byte.
+            _check_path(text, text if "\0" in text else os.path.realpath(folder))
+            return cls(str(folder), text)
         options = _options(text)
+        _check_path(text, urlsplit(text).path)
+        if urlsplit(text).scheme == "s3" and "endpoint" not in options:
+            options |= _endpoint_of_environment()
         store = cls(text.partition("?")[0].rstrip("/"), text.partition("?")[0].rstrip("/"), options)
         with store._told("opened"):
             store._files  # noqa: B018 - that it can be made
@@ -162,6 +192,38 @@ class Store:
                 missing = error
         raise missing
 
+    def digest(self, name: str) -> str:
+        """Return the SHA-256 of a file, in hexadecimal digits; one on a disk is not held in memory.
+
+        Raises:
+            FileNotFoundError: if it is not there.
+            StoreError: if it cannot be read.
+        """
+        if self.local is None:
+            return hashlib.sha256(self.read(name)).hexdigest()
+        with self._told("read"):
+            try:
+                with (self.local / name).open("rb") as file:
+                    return hashlib.file_digest(file, "sha256").hexdigest()
+            except FileNotFoundError as error:
+                missing = error
+        raise missing
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, in place of a file that has it."""
+        with self._told("written"):
+            self._files.rename(name, to)
+
+    def files(self, folder: str = "") -> list[str]:
+        """Return the sorted names of all files in a folder and its folders, each with its folders; hidden ones too."""
+        found = [f"{folder}/{name}" if folder else name for name in self._all_names(folder)]
+        for inner in self.folders(folder):
+            found += self.files(f"{folder}/{inner}" if folder else inner)
+        return sorted(found)
+
+    def _all_names(self, folder: str) -> list[str]:
+        return [posixpath.basename(found["path"]) for found in self._list(folder)["objects"]]
+
     def write(self, name: str, data: bytes | Path) -> None:
         """Write a file atomically, replacing an existing one. On a disk it then survives a power cut.
 
@@ -194,6 +256,14 @@ class Store:
     def delete_folder(self, name: str) -> None:
         """Delete a folder with the files directly inside, including half-written ones of killed processes."""
         self.delete(*(f"{name}/{posixpath.basename(found['path'])}" for found in self._list(name)["objects"]))
+
+    def delete_all(self, folder: str) -> None:
+        """Delete a folder with all that is in it."""
+        if self.local is None:
+            self.delete(*self.files(folder))
+            return
+        with self._told("written"), suppress(FileNotFoundError):
+            shutil.rmtree(self.local / folder)
 
     @property
     def existing(self) -> Store:
@@ -229,15 +299,24 @@ class Store:
         place.delete(probe)
 
 
+def _check_path(store: str, path: str) -> None:
+    if found := _UNHELD.search(path):
+        raise StoreError(
+            f"store {store!r} cannot be used: its path has {found.group()!r}, which Delta Lake takes for something "
+            "else: choose another --store"
+        )
+
+
 def _options(text: str) -> dict[str, str]:
     parts = urlsplit(text)
     if parts.scheme not in _SCHEMES:
         raise StoreError(
             f"store of scheme {parts.scheme!r} cannot be opened: it must be a folder or a URI of {', '.join(_SCHEMES)}"
         )
-    if "@" in parts.netloc and parts.scheme == "s3":
+    _check_open("store", text, parts.scheme)
+    if parts.fragment:
         raise StoreError(
-            "store must not hold credentials: give them in the environment, as AWS_ACCESS_KEY_ID"
+            f"store {text.partition('?')[0]!r} cannot be used: nothing can be stored under a name with '#'"
         )
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     known = _OPTIONS if parts.scheme == "s3" else ()
@@ -246,4 +325,25 @@ def _options(text: str) -> dict[str, str]:
             f"store: the options of {text.partition('?')[0]!r} are {', '.join(known) or 'none'}, got "
             f"{', '.join(unknown)}; credentials come from the environment"
         )
+    if "endpoint" in given:
+        _check_open("store's endpoint", given["endpoint"], "http")
     return given
+
+
+def _endpoint_of_environment() -> dict[str, str]:
+    for name in _ENDPOINTS:
+        if found := os.environ.get(name):
+            _check_open(name, found, "http")
+            return {"endpoint": found}
+    return {}
+
+
+def _check_open(what: str, uri: str, scheme: str) -> None:
+    """Raise ``StoreError`` if a URI holds a user's name or a password, which may have any letter in it.
+
+    The message must not show the URI. A URI of Azure may name a container before an @.
+    """
+    place = uri.partition("://")[2]
+    named = re.split(r"[/?#]", place)[0]
+    if not re.fullmatch(_NAMED.get(scheme, _BUCKET), named) or (scheme == "http" and "@" in place):
+        raise StoreError(f"{what} must not hold credentials: {_ELSEWHERE[scheme]}")

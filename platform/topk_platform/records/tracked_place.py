@@ -18,7 +18,7 @@ def moved(store: Store, uri: str | None) -> str:
         uri: MLflow's tracking URI as the user gave it; None for the store's own database, or none.
     """
     now = "" if uri is None else masked(uri)
-    before = store.read(_FILE).decode() if store.exists(_FILE) else ""
+    before = store.read(_FILE).decode(errors="replace") if store.exists(_FILE) else ""
     if before == now:
         return ""
     store.write(_FILE, now.encode())

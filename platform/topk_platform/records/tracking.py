@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import reason
+from topk_platform.records.artifacts import read_artifact
+from topk_platform.records.checked import DamagedError
 from topk_platform.records.ledger import Ledger
-from topk_platform.records.models import model_name
 from topk_platform.records.schema import epoch_rows, trial_row
 from topk_platform.records.tracked import DRAWN, is_tracked
 from topk_platform.records.tracked_arms import ARMS, NOTE, log_data, tell_arm
@@ -35,6 +36,14 @@ _METRICS_A_BATCH = 1000
 _PARAMS_A_BATCH = 100
 _PARENT = "mlflow.parentRunId"
 _PAUSES = (5.0, 15.0, 60.0, 300.0)
+_STILL_SECONDS = 60.0
+_MLFLOWS = {
+    # By default it waits two minutes for an answer, and tries seven times; a study that is done should not.
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    # Else it prints every run's address, with the server's password where that stands in it.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
 _LOG = logging.getLogger("topk_platform")
 
 _Item = tuple[Row, Sequence[Row]] | Mapping[str, str] | None
@@ -94,7 +103,8 @@ class TrackingSink(threading.Thread):
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._files: Mapping[str, str] = {}
         self._extras: Extras | None = None
-        self._awaited: list[tuple[str, Row]] = []  # runs whose network is kept after their record
+        self._steps = 0  # what MLflow has taken
+        self._drawing = False
         self._forget()
 
     def _forget(self) -> None:
@@ -116,11 +126,19 @@ class TrackingSink(threading.Thread):
         self._extras = extras
         self._queue.put(files)
 
-    def close(self) -> Exception | None:
-        """Wait until all is written, or until one more try has failed; return the error, if any."""
+    def close(self, patience: float = _STILL_SECONDS) -> Exception | None:
+        """Wait until all is written, or until one more try has failed; return the error, if any.
+
+        Args:
+            patience: How many seconds to wait while MLflow takes nothing.
+        """
         self._closing.set()
         self._queue.put(None)
-        self.join()
+        while self.is_alive():
+            before = self._steps
+            self.join(patience)
+            if self.is_alive() and self._steps == before and not self._drawing:
+                return self.error or TimeoutError(f"it has taken nothing for {patience:g} s")
         return self.error
 
     def run(self) -> None:
@@ -165,10 +183,8 @@ class TrackingSink(threading.Thread):
         return is_tracked(self.uri, self.ledger.identity, self.ledger.keys(), digest(item), drawn=drawn)
 
     def _open(self) -> None:
-        # By default MLflow tries a server that is down for minutes; a study that is done should not wait for that.
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-        # Else it prints every run's address, with the server's password where that stands in it.
-        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+        for name, value in _MLFLOWS.items():
+            os.environ.setdefault(name, value)
         from mlflow import MlflowClient  # noqa: PLC0415 - seconds of import, here off the hot path
 
         # Which tell of every table that they create, and of an error that is told in a line by many.
@@ -203,6 +219,7 @@ class TrackingSink(threading.Thread):
         token: str | None = None
         while token is None or token:
             page = self._client.search_runs([self._experiment], max_results=1000, page_token=token)
+            self._steps += 1
             yield from page
             token = page.token or ""
 
@@ -256,6 +273,7 @@ class TrackingSink(threading.Thread):
         self._write_artifacts(run.info.run_id, row)
         self._client.set_terminated(run.info.run_id, _RUN_STATUS[row["status"]], milliseconds(row["ended"]))
         self._written.add(row["key"])
+        self._steps += 1
 
     def _write_values(self, run_id: str, row: Row, epochs: Sequence[Row]) -> None:
         from mlflow.entities import Metric, Param  # noqa: PLC0415 - as above
@@ -269,6 +287,7 @@ class TrackingSink(threading.Thread):
         for start in range(0, max(len(metrics), len(params), 1), _METRICS_A_BATCH):
             batch = params[:_PARAMS_A_BATCH] if start == 0 else ()
             self._client.log_batch(run_id, metrics=metrics[start : start + _METRICS_A_BATCH], params=batch)
+            self._steps += 1
 
     def _write_data(self, run_id: str, row: Row) -> None:
         regime = Trial.from_json(row["config"]).arm.regime
@@ -278,19 +297,21 @@ class TrackingSink(threading.Thread):
     def _write_artifacts(self, run_id: str, row: Row) -> None:
         config = json.dumps(json.loads(row["config"]), indent=1)
         self._artifacts.write_run(run_id, "trial.json", config.encode())
-        if row["phase"] == "confirm" and not self._write_network(run_id, row):
-            self._awaited.append((run_id, row))
+        if row["phase"] == "confirm":
+            self._write_network(run_id, row)
 
-    def _write_network(self, run_id: str, row: Row) -> bool:
-        """Log a confirmation's network; return whether it was there."""
-        name = model_name(row["key"])
-        if not self.ledger.store.exists(name):
-            return False
-        log_model(self._experiment, run_id, row, self.ledger.store.read(name), self._artifacts)
-        return True
+    def _write_network(self, run_id: str, row: Row) -> None:
+        """Log a confirmation's network, if it is there and sound."""
+        try:
+            content = read_artifact(self.ledger.store, "network", row)
+        except FileNotFoundError:
+            return
+        except DamagedError as error:
+            _LOG.warning("MLflow gets no network of %s: %s", row["arm"], error)
+            return
+        log_model(self._experiment, run_id, row, content, self._artifacts)
 
     def _write_files(self, files: Mapping[str, str]) -> None:
-        self._awaited = [run for run in self._awaited if not self._write_network(*run)]
         if not files:
             return
         tables = digest(files)
@@ -306,23 +327,29 @@ class TrackingSink(threading.Thread):
         run_id = self._study_run()
         for name, text in files.items():
             self._artifacts.write_run(run_id, name, text.encode())
+            self._steps += 1
         for arm_id, told in json.loads(files.get(ARMS, "{}")).items():
             if arm_id in self._parents:
                 self._parents[arm_id] = tell_arm(self._client, self._parents[arm_id], told)
+                self._steps += 1
         if table := files.get("table.md"):
             self._client.set_tag(run_id, NOTE, table)
         self._client.set_tag(run_id, "topk.tables", tables)
         self._tables = tables
 
     def _write_extras(self, extras: Extras, tables: str) -> None:
+        self._drawing = True
         try:
             made, graphs = extras.pictures(), extras.graphs()
         except Exception as error:  # noqa: BLE001 - of drawing, which must not stop a study, and no fault of MLflow's
             _LOG.warning("MLflow gets no report and no plots: %s", reason(error))
             return
+        finally:
+            self._drawing = False
         run_id = self._study_run()
         for name, content in made.items():
             self._artifacts.write_run(run_id, name, content)
+            self._steps += 1
         rows = {row["key"]: row for row in self.ledger.rows() if row["key"] in graphs}
         log_graphs(self._experiment, graphs, rows, self._artifacts)
         self._client.set_tag(run_id, DRAWN, tables)

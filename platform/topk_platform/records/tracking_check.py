@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +15,12 @@ from topk_platform.specs.checks import check_place
 __all__ = ["check_tracking"]
 
 _SQLITE = "sqlite:///"
+_ANSWER_SECONDS = 20.0
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 
 
 def check_tracking(uri: str) -> None:
-    """Raise ``UserError`` unless MLflow understands a tracking URI and what it names answers within ten seconds.
+    """Raise ``UserError`` unless MLflow understands a tracking URI and what it names answers within some seconds.
 
     A server or a database is asked for an experiment. A sqlite file that is not there yet is not made: it only needs
     a folder that can be written to.
@@ -45,8 +47,21 @@ def _unwritable(file: Path) -> str:
 
 
 def _refusal(uri: str) -> str:
-    """Return why MLflow cannot work with the URI, or nothing if it can."""
-    from mlflow import MlflowClient  # noqa: PLC0415 - seconds of import
+    """Return why MLflow cannot work with the URI, or nothing if it can.
+
+    Asked in a thread, because MLflow tries to open a database that another process has locked for minutes.
+    """
+    from mlflow import MlflowClient  # noqa: F401, PLC0415 - seconds of import, which are not the answer's
+
+    found: list[str] = []
+    thread = threading.Thread(target=lambda: found.append(_asked(uri)), daemon=True)
+    thread.start()
+    thread.join(_ANSWER_SECONDS)
+    return found[0] if found else f"no answer within {_ANSWER_SECONDS:g} s"
+
+
+def _asked(uri: str) -> str:
+    from mlflow import MlflowClient  # noqa: PLC0415 - as above
     from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException  # noqa: PLC0415
 
     try:

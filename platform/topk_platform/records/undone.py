@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from topk_platform.errors import StoreError
+from topk_platform.records.checked import damaged, read_checked, written
+from topk_platform.records.mark import repair_of
 from topk_platform.records.store import Store
 
 __all__ = ["OpenTrial", "Undone"]
@@ -61,15 +61,14 @@ class Undone:
         Raises:
             StoreError: if it cannot be read.
         """
-        if not store.exists(_FILE):
+        remedy = f"{repair_of(store)} sets it aside, and the next run makes it anew"
+        found = read_checked(store, _FILE, remedy)
+        if found is None:
             return cls()
         try:
-            found = json.loads(store.read(_FILE))
             return cls(tuple(OpenTrial(**fields) for fields in found["open"]), found["tracking"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise StoreError(
-                f"store {store.uri!r}: {_FILE} is damaged: delete it, it is made anew by the next run"
-            ) from error
+        except (KeyError, TypeError) as error:
+            raise damaged(store, _FILE, remedy) from error
 
     def note(self, store: Store) -> None:
         """Write it to the store if it differs from the last note."""
@@ -78,7 +77,7 @@ class Undone:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         trials = [dataclasses.replace(trial, when=trial.when or now) for trial in self.open]
         found = {"open": [dataclasses.asdict(trial) for trial in trials], "tracking": self.tracking}
-        content = json.dumps(found, indent=1).encode()
+        content = written(found)
         if not store.exists(_FILE) or store.read(_FILE) != content:
             store.write(_FILE, content)
 

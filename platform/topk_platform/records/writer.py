@@ -8,10 +8,11 @@ import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from topk_platform.errors import StoreError
+from topk_platform.errors import StoreError, reason
 from topk_platform.records.delta import TakenOverError, Writing
 from topk_platform.records.lease import Lease
 from topk_platform.records.schema import ledger_table
+from topk_platform.records.store import PAUSES
 from topk_platform.specs import TrialRecord
 
 __all__ = ["Committed", "Writer"]
@@ -19,8 +20,6 @@ __all__ = ["Committed", "Writer"]
 Committed = Callable[[Sequence[TrialRecord]], None]
 """Called with the records that have been committed to the ledger."""
 
-_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
-"""Seconds between tries to write to a store that refuses, four minutes in total."""
 _LOG = logging.getLogger("topk_platform")
 _MOST = 1000  # trials of one commit, so that it takes no more memory the faster they come
 
@@ -32,6 +31,9 @@ class Writer(threading.Thread):
     If the store still refuses then, the reason is in :attr:`error` and nothing more is written. After :meth:`hurry`,
     for a user who has interrupted the run, there is one more try and no pause.
 
+    What was handed over is compared with what was committed: if the numbers differ at the end, for whatever cause, that
+    is an error too.
+
     Args:
         table: The table to write.
         lease: The right to write it.
@@ -42,7 +44,7 @@ class Writer(threading.Thread):
         error: Why nothing more is written; None while all is well.
     """
 
-    def __init__(self, table: Writing, lease: Lease, pauses: Sequence[float] = _PAUSES) -> None:
+    def __init__(self, table: Writing, lease: Lease, pauses: Sequence[float] = PAUSES) -> None:
         super().__init__(name="ledger", daemon=True)
         self.error: Exception | None = None
         self.committed: Committed = lambda _records: None
@@ -51,10 +53,25 @@ class Writer(threading.Thread):
         self._pauses = pauses
         self._queue: queue.SimpleQueue[TrialRecord | None] = queue.SimpleQueue()
         self._hurried = threading.Event()
+        self._handed_over = self._written = 0
 
     def put(self, record: TrialRecord) -> None:
-        """Hand over an ended trial; returns at once."""
+        """Hand over an ended trial; returns at once.
+
+        Raises:
+            StoreError: if nothing more is written, for an error or because the thread has ended.
+        """
+        if self.ident is not None and not self.is_alive():
+            raise self._ended()
+        self._handed_over += 1
         self._queue.put(record)
+
+    def _ended(self) -> Exception:
+        return self.error or StoreError(f"{self._store_name}: trial handed over after the end of writing")
+
+    @property
+    def _store_name(self) -> str:
+        return f"store {self._table.store.uri!r}"
 
     def remove(self, keys: Sequence[str]) -> None:
         """Forget trials and their epochs, before any is handed over.
@@ -87,6 +104,11 @@ class Writer(threading.Thread):
         if self.is_alive():
             self._queue.put(None)
             self.join()
+        if self.error is None and self._written != self._handed_over:
+            self.error = StoreError(
+                f"{self._store_name}: {self._handed_over} trials were handed over to the ledger, but only "
+                f"{self._written} of them were committed: run the same command again"
+            )
 
     def hurry(self) -> None:
         """Pause no more: a store that refuses the next try refuses for good."""
@@ -97,11 +119,17 @@ class Writer(threading.Thread):
         try:
             while (records := self._waiting()) is not None:
                 self._commit(records)
+                self._written += len(records)
                 self.committed(records)
                 self._tidy(self._table.compact)
             self._tidy(self._table.tidy)
         except Exception as error:  # noqa: BLE001 - in a thread nobody else would see it; raised where it is joined
             self.error = error
+        except BaseException as error:  # noqa: BLE001 - as above; a panic of a library in Rust is no Exception
+            self.error = StoreError(
+                f"{self._store_name} cannot be written: {type(error).__name__}: {reason(error)}"
+            )
+            self.error.__cause__ = error
 
     def _tidy(self, compact: Callable[[], None]) -> None:
         """Put small parts together; all is written by then, so that a store that refuses stops nothing."""
@@ -140,4 +168,4 @@ class Writer(threading.Thread):
 
     def _check_lease(self) -> None:
         if self._lease.lost:
-            raise TakenOverError(f"store {self._table.store.uri!r}: {self._lease.lost}")
+            raise TakenOverError(f"{self._store_name}: {self._lease.lost}")

@@ -10,7 +10,7 @@ from topk_platform.reports.cells import Cell
 from topk_platform.reports.formats import words
 from topk_platform.reports.statistics import Estimate
 from topk_platform.reports.table import Table
-from topk_platform.specs import less_is_better, scale_of, unit_of
+from topk_platform.specs import digits_of, less_is_better, scale_of, unit_of
 
 __all__ = ["answer"]
 
@@ -208,8 +208,7 @@ def _size(metric: str, size: float) -> str:
 
 def _room(metric: str, most: float) -> str:
     less, unit = less_is_better(metric), unit_of(metric, difference=True)
-    digits = 1 if unit == "points" else 2
-    return f"{scale_of(metric) * (-most if less else most):+.{digits}f} {unit}"
+    return f"{scale_of(metric) * (-most if less else most):+.{digits_of(metric)}f} {unit}"
 
 
 def _alone(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topk_platform.records import Row, Tally
-from topk_platform.reports.formats.words import counted, covered
+from topk_platform.reports.formats.words import counted, covered, without_ranks
 from topk_platform.reports.reading import Held, read
 from topk_platform.reports.table import Table, build_table
 from topk_platform.specs import Choice, Dimension, Study
@@ -163,10 +163,9 @@ def _search(facts: _Facts) -> str:
         return "Nothing is searched: every arm has one configuration, set beforehand."
     said = Counter(repr(arm.protocol) for arm in arms)
     ended = Tally.of(row["status"] for row in facts.counting if row["phase"] == "search")
+    searches = facts.study.searches
     times = (
-        "once"
-        if max(arm.repeats.count for arm in arms) == 1
-        else f"{max(arm.repeats.count for arm in arms)} times"
+        "once" if searches == 1 else f"{searches} times, with {facts.study.trials // searches} trials each"
     )
     lines = [
         f"Every arm that searches has the same budget of {facts.study.trials} trials; each was searched {times}.",
@@ -227,7 +226,9 @@ def _bars(facts: _Facts) -> str:
         if facts.study.baseline
         else "No differences are tested."
     )
-    return f"95 % intervals. {covered(facts.table)} {tests}"
+    return " ".join(
+        filter(None, ("95 % intervals.", covered(facts.table), without_ranks(facts.table), tests))
+    )
 
 
 def _compute(facts: _Facts) -> str:

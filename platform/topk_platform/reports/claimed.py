@@ -18,6 +18,7 @@ __all__ = ["claims_to_csv", "claims_to_markdown", "claims_to_rich", "claims_to_r
 _COLUMNS = (
     *("claim", "verdict", "text", "source", "stand_in", "contrast", "direction", "bound", "tolerance"),
     *("measured", "low", "high", "n", "covers", "contrast_verdict", "effect", "power", "seeds", "why"),
+    *("planned", "reach"),
 )
 _STYLES = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "waits for data": "dim"}
 
@@ -46,8 +47,9 @@ def _wanted(decision: Decision) -> str:
     claim = decision.claim
     if claim.direction == "within":
         return f"within ± {claim.tolerance:g}"
-    least = f", {claim.tolerance:g} matters" if claim.tolerance else ""
-    return f"{claim.direction} {claim.bound:g}{least}"
+    sign = -1 if claim.direction == "below" else 1
+    matters = f" ({claim.tolerance:g} matters)" if claim.tolerance and claim.bound else ""
+    return f"{claim.direction} {claim.bound + sign * claim.tolerance:g}{matters}"
 
 
 def _measured(found: Evidence) -> str:
@@ -56,18 +58,28 @@ def _measured(found: Evidence) -> str:
     scale = scale_of(found.contrast.metric)
     half = found.estimate.half_width
     spread = f" ± {scale * half:.2f}" if half == half else ""  # noqa: PLR0124 - NaN is not itself
-    return f"{scale * found.estimate.mean:+.2f}{spread} (n = {found.estimate.n})"
+    planned = f" of {found.planned}" if found.planned and found.planned != found.estimate.n else ""
+    return f"{scale * found.estimate.mean:+.2f}{spread} (n = {found.estimate.n}{planned})"
 
 
 def _settled(found: Evidence) -> str:
     if found.why or found.estimate is None:
         return found.why
-    parts = []
+    parts = [] if found.reach is None else [f"± {found.reach:.2f} with all looks"]
     if found.power is not None:
         parts.append(f"power {found.power:.2f} for {found.effect:g}")
     if found.verdict == "undecided":
-        parts.append(f"{found.seeds} seeds" if found.seeds else "more test images, not seeds")
-    return "; ".join(parts)
+        parts.append(_plan(found))
+    return "; ".join(filter(None, parts))
+
+
+def _plan(found: Evidence) -> str:
+    """Return how many seeds a study would have to plan, where it has planned fewer."""
+    if found.effect is None:
+        return "no tolerance to plan for"
+    if found.seeds is None:
+        return "more test images, not seeds"
+    return f"to plan: {found.seeds} seeds" if found.seeds > found.planned else ""
 
 
 def _summary(decisions: Sequence[Decision]) -> str:
@@ -77,8 +89,9 @@ def _summary(decisions: Sequence[Decision]) -> str:
     classes = ", numbers of classes as they are," if any(unit_of(m) == "classes" for m in metrics) else ""
     text = (
         f"{told}. Differences in points{classes} with their 95 % intervals; a claim is confirmed where all of its "
-        "contrasts are, and refuted where one is. Undecided: how many seeds had a chance of 80 % to decide, were the "
-        "truth what was measured."
+        "contrasts are, and refuted where one is. What decides is the interval with all looks: wider, so that results "
+        "may be looked at while seeds are added. Power, and the seeds to plan for 80 % of it, are for what the paper "
+        "printed or for twice the tolerance, by the variance that was measured and not by the mean."
     )
     if any(decision.claim.stand_in for decision in decisions):
         text += (
@@ -138,7 +151,7 @@ def _values(decision: Decision, e: Evidence) -> tuple[object, ...]:
     claim = decision.claim
     head = (claim.name, decision.verdict, claim.text, claim.source, claim.stand_in)
     asked = (contrast_text(e.contrast), claim.direction, claim.bound, claim.tolerance)
-    return (*head, *asked, *_numbers(e), e.verdict, e.effect, e.power, e.seeds, e.why)
+    return (*head, *asked, *_numbers(e), e.verdict, e.effect, e.power, e.seeds, e.why, e.planned, e.reach)
 
 
 def _numbers(found: Evidence) -> tuple[float | int | str | None, ...]:

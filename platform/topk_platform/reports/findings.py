@@ -10,23 +10,40 @@ import gzip
 import json
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from topk_platform.errors import UserError, reason
+from topk_platform.elsewhere import made_by, parse_json, parse_study, unzipped
 from topk_platform.records import Tally
 from topk_platform.reports.cells import Cell, marked
-from topk_platform.reports.recommending import Compared, Situation
+from topk_platform.reports.compared import Compared, Situation
+from topk_platform.reports.found_data import (
+    CellData,
+    ChoiceData,
+    EstimateData,
+    MadeData,
+    PrecisionData,
+    RunsData,
+    TableData,
+    TallyData,
+    part_of,
+)
 from topk_platform.reports.statistics import Estimate, Precision, p_of, t_quantile
 from topk_platform.reports.statistics.intervals import ONE_SEARCH
 from topk_platform.reports.table import ChosenValues, Table, row_and_column
-from topk_platform.specs import Arm, Parameter, Study
+from topk_platform.specs import Arm, Parameter, Study, digest
+from topk_platform.specs.checks import check
 
-__all__ = ["Findings", "Situations", "comparisons"]
+if TYPE_CHECKING:
+    from topk_platform.reports.statistics import Covers
+
+__all__ = ["Findings", "Situations", "comparisons", "searched_pairs"]
 
 _FORMAT = 2
+_KIND = "a file of findings, as `topk export --format findings` writes it"
 _NUMBERS = ("mean", "half_width", "low", "high", "p")
 _COPIED = ("stopped", "improvement", "metric")
 _PARTS = ("by_seeds", "by_images", "rows", "images", "groups", "borrowed")
@@ -92,41 +109,38 @@ class Findings:
             file: The file.
 
         Raises:
-            UserError: if it cannot be read, or is something else.
+            UserError: if it cannot be read, is something else, or unpacks to more than ``TOPK_FILE_GIB`` allows.
         """
-        try:
-            told = json.loads(gzip.decompress(Path(file).read_bytes()))
-            return cls._of(told)
-        except OSError as error:
-            raise UserError(f"{str(file)!r} must be a file of findings: {reason(error)}") from error
-        except (ValueError, KeyError, TypeError, EOFError) as error:
-            raise UserError(
-                f"{str(file)!r} must be a file of `topk export --format findings`: {error!r}"
-            ) from error
+        with made_by(file, _KIND):
+            found = cls._of(parse_json(unzipped(file)))
+            found.compared()  # of what it says only, which must be there
+        return found
 
     @classmethod
     def _of(cls, told: Mapping[str, Any]) -> Findings:
         if told["format"] not in (1, _FORMAT):
             raise ValueError(f"format must be 1 or {_FORMAT}, got {told['format']!r}")
-        study = Study.from_json(json.dumps(told["study"]))
-        arms = {row_and_column(study, told["across"], arm): arm for arm in study.arms}
-        confirmed = {_place(one): _runs(one["runs"]) for one in told["confirmations"]}
+        study = parse_study(json.dumps(told["study"]))
+        whole, made = part_of(TableData, told), part_of(MadeData, told["made"])
+        arms = {row_and_column(study, whole.across, arm): arm for arm in study.arms}
+        confirmed = {_place(one): _runs(part_of(RunsData, one).runs) for one in told["confirmations"]}
         table = Table(
             study=study,
             rows=tuple(dict.fromkeys(row for row, _ in arms)),
             columns=tuple(dict.fromkeys(column for _, column in arms)),
             cells=_judged_anew(study, arms, told["cells"]),
-            choices={_place(one): tuple(ChosenValues(**c) for c in one["chosen"]) for one in told["choices"]},
-            across=told["across"],
+            choices={_place(one): tuple(map(_choice, one["chosen"])) for one in told["choices"]},
+            across=whole.across,
             confirmations=confirmed,
-            left=told["left"],
-            tested=told.get("tested", {}),  # which files of earlier versions do not have
-            units=told.get("units", {}),
+            left=whole.left,
+            tested=_tested(told.get("tested", {})),  # which files of earlier versions do not have
+            units=_units(told.get("units", {})),
         )
-        return cls(table, dict(map(_situation, told["situations"])), told["made"])
+        check(set(table.choices) | set(confirmed) <= arms.keys(), "every row and column must be of an arm")
+        return cls(table, dict(map(_situation, told["situations"])), asdict(made))
 
     def compared(self) -> list[Compared]:
-        """Return every loss beside the baseline, as ``topk recommend`` weighs them."""
+        """Return every searched loss beside the searched baseline, as ``topk recommend`` weighs them."""
         return list(comparisons(self.table, self.situations))
 
     def told(self) -> str:
@@ -148,39 +162,67 @@ class Findings:
 
 
 def comparisons(table: Table, situations: Situations) -> Iterable[Compared]:
-    """Yield every loss beside its baseline in top-K test accuracy, at the arms' own K, of regimes that are known.
+    """Yield every searched loss beside its searched baseline, by top-K test accuracies, of regimes that are known.
 
     Args:
         table: A study's.
         situations: What its regimes are.
     """
     study = table.study
-    if study.baseline is None:
-        return
-    for arm in study.arms:
-        metric, place = f"top{arm.k}", row_and_column(study, table.across, arm)
-        cell = table.cells.get((*place, metric))
-        if cell is None or cell.difference is None or (arm.regime.name, arm.k) not in situations:
+    for arm, baseline in searched_pairs(study):
+        if (situation := situations.get((arm.regime.name, arm.k))) is None:
             continue
-        yield Compared(
-            study=study.name,
-            regime=arm.regime.name,
-            model=arm.model.label,
-            loss=arm.loss.label,
-            baseline=study.baseline,
-            metric=metric,
-            situation=situations[arm.regime.name, arm.k],
-            cell=cell,
-            theirs=table.cells[(*_beside(study, table, arm), metric)].confirmed,
-            values=_values(table, arm, place),
-        )
+        place, beside = (row_and_column(study, table.across, one) for one in (arm, baseline))
+        for metric in dict.fromkeys((f"top{arm.k}", *(m for m in study.show if m.startswith("top")))):
+            cell, theirs = table.cells.get((*place, metric)), table.cells.get((*beside, metric))
+            if cell is None or cell.difference is None or theirs is None:
+                continue
+            yield Compared(
+                study=study.name,
+                regime=arm.regime.name,
+                model=arm.model.label,
+                loss=arm.loss.label,
+                baseline=baseline.loss.label,
+                metric=metric,
+                situation=situation,
+                cell=cell,
+                theirs=theirs.confirmed,
+                values=_values(table, arm, place),
+                searches=study.searches,
+                kind=arm.regime.dataset,
+                pretrained=bool(arm.model.options.get("weights")),
+                setup=_setup(arm, baseline),
+            )
 
 
-def _beside(study: Study, table: Table, arm: Arm) -> tuple[str, str]:
-    """Return the place of the baseline that an arm is compared with."""
-    same = (arm.regime.name, arm.model.label, study.baseline)
-    other = next(a for a in study.arms if (a.regime.name, a.model.label, a.loss.label) == same)
-    return row_and_column(study, table.across, other)
+def searched_pairs(study: Study) -> list[tuple[Arm, Arm]]:
+    """Return the arms that tell of a loss, each with its baseline: both are searched, and the losses are two.
+
+    Variants of a loss, which ablations compare, tell nothing of the loss: an arm whose loss is the baseline's, or one
+    of several arms of the same loss in one place, unless its label is the loss's own name.
+    """
+    places: dict[tuple[str, str], list[Arm]] = {}
+    for arm in study.arms:
+        if arm.is_searched:
+            places.setdefault((arm.regime.name, arm.model.label), []).append(arm)
+    found = []
+    for arms in places.values():
+        named = Counter(arm.loss.name for arm in arms)
+        for baseline in (arm for arm in arms if arm.loss.label == study.baseline):
+            found += [
+                (arm, baseline)
+                for arm in arms
+                if arm.loss.name != baseline.loss.name
+                and (named[arm.loss.name] == 1 or arm.loss.label == arm.loss.name.rpartition(":")[2])
+            ]
+    return found
+
+
+def _setup(arm: Arm, baseline: Arm) -> str:
+    """Return the hash of a comparison apart from its situation; conditions are told by the situation."""
+    losses = [(one.loss.name, one.loss.space, one.loss.fixed, one.loss.head) for one in (arm, baseline)]
+    model, data = (arm.model.name, arm.model.options), (arm.regime.dataset, arm.regime.options)
+    return digest((data, model, losses, arm.recipe, arm.metric, arm.protocol.sampler))
 
 
 def _values(table: Table, arm: Arm, place: tuple[str, str]) -> tuple[Mapping[str, Parameter], ...]:
@@ -215,7 +257,7 @@ def _judged_anew(
 ) -> dict[tuple[str, str, str], Cell]:
     """Return cells with the marks of today's rules, whatever those of the version were that wrote the file."""
     baselines = {(a.regime.name, a.model.label): a for a in arms.values() if a.loss.label == study.baseline}
-    confirmed = {(_place(one), one["metric"]): Tally(**one["confirmed"]) for one in told}
+    confirmed = {(_place(one), one["metric"]): _tally(one["confirmed"]) for one in told}
     places = {arm.name: place for place, arm in arms.items()}
     found: dict[tuple[str, str, str], tuple[Cell, Tally]] = {}
     for one in told:
@@ -228,7 +270,9 @@ def _judged_anew(
 
 
 def _cell(told: Mapping[str, Any], study: Study, arm: Arm, baseline: Arm | None) -> Cell:
-    differences = {int(seed): value for seed, value in told["differences"].items()}
+    data = part_of(CellData, told)
+    check(data.metric in study.tabled, f"metric must be one of {list(study.tabled)}, got {data.metric!r}")
+    differences = {int(seed): value for seed, value in data.differences.items()}
     once = _once(arm)
     made = Cell(
         _estimate(told["value"], once),
@@ -236,17 +280,37 @@ def _cell(told: Mapping[str, Any], study: Study, arm: Arm, baseline: Arm | None)
     )
     return replace(
         made,
-        **{name: told[name] for name in _COPIED},
-        published=study.published_of(arm, told["metric"]),
+        **{name: getattr(data, name) for name in _COPIED},
+        published=study.published_of(arm, data.metric),
         differences=differences,
-        confirmed=Tally(**told["confirmed"]),
-        searched=Tally(**told["searched"]),
-        primary=told["metric"] in arm.objectives,
+        confirmed=_tally(told["confirmed"]),
+        searched=_tally(told["searched"]),
+        primary=data.metric in arm.objectives,
     )
 
 
 def _once(arm: Arm) -> bool:
     return arm.is_searched and arm.repeats.count == 1
+
+
+def _tally(told: Mapping[str, Any]) -> Tally:
+    return Tally(**asdict(part_of(TallyData, told)))
+
+
+def _choice(told: Mapping[str, Any]) -> ChosenValues:
+    return ChosenValues(**asdict(part_of(ChoiceData, told)))
+
+
+def _tested(told: Mapping[str, Any]) -> dict[str, int]:
+    for column, images in told.items():
+        check(type(images) is int and images >= 0, f"tested[{column!r}] must be a number, got {images!r}")
+    return dict(told)
+
+
+def _units(told: Mapping[str, Any]) -> dict[str, str]:
+    for column, unit in told.items():
+        check(isinstance(unit, str), f"units[{column!r}] must be a text, got {unit!r}")
+    return dict(told)
 
 
 def _estimate_data(found: Estimate | None) -> dict[str, Any] | None:
@@ -270,16 +334,16 @@ def _estimate(
 ) -> Estimate | None:
     if told is None:
         return None
-    mean, half_width, low, high, p = (math.nan if told[name] is None else told[name] for name in _NUMBERS)
-    covers = (
-        told["covers"] if told["covers"].endswith(ONE_SEARCH) or not once else told["covers"] + ONE_SEARCH
-    )
-    found = Estimate(mean, half_width, told["n"], low, high, p, covers)
+    data = part_of(EstimateData, told)
+    numbers = (getattr(data, name) for name in _NUMBERS)
+    mean, half_width, low, high, p = (math.nan if number is None else number for number in numbers)
+    covers = data.covers if data.covers.endswith(ONE_SEARCH) or not once else data.covers + ONE_SEARCH
+    found = Estimate(mean, half_width, data.n, low, high, p, cast("Covers", covers))
     if "precision" not in told:
         return _of_format_1(found, list((differences or {}).values()))
-    parts = told["precision"]
-    if parts is None:
+    if told["precision"] is None:
         return found
+    parts = asdict(part_of(PrecisionData, told["precision"]))
     images = math.inf if parts["images"] is None else parts["images"]
     return replace(found, precision=Precision(**{**parts, "images": images}))
 

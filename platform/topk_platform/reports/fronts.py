@@ -68,7 +68,7 @@ def front_of(history: ArmHistory, trials: int, seeds: int) -> Front | None:
 
 def _point(history: ArmHistory, search: int, ended: Ended, seeds: int) -> FrontPoint:
     repeats = history.arm.repeats
-    mine = [seed for seed in range(1, seeds + 1) if repeats.search_of_seed(seed) == search]
+    mine = repeats.seeds_of(search, seeds)
     rows = [row for seed in mine if (row := history.confirm.get((ended.number, seed))) is not None]
     tests = [_tested(row, history.arm.objectives) for row in rows if row["status"] == "completed"]
     test = tuple(

@@ -54,11 +54,13 @@ class Held:
         study: The study, with the budget asked for.
         ledger: Its ledger, which may not exist yet.
         histories: Of every arm, by its identity.
+        planned: How many seeds the study itself asks for, where another budget was asked for; 0 where none was.
     """
 
     study: Study
     ledger: Ledger
     histories: Mapping[str, ArmHistory]
+    planned: int = 0
 
     @property
     def ranks(self) -> ReadRanks:
@@ -88,11 +90,13 @@ def read(
     Raises:
         UserError: if the store holds something else, or nothing though something is needed.
     """
-    study = study.with_budget(trials, seeds)
+    planned, study = study.seeds, study.with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
     if needed and not ledger.exists:
         raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
-    return Held(study, ledger, read_history(ledger, study, last_counted(ledger, study), curves=curves))
+    return Held(
+        study, ledger, read_history(ledger, study, last_counted(ledger, study), curves=curves), planned
+    )
 
 
 def main_metric(study: Study) -> str:

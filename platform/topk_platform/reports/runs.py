@@ -12,8 +12,8 @@ from topk_platform.specs import Arm, Study
 
 __all__ = ["IMAGES", "ReadRanks", "Runs", "runs_of", "runs_of_all"]
 
-ReadRanks = Callable[[Sequence[str]], Mapping[str, Ranks]]
-"""Returns the ranks of runs by key, where they were kept."""
+ReadRanks = Callable[[Sequence[Row]], Mapping[str, Ranks]]
+"""Returns the ranks of runs by key, from their ledger rows, where they were kept."""
 
 IMAGES = "test images"
 """What is counted where test images do not come in groups."""
@@ -31,6 +31,7 @@ class Runs:
         stopped: Whether it dropped out of a race.
         luck: What all arms' searches say about the luck of one of its searches, by metric; empty where searches were
             not repeated, or no arm beside it was.
+        without_ranks: How many completed confirmations lack their ranks, if these were read.
     """
 
     confirmations: Mapping[int, Row] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class Runs:
     ranks: Mapping[int, Ranks] = field(default_factory=dict)
     stopped: bool = False
     luck: Mapping[str, Luck] = field(default_factory=dict)
+    without_ranks: int = 0
 
     @property
     def confirmed(self) -> Tally:
@@ -79,9 +81,10 @@ class Runs:
         """Return the runs with the ranks that ``read`` finds."""
         if read is None:
             return self
-        completed = {s: row["key"] for s, row in self.confirmations.items() if row["status"] == "completed"}
+        completed = {s: row for s, row in self.confirmations.items() if row["status"] == "completed"}
         found = read(list(completed.values()))
-        return replace(self, ranks={seed: found[key] for seed, key in completed.items() if key in found})
+        ranks = {seed: found[row["key"]] for seed, row in completed.items() if row["key"] in found}
+        return replace(self, ranks=ranks, without_ranks=len(completed) - len(ranks))
 
 
 def runs_of(study: Study, history: ArmHistory, last: int) -> Runs:

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from topk_platform.identity import environment_of
+from topk_platform.identity import bits_of, chooser_of
 from topk_platform.outcomes import Ended
 from topk_platform.records import ArmHistory, Row, Tally, last_seeds
 from topk_platform.reports.cells import Cell, cell_of, marked, tested
+from topk_platform.reports.edges import Edge, edges
 from topk_platform.reports.fronts import Front, front_of
 from topk_platform.reports.kinds import Unlike, unlike
 from topk_platform.reports.plain import as_text
@@ -78,6 +79,9 @@ class Table:
         fruitless: The arms that ended without a result.
         outdated: How many recorded trials of these arms do not count, by the reason.
         environments: The number of counting trials by environment, if there are several.
+        adopted: How many of the counting trials were adopted, by the evidence.
+        choosers: For arms whose search trials were chosen by several versions of a package, the numbers of the first
+            trials that each chose, by row and column.
         across: What the columns are, ``"regime"`` or ``"model"``.
         confirmations: The ended confirmations' ledger rows by seed, by row and column.
         left: How many trials of these arms have not ended.
@@ -86,6 +90,7 @@ class Table:
         unlike: The pairs of runs behind a difference that were made on different kinds of machine, by row and column.
         tested: The number of test images by column, where it is known, or of groups of them.
         units: What is counted in ``tested`` by column, such as ``"typefaces"``, where it is not test images.
+        without_ranks: How many completed confirmations lack the ranks of their test images, which intervals need.
     """
 
     study: Study
@@ -97,6 +102,8 @@ class Table:
     fruitless: tuple[Fruitless, ...] = ()
     outdated: Mapping[str, int] = field(default_factory=dict)
     environments: Mapping[str, int] = field(default_factory=dict)
+    adopted: Mapping[str, int] = field(default_factory=dict)
+    choosers: Mapping[tuple[str, str], Mapping[int, str]] = field(default_factory=dict)
     across: str = "regime"
     confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)
     left: int = 0
@@ -104,6 +111,7 @@ class Table:
     unlike: Mapping[tuple[str, str], Unlike] = field(default_factory=dict)
     tested: Mapping[str, int] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    without_ranks: int = 0
 
     def ranking(self, metric: str) -> Ranking | None:
         """Return the ranking of the rows over the columns by a metric; None if there are too few rows or columns.
@@ -157,6 +165,18 @@ class Table:
     __repr__ = __str__
 
     @property
+    def edges(self) -> list[tuple[str, Edge]]:
+        """What the searches chose within 5 % of an end of a range, each with its row and column."""
+        losses = {row_and_column(self.study, self.across, arm): arm.loss for arm in self.study.arms}
+        return [
+            (", ".join(place), edge)
+            for place, choices in self.choices.items()
+            if place in losses  # and not of a table whose rows were given other names
+            for choice in choices
+            for edge in edges(losses[place], choice.values)
+        ]
+
+    @property
     def tests(self) -> int:
         """The number of differences of the primary family that are tested, and for which its marks are corrected."""
         return sum(cell.primary and cell.p_holm is not None for cell in self.cells.values())
@@ -205,7 +225,7 @@ def build_table(
     last = last_seeds(study, histories)
     runs = runs_of_all(study, histories, last)
     shown = {arm_id: histories[arm_id] for arm_id in places}
-    cells = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
+    cells, lacking = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
     shown_cells = {place: cell for place, cell in cells.items() if place[:2] in places.values()}
     images = tested(shown_cells)
     return Table(
@@ -218,6 +238,8 @@ def build_table(
         fruitless=tuple(filter(None, (_fruitless(study, h, last[arm_id]) for arm_id, h in shown.items()))),
         outdated=sum((history.outdated for history in shown.values()), Counter()),
         environments=_environments(shown),
+        adopted=sum((history.adopted for history in shown.values()), Counter()),
+        choosers={places[i]: c for i, h in shown.items() if (c := _choosers(h, study.trials))},
         across=across,
         confirmations={place: runs[arm_id].confirmations for arm_id, place in places.items()},
         fronts={places[i]: f for i, h in shown.items() if (f := front_of(h, study.trials, last[i]))},
@@ -225,6 +247,7 @@ def build_table(
         tested={column: count for column, (count, _) in images.items()},
         units={column: what for column, (_, what) in images.items() if what != IMAGES},
         left=sum(history.left(study.trials, last[arm_id]) for arm_id, history in shown.items()),
+        without_ranks=sum(lacking[arm_id] for arm_id in shown),
     )
 
 
@@ -244,20 +267,23 @@ def _cells(
     runs: Mapping[str, Runs],
     across: str,
     read: ReadRanks | None,
-) -> dict[Place, Cell]:
+) -> tuple[dict[Place, Cell], dict[str, int]]:
+    """Return the cells, and how many confirmations lack their ranks, by arm identity."""
     cells: dict[Place, tuple[Cell, Tally]] = {}
+    lacking: dict[str, int] = {}
     for baseline, arm_ids in _compared(study, histories).items():
         theirs = runs[baseline].with_ranks(read) if baseline else Runs()
         for arm_id in arm_ids:
             arm = histories[arm_id].arm
             ours = theirs if arm_id == baseline else runs[arm_id].with_ranks(read)
             beside = Runs() if arm_id == baseline else theirs
+            lacking[arm_id] = ours.without_ranks
             for metric in study.tabled:
                 published, primary = study.published_of(arm, metric), metric in arm.objectives
                 cell = cell_of(ours, beside, metric, published, primary=primary)
                 if cell.value is not None or cell.published is not None or ours.fruitless:
                     cells[(*row_and_column(study, across, arm), metric)] = cell, beside.confirmed
-    return marked(cells, study.equivalence / 100)
+    return marked(cells, study.equivalence / 100), lacking
 
 
 def _unlike(study: Study, histories: Mapping[str, ArmHistory], runs: Mapping[str, Runs]) -> dict[str, Unlike]:
@@ -296,15 +322,27 @@ def _choice(history: ArmHistory, search: int, best: Ended, trials: int) -> Chose
 
 def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
     rows = (row for history in histories.values() for row in history.rows())
-    found = Counter(environment_of(row) for row in rows)
+    found = Counter(map(bits_of, rows))
     return found if len(found) > 1 else {}
+
+
+def _choosers(history: ArmHistory, trials: int) -> dict[int, str]:
+    """Return, if several versions chose an arm's search trials, from which number on which did."""
+    rows = sorted(history.searched(trials), key=lambda row: row["number"])
+    told = {row["number"]: chooser_of(row) for row in rows}
+    before = [None, *told.values()]
+    changes = {
+        n: said for (n, said), last in zip(told.items(), before, strict=False) if said and said != last
+    }
+    return changes if len(changes) > 1 else {}
 
 
 def _fruitless(study: Study, history: ArmHistory, last: int) -> Fruitless | None:
     confirmed = list(history.confirmations(study.trials, last).values())
     rows = confirmed or history.searched(study.trials)
     ends = Tally.of(row["status"] for row in rows)
-    if ends.completed or len(rows) < (_due(study, history, last) if confirmed else study.trials):
+    due = _due(study, history, last) if confirmed else study.search_trials(history.arm)
+    if not rows or ends.completed or len(rows) < due:
         return None
     first = min(rows, key=lambda row: (row["number"], row["seed"]))
     return Fruitless(
@@ -315,7 +353,7 @@ def _fruitless(study: Study, history: ArmHistory, last: int) -> Fruitless | None
 def _due(study: Study, history: ArmHistory, last: int) -> int:
     """Return how many confirmations are due: none for a search that chose nothing."""
     chosen, repeats = history.chosen(study.trials), history.arm.repeats
-    return sum(bool(chosen[repeats.search_of_seed(seed)]) for seed in range(1, last + 1))
+    return sum(bool(chosen[repeats.search_of_seed(seed)]) for seed in repeats.seeds(last))
 
 
 def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:

@@ -46,6 +46,7 @@ def _arm_row(arm: ArmTuning, within: float) -> tuple[str, ...]:
 
 _ARMS = ("arm", "metric", "best", "enough, this search", "enough, random draws", "expected best of the draws")
 _PARAMETERS = ("arm", "parameter", "importance", "ρ", "best by value")
+_EDGES = ("arm", "search", "parameter", "chosen", "searched", "try next")
 _FIXED = ("regime/model", "loss", "parameter", "value", "metric", "mean ± sd", "n")
 
 
@@ -62,6 +63,13 @@ def _parameters(arm: ArmTuning) -> _Rows:
     ]
 
 
+def _edges(arm: ArmTuning) -> _Rows:
+    return [
+        (arm.arm, f"{search + 1}", edge.parameter, f"{edge.value:.3g}", edge.searched, edge.proposed)
+        for search, edge in arm.edges
+    ]
+
+
 def _fixed_row(found: Fixed) -> tuple[str, ...]:
     spread = "" if found.n == 1 else f" ± {100 * found.spread:.1f}"
     result = f"{_percent(found.mean)}{spread}"
@@ -72,6 +80,11 @@ def _tables(found: Tuning, within: float) -> list[tuple[str, Sequence[str], _Row
     tables: list[tuple[str, Sequence[str], _Rows]] = [
         ("Trials", _ARMS, [_arm_row(arm, within) for arm in found.arms]),
         ("Searched parameters", _PARAMETERS, [row for arm in found.arms for row in _parameters(arm)]),
+        (
+            "Chosen within 5 % of an end of the range",
+            _EDGES,
+            [row for arm in found.arms for row in _edges(arm)],
+        ),
         ("Parameters that arms have otherwise", _FIXED, [_fixed_row(row) for row in found.fixed]),
     ]
     return [table for table in tables if table[2]]

@@ -18,6 +18,7 @@ import numpy as np
 from topk_platform.errors import UserError
 from topk_platform.outcomes import Ended
 from topk_platform.records import ArmHistory
+from topk_platform.reports.edges import Edge, edges
 from topk_platform.reports.reading import read
 from topk_platform.search.samplers import random_draws
 from topk_platform.specs import Arm, Choice, Dimension, Grid, Parameter, Scalar, Study
@@ -85,6 +86,7 @@ class ArmTuning:
         curve: The curve of its trials drawn at random, independently; None for fewer than five.
         drawn: The number of these trials.
         sensitivities: Of the parameters that are searched.
+        edges: What a search chose at an end of a range, by the index of the search.
     """
 
     arm: str
@@ -93,6 +95,7 @@ class ArmTuning:
     curve: Curve | None
     drawn: int
     sensitivities: tuple[Sensitivity, ...]
+    edges: tuple[tuple[int, Edge], ...] = ()
 
     def enough(self, within: float) -> int | None:
         """Return after how many trials this search was within a tolerance of its best; None if none completed."""
@@ -180,7 +183,8 @@ def tuning(
 
 def _tuned(history: ArmHistory, trials: int) -> ArmTuning:
     arm = history.arm
-    ended = [trial for number, trial in sorted(history.ended().items()) if number < trials]
+    known, repeats = history.ended(), arm.repeats
+    ended = [known[n] for n in sorted(known, key=repeats.order) if repeats.holds(n, trials)]
     drawn = [_result(trial) for trial in ended if _is_drawn(arm, trial)]
     best = np.maximum.accumulate([_result(trial) for trial in ended]).tolist() if ended else []
     curve = _curve(drawn) if len(drawn) >= _LEAST else None
@@ -195,7 +199,13 @@ def _tuned(history: ArmHistory, trials: int) -> ArmTuning:
         )
         for name, dimension in arm.loss.space.items()
     )
-    return ArmTuning(arm.name, arm.metric, tuple(best), curve, len(drawn), sensitivities)
+    at_ends = tuple(
+        (search, edge)
+        for search, chosen in enumerate(history.chosen(trials))
+        for best_of_it in chosen[:1]
+        for edge in edges(arm.loss, best_of_it.values)
+    )
+    return ArmTuning(arm.name, arm.metric, tuple(best), curve, len(drawn), sensitivities, at_ends)
 
 
 def _result(trial: Ended) -> float:

@@ -7,7 +7,7 @@ import re
 
 from topk_platform.errors import ClusterError
 
-__all__ = ["host_and_port", "is_loopback"]
+__all__ = ["host_and_port", "is_loopback", "is_loopback_host"]
 
 _ADDRESS = re.compile(r"([^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
 
@@ -37,7 +37,16 @@ def is_loopback(address: str) -> bool:
         >>> is_loopback("127.0.0.1:6379"), is_loopback("10.0.0.1:6379")
         (True, False)
     """
-    host, _ = host_and_port(address)
+    return is_loopback_host(host_and_port(address)[0])
+
+
+def is_loopback_host(host: str) -> bool:
+    """Return whether a host, an IP address or a name, is one that no other machine reaches.
+
+    Example:
+        >>> is_loopback_host("::1"), is_loopback_host("0.0.0.0")
+        (True, False)
+    """
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:  # a name

@@ -11,7 +11,7 @@ from topk_platform.records import ArmHistory
 from topk_platform.search import ArmBoard, Board, check_packages
 from topk_platform.specs import Study
 
-__all__ = ["finished", "in_environment", "make_board"]
+__all__ = ["as_checked", "finished", "in_environment", "make_board"]
 
 
 def in_environment(
@@ -40,6 +40,14 @@ def in_environment(
             },
         )
         for arm_id, identity in identities.items()
+    }
+
+
+def as_checked(checked: Mapping[str, Identity], counted: Mapping[str, Identity]) -> dict[str, Identity]:
+    """Return the code and data that a check has found, for the environment that counts, with what was adopted."""
+    return {
+        arm_id: replace(found, environment=counted[arm_id].environment, adopted=counted[arm_id].adopted)
+        for arm_id, found in checked.items()
     }
 
 

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from topk_platform.code_version import code_files, code_version
+from topk_platform.code_version import code_definitions, code_parts
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Row, Store
 from topk_platform.records.views import RowViews
 from topk_platform.specs import Arm, Study, Trial
 from topk_platform.specs.codec import encode
 
-__all__ = ["Outdated", "note_code", "outdated"]
+__all__ = ["Outdated", "avoidable", "hours", "note_code", "outdated"]
 
 _FILE = "code.json"
-_VERSIONS = 30  # the newest that are kept; each knows a hash of some 150 files
-_NAMED = 4  # files, or differences of a study, that a line names
+_VERSIONS = (
+    300  # the newest that are kept; each names its parts, which know a hash of each of their definitions
+)
+_NAMED = 4  # definitions, or differences of a study, that a line names
 _CHANGES = {  # what an identity says of a row, in a sentence of its own
     "other data": "the data have changed",
     "another start, whose code or data have changed": "code or data of the arm that it starts from have changed",
 }
 _KIND = ("arm", "arm_id", "code_version", "dataset_fingerprint", "versions")
-_COLUMNS = ("key", *_KIND, "ended")
+_COLUMNS = ("key", *_KIND, "train_seconds", "ended")
 
 
 @dataclass(frozen=True)
@@ -37,15 +39,49 @@ class Outdated:
         why: What has changed.
         trials: How many there are.
         arms: The names of their arms.
+        seconds: How long they trained.
+        adoptable: Whether they could count again without being trained again, see :mod:`topk_platform.evidence`: they
+            are of the arms and of the data that the study has now.
     """
 
     why: str
     trials: int
     arms: tuple[str, ...]
+    seconds: float = 0.0
+    adoptable: bool = False
 
     def __str__(self) -> str:
         arms = self.arms[0] if len(self.arms) == 1 else f"{len(self.arms)} arms"
-        return f"{self.trials} recorded trial{'' if self.trials == 1 else 's'} of {arms}: {self.why}"
+        count = f"{self.trials} recorded trial{'' if self.trials == 1 else 's'} of {arms}"
+        return f"{count}, {hours(self.seconds)} of training: {self.why}"
+
+
+def hours(seconds: float) -> str:
+    """Return a time in hours, with two digits.
+
+    Example:
+        >>> hours(36), hours(5400), hours(4e6)
+        ('0.01 h', '1.5 h', '1100 h')
+    """
+    return f"{float(f'{seconds / 3600:.2g}'):g} h"
+
+
+def avoidable(found: Sequence[Outdated], command: str = "topk adopt") -> str:
+    """Return the line that says how trials need not be trained again, empty where all must be.
+
+    Args:
+        found: Why recorded trials do not count.
+        command: The command that adopts them.
+    """
+    could = [one for one in found if one.adoptable]
+    if not could:
+        return ""
+    trials, arms = sum(one.trials for one in could), {arm for one in could for arm in one.arms}
+    again, seconds = len(arms), sum(one.seconds for one in could)
+    return (
+        f"{trials} of them need not be: `{command} --replay {again}` trains {again} again, about "
+        f"{hours(seconds / trials * again)}, and counts all {trials} if these come out the same"
+    )
 
 
 def outdated(
@@ -76,16 +112,24 @@ def outdated(
         elif reason := counted.get(arm_id, Identity()).excludes(same[0]):
             found[name, f"{reason} {code}"] += same
     explained = _Explained(study, ledger, arms, counted)
-    return _summed((explained(asked[name], rows), name, len(rows)) for (name, _), rows in found.items())
+    return _summed((explained(asked[name], rows), name, rows) for (name, _), rows in found.items())
 
 
-def _summed(reasons: Iterable[tuple[str, str, int]]) -> list[Outdated]:
-    trials: Counter[str] = Counter()
-    arms: dict[str, dict[str, None]] = defaultdict(dict)
-    for why, arm, count in reasons:
-        trials[why] += count
-        arms[why][arm] = None
-    return [Outdated(why, count, tuple(arms[why])) for why, count in trials.most_common()]
+def _summed(reasons: Iterable[tuple[tuple[str, bool], str, Sequence[Row]]]) -> list[Outdated]:
+    alike: dict[tuple[str, bool], list[tuple[str, Sequence[Row]]]] = defaultdict(list)
+    for reason, arm, rows in reasons:
+        alike[reason].append((arm, rows))
+    found = [
+        Outdated(
+            why,
+            sum(len(rows) for _, rows in theirs),
+            tuple(dict.fromkeys(arm for arm, _ in theirs)),
+            sum(row["train_seconds"] or 0.0 for _, rows in theirs for row in rows),
+            adoptable,
+        )
+        for (why, adoptable), theirs in alike.items()
+    ]
+    return sorted(found, key=lambda one: -one.trials)
 
 
 @dataclass
@@ -98,14 +142,16 @@ class _Explained:
     counted: Mapping[str, Identity]
     _noted: dict[str, dict[str, str]] | None = field(default=None)
 
-    def __call__(self, arm_id: str, rows: Sequence[Row]) -> str:
+    def __call__(self, arm_id: str, rows: Sequence[Row]) -> tuple[str, bool]:
+        """Return why, and whether they could be adopted."""
         if rows[0]["arm_id"] != arm_id:
-            return self._definition(self.arms[arm_id], max(rows, key=lambda row: row["ended"])["key"])
+            return self._definition(self.arms[arm_id], max(rows, key=lambda row: row["ended"])["key"]), False
         identity, row = self.counted[arm_id], rows[0]
+        adoptable = identity.dataset_fingerprint in ("", row["dataset_fingerprint"])
         if identity.code_version not in ("", row["code_version"]):
-            return self._code(self.arms[arm_id], row["code_version"])
+            return self._code(self.arms[arm_id], row["code_version"]), adoptable
         reason = identity.excludes(row)
-        return _CHANGES.get(reason, f"the machine or its packages have changed: {reason}")
+        return _CHANGES.get(reason, f"the machine or its packages have changed: {reason}"), adoptable
 
     def _definition(self, arm: Arm, key: str) -> str:
         """Return where the study now differs from the trial with this key."""
@@ -120,13 +166,13 @@ class _Explained:
         if self._noted is None:
             self._noted = _read(self.ledger.store)
         if was not in self._noted:
-            return f"the code has changed since version {was}, of whose files nothing is noted"
-        before, now = self._noted[was], code_files(arm)
+            return f"the code has changed since version {was}, of whose definitions nothing is noted"
+        before, now = self._noted[was], code_definitions(arm)
         changed = [f"{name}{_how(name, before, now)}" for name in _changed(before, now)]
         return (
             f"the code has changed: {_named(changed, ', ')}"
             if changed
-            else "an installed package has changed"
+            else "what names lead to has changed, or an installed package"
         )
 
 
@@ -145,10 +191,8 @@ def _named(items: Sequence[str], separator: str) -> str:
 
 def _differing(trial: Trial, arm: Arm, study: Study) -> list[str]:
     """Return which parts of an arm's identity differ from a trial's, such as ``recipe.epochs was 20, is 30``."""
-    was = _facts(
-        trial.arm, trial.root, trial.topk, trial.targets, trial.threads, trial.device, trial.measures
-    )
-    now = _facts(arm, study.seed, study.topk, study.targets, study.threads, study.device, study.measures)
+    was = _facts(trial.arm, trial.root, trial)
+    now = _facts(arm, study.seed, study)
     before, after = dict(_flat(was)), dict(_flat(now))
     return [
         f"{name} was {before.get(name, 'not there')}, is {after.get(name, 'gone')}"
@@ -156,10 +200,10 @@ def _differing(trial: Trial, arm: Arm, study: Study) -> list[str]:
     ]
 
 
-def _facts(arm: Arm, *others: object) -> dict[str, Any]:
-    names = ("seed", "topk", "targets", "threads", "device", "measures")
+def _facts(arm: Arm, seed: int, holder: Trial | Study) -> dict[str, Any]:
+    names = ("topk", "targets", "threads", "device", "measures", "calibration")
     facts: dict[str, Any] = encode({field.name: getattr(arm, field.name) for field in fields(arm)})
-    return {**facts, **encode(dict(zip(names, others, strict=True)))}
+    return {**facts, "seed": seed, **encode({name: getattr(holder, name) for name in names})}
 
 
 def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
@@ -171,7 +215,7 @@ def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
 
 
 def note_code(store: Store, study: Study) -> None:
-    """Note the files behind each arm's code version, so that later runs can say which of them changed.
+    """Note the definitions behind each arm's code version, so that later runs can say which of them changed.
 
     Args:
         store: The study's folder.
@@ -180,19 +224,31 @@ def note_code(store: Store, study: Study) -> None:
     Raises:
         StoreError: if it cannot be written.
     """
-    noted = _read(store)
-    new = {code_version(arm): arm for arm in study.arms}
-    if not new.keys() - noted.keys():
+    parts, versions = _noted(store)
+    new = code_parts(study)
+    if not new.keys() - versions.keys():
         return
-    noted |= {version: code_files(arm) for version, arm in new.items()}
-    newest = dict(list(noted.items())[-max(_VERSIONS, len(new)) :])
-    store.write(_FILE, json.dumps(newest).encode())
+    versions |= {version: [part.version for part in found] for version, found in new.items()}
+    parts |= {part.version: dict(part.definitions) for found in new.values() for part in found}
+    newest = dict(list(versions.items())[-max(_VERSIONS, len(new)) :])
+    kept = {part: parts[part] for found in newest.values() for part in found}
+    store.write(_FILE, json.dumps({"parts": kept, "versions": newest}).encode())
+
+
+def _noted(store: Store) -> tuple[dict[str, dict[str, str]], dict[str, list[str]]]:
+    """Return the noted definitions of each part, and the parts of each version; damaged notes are ignored."""
+    if not store.exists(_FILE):
+        return {}, {}
+    with suppress(ValueError, AttributeError, KeyError, TypeError):
+        found = json.loads(store.read(_FILE))
+        parts = {str(part): dict(definitions) for part, definitions in found["parts"].items()}
+        versions = {str(version): [str(p) for p in of] for version, of in found["versions"].items()}
+        if all(part in parts for of in versions.values() for part in of):
+            return parts, versions
+    return {}, {}
 
 
 def _read(store: Store) -> dict[str, dict[str, str]]:
-    """Return the noted files of each version; damaged notes are ignored."""
-    if not store.exists(_FILE):
-        return {}
-    with suppress(ValueError, AttributeError):
-        return {str(version): dict(files) for version, files in json.loads(store.read(_FILE)).items()}
-    return {}
+    """Return the noted definitions of each version."""
+    parts, versions = _noted(store)
+    return {v: {n: d for part in of for n, d in parts[part].items()} for v, of in versions.items()}

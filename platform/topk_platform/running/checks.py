@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator, Mapping
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from topk_platform.code_version import code_version, references
-from topk_platform.data import Dataset, Images, Source, check_source, download
+from topk_platform.code_version import code_versions, references
+from topk_platform.data import Dataset, Images, Source, apply_conditions, check_source, download, set_aside
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
 from topk_platform.models import build_model, check_model
@@ -46,20 +46,36 @@ def check_study(
     if downloads:
         for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
             download(regime)
-    identities, rehearse, sound = {}, Rehearsal(), set()
+    identities, rehearse, sound, split = {}, Rehearsal(), set(), set()
+    codes = code_versions(study)
     for arm in study.arms:
         dataset, arm_id = load_or_tell(arm.regime), study.arm_id(arm)
-        identities[arm_id] = Identity(code_version(arm), dataset.fingerprint)
+        identities[arm_id] = Identity(codes[arm_id], dataset.fingerprint)
         if (finished or {}).get(arm_id) == dataset.fingerprint:
             continue
         if (same := repr((arm.regime.dataset, sorted(arm.regime.options.items())))) not in sound:
             check_source(arm.regime, dataset)
             sound.add(same)
+        if arm.regime.name not in split:
+            _check_splits(study, arm, dataset)
+            split.add(arm.regime.name)
         check_sampler(arm, study.trials)
         _check_metrics(study, arm, dataset)
         _check_arm(arm, dataset)
         rehearse(arm, dataset)
     return with_origins(study, identities)
+
+
+def _check_splits(study: Study, arm: Arm, dataset: Source) -> None:
+    """Raise ``UserError`` if groups cannot be kept whole, or nothing can be set aside for calibration."""
+    if not (study.calibration or any(getattr(c, "whole_groups", False) for c in arm.regime.conditions)):
+        return
+    try:
+        data = apply_conditions(dataset, arm.regime.conditions, lambda _role: Generator().manual_seed(0))
+        if study.calibration:
+            set_aside(data, study.calibration, Generator().manual_seed(0))
+    except UserError as error:
+        raise UserError(f"arm {arm.name}: {error}") from error
 
 
 def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:

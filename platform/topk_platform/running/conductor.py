@@ -53,7 +53,6 @@ class _Run:
     watched: bool = False
     heard: float = 0.0
     patience: float = FIRST_SECONDS
-    recorded: bool = False
     stalled: FaultError | None = None
     cut: bool = False
 
@@ -127,13 +126,14 @@ class Conductor:
         self.tell(Event("started", trials, workers=self._busy))
         return {
             "trials": [trial.to_json() for trial in trials],
+            "recorded": [trial.key for trial in trials if self.board.has_ended(trial)],
             "data": str(data_folder()),
             **asdict(self.orders),
         }
 
     @property
     def _busy(self) -> int:
-        return sum(not run.recorded for run in self._runs.values())
+        return len(self._runs)
 
     def _release_due(self) -> None:
         now = self.clock()
@@ -162,21 +162,20 @@ class Conductor:
         self._retries.progress(run.key, message.get("kept", 0))
         if sample := message.pop("gpu", None):
             self.tell(Event("measured", run.trials, workers=self._busy, sample=GpuSample(*sample)))
-        if records := message.pop("records", None):
-            self._record(run, [TrialRecord.from_json(text) for text in records])
         if not message["ended"]:
             return
+        records = message.pop("records", [])
         del self._runs[tune_id]
-        self.budget.end(tune_id, run.recorded)
-        self.faults.unsaved |= message.get("unsaved", {})
-        if "refused" in message:
+        self.budget.end(tune_id, bool(records))
+        if records:
+            self._record(run, [TrialRecord.from_json(text) for text in records])
+        elif "refused" in message:
             self._refuse(run, message["refused"])
         elif "fault" in message:
             self._fault(run, FAULTS[message["fault"]](message["why"]))
 
     def _record(self, run: _Run, records: Sequence[TrialRecord]) -> None:
         """Keep the records of trials that ended together, then let the trials that wait for them start."""
-        run.recorded = True
         self._retries.forget(run.key)
         for trial, record in zip(run.trials, records, strict=True):
             self.budget.learn(record)
@@ -184,6 +183,8 @@ class Conductor:
                 self.board.release(trial)
             elif self._is_kept(record):
                 self.board.end(trial, Ended.from_record(record))
+                if why := record.missing.get("network"):
+                    self.faults.unsaved[trial.key] = why
                 self.tell(Event("ended", (trial,), record, workers=self._busy))
 
     def _is_kept(self, record: TrialRecord) -> bool:
@@ -200,20 +201,26 @@ class Conductor:
         run = self._runs.pop(tune_id, None)
         if run is None:
             return
-        self.budget.end(tune_id, run.recorded)
-        if run.cut and not run.recorded:
+        self.budget.end(tune_id, ended=False)
+        if run.cut:
             for trial in run.trials:
                 self.board.release(trial)
             self.tell(Event("cut", run.trials, workers=self._busy))
             return
         self._fault(run, run.stalled or LostProcessError(reason))
 
+    def abandon(self, why: str) -> None:
+        """Take note that no process is left, and none can be started; what trained goes on in the next run."""
+        for tune_id, run in self._runs.items():
+            self.budget.end(tune_id, ended=False)
+            for trial in run.trials:
+                self.board.release(trial)
+        self._runs.clear()
+        self.faults.ended = why
+
     def _fault(self, run: _Run, fault: FaultError) -> None:
-        """Let trials that a fault stopped start again after a pause, or leave them open; recorded results stay."""
+        """Let trials that a fault stopped start again after a pause, or leave them open."""
         told = f"{fault.kind}: {fault}"
-        if run.recorded:
-            self.faults.unsaved |= {trial.key: told for trial in run.trials if trial.phase == "confirm"}
-            return
         pause = self._retries.pause(run.key) if fault.passing else None
         if pause is None:
             self._leave(run, told, fault.remedy)

@@ -14,20 +14,25 @@ from topk_platform.records import (
     Ledger,
     Store,
     Undone,
+    Unsound,
     Writer,
+    damaged_artifacts,
     forget,
     last_counted,
+    missing_artifacts,
     moved,
     open_sink,
     read_all_ranks,
     read_history,
+    set_aside,
 )
 from topk_platform.reports import Table, build_table
 from topk_platform.running.boards import in_environment, make_board
 from topk_platform.running.budget import Budget
-from topk_platform.running.changes import note_code, outdated
+from topk_platform.running.changes import avoidable, note_code, outdated
 from topk_platform.running.events import Event
 from topk_platform.running.expecting import ended_seconds, expect
+from topk_platform.running.incomplete import told_again, used
 from topk_platform.running.launching import Cluster, Launch, on_cluster
 from topk_platform.running.recording import Recorder, extras_of, report_wanted
 from topk_platform.running.retries import Faults
@@ -72,7 +77,9 @@ class _End:
     interrupted: bool
 
     @classmethod
-    def of(cls, board: Board, budget: Budget) -> _End:
+    def of(cls, board: Board, budget: Budget, faults: Faults) -> _End:
+        if faults.ended:
+            return cls(partial=False, interrupted=False)
         partial = board.left > 0 and (budget.over or board.held(budget.allows))
         return cls(partial, board.left > 0 and not board.stuck and not partial)
 
@@ -87,21 +94,27 @@ class _Execution:
     tell: Progress
 
     def summary(self) -> Summary:
-        again = self._failed() if self.launch.retry_failed else []
+        failed = self._failed() if self.launch.retry_failed else []
+        damaged, files = self._incomplete()
+        again = [*failed, *dict.fromkeys(file.key for file in files)]
         with (
             self._cluster(needed=bool(self._board().left or again)) as cluster,
             self.ledger.writing(self.part) as writer,
         ):
             self._identify(cluster)
+            set_aside(self.ledger.store, damaged)
+            if line := told_again(files):
+                self.launch.patience.say(line)
             writer.remove(again)
             board, recorder = self._board(), self._recorder(writer, again)
             forget(self.ledger.store, self.ledger.keys())
             with _closing(lambda: recorder.close(self.whole, self._known), writer.hurry):
                 faults = self._train(board, recorder, cluster)
-                end = _End.of(board, self.launch.budget)
+                end = _End.of(board, self.launch.budget, faults)
                 if end.interrupted:
                     writer.hurry()
-            tried = () if end.interrupted or end.partial else self.part.arms
+                recorder.hurry = bool(faults.ended)
+            tried = () if end.interrupted or end.partial or faults.ended else self.part.arms
             _note_undone(self.ledger.store, self.whole, tried, faults, recorder.tracking_error)
             return self._summed(self._table(), board, recorder, faults, end)
 
@@ -136,11 +149,12 @@ class _Execution:
         expect(self.launch.budget, board, histories, here=self.launch.address is None)
         with Noting(self.ledger.store, watch):
             shared = replace(self.part, gpus=cluster.share)
-            return _run_trials(shared, board, recorder, heard, cluster.slots, self.launch)
+            return _run_trials(shared, board, recorder, heard, cluster, self.launch)
 
     def _begun(self, board: Board, histories: Mapping[str, ArmHistory], cluster: Cluster) -> Event:
         left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
-        why = "; ".join(map(str, outdated(self.part, self.ledger, self.counted, left)))
+        again = outdated(self.part, self.ledger, self.counted, left)
+        why = "; ".join(filter(None, (*map(str, again), avoidable(again))))
         note_code(self.ledger.store, self.part)
         return Event(
             "begun",
@@ -152,7 +166,7 @@ class _Execution:
         )
 
     def _table(self) -> Table:
-        wanted = replace(self.whole, trials=self.part.trials, seeds=self.part.seeds)
+        wanted = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
         ranks = partial(read_all_ranks, self.ledger.store)
         return build_table(wanted, self._known(wanted), self.part.arms, ranks)
 
@@ -166,6 +180,7 @@ class _Execution:
             interrupted=end.interrupted,
             faults=faults,
             partial=", ".join(sorted(self.launch.budget.held)) if end.partial else "",
+            beyond=sum(arm.beyond for arm in board.arms.values()),
         )
 
     def _known(self, wanted: Study) -> dict[str, ArmHistory]:
@@ -174,6 +189,22 @@ class _Execution:
     def _failed(self) -> list[str]:
         histories = read_history(self.ledger, self.part, self.counted).values()
         return [row["key"] for history in histories for row in history.rows() if row["status"] == "failed"]
+
+    def _incomplete(self) -> tuple[list[Unsound], list[Unsound]]:
+        """Return the damaged files of all confirmations, and those files for which a confirmation is trained again.
+
+        The former include files of arms that are not trained now: once set aside they are missing, and tables say so.
+        """
+        store, needed = self.ledger.store, self.launch.needed
+        everything = self._known(self.whole).values()
+        rows = [row for history in everything for row in history.confirm.values()]
+        damaged = damaged_artifacts(store, rows, needed)
+        part = used(self.part, read_history(self.ledger, self.part, self.counted, curves=False))
+        keys = {row["key"] for row in part}
+        return damaged, [
+            *missing_artifacts(store, part, needed),
+            *(file for file in damaged if file.key in keys),
+        ]
 
     def _board(self) -> Board:
         return make_board(self.part, self.counted, read_history(self.ledger, self.part, self.counted))
@@ -239,7 +270,7 @@ def _run_trials(
     board: Board,
     recorder: Recorder,
     tell: Callable[[Event], None],
-    slots: int,
+    cluster: Cluster,
     launch: Launch,
 ) -> Faults:
     from topk_platform.running.tuning import tune_trials  # noqa: PLC0415 - Ray, which a finished study does without
@@ -251,8 +282,9 @@ def _run_trials(
             recorder,
             tell,
             recorder.ledger.store.address,
-            slots,
+            cluster.slots,
             scratch,
             launch.checkpoint_seconds,
             launch.budget,
+            cluster.line,
         )

@@ -13,6 +13,7 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from topk_platform.running.conductor import Conductor
+from topk_platform.running.lifeline import Lifeline
 
 __all__ = ["BoardSearcher", "Listener", "ShortMemory"]
 
@@ -57,12 +58,12 @@ class BoardSearcher(Searcher):  # type: ignore[misc]
 class Listener(TrialProgressCallback):  # type: ignore[misc]
     """Tune's callback: passes workers' messages to the conductor, reports lost processes, and ends those that hang.
 
-    It replaces Tune's own progress callback, which keeps every trial in memory.
+    It ends Tune where Ray is gone. It replaces Tune's own progress callback, which keeps every trial in memory.
     """
 
-    def __init__(self, conductor: Conductor) -> None:
+    def __init__(self, conductor: Conductor, line: Lifeline) -> None:
         super().__init__()
-        self._conductor = conductor
+        self._conductor, self._line = conductor, line
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Have the trial watched."""
@@ -95,6 +96,7 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:  # noqa: ARG002
         """End the processes that hang; Ray then tells of them as lost."""
+        self._line.check()
         for tune_id in self._conductor.stalled():
             for trial in trials:
                 if trial.trial_id == tune_id and trial.temporary_state.ray_actor is not None:

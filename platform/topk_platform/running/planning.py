@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
+from topk_platform.identity import Identity
 from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
-from topk_platform.running.boards import finished, make_board
+from topk_platform.running.boards import as_checked, finished, make_board
 from topk_platform.running.changes import Outdated, outdated
 from topk_platform.running.expecting import ended_seconds
 from topk_platform.running.forecast import Forecast, forecast
 from topk_platform.running.here import local_workers
-from topk_platform.search import ArmBoard, Board, Slot, expected_part
+from topk_platform.running.incomplete import incomplete, without
+from topk_platform.search import ArmBoard, Board, Slot, expected_part, informed
 from topk_platform.specs import Arm, Study, digest, startup_of
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class ArmPlan:
         measured: Whether ``trial_seconds`` is the mean of completed trials, rather than extrapolated from a few steps.
         search_workers: How many workers the search trials that are left can keep busy at once.
         confirm_workers: How many workers its confirmations can keep busy at once.
+        along: How many trials beyond those asked for train along, because ensembles are trained whole.
     """
 
     arm: Arm
@@ -48,11 +51,12 @@ class ArmPlan:
     measured: bool
     search_workers: int = 0
     confirm_workers: int = 0
+    along: int = 0
 
     @property
     def seconds(self) -> float:
         """Seconds of training left on one worker."""
-        return math.ceil(self.left / self.arm.protocol.ensemble) * self.trial_seconds
+        return math.ceil((self.left + self.along) / self.arm.protocol.ensemble) * self.trial_seconds
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,11 @@ class Plan:
         return sum(arm.left for arm in self.arms)
 
     @property
+    def along(self) -> int:
+        """Trials beyond those asked for that train along, because ensembles are trained whole."""
+        return sum(arm.along for arm in self.arms)
+
+    @property
     def seconds(self) -> float:
         """Seconds of training left; pruning and early stopping only shorten it."""
         return sum(arm.seconds for arm in self.arms)
@@ -101,6 +110,21 @@ class Plan:
         """The most workers that the confirmations can keep busy."""
         return sum(arm.confirm_workers for arm in self.arms)
 
+    @property
+    def crowded(self) -> list[str]:
+        """Lines about arms whose stacks leave the sampler less than half of a search's trials to choose by results."""
+        each = self.study.trials // self.study.searches
+        kinds: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for arm in (plan.arm for plan in self.arms if plan.arm.is_searched):
+            chosen = informed(arm.protocol, each)
+            if 2 * chosen < each <= 2 * informed(replace(arm.protocol, ensemble=1), each):
+                kinds[arm.protocol.ensemble, chosen].append(arm.name)
+        return [
+            f"Stacks of {size} leave the sampler {chosen} of the {each} trials of a search to choose by earlier "
+            f"results, less than half: take smaller stacks, or more trials ({_shown(names)})"
+            for (size, chosen), names in kinds.items()
+        ]
+
     def cost(self, price: float) -> float:
         """Return the cost of the training that is left.
 
@@ -109,6 +133,10 @@ class Plan:
                 ``"auto"``; for a study on the CPU, of a worker's hour.
         """
         return self.seconds / 3600 * price * (self.study.gpu_share if self.study.device == "cuda" else 1)
+
+
+def _shown(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def plan(
@@ -150,7 +178,7 @@ def plan(
     study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
     counted = last_counted(ledger, study)
-    histories = read_history(ledger, study, counted)
+    histories = _unfinished(ledger, study, counted)
     done = finished(study, counted, histories)
     if len(done) == len(histories):
         return _plan(study, make_board(study, counted, histories), histories, {}, workers)
@@ -162,8 +190,8 @@ def plan(
 
     with data_at(data):
         checked = check_study(study, download, done)
-        counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
-        histories = read_history(ledger, study, counted)
+        counted = as_checked(checked, counted)
+        histories = _unfinished(ledger, study, counted)
         board = make_board(study, counted, histories)
         likely = _of_their_like(histories)
         unknown = [arm for i, arm in board.arms.items() if arm.left and i not in likely]
@@ -175,6 +203,12 @@ def plan(
         )  # before the forecast, which plays the board to its end
         found = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
         return replace(found, outdated=again, samples=samples_of(study))
+
+
+def _unfinished(ledger: Ledger, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:
+    """Return the arms' histories without the confirmations that are trained again because their files are gone."""
+    histories = read_history(ledger, study, counted)
+    return without(histories, incomplete(ledger.store, study, histories))
 
 
 def _plan(
@@ -189,13 +223,14 @@ def _plan(
     arms = {
         arm_id: ArmPlan(
             arm=arm.arm,
-            searched=sum(number in arm.searched for number in range(arm.trials)),
+            searched=sum(arm.arm.repeats.holds(number, study.trials) for number in arm.searched),
             confirmed=sum(lane.ended for lane in arm.lanes),
             left=arm.left,
             trial_seconds=known.get(arm_id, guessed.get(arm_id, fallback)),
             measured=arm_id in known,
             search_workers=sum(lane.search_workers for lane in arm.lanes),
             confirm_workers=sum(lane.confirm_workers for lane in arm.lanes),
+            along=arm.along,
         )
         for arm_id, arm in board.arms.items()
     }
@@ -213,7 +248,8 @@ def _part(arm: Arm, slot: Slot) -> float:
     """Return the part of its epochs that a trial, or the ensemble that begins with it, may be expected to take."""
     phase, number, _ = slot
     pruner, ensemble = arm.protocol.pruner, arm.protocol.ensemble
-    if phase == "confirm" or len(arm.objectives) > 1 or len(arm.protocol.known(number)) < startup_of(pruner):
+    known = arm.protocol.known(arm.repeats.position(number))
+    if phase == "confirm" or len(arm.objectives) > 1 or len(known) < startup_of(pruner):
         return 1.0
     return expected_part(pruner, arm.recipe, ensemble)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Ledger, Store
-from topk_platform.reports.findings import Findings, comparisons
+from topk_platform.reports.compared import Compared, Situation
+from topk_platform.reports.findings import Findings, comparisons, searched_pairs
 from topk_platform.reports.reading import Held, read
-from topk_platform.reports.recommending import Compared, Recommendation, Situation, recommended
+from topk_platform.reports.recommending import Recommendation, recommended
 from topk_platform.reports.table import build_table, row_and_column
 from topk_platform.specs import Arm, LabelNoise, Regime, Study
 
@@ -32,8 +33,9 @@ def recommend(
 ) -> Recommendation:
     """Return which loss to start with, from the studies in a store; see ``docs/recommend.md`` for the rules.
 
-    It compares the paired differences to each study's baseline in top-K test accuracy at the arms' own K, as in the
-    study's table. Regimes are described by their data, which have to be on disk; findings contain the descriptions.
+    It compares the paired differences of searched arms to each study's searched baseline in top-K test accuracy at the
+    arms' own K, pooled over the studies that made the same comparison. Regimes are described by their data, which have
+    to be on disk; findings contain the descriptions.
 
     Args:
         studies: Studies that may be in the store; those that are not are ignored.
@@ -107,9 +109,12 @@ def _compared(held: Held, left_out: dict[str, str]) -> list[Compared]:
     if study.baseline is None:
         left_out[study.name] = "it has no baseline, so no difference was tested"
         return []
+    if not (pairs := searched_pairs(study)):
+        left_out[study.name] = "no loss was searched beside a baseline that was searched too"
+        return []
     table = build_table(study, held.histories, ranks=held.ranks)
     places = {place[:2] for place, cell in table.cells.items() if cell.difference is not None}
-    arms = [arm for arm in study.arms if row_and_column(study, table.across, arm) in places]
+    arms = [arm for arm, _ in pairs if row_and_column(study, table.across, arm) in places]
     if not arms:
         outdated = sum(table.outdated.values())
         more = f"; {outdated} recorded trials do not count, for they are of other code, data or machines"

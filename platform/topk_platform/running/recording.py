@@ -28,6 +28,8 @@ from topk_platform.specs import Study, TrialRecord
 
 __all__ = ["Recorder", "extras_of", "report_wanted"]
 
+_HURRIED_SECONDS = 2.0
+
 
 def report_wanted() -> bool:
     """Return whether MLflow gets a study's report, plots and graphs: unless the environment has ``TOPK_REPORT=off``.
@@ -73,6 +75,7 @@ class Recorder:
         extras: Returns what the sink gets of a study beside its tables; None for nothing.
         ran: How many trials have ended.
         tracking_error: What kept MLflow from being written, if anything did.
+        hurry: Whether there are only seconds left for MLflow, which then gets no report; the next run goes on there.
     """
 
     ledger: Ledger
@@ -81,6 +84,7 @@ class Recorder:
     extras: Callable[[Study], Extras] | None = None
     ran: int = 0
     tracking_error: Exception | None = None
+    hurry: bool = False
     _ended: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -116,7 +120,10 @@ class Recorder:
             self._forget()
             self._write_tables(whole, known(whole))
         finally:
-            self.tracking_error = None if self.sink is None else self.sink.close()
+            self.tracking_error = None if self.sink is None else self._close_sink(self.sink)
+
+    def _close_sink(self, sink: TrackingSink) -> Exception | None:
+        return sink.close(_HURRIED_SECONDS) if self.hurry else sink.close()
 
     def _write_tables(self, whole: Study, histories: Mapping[str, ArmHistory]) -> None:
         store = self.ledger.store
@@ -131,4 +138,5 @@ class Recorder:
             write_snapshot(self.ledger, counting)
         if self.sink is not None:
             texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
-            self.sink.put_files(texts, None if self.extras is None else self.extras(whole))
+            wanted = None if self.hurry else self.extras
+            self.sink.put_files(texts, None if wanted is None else wanted(whole))

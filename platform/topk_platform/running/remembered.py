@@ -16,6 +16,7 @@ from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store, last_counted, read_history
 from topk_platform.references import is_reference
 from topk_platform.running.boards import finished, in_environment
+from topk_platform.running.incomplete import incomplete, without
 from topk_platform.specs import Regime, Study, digest
 
 __all__ = ["Noted", "known_done", "note", "noted"]
@@ -52,7 +53,9 @@ def known_done(study: Study, ledger: Ledger) -> dict[str, Identity] | None:
     if known is None or study.device != "cpu" or any(map(is_reference, names)):
         return None
     counted = in_environment(study, last_counted(ledger, study), known.environment)
-    done = finished(study, counted, read_history(ledger, study, counted))
+    histories = read_history(ledger, study, counted)
+    whole = without(histories, incomplete(ledger.store, study, histories))
+    done = finished(study, counted, whole)
     fingerprints = {study.arm_id(arm): known.data.get(_packaged(arm.regime)) for arm in study.arms}
     return counted if done == fingerprints else None
 

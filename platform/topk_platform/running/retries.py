@@ -21,10 +21,12 @@ class Faults:
     Args:
         open: The trials left without a result after all retries.
         unsaved: Why the networks of some trials could not be kept, by the trials' keys; their results are.
+        ended: What ended the run before all trials had been tried; empty if nothing did.
     """
 
     open: list[OpenTrial] = field(default_factory=list)
     unsaved: dict[str, str] = field(default_factory=dict)
+    ended: str = ""
 
 
 class Retries:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Generator
 
-from topk_platform.data import Population, apply_conditions, load
+from topk_platform.data import Dataset, Population, apply_conditions, load, set_aside
 from topk_platform.specs import Regime, Study
 
 __all__ = ["Samples", "samples_of"]
@@ -24,6 +24,8 @@ class Samples:
         classes: The number of classes.
         fewest: Training samples of the rarest class.
         most: Training samples of the most frequent class.
+        calibration: Validation samples that are set aside for the thresholds of sets.
+        groups: Of how many groups the test samples are, such as ``"160 typefaces"``; empty if that is not known.
     """
 
     regime: str
@@ -33,12 +35,16 @@ class Samples:
     classes: int
     fewest: int
     most: int
+    calibration: int = 0
+    groups: str = ""
 
     def __str__(self) -> str:
+        groups = f" of {self.groups}" if self.groups else ""
+        aside = f"calibrated with {self.calibration}, " if self.calibration else ""
         each = f"{self.fewest}" if self.fewest == self.most else f"{self.fewest} to {self.most}"
         return (
-            f"trained with {self.train}, validated with {self.validation}, tested with {self.test} samples; "
-            f"{self.classes} classes of {each} training samples"
+            f"trained with {self.train}, validated with {self.validation}, {aside}tested with {self.test} "
+            f"samples{groups}; {self.classes} classes of {each} training samples"
         )
 
 
@@ -52,17 +58,19 @@ def samples_of(study: Study) -> tuple[Samples, ...]:
 
     Example:
         >>> from topk_studies import letters_quick
-        >>> print(samples_of(letters_quick())[0])
-        trained with 1240, validated with 3100, tested with 9920 samples; 62 classes of 20 training samples
+        >>> found = samples_of(letters_quick())[0]
+        >>> found.train, found.validation, found.test, found.groups
+        (1240, 3100, 9920, '160 typefaces')
     """
     regimes = {arm.regime.name: arm.regime for arm in study.arms}
-    return tuple(_samples(regime) for regime in regimes.values())
+    return tuple(_samples(regime, study.calibration) for regime in regimes.values())
 
 
-def _samples(regime: Regime) -> Samples:
+def _samples(regime: Regime, calibration: float) -> Samples:
     source = load(regime)
     source = source.example if isinstance(source, Population) else source
     data = apply_conditions(source, regime.conditions, lambda _: Generator().manual_seed(0))
+    data = set_aside(data, calibration, Generator().manual_seed(0)) if calibration else data
     return Samples(
         regime.name,
         len(data.train),
@@ -71,4 +79,11 @@ def _samples(regime: Regime) -> Samples:
         data.classes,
         fewest=int(data.class_counts.min()),
         most=int(data.class_counts.max()),
+        calibration=0 if data.calibration is None else len(data.calibration),
+        groups=_groups(data),
     )
+
+
+def _groups(data: Dataset) -> str:
+    numbers = data.test.groups
+    return "" if numbers is None else f"{len(set(numbers.tolist()))} {data.groups}"

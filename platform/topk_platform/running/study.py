@@ -9,9 +9,10 @@ from pathlib import Path
 
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store, check_undriven, last_counted, read_history
-from topk_platform.running.boards import finished, in_environment
+from topk_platform.running.boards import as_checked, finished, in_environment
 from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.execution import Progress, execute
+from topk_platform.running.incomplete import incomplete, without
 from topk_platform.running.launching import Launch
 from topk_platform.running.patience import Patience
 from topk_platform.running.remembered import known_done, note
@@ -37,6 +38,7 @@ def run(
     data: str | Path | None = None,
     download: bool = False,
     retry_failed: bool = False,
+    networks: bool = False,
     mixed: bool = False,
     max_hours: float | None = None,
     max_gpu_hours: float | None = None,
@@ -72,6 +74,8 @@ def run(
         download: Whether to download missing datasets into that folder.
         retry_failed: Whether failed trials run again and replace their records; later search trials stay as they were
             suggested.
+        networks: Whether confirmations whose network is gone or damaged run again too; those that lack their ranks or
+            guesses always do.
         mixed: Whether machines, and versions of torch, Numba, Triton and Optuna, may differ: all results count, and
             the table says so.
         max_hours: Hours that this run may take. No trial starts that would end later, judged by the mean time of its
@@ -90,7 +94,7 @@ def run(
         MissingDataError: if a dataset is not on disk.
         StoreError: if the store cannot be used, or is a folder that some machine of the cluster does not see.
         ClusterError: if the cluster cannot be reached, or its nodes would not compute the same bits.
-        ChangedError: if a source file or the data changed while the study ran; no wrong result is kept, and running
+        ChangedError: if the code or the data changed while the study ran; no wrong result is kept, and running
             it again continues.
         UserError: if an argument or the study is invalid; nothing was written and no worker started.
 
@@ -112,6 +116,7 @@ def run(
         retry_failed,
         mixed,
         Patience(wait, waiting),
+        networks,
     )
     launch.check()
     budget.limits.check(part)
@@ -144,10 +149,9 @@ def _run_checked(
     with data_at(data):
         counted = _expected(part, ledger, launch)
         histories = read_history(ledger, part, counted)
-        checked = check_study(
-            part, download, {} if launch.retry_failed else finished(part, counted, histories)
-        )
-        counted = {i: replace(found, environment=counted[i].environment) for i, found in checked.items()}
+        whole = without(histories, incomplete(ledger.store, part, histories, launch.needed))
+        checked = check_study(part, download, {} if launch.retry_failed else finished(part, counted, whole))
+        counted = as_checked(checked, counted)
         summary = execute(study, part, counted, ledger, launch, tell)
     if launch.address is None and part.device == "cpu":
         note(ledger.store, environment("cpu"), part, counted)

@@ -30,6 +30,7 @@ class Summary:
         faults: What faults left undone: trials without a result, which the next run tries again, and networks that
             could not be kept.
         partial: The limits that were used up before all trials had been tried, in words; empty if none was.
+        beyond: How many of the trials that ended were not asked for, and trained along in an ensemble.
     """
 
     table: Table
@@ -40,9 +41,16 @@ class Summary:
     interrupted: bool = False
     faults: Faults = field(default_factory=Faults)
     partial: str = ""
+    beyond: int = 0
+
+    @property
+    def done(self) -> str:
+        """How many trials ran, in words."""
+        along = f", {self.beyond} of them beyond what was asked for, as ensembles are trained whole"
+        return f"{self.ran} trials ran{along if self.beyond else ''}."
 
     def __rich__(self) -> Group:
-        done = Text(f"{self.ran} trials ran. Results: {self.folder} (ledger, tables, models, ranks)")
+        done = Text(f"{self.done} Results: {self.folder} (ledger, tables, models, ranks)")
         return Group(self.table, done, *problems(self))
 
     def __str__(self) -> str:
@@ -51,7 +59,7 @@ class Summary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        lines = [f"{self.ran} trials ran. Results: {self.folder}", *(line.plain for line in problems(self))]
+        lines = [f"{self.done} Results: {self.folder}", *(line.plain for line in problems(self))]
         return self.table.to_html() + "".join(f"<p>{html.escape(line)}</p>" for line in lines)
 
 
@@ -63,7 +71,10 @@ def problems(summary: Summary) -> list[Text]:
         lines.append(Text(f"MLflow was not written: {why}; `topk sync` fills it in, or the next run"))
     lines += [Text(f"failed: {key} {arm}: {why}", "red") for key, arm, why in summary.table.failures]
     lines += [
-        Text(f"warning: the network of {key} could not be kept, its result is: {why}")
+        Text(
+            f"warning: the network of {key} could not be kept, its result is: {why}; `topk run --networks` trains it "
+            "again"
+        )
         for key, why in summary.faults.unsaved.items()
     ]
     lines += [Text(str(trial), "red") for trial in summary.faults.open]
@@ -71,6 +82,8 @@ def problems(summary: Summary) -> list[Text]:
 
 
 def _left(summary: Summary) -> str:
+    if ended := summary.faults.ended:
+        return f"{ended}; {summary.left} trials left, and the same command goes on from here."
     if summary.interrupted:
         return f"Interrupted with {summary.left} trials left; the same command goes on from here."
     if summary.partial and not summary.faults.open:

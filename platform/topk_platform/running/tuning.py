@@ -6,7 +6,6 @@ import logging
 import math
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -22,6 +21,7 @@ from topk_platform.running.capacity import trial_resources
 from topk_platform.running.conductor import Conductor, Orders
 from topk_platform.running.events import Event
 from topk_platform.running.hooks import BoardSearcher, Listener, ShortMemory
+from topk_platform.running.lifeline import Lifeline, LostRayError
 from topk_platform.running.retries import PAUSES, Faults
 from topk_platform.running.worker import TrialActor
 from topk_platform.search import Board
@@ -43,8 +43,9 @@ def tune_trials(
     scratch: str,
     checkpoint_seconds: float,
     budget: Budget | None = None,
+    line: Lifeline | None = None,
 ) -> Faults:
-    """Run every trial that is left, or until interrupted; return what faults left undone.
+    """Run every trial that is left, or until interrupted or until Ray is gone; return what faults left undone.
 
     Args:
         study: The study, which says what a trial needs.
@@ -56,6 +57,7 @@ def tune_trials(
         scratch: A folder for Tune's own files, from which nothing is ever restored.
         checkpoint_seconds: The least time between two checkpoints of a trial.
         budget: What may be spent; by default anything.
+        line: Says whether Ray is still there; by default that is taken for granted.
 
     Raises:
         ChangedError: if a worker's code or data are not those that the study was checked with; the trials that ran
@@ -67,13 +69,10 @@ def tune_trials(
     every = max(_REPORT_SECONDS, slots / _MESSAGES_A_SECOND)
     orders = Orders(store, checkpoint_seconds, limit, every, study.gpu_share)
     conductor = Conductor(board, keep, tell, orders, PAUSES, budget or Budget())
-    for round_ in count():
-        tuner = _tuner(study, conductor, slots, scratch, f"study-{round_}")
-        with _own_interrupts(), _own_keys():
-            tuner.fit()
-        if (pause := conductor.wait) is None:
-            break
-        time.sleep(pause)
+    try:
+        _tune(study, conductor, slots, scratch, line or Lifeline())
+    except LostRayError as error:
+        conductor.abandon(str(error))
     if conductor.broken is not None:
         raise conductor.broken
     if conductor.refusal:
@@ -84,7 +83,20 @@ def tune_trials(
     return conductor.faults
 
 
-def _tuner(study: Study, conductor: Conductor, slots: int, scratch: str, name: str) -> tune.Tuner:
+def _tune(study: Study, conductor: Conductor, slots: int, scratch: str, line: Lifeline) -> None:
+    """Start Tune, and start it anew as long as all that is left waits to be tried again."""
+    for round_ in count():
+        tuner = _tuner(study, conductor, slots, scratch, f"study-{round_}", line)
+        with _own_interrupts(), _own_keys():
+            tuner.fit()
+        if (pause := conductor.wait) is None:
+            return
+        line.sleep(pause)
+
+
+def _tuner(
+    study: Study, conductor: Conductor, slots: int, scratch: str, name: str, line: Lifeline
+) -> tune.Tuner:
     return tune.Tuner(
         tune.with_resources(TrialActor, tune.PlacementGroupFactory([trial_resources(study)])),
         tune_config=tune.TuneConfig(
@@ -98,7 +110,7 @@ def _tuner(study: Study, conductor: Conductor, slots: int, scratch: str, name: s
         run_config=tune.RunConfig(
             name=name,
             storage_path=scratch,
-            callbacks=[Listener(conductor)],
+            callbacks=[Listener(conductor, line)],
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             verbose=0,
             progress_reporter=_Silent() if Console().is_jupyter else None,

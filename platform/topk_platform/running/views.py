@@ -17,6 +17,7 @@ from topk_platform.running.repeating import Repeating
 from topk_platform.running.rows import arm_line, arms_text, headline
 from topk_platform.running.watching import Watch
 from topk_platform.running.words import duration
+from topk_platform.terminal import PlainConsole
 
 __all__ = ["ForPeople", "Lines", "LiveView", "View", "view_for"]
 
@@ -155,7 +156,7 @@ class Lines(ForPeople):
 
 def view_for(shown: bool) -> View:
     """Return the view for a run started from Python; one that shows nothing unless ``shown``."""
-    console = Console(stderr=True)
+    console = PlainConsole(stderr=True)
     if not shown:
         return View(console)
     if console.is_jupyter:

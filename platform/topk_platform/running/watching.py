@@ -67,7 +67,7 @@ class _Arm:
     def work(self, otherwise: float) -> float:
         """Return the seconds of training left, one worker alone."""
         seconds = otherwise if math.isnan(self.trial_seconds) else self.trial_seconds
-        return math.ceil(self.board.left / self.board.arm.protocol.ensemble) * seconds
+        return math.ceil((self.board.left + self.board.along) / self.board.arm.protocol.ensemble) * seconds
 
     @property
     def workers(self) -> int:
@@ -78,7 +78,7 @@ class _Arm:
         return ArmState(
             arm=self.board.arm.name,
             tally=Tally(**self.tally),
-            left=self.board.left,
+            left=self.board.left + self.board.along,
             running=len(self.board.running),
             lost=len(self.board.open),
             metric=self.metric,

@@ -19,7 +19,7 @@ from topk_platform.records import Store, StoreKeeper
 from topk_platform.running.devices import cap_memory, outside_fault
 from topk_platform.running.gpu_use import sample_gpu
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training import Finished, Pulse, Training, environment, run_trials
+from topk_platform.training import Pulse, Training, environment, run_trials
 from topk_platform.training.faults import is_usable, stored
 
 __all__ = ["TrialActor", "check_planned"]
@@ -41,7 +41,7 @@ def _check_code(trial: Trial) -> None:
     if found != trial.code_version:
         raise ChangedError(
             f"arm {trial.arm.name}: a worker found code version {found} where the study began with "
-            f"{trial.code_version}: a source file changed meanwhile, or that machine has other sources"
+            f"{trial.code_version}: the code changed meanwhile, or that machine has other sources"
         )
 
 
@@ -101,9 +101,9 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
     def step(self) -> dict[str, Any]:
         """Train for some seconds; return a message.
 
-        The message holds the progress, and how busy the GPU is; or the records as soon as there are any; or, at the
-        end, why a network could not be kept, the fault that kept the trial from its result, or why it cannot be trained
-        here. Where the last trial has ended and none follows, Tune is told that this actor is done.
+        The message holds the progress, and how busy the GPU is; or, at the end, the records, the fault that kept the
+        trial from its result, or why it cannot be trained here. Where the last trial has ended and none follows, Tune
+        is told that this actor is done.
         """
         if self._next is not None:
             self._training, self._next = self._start(self._next), None
@@ -119,8 +119,7 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
         try:
             while True:
                 pulse = next(training)
-                self._check_share(pulse.records)
-                if pulse.records or time.monotonic() >= until or self._is_news(pulse):
+                if time.monotonic() >= until or self._is_news(pulse):
                     self._told = pulse
                     return _progress(pulse) | self._gpu()
         except StopIteration as end:
@@ -130,16 +129,10 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
         except FaultError as error:
             return _fault(error)
 
-    def _end(self, finished: Finished) -> dict[str, Any]:
-        if self._told.records:
-            return {"ended": True, "unsaved": finished.unsaved}
-        if fault := outside_fault(finished.records, self._share):
-            return _fault(fault)
-        return {"ended": True, "records": [record.to_json() for record in finished.records]}
-
-    def _check_share(self, records: Sequence[TrialRecord]) -> None:
+    def _end(self, records: Sequence[TrialRecord]) -> dict[str, Any]:
         if fault := outside_fault(records, self._share):
-            raise fault
+            return _fault(fault)
+        return {"ended": True, "records": [record.to_json() for record in records]}
 
     def _gpu(self) -> dict[str, Any]:
         sample = sample_gpu(self._device)
@@ -151,8 +144,7 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
 
 
 def _progress(pulse: Pulse) -> dict[str, Any]:
-    told = {"ended": False, "epoch": pulse.epoch, "kept": pulse.kept, "patience": pulse.patience}
-    return told | ({"records": [record.to_json() for record in pulse.records]} if pulse.records else {})
+    return {"ended": False, "epoch": pulse.epoch, "kept": pulse.kept, "patience": pulse.patience}
 
 
 def _fault(fault: FaultError) -> dict[str, Any]:
@@ -164,7 +156,8 @@ def _checked(trials: Sequence[Trial], config: Mapping[str, Any]) -> Training:
     if trials[0].device == "cuda" and torch.cuda.is_available():
         cap_memory(config["share"])
     with stored("it cannot be used"):
-        keeper = StoreKeeper(Store.open(config["store"]), config["checkpoint_seconds"])
+        store, recorded = Store.open(config["store"]), frozenset(config["recorded"])
+        keeper = StoreKeeper(store, config["checkpoint_seconds"], recorded=recorded)
         keeper.check_seen()
     limit = config["time_limit"]
     return (yield from run_trials(trials, keeper, interruptible=False, time_limit=limit))

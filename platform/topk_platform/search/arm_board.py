@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended, best
+from topk_platform.outcomes import Ended
 from topk_platform.racing import Results
 from topk_platform.search.lane import Lane, Slot
 from topk_platform.search.pruning import Stopping, stopping_values
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ArmBoard"]
 
-_FIRST: Slot = ("search", 0, 0)  # which all searches know
+_FIRST: Slot = ("search", 0, 0)  # which all searches may share
 
 
 @dataclass
@@ -38,6 +38,7 @@ class ArmBoard:
         open: The slots left without a result for now.
         lanes: Its searches.
         origin: The arm from whose best configuration its search starts, if it does.
+        beyond: How many trials that were not asked for have ended, because they were in an ensemble with others.
     """
 
     study: Study
@@ -52,39 +53,35 @@ class ArmBoard:
     def __post_init__(self) -> None:
         self.arm_id = self.study.arm_id(self.arm)
         self.origin: ArmBoard | None = None
+        self.beyond = 0
         self._ahead: tuple[int, int, int] | None = None
-        points = self.study.points(self.arm)
+        points, asked = self.study.points(self.arm), self.study.trials if self.arm.is_searched else 0
         self._searchers: dict[int, Searcher] = {}
         self.lanes = [
-            Lane(self.arm, index, self.trials, self.study.seeds, points, self.searched, self.confirmed)
+            Lane(self.arm, index, asked, self.study.seeds, points, self.searched, self.confirmed)
             for index in range(self.arm.repeats.count)
         ]
 
     @property
     def trials(self) -> int:
         """How many search trials the arm asks for."""
-        return self.study.trials if self.arm.is_searched else 0
+        return self.study.search_trials(self.arm)
 
     @property
     def searching(self) -> bool:
         """Whether search trials are still to end."""
         return any(lane.searching for lane in self.lanes)
 
-    def best(self) -> Ended | None:
-        """Return the best configuration that its searches chose; None while they have chosen none."""
-        chosen = [lane.chosen[0] for lane in self.lanes if lane.chosen]
-        return best(chosen) if self.arm.is_searched else chosen[0]
-
     def results(self) -> Results | None:
-        """Return its results in a race, by seed; None if it has nothing to confirm."""
+        """Return its results in a race, by the seed's rank; None if it has nothing to confirm."""
         if not any(lane.chosen or not lane.confirming for lane in self.lanes):
             return None
-        found = {}
-        for seed in range(1, self.study.seeds + 1):
-            lane = self.lanes[self.arm.repeats.search_of_seed(seed)]
+        found, repeats = {}, self.arm.repeats
+        for rank, seed in enumerate(repeats.seeds(self.study.seeds), 1):
+            lane = self.lanes[repeats.search_of_seed(seed)]
             slots: list[Slot] = [("confirm", ended.number, seed) for ended in lane.chosen[:1]]
             if lane.confirming and all(slot in self.confirmed for slot in slots):
-                found[seed] = sum(self.confirmed[slot].score for slot in slots)  # 0 where it cannot be
+                found[rank] = sum(self.confirmed[slot].score for slot in slots)  # 0 where it cannot be
         return found
 
     def wanted(self) -> list[Slot]:
@@ -93,12 +90,19 @@ class ArmBoard:
 
     def next_slot(self) -> Slot | None:
         """Return the first slot that may start now, its history being complete, or None; searches take turns."""
-        if self.origin is not None and self.origin.searching:
-            return None
-        if len(self.lanes) == 1:  # of a hundred arms each is asked before every trial
+        if len(self.lanes) == 1 and self.origin is None:  # of a hundred arms each is asked before every trial
             return self.lanes[0].next_slot()
-        found = (slot for lane in self.lanes if (slot := lane.next_slot()) is not None)
-        return min(found, key=lambda slot: (slot[2], slot[1]), default=None)
+        lanes = (lane for lane in self.lanes if not self._waits(lane))
+        found = (slot for lane in lanes if (slot := lane.next_slot()) is not None)
+        return min(found, key=self._turn, default=None)
+
+    def _waits(self, lane: Lane) -> bool:
+        """Return whether a search waits for the one that it starts from."""
+        return self.origin is not None and self.origin.lanes[lane.index].searching
+
+    def _turn(self, slot: Slot) -> tuple[int, int, int]:
+        repeats, (_, number, seed) = self.arm.repeats, slot
+        return (repeats.rank_of(seed), *repeats.order(number))
 
     @property
     def ahead(self) -> tuple[int, int, int]:
@@ -110,7 +114,7 @@ class ArmBoard:
         return self._ahead
 
     def limit(self, until: int, last: int) -> None:
-        """Let only seeds up to ``until`` start now, and none after ``last`` ever."""
+        """Let only seeds of a rank up to ``until`` start now, and none above ``last`` ever."""
         self._ahead = None
         for lane in self.lanes:
             lane.limit(until, last)
@@ -151,7 +155,7 @@ class ArmBoard:
         repeats, size = self.arm.repeats, self.arm.protocol.ensemble
         if phase == "search":
             return tuple((phase, member, seed) for member in repeats.block(number, size))
-        return tuple((phase, number, member + 1) for member in repeats.block(seed - 1, size))
+        return tuple((phase, number, member) for member in repeats.seed_block(seed, size))
 
     def trial(self, slot: Slot) -> Trial:
         """Return the trial of a slot that is ready."""
@@ -169,7 +173,7 @@ class ArmBoard:
         return Trial(
             study=self.study.name,
             arm_id=self.arm_id,
-            arm=self.arm,
+            arm=self.arm.searched(1),
             topk=self.study.topk,
             targets=self.study.targets,
             phase=phase,
@@ -187,17 +191,18 @@ class ArmBoard:
             environment=self.identity.environment,
             origin=self.identity.origin,
             measures=self.study.measures,
+            calibration=self.study.calibration,
         )
 
-    def _loss(self) -> Loss:
-        """Return the loss with the first trial's values: those that the origin chose, for the dimensions of its space.
+    def _loss(self, search: int) -> Loss:
+        """Return the loss with a search's first values: those that the origin's chose, for the dimensions of its space.
 
         If no trial of the origin's search was completed, the first values stay as they are.
         """
-        loss, best = self.arm.loss, None if self.origin is None else self.origin.best()
-        if best is None:
+        loss, chosen = self.arm.loss, () if self.origin is None else self.origin.lanes[search].chosen
+        if not chosen:
             return loss
-        values = {name: best.values[name] for name in loss.space if name in best.values}
+        values = {name: chosen[0].values[name] for name in loss.space if name in chosen[0].values}
         taken = {name: value for name, value in values.items() if loss.space[name].holds(value)}
         return replace(loss, first={**loss.first, **taken})
 
@@ -218,7 +223,7 @@ class ArmBoard:
         if search not in self._searchers:
             self._searchers[search] = Searcher(
                 f"{self.arm_id}/{search}" if search else self.arm_id,
-                self._loss(),
+                self._loss(search),
                 self.arm.protocol.sampler,
                 lambda position: self.lanes[search].known(repeats.number_at(search, position)),
                 len(self.arm.objectives),
@@ -231,6 +236,7 @@ class ArmBoard:
         self.running.discard(slot)
         lane = self._lane(slot)
         wanted = lane.wants(slot)
+        self.beyond += not wanted and self.arm.protocol.ensemble > 1
         if slot[0] == "confirm":
             self.confirmed[slot] = ended
         else:
@@ -251,3 +257,24 @@ class ArmBoard:
         if len(self.lanes) == 1:  # asked as often as for the next slot
             return self.lanes[0].left
         return sum(lane.left for lane in self.lanes)
+
+    @property
+    def along(self) -> int:
+        """How many trials beyond those asked for still train along, because ensembles are trained whole."""
+        if self.arm.protocol.ensemble == 1:
+            return 0
+        count = self._filling(self.wanted(), self.running)
+        for lane in self.lanes:
+            if not lane.confirming:  # what it will choose is not known, only of which seeds
+                seeds = self.arm.repeats.seeds_of(lane.index, self.study.seeds)
+                count += lane.points * self._filling([("confirm", -1, seed) for seed in seeds])
+        return count
+
+    def _filling(self, wanted: Iterable[Slot], running: Iterable[Slot] = ()) -> int:
+        """Return how many trials that have not ended run, or are in the blocks of those wanted, beside them."""
+        slots = set(wanted)
+        others = {*running, *(member for slot in slots for member in self.block(slot))} - slots
+        return sum(
+            slot not in self.confirmed if slot[0] == "confirm" else slot[1] not in self.searched
+            for slot in others
+        )

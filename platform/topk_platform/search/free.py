@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 __all__ = ["Free", "Place"]
 
 Place = tuple[int, int]
-"""Seed and number: 0 and a search trial's, or a confirmation's seed and the number that it confirms."""
+"""Rank and number: 0 and a search trial's, or the rank of a confirmation's seed and the number that it confirms."""
 
 
 class Free:

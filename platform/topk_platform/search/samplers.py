@@ -21,6 +21,7 @@ from topk_platform.specs import (
     Dimension,
     Grid,
     OptunaSampler,
+    Protocol,
     Sampler,
 )
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-__all__ = ["check_packages", "check_sampler", "make_sampler", "random_draws"]
+__all__ = ["check_packages", "check_sampler", "informed", "make_sampler", "random_draws"]
 
 
 def random_draws(sampler: Sampler) -> float:
@@ -41,6 +42,21 @@ def random_draws(sampler: Sampler) -> float:
         case QMC() | NSGAII():
             return 0
     return float("inf")
+
+
+def informed(protocol: Protocol, trials: int) -> int:
+    """Return how many of a search's trials its sampler chooses by what it knows of earlier ones.
+
+    Args:
+        protocol: How the search goes.
+        trials: How many trials it has.
+
+    Example:
+        >>> informed(Protocol(ensemble=5), 15), informed(Protocol(ensemble=8), 15)
+        (9, 7)
+    """
+    drawn = random_draws(protocol.sampler)
+    return sum(number > drawn and len(protocol.known(number)) > 0 for number in range(trials))
 
 
 def make_sampler(sampler: Sampler, space: Mapping[str, Dimension], arm_seed: int, seed: int) -> BaseSampler:
@@ -170,7 +186,7 @@ def _check_grid(arm: Arm, grid: Grid, trials: int) -> None:
     except UserError as error:
         raise UserError(f"arm {arm.name}: {error}") from error
     repeats = arm.repeats
-    held = min(len(list(repeats.numbers(search, trials))) for search in range(repeats.count))
+    held = min(repeats.length(search, trials) for search in range(repeats.count))
     if needed > held:
         shared = f" shared out among {repeats.count} searches" if repeats.count > 1 else ""
         raise UserError(

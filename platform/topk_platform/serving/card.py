@@ -88,8 +88,10 @@ def _limits(saved: SavedModel) -> str:
             "images must look as those of its regime do: same subject, same background, same polarity"
         )
     if is_reference(name := saved.trial.arm.model.name):
+        module = name.partition(":")[0]
         notes.append(
-            f"it is built by `{name}`: module `{name.partition(':')[0]}` must be importable where it is used"
+            f"it is built by `{name}`: module `{module}` must be importable where it is used, and trusted by name: "
+            f'`--trust {module}`, or `load_model(".", trust=["{module}"])`'
         )
     if not saved.inputs.names:
         notes.append("its data name no classes, so candidates are numbers")

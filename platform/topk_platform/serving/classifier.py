@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,15 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from topk_losses.operators import inclusion_probabilities
-from topk_platform.errors import UserError
-from topk_platform.models import architecture_of, build_model
+from topk_platform.elsewhere import made_by
+from topk_platform.errors import UserError, blamed
+from topk_platform.models import MODELS, architecture_of, build_model, check_model
 from topk_platform.serving.package import WEIGHTS, Config
 from topk_platform.serving.pictures import read_inputs
+from topk_platform.specs import Model
 from topk_platform.training.batches import Normalisation
+from topk_platform.trust import Trust
 
 __all__ = ["Candidate", "Classifier", "Prepared", "assembled", "load_model"]
 
 _AT_ONCE = 64
+_LEAST = 64  # what any option of a network of ours may be, however few and small its tensors are
 
 
 @dataclass(frozen=True)
@@ -127,45 +132,98 @@ class Classifier:
         return found
 
 
-def load_model(folder: str | Path) -> Classifier:
+def load_model(folder: str | Path, *, trust: Iterable[str] = ()) -> Classifier:
     """Return the network that ``topk export STUDY --arm ARM --to FOLDER`` wrote.
 
     Three lines make it work: ``from topk_platform import load_model``, ``model = load_model("FOLDER")`` and
-    ``model.predict(["image.png"])``. Nothing of it is unpickled; a network of one's own is built by its function, which
-    has to be importable.
+    ``model.predict(["image.png"])``. Nothing of it is unpickled, and no code is run but ours. A network of one's own is
+    built by its function, which has to be importable and whose module has to be trusted by name.
 
     Args:
         folder: The folder.
+        trust: The modules whose code the folder may name, such as ``"my_lab"``, with their submodules.
 
     Raises:
-        UserError: if it holds no exported network, or the function that builds it is not there.
+        UserError: if it holds no exported network, is damaged, or names code that is not trusted or not there.
+    """
+    return load_trusting(Path(folder), Trust.of(trust))
+
+
+def load_trusting(folder: Path, trust: Trust) -> Classifier:
+    """Return the network of a folder, as :func:`load_model`.
+
+    Args:
+        folder: The folder.
+        trust: The code that it may name.
     """
     from safetensors import SafetensorError  # noqa: PLC0415 - for the error alone
     from safetensors.torch import load_file  # noqa: PLC0415 - as above
 
-    place = Path(folder)
-    config = Config.read(place)
+    config, place = Config.read(folder), folder / WEIGHTS
+    trust.check(folder, {"model": config.model.name})
     try:
-        tensors = load_file(place / WEIGHTS)
+        with place.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if config.sha256 not in ("", digest):
+            raise UserError(f"{place} is damaged or was changed: its SHA-256 is another than its export's")
+        tensors = load_file(place)
     except (OSError, SafetensorError) as error:
-        raise UserError(f"{place / WEIGHTS} cannot be read: {error}") from error
-    return assembled(config, tensors)
+        raise UserError(f"{place} cannot be read: {error}") from error
+    return assembled(config, tensors, place, trust)
 
 
-def assembled(config: Config, tensors: dict[str, Tensor]) -> Classifier:
+def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, trust: Trust) -> Classifier:
     """Return the network of these tensors.
 
+    Args:
+        config: What the network is.
+        tensors: Its tensors, by name.
+        file: Where they are from, for messages.
+        trust: The code that may be named as its model.
+
     Raises:
-        UserError: if the function that builds it is not there, or builds another network.
+        UserError: if the function that builds it is not trusted or not there, or builds another network.
     """
-    takes = config.inputs
-    with torch.random.fork_rng(devices=[]):
-        network = build_model(architecture_of(config.model), takes.shape, takes.classes, config.head)
+    trust.check(file, {"model": config.model.name})
+    takes, model = config.inputs, architecture_of(config.model)
+    check_model(model)
+    if model.name in MODELS:
+        _check_builds(config, model, tensors, file)
+    with torch.random.fork_rng(devices=[]), blamed(f"model {model.name}"):
+        network = build_model(model, takes.shape, takes.classes, config.head)
     try:
         network.load_state_dict(tensors)
     except RuntimeError as error:
-        raise UserError(
-            f"model {config.model.name} builds another network than was exported: {' '.join(str(error).split())}"
-        ) from error
+        raise _another(config, " ".join(str(error).split())) from error
     how = Normalisation.by(takes.mean, takes.std) if takes.kind == "image" else None
     return Classifier(config, Prepared(network, how).eval())
+
+
+def _check_builds(config: Config, model: Model, tensors: Mapping[str, Tensor], file: Path | str) -> None:
+    """Raise ``UserError`` unless the options build a network of just these tensors; nothing large is built for it.
+
+    A network of ours is built without memory first, as its file may ask for one of terabytes.
+    """
+    sides = (size for tensor in tensors.values() for size in tensor.shape)
+    most = max(_LEAST, len(tensors), max(sides, default=0))
+    for name, value in model.options.items():
+        if isinstance(value, int | float) and value > most:
+            raise _another(config, f"its tensors in {file} allow {name} of at most {most}, got {value}")
+    takes = config.inputs
+    with made_by(file, f"the tensors of model {model.name}"), torch.device("meta"):
+        built = build_model(model, takes.shape, takes.classes, config.head).state_dict()
+    wanted = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in built.items()}
+    got = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+    for name in sorted(wanted.keys() | got.keys()):
+        if wanted.get(name) != got.get(name):
+            raise _another(
+                config, f"tensor {name!r} is {_told(wanted, name)} and {_told(got, name)} in {file}"
+            )
+
+
+def _told(tensors: Mapping[str, tuple[tuple[int, ...], torch.dtype]], name: str) -> str:
+    return "missing" if name not in tensors else f"{tensors[name][1]} of shape {tensors[name][0]}"
+
+
+def _another(config: Config, why: str) -> UserError:
+    return UserError(f"model {config.model.name} builds another network than was exported: {why}")

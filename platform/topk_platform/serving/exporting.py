@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError, unknown_name
@@ -16,6 +16,7 @@ from topk_platform.reports.statistics import Estimate
 from topk_platform.serving.card import model_card
 from topk_platform.serving.package import CARD, CONFIG, MLMODEL, ONNX, PT2, WEIGHTS, Config
 from topk_platform.specs import Study
+from topk_platform.trust import Trust
 
 __all__ = ["Exported", "best_of", "export_model"]
 
@@ -68,11 +69,15 @@ def export_model(
     history = _history(held, arm)
     runs = runs_of_all(study, held.histories, last_seeds(study, held.histories))[study.arm_id(history.arm)]
     chosen = _chosen(history, runs.confirmations, seed)
-    saved = read_model(held.ledger.store, chosen["key"])
+    saved = read_model(held.ledger.store, chosen)
     if saved is None:
-        raise StoreError(f"store {str(store)!r} holds no network of arm {arm!r}, seed {chosen['seed']}")
+        raise StoreError(
+            f"store {str(store)!r} holds no network of arm {arm!r}, seed {chosen['seed']}; `topk run --networks` "
+            "trains that confirmation again"
+        )
     estimates = _estimates(study, runs.with_ranks(held.ranks if study.interval == "crossed" else None))
-    return _write(Path(to), saved, chosen, model_card(study, saved, chosen, estimates), onnx, mlflow)
+    found = _write(Path(to), saved, chosen, model_card(study, saved, chosen, estimates))
+    return replace(found, files=(*found.files, *_graphs(Path(to), Trust.of_study(study), onnx, mlflow)))
 
 
 def _history(held: Held, arm: str) -> ArmHistory:
@@ -108,7 +113,7 @@ def _estimates(study: Study, runs: Runs) -> dict[str, Estimate]:
     return {metric: estimate for metric, estimate in found.items() if estimate is not None}
 
 
-def _write(to: Path, saved: SavedModel, row: Row, card: str, onnx: bool, mlflow: bool) -> Exported:
+def _write(to: Path, saved: SavedModel, row: Row, card: str) -> Exported:
     config = Config.of(saved)
     if to.exists() and (not to.is_dir() or any(to.iterdir())) and not (to / CONFIG).is_file():
         raise UserError(f"--to must be a new or empty folder, or one of an earlier export, got {str(to)!r}")
@@ -126,14 +131,19 @@ def _write(to: Path, saved: SavedModel, row: Row, card: str, onnx: bool, mlflow:
             (to / name).unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {error}") from error
+    return Exported(to, config, row["seed"], tuple(files))
+
+
+def _graphs(to: Path, trust: Trust, onnx: bool, mlflow: bool) -> tuple[str, ...]:
+    """Write what needs the network itself, and return the files' names."""
     more: tuple[str, ...] = ()
     if onnx:
         from topk_platform.serving.onnx import write_onnx  # noqa: PLC0415 - torch
 
-        write_onnx(to)
+        write_onnx(to, trust)
         more = (ONNX,)
     if mlflow:
         from topk_platform.serving.pt2 import write_pt2  # noqa: PLC0415 - torch
 
-        more += write_pt2(to)
-    return Exported(to, config, row["seed"], (*files, *more))
+        more += write_pt2(to, trust)
+    return more

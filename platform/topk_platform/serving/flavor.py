@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load
 
+from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError
 from topk_platform.records import SavedModel
 from topk_platform.serving.classifier import Classifier, assembled
 from topk_platform.serving.package import Config
+from topk_platform.trust import Trust
 
 __all__ = ["Predictor"]
 
@@ -62,9 +65,17 @@ def _numbers(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _load_pyfunc(path: str) -> Predictor:
-    """Return what MLflow calls by this name: the network in a safetensors file."""
-    try:
+    """Return what MLflow calls by this name: the network in a safetensors file.
+
+    A network of a user's own needs its module named in the environment's ``TOPK_TRUST``. An option of MLflow's would
+    come from the model's own file ``MLmodel``, which is no place for trust.
+    """
+    with made_by(path, "the network of a trial", SafetensorError):
         saved = SavedModel.of(Path(path).read_bytes())
-    except ValueError as error:
-        raise UserError(f"{path} is {error}") from error
-    return Predictor(assembled(Config.of(saved), load(saved.content)))
+        config = Config.of(saved)
+        config.check_size()
+    trust = Trust.of_environment()
+    trust.check(path, {"model": config.model.name})
+    with made_by(path, "the network of a trial", SafetensorError):
+        tensors = load(saved.content)
+    return Predictor(assembled(config, tensors, path, trust))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from topk_platform.errors import StoreError
-from topk_platform.records import Graph, Graphs, Store, last_seeds, read_model
+from topk_platform.records import Graph, Graphs, Row, Store, last_seeds, read_model
+from topk_platform.records.artifacts import artifact_name
 from topk_platform.reports.reading import read
 from topk_platform.serving.exporting import best_of
 from topk_platform.specs import Study
+from topk_platform.trust import Trust
 
 __all__ = ["study_graphs"]
 
@@ -26,10 +28,11 @@ def study_graphs(study: Study, store: str) -> Graphs:
         best_of(history, history.confirmations(study.trials, last[arm_id]))
         for arm_id, history in held.histories.items()
     )
-    return {row["key"]: partial(_graph, held.ledger.store, row["key"]) for row in found if row is not None}
+    trust = Trust.of_study(study)
+    return {row["key"]: partial(_graph, held.ledger.store, row, trust) for row in found if row is not None}
 
 
-def _graph(store: Store, key: str) -> Graph:
+def _graph(store: Store, row: Row, trust: Trust) -> Graph:
     import torch  # noqa: PLC0415 - seconds of import, which a study without networks does without
     from safetensors.torch import load  # noqa: PLC0415 - as above
 
@@ -37,7 +40,9 @@ def _graph(store: Store, key: str) -> Graph:
     from topk_platform.serving.package import Config  # noqa: PLC0415 - as above
     from topk_platform.serving.pt2 import graph_of  # noqa: PLC0415 - as above
 
-    saved = read_model(store, key)
+    saved = read_model(store, row)
     if saved is None:
-        raise StoreError(f"the store holds no network of trial {key}")
-    return Graph(graph_of(assembled(Config.of(saved), load(saved.content))), torch.__version__)
+        raise StoreError(f"the store holds no network of trial {row['key']}")
+    file = f"{store.uri}/{artifact_name('network', row['key'])}"
+    classifier = assembled(Config.of(saved), load(saved.content), file, trust)
+    return Graph(graph_of(classifier), torch.__version__)

@@ -9,24 +9,26 @@ from pathlib import Path
 import torch
 
 from topk_platform.errors import UserError, reason
-from topk_platform.serving.classifier import load_model
+from topk_platform.serving.classifier import load_trusting
 from topk_platform.serving.package import ONNX
+from topk_platform.trust import Trust
 
 __all__ = ["write_onnx"]
 
 
-def write_onnx(folder: Path) -> None:
+def write_onnx(folder: Path, trust: Trust) -> None:
     """Write ``model.onnx`` beside an exported network: from inputs ``(n, *shape)``, any n, to scores ``(n, L)``.
 
     Args:
         folder: The folder of the export.
+        trust: The code that may build its network.
 
     Raises:
         UserError: if the extra ``onnx`` is not installed, or the network has an operation that ONNX has not.
     """
     if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
         raise UserError(f"--onnx needs {' and '.join(missing)}: pip install 'topk-studies[onnx]'")
-    classifier = load_model(folder)
+    classifier = load_trusting(folder, trust)
     takes = classifier.config.inputs
     kind = torch.uint8 if takes.kind == "image" else torch.float32
     example = torch.zeros((2, *takes.shape), dtype=kind)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
+from topk_platform.elsewhere import check_size, made_by, most_bytes, parse_json
 from topk_platform.errors import UserError
 from topk_platform.records import SavedModel
 from topk_platform.specs import Inputs, Model
+from topk_platform.specs.checks import check
 from topk_platform.specs.codec import encode
+from topk_platform.specs.fields import Count, check_fields, one_of
 
 __all__ = ["CARD", "CONFIG", "MLMODEL", "ONNX", "PT2", "WEIGHTS", "Config"]
 
@@ -21,6 +27,7 @@ PT2 = "data/model.pt2"
 MLMODEL = "MLmodel"
 
 _FORMAT = 1
+_FOLDER = "a folder of `topk export --arm`"
 
 
 @dataclass(frozen=True)
@@ -34,20 +41,31 @@ class Config:
         k: The K of its arm: how many candidates it gives.
         arm: The arm's name.
         key: The key of the trial that trained it.
+        sha256: Of the tensors' file; empty where an earlier version wrote it.
+
+    Raises:
+        UserError: if a field is of another type or out of range.
     """
 
     model: Model
-    head: str
+    head: Annotated[str, one_of("linear", "cosine")]
     inputs: Inputs
-    k: int
+    k: Count
     arm: str
     key: str
+    sha256: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        classes = self.inputs.classes
+        check(self.k <= classes, f"k must be at most the number of classes, {classes}, got {self.k}")
 
     @classmethod
     def of(cls, saved: SavedModel) -> Config:
         """Return the configuration of a network of a store."""
         arm = saved.trial.arm
-        return cls(arm.model, arm.loss.head, saved.inputs, arm.k, arm.name, saved.trial.key)
+        sha256 = hashlib.sha256(saved.content).hexdigest()
+        return cls(arm.model, arm.loss.head, saved.inputs, arm.k, arm.name, saved.trial.key, sha256)
 
     def to_json(self) -> str:
         """Return the configuration's file, to be read by anybody."""
@@ -59,6 +77,7 @@ class Config:
             "model": {"name": self.model.name, "options": dict(self.model.options)},
             "head": self.head,
             "inputs": {name: value for name, value in encode(self.inputs).items() if name != "type"},
+            "sha256": self.sha256,
         }
         return json.dumps(told, indent=1) + "\n"
 
@@ -67,29 +86,32 @@ class Config:
         """Return the configuration that ``to_json`` wrote.
 
         Raises:
-            ValueError: if it is none.
+            ValueError, LookupError, TypeError: if it is none.
         """
-        told = json.loads(text)
-        try:
-            if told["format"] != _FORMAT:
-                raise ValueError(f"format must be {_FORMAT}, got {told['format']!r}")
-            model = Model(told["model"]["name"], told["model"]["options"])
-            return cls(model, told["head"], Inputs(**told["inputs"]), told["k"], told["arm"], told["key"])
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not the configuration of a network: {error!r}") from error
+        told: dict[str, Any] = parse_json(text)
+        if told["format"] != _FORMAT:
+            raise ValueError(f"format must be {_FORMAT}, got {told['format']!r}")
+        model, inputs = Model(told["model"]["name"], told["model"]["options"]), Inputs(**told["inputs"])
+        head, k, arm, key = (told[name] for name in ("head", "k", "arm", "key"))
+        return cls(model, head, inputs, k, arm, key, told.get("sha256", ""))
 
     @classmethod
     def read(cls, folder: Path) -> Config:
         """Return the configuration in a folder.
 
         Raises:
-            UserError: if there is none.
+            UserError: if there is none, or it is damaged, or the network takes inputs of gigabytes.
         """
         try:
-            return cls.from_json((folder / CONFIG).read_text())
+            content = (folder / CONFIG).read_bytes()
         except OSError as error:
-            raise UserError(
-                f"{folder} must be a folder of `topk export --arm`: its {CONFIG} cannot be read"
-            ) from error
-        except ValueError as error:
-            raise UserError(f"{folder / CONFIG}: {error}") from error
+            raise UserError(f"{folder} must be {_FOLDER}: its {CONFIG} cannot be read") from error
+        with made_by(folder / CONFIG, f"the configuration in {_FOLDER}"):
+            found = cls.from_json(content.decode())
+            found.check_size()
+        return found
+
+    def check_size(self) -> None:
+        """Raise ``ValueError`` if one input, or an image before its middle is taken, takes gigabytes."""
+        pixels = max(math.prod(self.inputs.shape), 3 * self.inputs.resize**2)
+        check_size("an input", 4 * pixels, most_bytes())

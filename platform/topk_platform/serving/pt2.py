@@ -10,8 +10,9 @@ from pathlib import Path
 import torch
 
 from topk_platform.errors import UserError, reason
-from topk_platform.serving.classifier import Classifier, load_model
+from topk_platform.serving.classifier import Classifier, load_trusting
 from topk_platform.serving.package import MLMODEL, PT2, WEIGHTS
+from topk_platform.trust import Trust
 
 __all__ = ["graph_of", "write_pt2"]
 
@@ -44,18 +45,19 @@ def graph_of(classifier: Classifier) -> bytes:
     return content.getvalue()
 
 
-def write_pt2(folder: Path) -> tuple[str, ...]:
+def write_pt2(folder: Path, trust: Trust) -> tuple[str, ...]:
     """Write ``data/model.pt2`` and ``MLmodel`` beside an exported network, and return their names.
 
     The first is :func:`graph_of` the network; MLflow makes sure that nothing in it is a pickle before it loads it.
 
     Args:
         folder: The folder of the export.
+        trust: The code that may build its network.
 
     Raises:
         UserError: as :func:`graph_of`.
     """
-    content = graph_of(load_model(folder))
+    content = graph_of(load_trusting(folder, trust))
     place = folder / PT2
     place.parent.mkdir(exist_ok=True)
     place.write_bytes(content)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from topk_platform.specs.checks import check, check_name
@@ -54,15 +54,17 @@ class Protocol:
             blocks of consecutive seeds; a block belongs to one search. Training together changes the last bits, so it
             is part of the key.
         searches: How often the arm's search is repeated, each time with other random draws, so that the luck of a
-            search shows and is averaged over. The arm's ``trials`` and ``seeds`` are the totals over its searches,
-            see :class:`Repeats`: equal budgets stay equal. Every search begins with the first values. That trial is
-            trained only once, because the same values and seed give the same result, and all searches use it.
+            search shows and is averaged over; the same for all arms of a study that search. The arm's ``trials`` and
+            ``seeds`` are the totals over its searches, see :class:`Repeats`: equal budgets stay equal. Every search
+            begins with the first values. That trial is trained only once, because the same values and seed give the
+            same result, and all searches use it. It is no part of the arm's identity: more searches only add trials.
         start_from: The arm of the same study, ``regime/model/loss``, from whose best configuration the search starts:
             once the other arm's search has ended, the first trial takes its best values for the dimensions that both
             have, in place of the first values. A ``*`` stands for the arm's own: ``"balanced/*/*"`` is the same model
             and loss in the regime ``balanced``; the arms of ``balanced`` itself are not affected. The other arm and
-            its number of search trials become part of this arm's identity, because they decide what was chosen:
-            another budget starts this search anew.
+            the number of trials of each of its searches become part of this arm's identity, because they decide what
+            was chosen: another budget starts this search anew. Repeated searches start from the other arm's searches,
+            each from its own.
     """
 
     sampler: Sampler = field(default_factory=TPE)
@@ -79,6 +81,9 @@ class Protocol:
 
     def known(self, number: int) -> range:
         """Return the trials that a search trial's suggestion is based on: those ``width`` before its block.
+
+        Args:
+            number: The trial's position in its search.
 
         Example:
             >>> Protocol(width=2).known(5), Protocol(ensemble=4).known(6)
@@ -158,7 +163,17 @@ class Arm:
     @property
     def repeats(self) -> Repeats:
         """How its trials and seeds are divided among its searches; one search where nothing is searched."""
-        return Repeats(self.protocol.searches if self.is_searched else 1)
+        searches = self.protocol.searches
+        return Repeats(searches if self.is_searched else 1, searches, shared=not self.start_from)
+
+    def searched(self, times: int) -> Arm:
+        """Return the arm with its search repeated so often.
+
+        Its identity and its trials' keys are those of ``searched(1)``, for any number of times.
+        """
+        if self.protocol.searches == times:
+            return self
+        return replace(self, protocol=replace(self.protocol, searches=times))
 
     @property
     def start_from(self) -> str:

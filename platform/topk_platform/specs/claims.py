@@ -65,8 +65,9 @@ class Claim:
 
     The claim states, for every one of its contrasts S, in points:
 
-    - ``"above"``: S > ``bound``. Refuted where S is below ``bound + tolerance``: the effect is too small to matter.
-    - ``"below"``: S < ``bound``, likewise with ``bound - tolerance``.
+    - ``"above"``: S > ``bound + tolerance``. It is confirmed where that is shown, and refuted where S is shown to be
+      less: no effect, or one that is too small to matter.
+    - ``"below"``: S < ``bound - tolerance``, likewise.
     - ``"within"``: ``-tolerance < S < tolerance``, by two one-sided tests.
 
     A claim changes no result and is not part of an arm's identity.

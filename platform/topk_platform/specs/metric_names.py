@@ -13,6 +13,7 @@ __all__ = [
     "accuracy_names",
     "candidate_names",
     "coverage_names",
+    "digits_of",
     "less_is_better",
     "measure_of",
     "measures_among",
@@ -25,9 +26,10 @@ GROUPS = ("many", "medium", "few")
 """Groups of classes by their number of training samples; macro accuracies over a group are named ``many_top5`` and so
 on."""
 
-_COUNTED = ("size", "candidates")  # as a number of classes, of which fewer are better
+_UNITS = {"size": "classes", "candidates": "classes", "nll": "nats"}  # of what is no share of samples
+_LESS = (*_UNITS, "brier", "ece")  # is better
 _ACCURACY = re.compile(rf"(?:(?:macro|{'|'.join(GROUPS)})_)?top([1-9]\d*)")
-_MEASURE = re.compile(r"(autkc|average)([1-9]\d*)|(size)(90|95|99)")
+_MEASURE = re.compile(r"(autkc|average)([1-9]\d*)|(size)(90|95|99)|(brier|ece|nll)")
 
 
 class Measure(NamedTuple):
@@ -35,26 +37,33 @@ class Measure(NamedTuple):
 
     Args:
         kind: ``"autkc"``, the mean of top-1 to top-K accuracy; ``"average"``, the accuracy of sets that hold K classes
-            on average; ``"size"``, the mean size of sets that hold the true class of so many percent of samples.
-        number: K, or the percentage.
+            on average; ``"size"``, the mean size of sets that hold the true class of so many percent of samples;
+            ``"brier"``, the Brier score; ``"ece"``, the expected calibration error; ``"nll"``, the negative
+            log-likelihood.
+        number: K, or the percentage; 0 where there is none.
     """
 
-    kind: Literal["autkc", "average", "size"]
+    kind: Literal["autkc", "average", "size", "brier", "ece", "nll"]
     number: int
+
+    @property
+    def is_of_sets(self) -> bool:
+        """Whether it measures sets of classes, whose threshold other samples decide."""
+        return self.kind in ("average", "size")
 
 
 def measure_of(metric: str) -> Measure | None:
     """Return the measure that a metric's name asks for; None for an accuracy or an unknown name.
 
     Example:
-        >>> measure_of("average5"), measure_of("size95"), measure_of("top5"), measure_of("size80")
-        (Measure(kind='average', number=5), Measure(kind='size', number=95), None, None)
+        >>> measure_of("average5"), measure_of("nll"), measure_of("top5"), measure_of("size80")
+        (Measure(kind='average', number=5), Measure(kind='nll', number=0), None, None)
     """
     found = _MEASURE.fullmatch(metric)
     if found is None:
         return None
-    kind, number = (part for part in found.groups() if part)
-    return Measure(kind, int(number))  # type: ignore[arg-type] # the pattern has no other kinds
+    kind, number = (*filter(None, found.groups()), "0")[:2]
+    return Measure(kind, int(number))
 
 
 def measures_among(metrics: Iterable[str]) -> tuple[str, ...]:
@@ -112,35 +121,50 @@ def candidate_names(targets: Sequence[float]) -> tuple[str, ...]:
 
 
 def less_is_better(metric: str) -> bool:
-    """Return whether a smaller value of a metric is better: so for numbers of classes, not for shares of samples.
+    """Return whether a smaller value of a metric is better: so for sizes of sets and for errors, not for accuracies.
 
     Example:
-        >>> less_is_better("size95"), less_is_better("average5")
-        (True, False)
+        >>> less_is_better("size95"), less_is_better("ece"), less_is_better("average5")
+        (True, True, False)
     """
-    return metric.startswith(_COUNTED)
+    return metric.startswith(_LESS)
+
+
+def _own_unit(metric: str) -> str:
+    """Return the unit of a metric that is no share of samples, or nothing."""
+    return next((unit for kind, unit in _UNITS.items() if metric.startswith(kind)), "")
 
 
 def scale_of(metric: str) -> float:
-    """Return the factor by which a metric is shown: 100 for shares, in percent; 1 for numbers of classes."""
-    return 1.0 if metric.startswith(_COUNTED) else 100.0
+    """Return the factor by which a metric is shown: 100 for shares, in percent; 1 for numbers of classes and nats."""
+    return 1.0 if _own_unit(metric) else 100.0
 
 
 def unit_of(metric: str, *, difference: bool = False) -> str:
     """Return the unit in which a metric, or a difference of two, is shown.
 
     Example:
-        >>> unit_of("top5"), unit_of("top5", difference=True), unit_of("size95", difference=True)
-        ('%', 'points', 'classes')
+        >>> unit_of("top5"), unit_of("top5", difference=True), unit_of("size95", difference=True), unit_of("nll")
+        ('%', 'points', 'classes', 'nats')
     """
-    return "classes" if metric.startswith(_COUNTED) else "points" if difference else "%"
+    return _own_unit(metric) or ("points" if difference else "%")
+
+
+def digits_of(metric: str) -> int:
+    """Return how many digits behind the point a table shows of a metric.
+
+    Example:
+        >>> digits_of("top5"), digits_of("size95"), digits_of("nll")
+        (1, 2, 3)
+    """
+    return {"": 1, "classes": 2, "nats": 3}[_own_unit(metric)]
 
 
 def number_text(metric: str, value: float) -> str:
-    """Return a metric's value with two digits: a share in percent.
+    """Return a metric's value with a digit more than a table: a share in percent.
 
     Example:
-        >>> number_text("top5", 0.93456), number_text("size95", 3.14159)
-        ('93.46%', '3.14')
+        >>> number_text("top5", 0.93456), number_text("size95", 3.14159), number_text("nll", 0.5)
+        ('93.46%', '3.14', '0.500')
     """
-    return f"{value:.2f}" if metric.startswith(_COUNTED) else f"{value:.2%}"
+    return f"{value:.{digits_of(metric)}f}" if _own_unit(metric) else f"{value:.2%}"

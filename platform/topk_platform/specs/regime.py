@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from topk_platform.specs.checks import check_name
+from topk_platform.specs.codec import LATER
 from topk_platform.specs.fields import Count, Part, Rule, Share, check_fields
 from topk_platform.specs.space import Scalar
 
@@ -51,9 +52,12 @@ class TrainFraction:
 
     Args:
         fraction: In ``(0, 1]``.
+        whole_groups: Whether to keep this fraction of the groups, each with all its images, in place of images of each
+            class; the dataset must name the groups of its training images.
     """
 
     fraction: Part
+    whole_groups: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -67,9 +71,12 @@ class PerClass:
 
     Args:
         samples: Images per class, at least 1.
+        whole_groups: Whether to take one group after another, so that the images come from as few groups as possible,
+            which are the same for all classes; the dataset must name the groups of its training images.
     """
 
     samples: Count
+    whole_groups: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_fields(self)

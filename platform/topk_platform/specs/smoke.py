@@ -12,7 +12,10 @@ from topk_platform.specs.recipe import Recipe
 from topk_platform.specs.regime import Regime
 from topk_platform.specs.space import Choice, Scalar
 
-__all__ = ["STANDINS", "StandIn", "smoke_arm"]
+__all__ = ["SMOKE", "STANDINS", "StandIn", "smoke_arm", "standin_reference"]
+
+SMOKE = "-smoke"
+"""What a smoke run's name ends in, after the study's."""
 
 _MODULE = "topk_platform.testing.smoke_datasets"
 _EPOCHS = 2
@@ -92,7 +95,12 @@ def _stood_in(regime: Regime, model: Model, classes: int) -> Regime:
     architecture = str(model.options.get("architecture", ""))
     if standin.sized and not (model.name == "torchvision" and architecture.startswith(_WHOLE_SIZE)):
         small |= _SIZES
-    return replace(regime, dataset=f"{_MODULE}:{regime.dataset}", options={**regime.options, **small})
+    return replace(regime, dataset=standin_reference(regime.dataset), options={**regime.options, **small})
+
+
+def standin_reference(dataset: str) -> str:
+    """Return the reference of a dataset's stand-in."""
+    return f"{_MODULE}:{dataset}"
 
 
 def _in_small_batches(recipe: Recipe) -> Recipe:

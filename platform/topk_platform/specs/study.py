@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -30,8 +31,8 @@ from topk_platform.specs.metric_names import (
 )
 from topk_platform.specs.published import Published, check_published
 from topk_platform.specs.racing import Racing
-from topk_platform.specs.smoke import smoke_arm
-from topk_platform.specs.study_checks import check_gpus, check_origins, check_searches
+from topk_platform.specs.smoke import SMOKE, smoke_arm
+from topk_platform.specs.study_checks import check_gpus, check_origins, check_searches, with_equal_searches
 from topk_platform.specs.trial import SPECS
 
 __all__ = ["Study"]
@@ -59,7 +60,8 @@ class Study:
         topk: The k for which top-k accuracy is recorded: plain, macro, and macro over the many-, medium- and
             few-shot classes.
         targets: Top-K accuracies of which the least K is recorded that reaches them.
-        trials: Search trials per arm, over all its searches.
+        trials: Search trials per arm, over all its searches; the first trial of each, which they share, is counted in
+            each and trained once.
         seeds: Fresh seeds with which each arm's best configuration is trained anew, shared out among its searches.
         baseline: The label of the loss that the others are compared with; by default ``cross_entropy`` where an arm
             has it, and otherwise None: with none.
@@ -83,14 +85,18 @@ class Study:
             and the search where it was repeated. ``"seeds"``: the seeds alone, by Student's t.
         claims: Findings that its results decide, see ``topk claims``; they change no result.
         measures: What is recorded beside the accuracies: ``"autkc5"``, ``"average5"``, ``"size90"``, ``"size95"`` or
-            ``"size99"``, with any K in place of 5; see ``docs/metrics.md``. What ``show``, an arm's metrics and its
-            recipe's ``keep`` name is added to them, and they are part of every arm's identity.
+            ``"size99"``, with any K in place of 5; ``"ece"``, ``"nll"`` or ``"brier"``; see ``docs/metrics.md``. What
+            ``show``, an arm's metrics and its recipe's ``keep`` name is added to them, and they are part of every arm's
+            identity.
+        calibration: The part of the validation split, in [0, 1), that is set aside for the thresholds of sets: it
+            selects no configuration and no epoch. 0: the whole split does both. It is part of every arm's identity.
         equivalence: The difference of accuracies, in points, below which losses count as equivalent: tables mark with ≈
             what is shown to lie within it. 0 asks for no such test. It changes no result.
 
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of
-            range, trials or seeds are no multiple of an arm's searches, an arm is to start from one that is not there,
+            range, its arms are not searched equally often, or trials or seeds are no multiple of the number of
+            searches, an arm is to start from one that is not there,
             that searches nothing or that waits for it, or a published number or a claim is of no arm or of a metric
             that the study does not have.
     """
@@ -118,6 +124,9 @@ class Study:
     accelerator: Annotated[str, Rule("a kind of GPU such as 'A100'", _is_kind)] = field(
         default="", metadata=LATER
     )
+    calibration: Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)] = field(
+        default=0.0, metadata=LATER
+    )
     equivalence: Annotated[float, Rule("points, at least 0 and below 100", _is_tolerance)] = field(
         default=0.0, metadata=LATER
     )
@@ -128,8 +137,9 @@ class Study:
         object.__setattr__(self, "topk", tuple(sorted(set(self.topk))))
         check(bool(self.arms), f"study {self.name}: arms must hold at least one arm")
         check(bool(self.topk), f"study {self.name}: topk must hold at least one k, got {self.topk!r}")
+        object.__setattr__(self, "arms", with_equal_searches(self))
         names = [arm.name for arm in self.arms]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
         check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
         check_gpus(self)
         self._check_baseline()
@@ -165,10 +175,12 @@ class Study:
         for metric in self.measures:
             check(
                 measure_of(metric) is not None,
-                f"study {self.name}: measures must be such as 'autkc5', 'average5' or 'size95' (90, 95, 99), "
+                f"study {self.name}: measures must be such as 'autkc5', 'average5' or 'size95' (90, 95, 99), or 'ece', "
+                f"'nll' or 'brier', "
                 f"got {metric!r}",
             )
         kept = [metric for arm in self.arms for metric in arm.recipe.keep]
+        self._check_calibration((*self.measures, *selected, *kept, *self.show))
         object.__setattr__(self, "measures", measures_among((*self.measures, *selected, *kept, *self.show)))
         for metric in (*selected, *self.show, *kept):
             if metric not in self.tabled:
@@ -179,6 +191,14 @@ class Study:
                     f"study {self.name}: metric {metric!r} cannot select, for less of it is better: show it, and "
                     f"select by one of {list(self.selecting)}"
                 )
+
+    def _check_calibration(self, metrics: Sequence[str]) -> None:
+        sets = any(found.is_of_sets for found in map(measure_of, metrics) if found is not None)
+        check(
+            sets or not self.calibration,
+            f"study {self.name}: calibration sets samples aside for the thresholds of sets, such as those of 'size95' "
+            f"or 'average5', and no such metric is measured; got {self.calibration}",
+        )
 
     def _no_such(self, metric: str) -> UserError:
         k = accuracy_k(metric)
@@ -219,9 +239,16 @@ class Study:
     @property
     def size(self) -> int:
         """How many trials the study asks for."""
-        return sum(
-            (self.trials if arm.is_searched else 0) + self.seeds * self.points(arm) for arm in self.arms
-        )
+        return sum(self.search_trials(arm) + self.seeds * self.points(arm) for arm in self.arms)
+
+    @property
+    def searches(self) -> int:
+        """How often each arm that searches is searched."""
+        return self.arms[0].protocol.searches
+
+    def search_trials(self, arm: Arm) -> int:
+        """Return how many search trials of an arm are trained."""
+        return arm.repeats.asked(self.trials) if arm.is_searched else 0
 
     def points(self, arm: Arm) -> int:
         """Return how many configurations of an arm are confirmed at most."""
@@ -238,7 +265,8 @@ class Study:
     def arm_id(self, arm: Arm) -> str:
         """Return the hash of all that determines the arm's results but how much of it is asked for.
 
-        Of an arm that starts from another one's best it holds how many trials decide which that is.
+        How often the arm is searched is no part of it. Of an arm that starts from another one's best it holds how many
+        trials of a search decide which that is.
         """
         if self._named.get(arm.name) is not arm:  # another study's, or a changed one
             return self._hashed(arm)
@@ -252,9 +280,11 @@ class Study:
 
     def _hashed(self, arm: Arm) -> str:
         origin = self.origin(arm)
-        start = () if origin is None else (self.arm_id(origin), self.trials)
+        start = () if origin is None else (self.arm_id(origin), self.trials // self.searches)
         more = (*start, {"measures": self.measures}) if self.measures else start
-        return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, arm, *more))
+        more = (*more, {"calibration": self.calibration}) if self.calibration else more
+        once = arm.searched(1)
+        return digest((self.name, self.seed, self.topk, self.targets, self.threads, self.device, once, *more))
 
     def published_of(self, arm: Arm, metric: str) -> Published | None:
         """Return the published number of an arm by a metric, or None."""
@@ -288,14 +318,32 @@ class Study:
         claims = [claim for claim in self.claims if names.issuperset(claim.arms)]
         return dataclasses.replace(self, arms=arms, published=published, baseline=baseline, claims=claims)
 
-    def with_budget(self, trials: int | None = None, seeds: int | None = None) -> Study:
+    def with_budget(
+        self, trials: int | None = None, seeds: int | None = None, searches: int | None = None
+    ) -> Study:
         """Return the study with another budget; None leaves what it is.
 
+        What has run of the study counts in it: more searches, trials or seeds only add some.
+
+        Args:
+            trials: Search trials per arm, over all its searches.
+            seeds: Seeds per arm, over all its searches.
+            searches: How often each arm is searched. Unless ``trials`` and ``seeds`` say otherwise, each search has as
+                many of both as before: with three searches in place of one there are three times as many in all.
+
         Raises:
-            UserError: if a number is below 1, or no multiple of an arm's searches.
+            UserError: if a number is below 1, or trials or seeds are no multiple of the searches.
         """
-        trials, seeds = self.trials if trials is None else trials, self.seeds if seeds is None else seeds
-        return dataclasses.replace(self, trials=trials, seeds=seeds)
+        times = self.searches if searches is None else searches
+        check(times >= 1, f"study {self.name}: searches must be at least 1, got {times}")
+        check(
+            times == self.searches or any(arm.is_searched for arm in self.arms),
+            f"study {self.name}: searches must be left out, for none of its arms is searched, got {times}",
+        )
+        trials = self.trials // self.searches * times if trials is None else trials
+        seeds = self.seeds // self.searches * times if seeds is None else seeds
+        arms = tuple(arm.searched(times) for arm in self.arms)
+        return dataclasses.replace(self, arms=arms, trials=trials, seeds=seeds)
 
     def to_json(self) -> str:
         """Return the study as JSON; the order of what it maps stays, for claims are told in it."""
@@ -316,7 +364,7 @@ class Study:
     def smoke(self) -> Study:
         """Return the study shrunk to seconds: 2 trials, 2 seeds and 2 epochs an arm, under a name of its own.
 
-        Where searches are repeated there is the same number of trials, and of seeds, in each, so few as may be.
+        Where searches are repeated, each has 2 trials, and as few seeds as make 2 in all.
 
         Small stand-ins, which need no download, take the place of the large datasets; see :func:`smoke_arm`. It
         carries no published numbers and no claims, for its own say nothing of them.
@@ -324,8 +372,13 @@ class Study:
         wanted = [m.number for name in self.measures if (m := measure_of(name)) and m.kind != "size"]
         classes = max(_SMOKE_CLASSES, 2 + max(*self.topk, *wanted, *(arm.k for arm in self.arms)))
         arms = tuple(smoke_arm(arm, classes) for arm in self.arms)
-        whole = math.lcm(*(arm.repeats.count for arm in arms))
-        few = whole * math.ceil(2 / whole)
+        trials, seeds = 2 * self.searches, self.searches * math.ceil(2 / self.searches)
         return dataclasses.replace(
-            self, name=f"{self.name}-smoke", arms=arms, trials=few, seeds=few, published=(), claims=()
+            self,
+            name=f"{self.name}{SMOKE}",
+            arms=arms,
+            trials=trials,
+            seeds=seeds,
+            published=(),
+            claims=(),
         )

@@ -8,9 +8,10 @@ from topk_platform.errors import UserError
 from topk_platform.specs.checks import check
 
 if TYPE_CHECKING:
+    from topk_platform.specs.arm import Arm
     from topk_platform.specs.study import Study
 
-__all__ = ["check_gpus", "check_origins", "check_searches"]
+__all__ = ["check_gpus", "check_origins", "check_searches", "with_equal_searches"]
 
 
 def check_origins(study: Study) -> None:
@@ -43,12 +44,27 @@ def check_gpus(study: Study) -> None:
     )
 
 
+def with_equal_searches(study: Study) -> tuple[Arm, ...]:
+    """Return a study's arms; those that search nothing have the others' number of searches, and so their seeds.
+
+    Raises:
+        UserError: if the arms that search are not searched equally often: their seeds would not make pairs.
+    """
+    searching = [arm for arm in study.arms if arm.is_searched]
+    times = {arm.protocol.searches: arm.name for arm in searching or study.arms}
+    told = ", ".join(f"searches={count} in {name}" for count, name in times.items())
+    check(
+        len(times) == 1,
+        f"study {study.name}: all arms must be searched equally often, or their seeds make no pairs, got {told}",
+    )
+    return tuple(arm.searched(next(iter(times))) for arm in study.arms)
+
+
 def check_searches(study: Study) -> None:
-    """Raise ``UserError`` if an arm's searches cannot share the trials and the seeds evenly."""
-    for arm in study.arms:
-        for name, number in (("trials", study.trials), ("seeds", study.seeds)):
-            check(
-                number % arm.repeats.count == 0,
-                f"study {study.name}: {name} must be a multiple of the {arm.repeats.count} searches of arm "
-                f"{arm.name}, which share them, got {number}",
-            )
+    """Raise ``UserError`` if the searches cannot share the trials and the seeds evenly."""
+    for name, number in (("trials", study.trials), ("seeds", study.seeds)):
+        check(
+            number % study.searches == 0,
+            f"study {study.name}: {name} must be a multiple of the {study.searches} searches of its arms, which "
+            f"share them, got {number}",
+        )

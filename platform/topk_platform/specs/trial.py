@@ -56,11 +56,12 @@ class Trial:
         threads: Torch threads.
         device: ``"cpu"`` or ``"cuda"``.
         dataset_fingerprint: Of the data before conditions.
-        code_version: Of the sources that determine a result.
+        code_version: Of the code that its training executes.
         environment: The versions and the kind of machine that determine its last bits; empty where any will do.
         origin: What the arm's search started from: the code and data of another arm, see
             :func:`~topk_platform.identity.with_origins`; empty where it started from the first values.
         measures: What is measured beside the accuracies, see :class:`~topk_platform.specs.Study`.
+        calibration: The part of the validation split that is set aside for the thresholds of sets, likewise.
     """
 
     study: str
@@ -83,6 +84,7 @@ class Trial:
     environment: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""
     measures: tuple[str, ...] = field(default=(), metadata=LATER)
+    calibration: float = field(default=0.0, metadata=LATER)
 
     @cached_property
     def key(self) -> str:
@@ -145,7 +147,8 @@ class TrialRecord:
     """The end of a trial: its status, its metrics, its epochs and where they came from.
 
     ``validation`` holds the metrics of the weights that were kept, by default the last epoch's, ``test`` those of a
-    confirmed run; times are POSIX seconds.
+    confirmed run; times are POSIX seconds. ``artifacts`` has the SHA-256 of each file that was stored with the trial,
+    by its kind, ``missing`` why one could not be.
     """
 
     trial: Trial
@@ -158,6 +161,8 @@ class TrialRecord:
     started: float = 0.0
     ended: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the record as JSON."""

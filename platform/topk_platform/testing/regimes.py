@@ -49,11 +49,13 @@ class RegimeContract:
         return finish(run_trials([trial]))[0]
 
     def test_a_dataset_is_the_same_every_time(self) -> None:
-        """Reading twice gives the same data and fingerprint, which is part of every trial's key."""
+        """Reading twice gives the same data, groups and fingerprint, which is part of every trial's key."""
         one, again = read(self.regime), read(self.regime)
         assert one.fingerprint == again.fingerprint
         drawn, redrawn = (apply_conditions(source, (), _streams(1)) for source in (one, again))
         assert drawn.fingerprint == redrawn.fingerprint
+        for split, again_split in zip(drawn.splits.values(), redrawn.splits.values(), strict=True):
+            assert _numbers(split) == _numbers(again_split)
 
     def test_seeds_share_a_dataset_unless_it_is_drawn(self) -> None:
         """From a population, every seed draws its own sample, with the same classes and shape."""
@@ -137,3 +139,8 @@ def _samples(split: Split) -> set[bytes]:
 
 def _repeats(split: Split) -> bool:
     return len(_samples(split)) < len(split)
+
+
+def _numbers(split: Split) -> list[int]:
+    numbers: list[int] = [] if split.groups is None else split.groups.tolist()
+    return numbers

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from topk_platform.training.ensemble import check_ensemble
-    from topk_platform.training.group import Finished, Keeper, Pulse
+    from topk_platform.training.group import Keeper, Pulse
     from topk_platform.training.loss_table import LOSSES
-    from topk_platform.training.losses import build_loss, check_loss
+    from topk_platform.training.losses import build_loss, check_loss, check_parameters
     from topk_platform.training.machine import environment
     from topk_platform.training.run import Training, finish, run_trials
     from topk_platform.training.session import Session
 
 __all__ = [
     "LOSSES",
-    "Finished",
     "Keeper",
     "Pulse",
     "Session",
@@ -24,13 +23,13 @@ __all__ = [
     "build_loss",
     "check_ensemble",
     "check_loss",
+    "check_parameters",
     "environment",
     "finish",
     "run_trials",
 ]
 
 _MODULES = {
-    "Finished": "group",
     "Keeper": "group",
     "LOSSES": "loss_table",
     "Pulse": "group",
@@ -39,6 +38,7 @@ _MODULES = {
     "build_loss": "losses",
     "check_ensemble": "ensemble",
     "check_loss": "losses",
+    "check_parameters": "losses",
     "environment": "machine",
     "finish": "run",
     "run_trials": "run",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -18,8 +19,9 @@ from topk_platform.training.machine import environment
 from topk_platform.training.member import Member
 from topk_platform.training.pace import FIRST_SECONDS, Pace
 
-__all__ = ["Finished", "Group", "Keeper", "Network", "Pulse"]
+__all__ = ["Group", "Keeper", "Network", "Pulse", "Stored"]
 
+_NEEDED = {"ranks", "guesses"}  # what a completed confirmation must have stored
 _BEAT_SECONDS = 10.0  # steps are left so often for a sign of life
 
 
@@ -31,6 +33,11 @@ class Keeper(Protocol):
         """The least time between two checkpoints."""
         ...
 
+    @property
+    def pauses(self) -> Sequence[float]:
+        """Seconds between tries to keep what belongs to a confirmation, in a store that refuses."""
+        ...
+
     def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
         """Return the last checkpoint of these trials, or None."""
         ...
@@ -39,16 +46,24 @@ class Keeper(Protocol):
         """Keep the checkpoint of a step, which rises from one to the next: tensors and plain data."""
         ...
 
-    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> None:
-        """Keep the network of a completed confirmation, and what it takes."""
+    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
+        """Keep the network of a completed confirmation, and what it takes; return the file's SHA-256."""
         ...
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
-        """Keep :attr:`~topk_platform.training.setup.Scored.ranks` of the test split, and that split's fingerprint."""
+    def save_ranks(
+        self, trial: Trial, ranks: Tensor, images: str, cluster: Tensor | None = None, clusters: str = ""
+    ) -> str:
+        """Keep :attr:`~topk_platform.training.setup.Scored.ranks` of the test split, its fingerprint and groups.
+
+        Returns the file's SHA-256.
+        """
         ...
 
-    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None:
-        """Keep :meth:`~topk_platform.training.setup.Scored.guesses` of the test split, and its fingerprint."""
+    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
+        """Keep :meth:`~topk_platform.training.setup.Scored.guesses` of the test split, and its fingerprint.
+
+        Returns the file's SHA-256.
+        """
         ...
 
 
@@ -61,6 +76,8 @@ class Network(NamedTuple):
         ranks: Of the test split, see :attr:`~topk_platform.training.setup.Scored.ranks`.
         guesses: The arm's K classes of each test sample, see :meth:`~topk_platform.training.setup.Scored.guesses`.
         images: The test split's fingerprint.
+        cluster: The group of each test sample; None where the dataset names none.
+        clusters: What these groups are called.
     """
 
     place: int
@@ -68,6 +85,8 @@ class Network(NamedTuple):
     ranks: Tensor
     guesses: Tensor
     images: str
+    cluster: Tensor | None = None
+    clusters: str = ""
 
 
 class Pulse(NamedTuple):
@@ -77,27 +96,24 @@ class Pulse(NamedTuple):
         epoch: How many epochs have ended.
         kept: The step of the last checkpoint, from which a process that follows this one would go on; 0 before any.
         patience: Seconds within which the next sign comes, unless the trial hangs.
-        records: What came of the trials, once that is known: to be written down before the trial goes on, for what
-            follows may fail.
     """
 
     epoch: int = 0
     kept: int = 0
     patience: float = FIRST_SECONDS
-    records: tuple[TrialRecord, ...] = ()
 
 
-@dataclass(frozen=True)
-class Finished:
-    """The end of a training.
+@dataclass
+class Stored:
+    """What was stored of a completed confirmation.
 
     Args:
-        records: What came of the trials, in their order.
-        unsaved: Why a network could not be kept, by the key of its trial.
+        artifacts: The SHA-256 of each of its files, by kind.
+        missing: Why a file could not be stored, by kind.
     """
 
-    records: list[TrialRecord]
-    unsaved: dict[str, str] = field(default_factory=dict)
+    artifacts: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -112,6 +128,7 @@ class Group:
     kept: int = 0  # the step of the last checkpoint
     test: dict[str, dict[str, float]] = field(default_factory=dict)
     networks: list[Network] = field(default_factory=list)
+    stored: defaultdict[str, Stored] = field(default_factory=lambda: defaultdict(Stored))  # by key
     started: float = field(default_factory=time.time)
     clock: float = field(default_factory=time.perf_counter)
     lap: float = 0.0
@@ -143,9 +160,9 @@ class Group:
         return math.inf if self.keeper is None else self.clock + self.saved + self.keeper.seconds
 
     @property
-    def records(self) -> tuple[TrialRecord, ...]:
+    def records(self) -> list[TrialRecord]:
         """What came of the trials."""
-        return tuple(map(self.record, self.members))
+        return [*map(self.record, self.members)]
 
     def pulse(self, patience: float | None = None) -> Pulse:
         """Return a sign of life.
@@ -161,10 +178,14 @@ class Group:
         return min(self.due, time.perf_counter() + _BEAT_SECONDS)
 
     def fail(self, reason: str) -> None:
-        """End all that have not ended: their code is one."""
-        for member in self.members:
-            if member.status is None:
+        """End all that have not ended, or of which something is not stored: their code is one."""
+        for place, member in enumerate(self.members):
+            if member.status is None or self._is_unkept(place):
                 member.end("failed", reason)
+
+    def _is_unkept(self, place: int) -> bool:
+        stored = self.stored[self.trials[place].key].artifacts
+        return any(network.place == place and not stored.keys() >= _NEEDED for network in self.networks)
 
     def record(self, member: Member) -> TrialRecord:
         """Return what came of one of them."""
@@ -180,6 +201,8 @@ class Group:
             started=self.started,
             ended=self.started + self.elapsed,
             versions=_versions(trial.device),
+            artifacts=self.stored[trial.key].artifacts,
+            missing=self.stored[trial.key].missing,
         )
 
 

@@ -85,6 +85,36 @@ def _generalized_cross_entropy(gamma: float = 0.7) -> nn.Module:
     return tl.GeneralizedCrossEntropy(gamma)
 
 
+def _label_smoothing(epsilon: float = 0.1) -> nn.Module:
+    return tl.LabelSmoothing(epsilon)
+
+
+def _mean_absolute_error() -> nn.Module:
+    return tl.MeanAbsoluteError()
+
+
+def _symmetric_cross_entropy(alpha: float = 0.1, beta: float = 1.0) -> nn.Module:
+    return tl.SymmetricCrossEntropy(alpha, beta)
+
+
+def _active_passive_loss(alpha: float = 1.0, beta: float = 1.0, passive: str = "rce") -> nn.Module:
+    return tl.ActivePassiveLoss(alpha, beta, passive)
+
+
+def _asymmetric_loss(
+    form: str = "agce", a: float = 0.6, q: float = 0.6, alpha: float = 0.0, beta: float = 1.0
+) -> nn.Module:
+    return tl.AsymmetricLoss(form, a, q, alpha, beta)
+
+
+def _logit_clip(limit: float = 1.5) -> nn.Module:
+    return tl.LogitClip(limit)
+
+
+def _vector_scaling(class_counts: Tensor, tau: float = 1.0, gamma: float = 0.3) -> nn.Module:
+    return tl.VectorScaling(class_counts, tau=tau, gamma=gamma)
+
+
 def _balanced_softmax(class_counts: Tensor) -> nn.Module:
     return tl.BalancedSoftmax(class_counts)
 
@@ -134,6 +164,8 @@ def _truncated_topk_entropy(k: int) -> nn.Module:
 
 
 LOSSES: dict[str, Callable[..., nn.Module]] = {
+    "active_passive_loss": _active_passive_loss,
+    "asymmetric_loss": _asymmetric_loss,
     "autkc": _autkc,
     "balanced_softmax": _balanced_softmax,
     "calibrated_topk_hinge": _calibrated_topk_hinge,
@@ -141,18 +173,23 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "cross_entropy": TemperedCrossEntropy,
     "focal": _focal,
     "generalized_cross_entropy": _generalized_cross_entropy,
+    "label_smoothing": _label_smoothing,
     "lapsum_topk_loss": _lapsum_topk_loss,
     "ldam": _ldam,
     "logit_adjusted": _logit_adjusted,
+    "logit_clip": _logit_clip,
+    "mean_absolute_error": _mean_absolute_error,
     "noised_imbalanced_topk_hinge": _noised_imbalanced,
     "noised_topk_hinge": _noised,
     "smooth_topk_hinge": _smooth_topk_hinge,
     "smooth_topk_svm": _smooth,
     "soft_topk_loss": _soft_topk_loss,
     "sorting_topk_cross_entropy": _sorting_topk_cross_entropy,
+    "symmetric_cross_entropy": _symmetric_cross_entropy,
     "topk_entropy": _topk_entropy,
     "topk_grouping": _topk_grouping,
     "topk_hinge": _topk_hinge,
     "topk_transition": _topk_transition,
     "truncated_topk_entropy": _truncated_topk_entropy,
+    "vector_scaling": _vector_scaling,
 }

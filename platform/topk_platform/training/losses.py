@@ -19,6 +19,7 @@ __all__ = [
     "BoundLoss",
     "build_loss",
     "check_loss",
+    "check_parameters",
     "takes_class_counts",
 ]
 
@@ -147,18 +148,7 @@ def check_loss(
         recipe: What else it has to do: take soft labels where batches are mixed, class weights where they are
             deferred.
     """
-    function = look_up("loss", loss.name, LOSSES)
-    if reserved := sorted(set(own) & set(_GIVEN)):
-        raise UserError(
-            f"loss {loss.label}: {reserved} come from the arm and the data, not from fixed or space"
-        )
-    takes = signature_of("loss", loss.name, function).parameters
-    given = {**own, **{name: None for name in _GIVEN if name in takes}}
-    _check_makes(loss.name, function, given)
-    if not any(taken.kind is taken.VAR_KEYWORD for taken in takes.values()):
-        for name in own.keys() - takes.keys():
-            raise unknown_name(f"parameter of loss {loss.name}", name, {*takes, *SEARCHABLE} - {*_GIVEN})
-    check_arguments("loss", loss.name, function, given)
+    check_parameters(loss, own)
     with blamed(f"loss {loss.label}"):
         try:
             module, _ = (build_loss(loss, numbers(own, end, 2), k, class_counts) for end in (0, 1))
@@ -192,6 +182,27 @@ def _check_makes(name: str, function: Callable[..., nn.Module], given: Mapping[s
             f"nothing gives its {lacking}: a plain function of scores and labels wants a class around it, "
             "whose forward(scores, labels) calls it"
         )
+
+
+def check_parameters(loss: Loss, own: Mapping[str, Parameter]) -> None:
+    """Raise ``UserError`` unless the loss exists and its function takes these parameters; it is not called.
+
+    Args:
+        loss: The spec.
+        own: The loss's own parameters.
+    """
+    function = look_up("loss", loss.name, LOSSES)
+    if reserved := sorted(set(own) & set(_GIVEN)):
+        raise UserError(
+            f"loss {loss.label}: {reserved} come from the arm and the data, not from fixed or space"
+        )
+    takes = signature_of("loss", loss.name, function).parameters
+    given = {**own, **{name: None for name in _GIVEN if name in takes}}
+    _check_makes(loss.name, function, given)
+    if not any(taken.kind is taken.VAR_KEYWORD for taken in takes.values()):
+        for name in own.keys() - takes.keys():
+            raise unknown_name(f"parameter of loss {loss.name}", name, {*takes, *SEARCHABLE} - {*_GIVEN})
+    check_arguments("loss", loss.name, function, given)
 
 
 def _check_recipe(loss: Loss, module: nn.Module, classes: int, recipe: Recipe) -> None:

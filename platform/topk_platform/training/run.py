@@ -15,7 +15,8 @@ from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training.clock import Stopwatch
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.faults import is_out_of_memory, machinery_fault, stored
-from topk_platform.training.group import Finished, Group, Keeper, Network, Pulse
+from topk_platform.training.group import Group, Keeper, Network, Pulse
+from topk_platform.training.keeping import keep_networks
 from topk_platform.training.member import Lap, Member, pick
 from topk_platform.training.pace import FIRST_SECONDS, Pace
 from topk_platform.training.process import lent_process, process_state, restore_process
@@ -24,9 +25,7 @@ from topk_platform.training.setup import Learner
 
 __all__ = ["Training", "finish", "run_trials"]
 
-Training = Generator[Pulse, None, Finished]
-
-_PAUSES = (1.0, 4.0, 16.0)  # seconds, before a network is tried to be kept again
+Training = Generator[Pulse, None, list[TrialRecord]]
 
 
 def run_trials(
@@ -45,15 +44,15 @@ def run_trials(
 
     Args:
         trials: One, or those of one ensemble in their order.
-        keeper: Keeps checkpoints and the networks of completed confirmations.
+        keeper: Keeps checkpoints, and the ranks, guesses and networks of completed confirmations.
         interruptible: Whether a ``KeyboardInterrupt`` is somebody's at the terminal, and goes on to the caller, rather
             than one that the trials' own code raises.
         time_limit: Seconds that the trials may train in all. It is part of no result.
 
     Returns:
-        A generator; ``finished = yield from run_trials(trials)``. It yields at least every ten seconds while steps
-        are made, at each epoch's end and after a checkpoint. Records of which networks are to be kept it yields as
-        soon as they are known.
+        A generator; ``records = yield from run_trials(trials)``. It yields at least every ten seconds while steps
+        are made, at each epoch's end and after a checkpoint. The records come last, once what belongs to them is
+        stored; if a network cannot be, the record says why.
 
     Raises:
         ChangedError: if the data at hand are not those that the trials were planned with: no result of theirs.
@@ -64,7 +63,8 @@ def run_trials(
     try:
         with lent_process(trials[0]):
             learner = yield from _run(group)
-            unsaved = (yield from _keep_networks(group, learner)) if group.networks else {}
+            if keeper is not None and group.networks:
+                yield from keep_networks(group, learner, keeper)
     except (ChangedError, MissingDataError, FaultError, GeneratorExit):
         raise
     except BaseException as error:  # what a user's code raises is the trial's result, told with its reason
@@ -72,9 +72,8 @@ def run_trials(
             raise
         if (fault := machinery_fault(error, group.device)) is not None:
             raise fault from error
-        unsaved = {}
         group.fail(_reason(error, group.trials[0]))
-    return Finished(list(group.records), unsaved)
+    return group.records
 
 
 def finish(training: Training) -> list[TrialRecord]:
@@ -83,8 +82,8 @@ def finish(training: Training) -> list[TrialRecord]:
         try:
             next(training)
         except StopIteration as end:
-            finished: Finished = end.value
-            return finished.records
+            records: list[TrialRecord] = end.value
+            return records
 
 
 def _reason(error: BaseException, trial: Trial) -> str:
@@ -165,36 +164,9 @@ def _complete(group: Group, learner: Learner, place: int, member: Member) -> Non
         if group.keeper is not None:
             shown = tested[""]
             guesses = shown.guesses(trial.arm.k)
-            group.networks.append(Network(place, weights[""], shown.ranks, guesses, shown.split.fingerprint))
+            images, groups = shown.split.fingerprint, (shown.cluster, shown.clusters)
+            group.networks.append(Network(place, weights[""], shown.ranks, guesses, images, *groups))
     member.complete()
-
-
-def _keep_networks(group: Group, learner: Learner) -> Generator[Pulse, None, dict[str, str]]:
-    """Keep the networks of what was confirmed; return why one cannot be kept, by its trial's key.
-
-    The results are handed over first: they stand without the networks.
-    """
-    yield group.pulse(FIRST_SECONDS)._replace(records=group.records)
-    why = {group.trials[network.place].key: _keep(group, learner, network) for network in group.networks}
-    return {key: text for key, text in why.items() if text}
-
-
-def _keep(group: Group, learner: Learner, network: Network) -> str:
-    """Keep a network, its ranks and guesses, if need be after some pauses; return why it cannot be, or nothing."""
-    assert group.keeper is not None  # noqa: S101 - for the type checker: without one there are no networks to keep
-    for pause in (*_PAUSES, None):
-        try:
-            trial, place = group.trials[network.place], network.place
-            group.keeper.save_model(trial, learner.network(place, network.weights), learner.inputs(place))
-            group.keeper.save_ranks(trial, network.ranks, network.images)
-            group.keeper.save_guesses(trial, network.guesses, network.images)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the result stands, and it is told
-            why = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        else:
-            return ""
-        if pause is not None:
-            time.sleep(pause)
-    return why
 
 
 def _resume(group: Group, learner: Learner) -> None:

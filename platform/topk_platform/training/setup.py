@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Generator, Tensor, nn
 
-from topk_platform.data import Dataset, Images, Split, apply_conditions, load, shots
+from topk_platform.data import Dataset, Images, Split, apply_conditions, load, set_aside, shots
 from topk_platform.errors import ChangedError
 from topk_platform.metrics import Scorer, places
 from topk_platform.models import build_model
@@ -44,6 +44,7 @@ class Scored(NamedTuple):
         split: The samples, N of them.
         groups: Masks over the classes, bool ``(L,)``: many-, medium- and few-shot.
         averaged: Whether the scores are sums of probabilities, over several crops.
+        clusters: What the groups of the samples are called; empty where there are none.
     """
 
     measures: Tensor
@@ -51,6 +52,12 @@ class Scored(NamedTuple):
     split: Split
     groups: tuple[Tensor, ...]
     averaged: bool = False
+    clusters: str = ""
+
+    @property
+    def cluster(self) -> Tensor | None:
+        """The group of each sample, int64 ``(N,)``; None where there are none."""
+        return None if self.split.groups is None else self.split.groups.cpu()
 
     @property
     def logits(self) -> Tensor:
@@ -155,7 +162,7 @@ def generator_of(trial: Trial, role: str, device: str = "cpu") -> Generator:
 
 
 def dataset_of(trial: Trial) -> Dataset:
-    """Return the trial's data, its conditions applied, on the CPU.
+    """Return the trial's data, its conditions applied and its calibration samples set aside, on the CPU.
 
     Raises:
         ChangedError: if the data at hand are not those that the trial was planned with.
@@ -167,7 +174,12 @@ def dataset_of(trial: Trial) -> Dataset:
             f"the trial was planned with {trial.dataset_fingerprint}: it has changed, or its function gives other data "
             "in every process, for its module draws without a seed when it is imported, or by the order of a set"
         )
-    return apply_conditions(source, trial.arm.regime.conditions, partial(generator_of, trial))
+    dataset = apply_conditions(source, trial.arm.regime.conditions, partial(generator_of, trial))
+    if not trial.calibration:
+        return dataset
+    # One stream for all seeds: what is set aside must be in no trial's selection.
+    stream = Generator().manual_seed(stream_seed(trial.study, trial.root, 0, "calibration"))
+    return set_aside(dataset, trial.calibration, stream)
 
 
 def recipe_of(trial: Trial) -> Recipe:
@@ -238,7 +250,7 @@ def scorer_of(trial: Trial, dataset: Dataset) -> Scorer:
 
 
 def tested(shown: Callable[[Split, Scorer], Scored], dataset: Dataset, scorer: Scorer) -> Scored:
-    """Return what the test split shows of a network, with sets cut where the validation split says.
+    """Return what the test split shows of a network, with sets cut where validation, or what is set aside of it, says.
 
     Args:
         shown: Scores a split with the network.
@@ -246,6 +258,9 @@ def tested(shown: Callable[[Split, Scorer], Scored], dataset: Dataset, scorer: S
         scorer: What is measured.
     """
     if scorer.sets:
-        found = shown(dataset.validation, replace(scorer, measures=()))
+        calibration = dataset.validation if dataset.calibration is None else dataset.calibration
+        found = shown(calibration, replace(scorer, measures=()))
         scorer = scorer.cut_by(found.logits, found.split.labels)
-    return shown(dataset.test, scorer)
+    return shown(dataset.test, scorer)._replace(
+        clusters=dataset.groups if dataset.test.groups is not None else ""
+    )

@@ -17,6 +17,7 @@ CASES = {
     "ldam": {"margins": MARGINS, "scale": 5.0},
     "balanced_softmax": {"class_counts": COUNTS},
     "logit_adjusted": {"class_counts": COUNTS, "tau": 0.5},
+    "vector_scaling": {"class_counts": COUNTS, "tau": 0.5, "gamma": 0.2},
     **{f"truncated_topk_entropy-{k}": {"k": k} for k in range(1, 8)},
 }
 
@@ -132,9 +133,22 @@ def test_logit_adjustment_is_linear_in_the_logarithm_of_the_counts(sample):
     )
 
 
+def test_vector_scaling_without_factors_is_logit_adjustment(sample):
+    scores, target = sample(20, 8)
+    torch.testing.assert_close(
+        functional.vector_scaling(scores, target, COUNTS, 0.7, 0.0),
+        functional.logit_adjusted(scores, target, COUNTS, 0.7),
+    )
+
+
 @pytest.mark.parametrize(
     ("function", "arguments", "message"),
     [
+        (
+            functional.vector_scaling,
+            {"class_counts": torch.ones(4), "gamma": -1},
+            "gamma must be at least 0, got -1",
+        ),
         (functional.focal, {"gamma": -0.1}, "gamma must be at least 0, got -0.1"),
         (functional.focal, {"gamma": math.nan}, "gamma must be a finite number, got nan"),
         (functional.generalized_cross_entropy, {"gamma": 0.0}, "gamma must be above 0, got 0.0"),

@@ -3,10 +3,12 @@
 import itertools
 import math
 
+import mpmath
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn.functional import one_hot
 
 from topk_losses import functional
 from topk_losses.functional import lapsum_topk, soft_topk, soft_topk_loss
@@ -26,6 +28,66 @@ FORMS = [
 def test_loss_and_gradient_are_those_of_the_definition(shape, form, k, tau, assert_matches_oracle):
     parameters = {"k": k, "tau": tau, "shape": shape, "form": form}
     assert_matches_oracle("soft_topk_loss", classes=8, parameters=parameters, rows=3, soft=k == 3)
+
+
+EXACT = {
+    "logistic": (lambda x: 1 / (1 + mpmath.exp(-x)), lambda x: 1 / (2 + mpmath.exp(x) + mpmath.exp(-x))),
+    "laplace": (
+        lambda x: mpmath.exp(x) / 2 if x < 0 else 1 - mpmath.exp(-x) / 2,
+        lambda x: mpmath.exp(-abs(x)) / 2,
+    ),
+    "gaussian": (mpmath.ncdf, mpmath.npdf),
+}
+EXACT["midpoint"] = EXACT["logistic"]
+
+
+def exact_gradient(scores, label, k, tau, shape, form):
+    """The gradient of the loss of one row, with 200 digits."""
+    chance, density = EXACT[shape]
+    s = [mpmath.mpf(score) / tau for score in scores]
+    order = sorted(range(len(s)), key=lambda j: -s[j])
+    b = (s[order[k - 1]] + s[order[k]]) / 2
+    if shape != "midpoint":
+
+        def surplus(b):
+            missing = mpmath.fsum(chance(b - s[j]) for j in order[:k])
+            return missing - mpmath.fsum(chance(s[j] - b) for j in order[k:])
+
+        low, high = min(s) - 100, max(s) + 100
+        for _ in range(120):
+            b = (low + high) / 2
+            low, high = (low, b) if surplus(b) > 0 else (b, high)
+    f = [density(score - b) for score in s]
+    shares = [one / mpmath.fsum(f) for one in f]
+    if shape == "midpoint":
+        shares = [mpmath.mpf(0.5 if j in order[k - 1 : k + 1] else 0) for j in range(len(s))]
+    slope = f[label] / tau / (chance(s[label] - b) if form == "log" else 1)
+    return [slope * (share - (j == label)) for j, share in enumerate(shares)]
+
+
+@pytest.mark.parametrize(("shape", "form"), [pair for pair in FORMS if pair[0] in EXACT])
+@pytest.mark.parametrize("chance", [1e-12, 1e-6, 0.5, 1 - 1e-6, 1 - 1e-12])
+def test_gradients_keep_their_digits_whatever_the_probability(shape, form, chance, sample):
+    """With labels, with probabilities as targets, and through the memberships; relative to the largest entry."""
+    k, tau = (1, 0.3) if chance < 0.1 else (3, 1.0)
+    scores = sample(1, 7)[0]
+    scores[0, 2] = scores[0, [0, 1, 3, 4, 5, 6]].logsumexp(0) + math.log(chance) - math.log1p(-chance)
+    with mpmath.workdps(200):
+        exact = torch.tensor(
+            [float(g) for g in exact_gradient(scores[0].tolist(), 2, k, tau, shape, form)],
+            dtype=torch.float64,
+        )
+    target = torch.tensor([2])
+    losses = [
+        lambda s, t=t: soft_topk_loss(s, t, k, tau, shape, form)
+        for t in (target, one_hot(target, 7).double())
+    ]
+    if form == "error":
+        losses.append(lambda s: -soft_topk(s, k, tau, shape)[0, 2])
+    for loss in losses:
+        leaf = scores.clone().requires_grad_()
+        loss(leaf).backward()
+        assert (leaf.grad[0] - exact).abs().max() <= 1e-11 * exact.abs().max()
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -13,10 +13,12 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
+from made_up import keep_made_up
 
 from topk_platform import Study
 from topk_platform.cli import main
 from topk_platform.outcomes import Ended
+from topk_platform.records import Store
 from topk_platform.running import execution as running
 from topk_platform.running.retries import Faults, OpenTrial
 from topk_platform.search import Board
@@ -247,6 +249,7 @@ def test_a_study_without_a_result_does_not_end_well(
         while trials := board.next_trials():
             metrics = dict.fromkeys(study.metrics, 0.5) if status == "completed" else {}
             record = TrialRecord(trials[0], status, "as it was told to", validation=metrics, test=metrics)
+            keep_made_up(Store.open("runs").at(study.name), trials[0])
             record = record.replace_versions(**trials[0].environment)
             keep(record)
             board.end(trials[0], Ended.from_record(record))
@@ -285,7 +288,8 @@ def test_what_faults_leave_is_told_line_by_line_and_has_an_exit_code_of_its_own(
     (left,) = (line for line in lines if line.startswith("open: "))
     assert left.endswith(" r/mlp/cross_entropy: process lost: the node died; buy another")
     why = "OSError: No space left on device"
-    assert f"warning: the network of abc could not be kept, its result is: {why}" in lines
+    told = f"warning: the network of abc could not be kept, its result is: {why}"
+    assert f"{told}; `topk run --networks` trains it again" in lines
     assert any("trials left, open ones and what waits for them; the same command" in line for line in lines)
     _, told, _ = topk(monkeypatch, capsys, "status")
     assert f"\n{left} (noted 20" in told

@@ -16,7 +16,7 @@ from topk_platform import plan
 from topk_platform.cli import main
 from topk_platform.cli.new_networks import NETWORKS
 from topk_platform.cli.studies import load_study
-from topk_platform.data import data_at
+from topk_platform.data import data_at, read
 from topk_platform.models import MODELS
 from topk_platform.outcomes import Ended
 from topk_platform.records import Ledger, Store, read_history
@@ -100,6 +100,27 @@ def test_arrays(new: New, tmp_path: Path, suffix: str) -> None:
     assert out.startswith("chosen: --network mlp, -k 3\n")
     assert {(arm.k, arm.model.name) for arm in load_study(f"{name}:study").arms} == {(3, "mlp")}
     check_runs(name, tmp_path / "lab", tmp_path)
+
+
+def test_groups_of_images_and_arrays(new: New, birds: Path, tmp_path: Path) -> None:
+    for name in ("wren", "gull", "owl's"):
+        for place in range(12):
+            (birds / name / f"{place}.png").rename(birds / name / f"{'abcd'[place % 4]}_{place}.png")
+    code, _, err = new("grouped_birds", "--from", str(birds), "--groups", "{class}/{group}_*")
+    assert (code, err) == (0, "")
+    (regime,) = {arm.regime.name: arm.regime for arm in load_study("grouped_birds:study").arms}.values()
+    assert regime.options["groups"] == "{class}/{group}_*"
+    with data_at(birds.parent):
+        assert {len(set(split.groups.tolist())) for split in read(regime).splits.values()} == {2, 1}
+    draw = np.random.default_rng(0)
+    who = [f"patient {n // 6}" for n in range(60)]
+    np.savez(tmp_path / "table.npz", x=draw.normal(size=(60, 5)), y=np.arange(60) % 4, groups=who)
+    assert new("grouped_table", "--from", "table.npz")[0] == 0
+    (regime,) = {arm.regime.name: arm.regime for arm in load_study("grouped_table:study").arms}.values()
+    with data_at(tmp_path):
+        assert len(read(regime).test.groups.unique()) == 1
+    code, _, err = new("ungrouped", "--from", "table.npz", "--groups", "who")
+    assert code and "--groups must name an array of" in err
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_modules_of_the_folder_are_found(folder: Path, replay: Replay) -> None:
 def test_changed_code_is_told(folder: Path, replay: Replay) -> None:
     key, before = recorded(), versions.code_version(ARM)
     with (folder / "helper_of_ones_own.py").open("a") as file:
-        file.write("# changed\n")
+        file.write("loss = [loss][0]\n")
     code, out, _ = replay(key)
     assert code == 0 and "bit for bit" in out
     assert f"the code has changed: its record's version is {before}, this one's" in " ".join(out.split())

@@ -251,12 +251,15 @@ def test_splits_that_are_given_are_kept() -> None:
             lambda: from_tensors(([[1.0], [1.0, 2.0]], [0, 1])),
             "train inputs must be a tensor, .* got a list of list",
         ),
-        (lambda: from_tensors(torch.zeros(4, 2)), r"train must be a pair \(inputs, labels\), got Tensor"),  # type: ignore[arg-type]
+        (lambda: from_tensors(torch.zeros(4, 2)), r"train must be \(inputs, labels\) or .*, got Tensor"),  # type: ignore[arg-type]
         (
             lambda: from_tensors((torch.zeros(4, 2), torch.arange(4)), None),
             "a fraction of training, got NoneType",
         ),  # type: ignore[arg-type]
-        (lambda: from_tensors((torch.zeros(4, 2), torch.arange(4)), (1, 2, 3)), "validation .* got 3 parts"),  # type: ignore[arg-type]
+        (
+            lambda: from_tensors((torch.zeros(4, 2), torch.arange(4)), (1, 2, 3, 4)),
+            "validation .* got 4 parts",
+        ),  # type: ignore[arg-type]
         (
             lambda: from_tensors((torch.zeros(4, 2) + 1j, torch.arange(4))),
             "must be float32 or whole .*complex64",

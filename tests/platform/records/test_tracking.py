@@ -26,11 +26,13 @@ from topk_platform.records import (
     Ledger,
     Store,
     TrackingSink,
+    artifact_name,
     check_tracking,
     sync,
     tracking_check,
     tracking_uri,
 )
+from topk_platform.records.artifacts import write_artifact
 from topk_platform.records.tracked import is_tracked
 from topk_platform.specs import TrialRecord, digest
 
@@ -48,24 +50,31 @@ def runs(place: Path) -> list[Any]:
     return list(client.search_runs([client.get_experiment_by_name("s").experiment_id], max_results=1000))
 
 
-def test_a_network_that_is_kept_after_its_record_is_logged_in_the_end(
-    tmp_path: Path, study: Study, record: Make
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_network_is_logged_under_a_name_that_mlflow_takes_unless_it_is_damaged(
+    damaged: bool, tmp_path: Path, study: Study, record: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger = Ledger.open(Store.open(tmp_path), "s")
     dotted = dataclasses.replace(study.arms[0].loss, label="tau-0.1")  # MLflow takes no such model's name
     arms = [dataclasses.replace(study.arms[0], loss=dotted)]
     study = dataclasses.replace(study, arms=arms, baseline=dotted.label)
     confirmed = record(study, 0, seed=1)
+    written = write_artifact(ledger.store, "network", confirmed.trial.key, b"weights")
+    confirmed = dataclasses.replace(confirmed, artifacts={"network": written})
+    if damaged:
+        ledger.store.write(artifact_name("network", confirmed.trial.key), b"wejghts")
     with ledger.writing(study) as writer:
         tracked = sink(tmp_path, ledger)
         writer.put(confirmed)
         tracked.put(confirmed)
-        while confirmed.trial.key not in tracked._written:
-            time.sleep(0.01)
-        ledger.store.write(f"models/{confirmed.trial.key}.safetensors", b"weights")
         tracked.put_files({"table.md": "# one"})
         assert tracked.close() is None
     (run,) = (run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    assert run.info.status == "FINISHED"
+    if damaged:
+        assert not run.outputs or not run.outputs.model_outputs
+        assert f"MLflow gets no network of {confirmed.trial.arm.name}: store " in caplog.text
+        return
     (model,) = run.outputs.model_outputs
     assert MlflowClient(tracking_uri(tmp_path)).get_logged_model(model.model_id).name == "tau-0_1-0-1"
 

@@ -40,5 +40,5 @@ def test_a_run_settles_what_it_tried_and_nothing_else() -> None:
 
 def test_a_damaged_note_is_named(tmp_path: Path) -> None:
     (tmp_path / "undone.json").write_text("[1")
-    with pytest.raises(StoreError, match=r"undone.json is damaged: delete it"):
+    with pytest.raises(StoreError, match=r"undone.json is damaged; `topk repair"):
         Undone.read(Store.open(tmp_path))

@@ -16,6 +16,7 @@ from topk_platform import (
     Loss,
     Model,
     PerClass,
+    Protocol,
     Recipe,
     Regime,
     Study,
@@ -37,9 +38,13 @@ SHIPPED_BYTES = 200_000  # of a study: a hundred times less than its ledger
 
 def a_study() -> Study:
     regimes = [Regime("few", "digits", (PerClass(20),)), Regime("noise", "digits", (LabelNoise(0.5),))]
-    losses = [Loss("cross_entropy"), Loss("ldam", label="badly_set", fixed={"learning_rate": 1e-6})]
-    arms = grid(regimes, [Model("linear")], losses, k=3, recipe=Recipe(3))
-    return Study("known", arms, topk=(1, 3), seeds=3)
+    fair, bad = {"learning_rate": Float(0.05, 0.1)}, {"learning_rate": Float(1e-7, 1e-6)}
+    losses = [
+        Loss("cross_entropy", fair, {"learning_rate": 0.1}),
+        Loss("ldam", bad, {"learning_rate": 1e-6}, label="badly_set"),
+    ]
+    arms = grid(regimes, [Model("linear")], losses, k=3, recipe=Recipe(3), protocol=Protocol(searches=3))
+    return Study("known", arms, topk=(1, 3), trials=3, seeds=3)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +74,7 @@ def test_a_file_says_what_the_store_says(store: Path, file: Path) -> None:
         kept = found.table.confirmations[place]
         assert {s: row["key"] for s, row in kept.items()} == {s: row["key"] for s, row in rows.items()}
     assert (
-        found.made["trials"] == 12
+        found.made["trials"] == 16
         and found.made["note"] == "made up"
         and set(found.made["datasets"]) == {"few", "noise"}
     )
@@ -91,8 +96,8 @@ def test_a_study_that_was_searched_tells_all_its_trials(
 def test_findings_are_weighed_as_the_stores_results_are(store: Path, file: Path, tmp_path: Path) -> None:
     own, theirs = asked(store), asked(tmp_path, Findings.read(file))
     assert (own.verdict, own.loss) == (theirs.verdict, theirs.loss) == ("baseline", "cross_entropy")
-    assert [(c.place, c.apart, c.cell.p_holm, c.values) for c in own.near] == [
-        (c.place, c.apart, c.cell.p_holm, c.values) for c in theirs.near
+    assert [(c.place, c.apart, c.p_holm, c.first.values) for c in own.near] == [
+        (c.place, c.apart, c.p_holm, c.first.values) for c in theirs.near
     ]
     assert theirs.left_out == {}
 
@@ -175,4 +180,4 @@ def test_commands_write_read_and_weigh_findings(
 def test_shipped_findings_are_of_our_studies_and_small() -> None:
     for found in evidence():
         assert found.study.name in STUDIES
-        assert len(found.to_bytes()) < SHIPPED_BYTES and found.compared()
+        assert len(found.to_bytes()) < SHIPPED_BYTES and found.table.cells

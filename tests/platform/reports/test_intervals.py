@@ -15,6 +15,7 @@ from topk_platform import Study
 from topk_platform.records import ArmHistory, Ranks
 from topk_platform.reports import Table, build_table, to_csv, to_markdown
 from topk_platform.reports.statistics import accuracies, image_part, interval
+from topk_platform.specs import Repeats
 
 
 def crossed_by_hand(rows: list[list[float]]) -> float:
@@ -98,7 +99,7 @@ def test_an_interval_and_its_p_value_say_the_same(seed: int, seeds: int, differe
 
 def test_repeated_searches_are_the_top_level() -> None:
     """Six seeds of three searches: three numbers, the searches' means, and two degrees of freedom."""
-    values = {1: 0.5, 2: 0.6, 3: 0.7, 4: 0.52, 5: 0.62, 6: 0.72}
+    values = dict(zip(Repeats(3).seeds(6), (0.5, 0.6, 0.7, 0.52, 0.62, 0.72), strict=True))
     found, means = interval(values, searches=3), interval({1: 0.51, 2: 0.61, 3: 0.71})
     assert found is not None and means is not None
     assert (found.mean, found.half_width, found.n) == (
@@ -194,7 +195,7 @@ def with_ranks(
             confirm[0, seed] = {"key": key, "seed": seed, "number": 0, "status": "completed", **tests}
             confirm[0, seed] |= {"versions": "{}", "reason": ""}
         histories[study.arm_id(arm)] = ArmHistory(arm, {}, confirm)
-    return build_table(study, histories, ranks=lambda keys: {key: kept[key] for key in keys if key in kept})
+    return build_table(study, histories, ranks=lambda rows: {row["key"]: kept[row["key"]] for row in rows})
 
 
 def two_losses(**changes: object) -> Study:

@@ -151,7 +151,7 @@ def weights(study: Study, store: Path, loss: str) -> list[torch.Tensor]:
     """The linear maps of a loss's confirmed runs."""
     place = Store.open(store)
     rows = Ledger.open(place, study.name).rows("phase = 'confirm'")
-    found = [read_model(place.at(study.name), row["key"]) for row in rows if row["loss"] == loss]
+    found = [read_model(place.at(study.name), row) for row in rows if row["loss"] == loss]
     assert len(found) == SEEDS
     return [next(iter(load(saved.content).values())).double() for saved in found if saved is not None]
 

@@ -10,23 +10,41 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from topk_platform import LabelNoise, LongTail, Loss, Model, PerClass, Recipe, Regime, Study, UserError, grid
+from topk_platform import (
+    Float,
+    LabelNoise,
+    LongTail,
+    Loss,
+    Model,
+    PerClass,
+    Protocol,
+    Recipe,
+    Regime,
+    Study,
+    UserError,
+    grid,
+)
 from topk_platform import recommend as recommend_from_python
 from topk_platform.cli import main
 from topk_platform.cli.consoles import plain
 from topk_platform.records import Tally
 from topk_platform.reports import Cell, estimate
+from topk_platform.reports.compared import Compared, Situation
+from topk_platform.reports.findings import searched_pairs
 from topk_platform.reports.recommendation import (
     recommendation_data,
     recommendation_to_markdown,
     recommendation_to_rich,
     sentences,
 )
-from topk_platform.reports.recommending import NEAR, Compared, Recommendation, Situation, recommended
+from topk_platform.reports.recommending import NEAR, Recommendation, recommended
+from topk_platform.reports.replicates import Luck, luck_of
 from topk_platform.running.recommending import situation_of
 
 ASKED = Situation(100, 5_000, noise=0.1)
@@ -34,12 +52,14 @@ JITTER = (0.0, 0.004, -0.003, 0.002, -0.003)
 
 
 def compared(loss: str, gain: float, what: Situation = ASKED, lost: int = 0, **changes: Any) -> Compared:
-    """One loss so far ahead of the baseline, in points, with five seeds."""
-    apart = estimate([gain / 100 + j for j in JITTER])
+    """One loss so far ahead of the baseline, in points, with five seeds, one of each of five searches."""
+    made = estimate([gain / 100 + j for j in JITTER])
+    assert made is not None
+    apart = replace(made, covers=changes.pop("covers", "searches and seeds"))
     cell = Cell(estimate([0.7 + j for j in JITTER]), apart, confirmed=Tally(5, diverged=lost))
     fields = {
         "study": "s", "regime": "r", "model": "mlp", "baseline": "cross_entropy", "metric": "top5",
-        "theirs": Tally(5), "values": ({"tau": 0.31},), **changes,
+        "theirs": Tally(5), "values": ({"tau": 0.31},), "searches": 5, "kind": "digits", **changes,
     }  # fmt: skip
     return Compared(loss=loss, situation=what, cell=cell, **fields)
 
@@ -55,9 +75,11 @@ def test_a_loss_that_is_better_where_it_is_nearest_is_recommended() -> None:
     )
     assert (found.verdict, found.loss) == ("better", "ldam")
     text = " ".join(sentences(found))
-    assert text.startswith("Start with ldam. Its values there, with model mlp: tau = 0.31.")
+    begins = "Start with ldam (measured on digits with mlp, not pretrained)."
+    assert text.startswith(f"{begins} Its values there, with model mlp: tau = 0.31.")
     assert (
-        "it is 3.0 ± 0.4 points of top-5 accuracy ahead of cross_entropy (s: r/mlp/ldam; n = 5 seeds" in text
+        "it is 3.0 ± 0.4 points of top-5 accuracy ahead of cross_entropy (s: r/mlp/ldam; n = 5 seeds of 5 searches"
+        in text
     )
     assert "Of 2 near comparisons of it, it is better in 1, undecided in 1, and worse in none." in text
     assert text.endswith("All this was measured on data other than yours.")
@@ -78,7 +100,7 @@ def test_far_evidence_decides_nothing() -> None:
     found = recommended(ASKED, [compared("ldam", 3.0, near_by(10.5))])
     assert (found.verdict, found.loss, found.near) == ("unknown", "", ())
     (said,) = sentences(found)
-    assert "Not known: nothing near was measured. The nearest regime, s: r, is 10.5 times apart" in said
+    assert "nothing near was measured. The nearest regime, s: r (digits, mlp), is 10.5 times apart" in said
     assert "10.5 times in images per class" in said
     assert recommended(ASKED, [compared("ldam", 3.0, near_by(9.5))]).verdict == "better"
 
@@ -95,16 +117,16 @@ def test_undecided_intervals_are_no_recommendation_and_no_equality() -> None:
     found = recommended(ASKED, [compared("ldam", 0.2), compared("focal", -3.0)])
     assert found.verdict == "unknown"
     text = " ".join(sentences(found))
-    assert "Not known: of 2 near comparisons, 1 worse, 1 undecided" in text
-    assert "intervals reach up to +0.6 points (s: r/mlp/ldam)" in text
-    assert "Start with" not in text
+    assert "not pretrained): of 2 near comparisons, 1 worse, 1 undecided" in text
+    assert "intervals reach up to +0.6 points (s: r/mlp/ldam; 5 searches)" in text
+    assert "Start with" not in text and "keep cross_entropy, the baseline, and tune it" in text
 
 
 def test_the_baseline_is_recommended_where_all_others_are_worse() -> None:
     found = recommended(ASKED, [compared("ldam", -2.0), compared("focal", -3.0)])
     assert (found.verdict, found.loss) == ("baseline", "cross_entropy")
     text = " ".join(sentences(found))
-    assert "Start with cross_entropy." in text and "Nothing is known about other losses." in text
+    assert "Start with cross_entropy (measured on" in text and "Nothing is known about other losses." in text
     assert "3.0 ± 0.4 points of top-5 accuracy behind cross_entropy" in text
     two = [compared("ldam", -2.0), compared("focal", -3.0, baseline="another")]
     assert recommended(ASKED, two).verdict == "unknown"  # for nobody compared the two baselines
@@ -138,7 +160,7 @@ def test_all_that_is_looked_at_is_corrected_for_whichever_study_it_is_of() -> No
     among = recommended(ASKED, [one, *others])
     assert among.verdict == "unknown"
     mine = next(c for c in among.near if c.loss == "ldam")
-    assert mine.cell.p_holm == pytest.approx(21 * one.cell.difference.p)
+    assert mine.p_holm == pytest.approx(21 * one.cell.difference.p)
 
 
 whats = st.builds(
@@ -168,8 +190,8 @@ def test_no_more_is_said_than_is_shown(rows: list[tuple[str, int, float]]) -> No
     assert all(one.apart <= NEAR for one in found.near)
     if found.verdict == "better":
         mine = [one for one in found.near if one.loss == found.loss]
-        assert mine and mine[0].cell.mark == "better" and mine[0].ahead.low > 0
-        assert not any(one.ahead.high < 0 and one.cell.mark for one in mine)
+        assert mine and mine[0].mark == "better" and mine[0].ahead.low > 0
+        assert not any(one.ahead.high < 0 and one.mark for one in mine)
     if found.verdict == "baseline":
         assert found.near and not any(one.loss == found.loss for one in found.near)
         assert all(one.ahead.mean < 0 for one in found.near[:1])
@@ -199,19 +221,27 @@ def test_a_regime_is_what_its_conditions_leave_of_its_data() -> None:
     assert 19 <= tail.imbalance <= 21 and tail.images < 700
 
 
+FAIR, BAD = {"learning_rate": Float(0.05, 0.1)}, {"learning_rate": Float(1e-7, 1e-6)}
+
+
 def a_study(name: str) -> Study:
     regimes = [Regime("few", "digits", (PerClass(20),))]
-    losses = [Loss("cross_entropy"), Loss("ldam", label="badly_set", fixed={"learning_rate": 1e-6})]
-    arms = grid(regimes, [Model("linear")], losses, k=3, recipe=Recipe(3))
-    return Study(name, arms, topk=(1, 3), seeds=3)
+    losses = [Loss("cross_entropy", FAIR, {"learning_rate": 0.1}), Loss("ldam", BAD, {"learning_rate": 1e-6})]
+    losses.append(Loss("ldam", label="ldam-papers"))
+    arms = grid(regimes, [Model("linear")], losses, k=3, recipe=Recipe(3), protocol=Protocol(searches=3))
+    return Study(name, arms, topk=(1, 3), trials=3, seeds=3)
 
 
 LAB = """
-from topk_platform import Loss, Model, PerClass, Recipe, Regime, Study, grid
+from topk_platform import Float, Loss, Model, PerClass, Protocol, Recipe, Regime, Study, grid
 
-losses = [Loss("cross_entropy"), Loss("ldam", label="badly_set", fixed={"learning_rate": 1e-6})]
+FAIR, BAD = {"learning_rate": Float(0.05, 0.1)}, {"learning_rate": Float(1e-7, 1e-6)}
+losses = [Loss("cross_entropy", FAIR, {"learning_rate": 0.1}), Loss("ldam", BAD, {"learning_rate": 1e-6})]
+losses.append(Loss("ldam", label="ldam-papers"))
+how = Protocol(searches=3)
 regimes = [Regime("few", "digits", (PerClass(20),))]
-study = Study("known", grid(regimes, [Model("linear")], losses, k=3, recipe=Recipe(3)), topk=(1, 3), seeds=3)
+arms = grid(regimes, [Model("linear")], losses, k=3, recipe=Recipe(3), protocol=how)
+study = Study("known", arms, topk=(1, 3), trials=3, seeds=3)
 """
 
 
@@ -233,13 +263,13 @@ def test_a_store_is_asked(
     found = ask()
     assert (found.verdict, found.loss) == ("baseline", "cross_entropy"), sentences(found)
     (one,) = found.near
-    assert one.place == "known: few/linear/badly_set" and one.values == ({"learning_rate": 1e-6},)
-    assert one.situation == Situation(10, 200, 1.0, 0.0, 3) and one.apart == pytest.approx(1.2 * 1.25)
+    assert one.place == "known: few/linear/ldam" and one.first.values == ({"learning_rate": 1e-6},) * 3
+    assert one.first.situation == Situation(10, 200, 1.0, 0.0, 3) and one.apart == pytest.approx(1.2 * 1.25)
     assert found.left_out is not None and set(found.left_out) == {"other"}
-    assert "known: few/linear/badly_set" in recommendation_to_markdown(found)
+    assert "known: few/linear/ldam" in recommendation_to_markdown(found)
     assert recommendation_to_rich(found)
     far = ask(classes=5000, images=300_000, imbalance=100.0, noise=0.1, k=5)
-    assert far.verdict == "unknown" and far.nearest is not None and far.nearest.study == "known"
+    assert far.verdict == "unknown" and far.nearest is not None and far.nearest.first.study == "known"
 
     (tmp_path / "recommending_lab.py").write_text(LAB)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -248,3 +278,68 @@ def test_a_store_is_asked(
     with pytest.raises(SystemExit, match="0"):
         main()
     assert json.loads(capsys.readouterr().out) == plain(recommendation_data(found))
+
+
+def once(gain: float, study: str, **changes: Any) -> Compared:
+    """A comparison of arms that were searched once, the same in each study."""
+    changes = {"loss": "ldam", "setup": "same", **changes}
+    return compared(gain=gain, study=study, covers="seeds and images", searches=1, **changes)
+
+
+def test_what_was_searched_once_and_nowhere_else_decides_nothing() -> None:
+    found = recommended(ASKED, [once(30.0, "a"), once(-30.0, "a", loss="focal", setup="other")])
+    assert found.verdict == "unknown" and all(one.p_holm is None and not one.mark for one in found.near)
+    assert "`topk run STUDY --searches 3` adds searches" in " ".join(sentences(found))
+
+
+def test_the_luck_of_a_search_is_what_shows_between_studies_of_the_same_comparison() -> None:
+    """Against numpy: the root of the pooled within-group variance, and the interval that follows from it."""
+    groups = {"ldam": (1.0, 3.0, 2.6), "focal": (-1.0, 0.5)}
+    made = [
+        once(gain, f"s{i}", loss=loss, setup=loss)
+        for loss, gains in groups.items()
+        for i, gain in enumerate(gains)
+    ]
+    luck = luck_of([*made, compared("other", 9.0), once(7.0, "alone", setup="alone")])
+    squares = sum(np.var(gains) * len(gains) for gains in groups.values())
+    assert luck == {5: Luck(pytest.approx(math.sqrt(squares / 3) / 100), 3)}
+    found = {one.loss: one for one in recommended(ASKED, made).near}
+    ldam = found["ldam"]
+    assert ldam.searches == 3 and ldam.place == "s0: r/mlp/ldam and 2 more"
+    assert ldam.ahead.mean == pytest.approx(np.mean(groups["ldam"]) / 100)
+    own, search = np.var(JITTER, ddof=1) / 5, squares / 3 / 1e4 / 3
+    degrees = (own + search) ** 2 / (own**2 / 12 + search**2 / 3)
+    assert ldam.ahead.half_width == pytest.approx(stats.t.ppf(0.975, degrees) * math.sqrt(own + search))
+    assert ldam.ahead.covers == "searches, seeds and images"
+    # Less luck at a larger K: that of a smaller one stands in, never the other way round.
+    at = {k: recommended(replace(ASKED, k=k), [*made, once(1, "k", metric=f"top{k}", what=replace(ASKED, k=k))])
+          for k in (3, 10)}  # fmt: skip
+    mine = {k: next(one for one in found.near if one.first.study == "k") for k, found in at.items()}
+    assert math.isnan(mine[3].ahead.p) and not math.isnan(mine[10].ahead.p)
+
+
+def test_variants_of_a_loss_are_no_losses() -> None:
+    space = {"learning_rate": Float(0.01, 1)}
+
+    def loss(name: str, label: str = "", searched: bool = True) -> Loss:
+        return Loss(name, space if searched else {}, {"learning_rate": 0.1} if searched else {}, label=label)
+
+    losses = [
+        loss("cross_entropy"),
+        loss("cross_entropy", "cross_entropy-fast"),
+        loss("ldam"),
+        loss("ldam", "ldam-decay"),
+        loss("focal", "my_focal"),
+        loss("autkc", searched=False),
+    ]
+    arms = grid([Regime("r", "digits")], [Model("mlp")], losses, k=3, recipe=Recipe(1))
+    pairs = searched_pairs(Study("s", arms, topk=(1, 3)))
+    assert [(arm.loss.label, baseline.loss.label) for arm, baseline in pairs] == [
+        ("ldam", "cross_entropy"),
+        ("my_focal", "cross_entropy"),
+    ]
+    fixed = [
+        replace(arm, loss=loss("cross_entropy", searched=False)) if i == 0 else arm
+        for i, arm in enumerate(arms)
+    ]
+    assert searched_pairs(Study("s", fixed, topk=(1, 3))) == []

@@ -89,6 +89,13 @@ def test_sizes_are_told_in_classes_and_shares_in_percent() -> None:
     assert metric == "size95" and float(mean) == pytest.approx(2.5)
 
 
+def test_errors_are_told_in_their_units_and_less_of_them_is_better() -> None:
+    text = to_markdown(a_table(a_study(show=("ece", "nll", "size95"))))
+    assert "## expected calibration error, %" in text and "## negative log-likelihood, nats" in text
+    assert "Of expected calibration error, negative log-likelihood, sets less is better" in text
+    assert "0.700 ± 0.010" in text
+
+
 def test_tables_without_sizes_say_nothing_of_them() -> None:
     assert "less is better" not in to_markdown(a_table(a_study(show=("top3",), measures=("size95",))))
 
@@ -168,6 +175,8 @@ def test_only_those_who_ask_become_other_arms() -> None:
         (plain.name, plain.seed, plain.topk, plain.targets, plain.threads, plain.device, arm)
     )
     assert "measures" not in plain.to_json() and asked.arm_id(arm) != plain.arm_id(arm)
+    aside = a_study(calibration=0.5)
+    assert aside.arm_id(arm) != asked.arm_id(arm) and "calibration" not in asked.to_json()
     part = asked.only("r0/*")
     assert part.measures == asked.measures and part.arm_id(arm) == asked.arm_id(arm)
     assert Study.from_json(asked.to_json()) == asked and asked.smoke().measures == asked.measures
@@ -183,6 +192,12 @@ def test_only_those_who_ask_become_other_arms() -> None:
         ({"show": ("autkc0",)}, "metric 'autkc0' is not among"),
         ({"measures": ("top5",)}, "measures must be such as 'autkc5', 'average5' or 'size95'.*got 'top5'"),
         ({"show": ("coverage95", "size95")}, "metric 'coverage95' is not among"),
+        (
+            {"show": ("nll",), "calibration": 0.5},
+            "calibration sets samples aside .* no such metric is measured",
+        ),
+        ({"calibration": 1.0}, r"calibration must be in \[0, 1\)"),
+        ({"arms": some_arms(metric="nll")}, "metric 'nll' cannot select"),
         (
             {"published": [Published(regime="r0", loss="ldam", metric="size95", value=3.0, source="me")]},
             "metric 'size95' of a published number is not among",

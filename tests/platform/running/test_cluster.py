@@ -16,8 +16,9 @@ from ray._private import ray_constants, services
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid, run
 from topk_platform.errors import ClusterError
-from topk_platform.running import capacity, cluster, reaching
+from topk_platform.running import capacity, cluster, own_ray, reaching
 from topk_platform.running.address import is_loopback
+from topk_platform.running.loopback import on_loopback
 from topk_platform.running.messages import messages_on_stderr
 from topk_platform.running.patience import Patience
 
@@ -118,7 +119,7 @@ def test_the_token_that_a_ray_of_our_own_leaves_is_its_owners_alone(
     monkeypatch.setenv("HOME", str(tmp_path))
     before = os.umask(0o022)
     try:
-        assert cluster._token_where_none_is_kept.__wrapped__() == {}
+        assert own_ray._token_where_none_is_kept.__wrapped__() == {}
     finally:
         assert os.umask(before) == 0o022
     made = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / ".ray").iterdir()}
@@ -150,7 +151,7 @@ def test_what_connects_on_loopback_stays_there(address: str, stays: bool) -> Non
 
 def test_what_listens_on_loopback_alone_is_over_at_the_end() -> None:
     before = ray_constants.ENABLE_RAY_CLUSTER
-    with cluster._on_loopback():
+    with on_loopback():
         assert not ray_constants.ENABLE_RAY_CLUSTER
     assert before == ray_constants.ENABLE_RAY_CLUSTER
 

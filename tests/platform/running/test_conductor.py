@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study
 from topk_platform.identity import Identity
+from topk_platform.outcomes import Ended
 from topk_platform.running.conductor import Conductor, Orders
 from topk_platform.running.gpu_use import GpuSample
 from topk_platform.running.retries import PAUSES, Retries
@@ -205,11 +206,7 @@ def test_a_driver_that_stood_still_itself_blames_nobody(stage: Callable[..., Sta
     assert found.conductor.stalled() == []
 
 
-def test_a_process_that_is_lost_once_the_records_are_there_costs_the_network_alone(
-    stage: Callable[..., Stage],
-) -> None:
-    found = stage(trials=1)
-    found.run_all()
+def test_why_a_network_is_missing_is_told_from_the_record(stage: Callable[..., Stage]) -> None:
     found = stage(trials=1)
     search = found.start()
     assert search is not None
@@ -217,13 +214,30 @@ def test_a_process_that_is_lost_once_the_records_are_there_costs_the_network_alo
     name = found.start()
     assert name is not None
     (trial,) = found.conductor._runs[name].trials
-    message = {"ended": False, "kept": 3, "patience": 3600.0, "records": [record_of(trial).to_json()]}
+    record = replace(record_of(trial), missing={"network": "OSError: in the way"})
+    message = {"ended": True, "records": [record.to_json()]}
     found.conductor.hear(name, message)
     assert "records" not in message  # Tune would keep them
-    assert [record.trial.phase for record in found.kept] == ["search", "confirm"]
-    found.conductor.lose(name, "the node died")
-    assert found.conductor.faults.unsaved == {trial.key: "process lost: the node died"}
+    assert [record.missing for record in found.kept] == [{}, {"network": "OSError: in the way"}]
+    assert found.conductor.faults.unsaved == {trial.key: "OSError: in the way"}
     assert found.conductor.done and found.board.left == 0
+
+
+def test_a_worker_is_told_which_members_of_an_ensemble_have_a_record(stage: Callable[..., Stage]) -> None:
+    """Their files stay as they are."""
+    found = stage(trials=1, seeds=2, protocol=Protocol(ensemble=2, pruner=NoPruning()))
+    search = found.start()
+    assert search is not None
+    found.end(search)
+    config = found.conductor.start("confirms")
+    assert config is not None and config["recorded"] == []
+    first, second = found.conductor._runs["confirms"].trials
+    found.board.end(first, Ended.from_record(record_of(first)))
+    found.conductor.lose("confirms", "the node died")
+    found.now[0] += PAUSES[0]
+    config = found.conductor.start("again")
+    assert config is not None and config["recorded"] == [first.key]
+    assert len(config["trials"]) == 2 and second.key not in config["recorded"]
 
 
 def test_a_record_that_cannot_be_written_ends_the_study_and_is_raised_afterwards(

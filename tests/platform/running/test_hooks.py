@@ -11,6 +11,7 @@ import pytest
 
 from topk_platform.running import hooks
 from topk_platform.running.hooks import Listener, ShortMemory
+from topk_platform.running.lifeline import Lifeline
 
 
 @dataclass(eq=False)
@@ -89,7 +90,7 @@ def test_a_process_goes_on_with_what_follows(tmp_path: Path) -> None:
     trial.temporary_state.ray_actor = SimpleNamespace(assign=SimpleNamespace(remote=assigned.append))
     messages: list[dict[str, Any]] = [{"ended": False}, {"ended": True}, {"ended": False}, {"ended": True}]
     for message in [*messages, {"done": True}]:
-        Listener(conductor).on_trial_result(1, [], trial, message)  # type: ignore[arg-type]
+        Listener(conductor, Lifeline()).on_trial_result(1, [], trial, message)  # type: ignore[arg-type]
     assert heard == messages
     assert assigned == [{"trials": ["second"]}]
 
@@ -101,7 +102,7 @@ def test_a_process_that_hangs_is_killed_once(tmp_path: Path, monkeypatch: pytest
     hanging.temporary_state.ray_actor = "its process"
     other.temporary_state.ray_actor = "another"
     found = iter([["hanging"], []])
-    listener = Listener(SimpleNamespace(stalled=lambda: next(found)))  # type: ignore[arg-type]
+    listener = Listener(SimpleNamespace(stalled=lambda: next(found)), Lifeline())  # type: ignore[arg-type]
     for iteration in range(2):
         listener.on_step_end(iteration, [other, hanging])
     assert killed == ["its process"]

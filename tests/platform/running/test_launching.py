@@ -16,6 +16,7 @@ from topk_platform.records import Ledger, Store
 from topk_platform.running import capacity, cluster, machines
 from topk_platform.running.budget import Budget
 from topk_platform.running.launching import Launch, on_cluster
+from topk_platform.running.lifeline import Lifeline
 from topk_platform.running.packing import Packing
 from topk_platform.running.patience import Patience
 
@@ -40,8 +41,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the user is told of a machine with two GPUs, on each of which six trials have room."""
 
     @contextmanager
-    def connected(*_: object) -> Iterator[int]:
-        yield 2
+    def connected(*_: object) -> Iterator[cluster.Connection]:
+        yield cluster.Connection(2, Lifeline())
 
     def slots(study: Study, workers: int | None, *, may_grow: bool) -> int:
         assert not may_grow

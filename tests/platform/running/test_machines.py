@@ -12,13 +12,13 @@ import pytest
 from ray.exceptions import NodeDiedError, TaskUnschedulableError, WorkerCrashedError
 from rich.console import Console
 
-from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run, table
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, run, table
 from topk_platform.cli.progress import make_view
 from topk_platform.cli.standing import status
 from topk_platform.errors import ClusterError, StoreError
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
-from topk_platform.records import Ledger, Store, read_history
+from topk_platform.records import ArmHistory, Ledger, Store, StoreKeeper, read_history
 from topk_platform.reports import to_markdown
 from topk_platform.running import execution, machines
 from topk_platform.running.boards import in_environment, make_board
@@ -54,7 +54,7 @@ def store(tmp_path: Path) -> Path:
         ledger.identify(counted)
         board = board_of(ledger, counted)
         while trials := board.next_trials():
-            (record,) = finish(run_trials(trials))
+            (record,) = finish(run_trials(trials, StoreKeeper(ledger.store)))
             board.end(trials[0], Ended.from_record(record))
             writer.put(record.replace_versions(**ELSEWHERE))
     return tmp_path
@@ -131,7 +131,7 @@ def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_told(store: Pa
         0
     ].phase != "confirm":  # which the search of the other arm does not end
         assert trials
-    (record,) = finish(run_trials(trials))
+    (record,) = finish(run_trials(trials, StoreKeeper(ledger.store)))
     assert record.trial.arm.loss.label == "cross_entropy"
     old = [row["key"] for row in ledger.rows() if row["arm_id"] == record.trial.arm_id]
     with ledger.writing(a_study()) as writer:
@@ -159,6 +159,50 @@ def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.C
     )
     status(store=str(store))
     assert "3 do not count: 3 of torch 1.0 in place of" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_search_goes_on_from_what_another_version_chose_and_the_table_tells(tmp_path: Path) -> None:
+    """Two trials by one version of Optuna, two by another: the same history, whoever suggested it."""
+    study = replace(a_study(), trials=4, baseline="cross_entropy")
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    here = in_environment(study, check_study(study), environment("cpu"))
+    arm_id = next(i for i, found in here.items() if "optuna" in found.environment)
+    chosen = []
+    for version in ("4.9.0", "5.1.0"):
+        counted = {i: _with_optuna(found, version) for i, found in here.items()}
+        board = make_board(study, counted, read_history(ledger, study, counted))
+        with ledger.writing(study) as writer:
+            ledger.identify(counted)
+            while trials := board.next_trials():
+                if version == "4.9.0" and trials[0].number == 2:
+                    break
+                (record,) = finish(run_trials(trials))
+                board.end(trials[0], Ended.from_record(record))
+                writer.put(record.replace_versions(**trials[0].environment))
+                chosen += [trials[0]] if trials[0].arm_id == arm_id and trials[0].phase == "search" else []
+    assert [trial.number for trial in chosen] == [0, 1, 2, 3]
+    alone = make_board(study, here, {i: ArmHistory(arm) for i, arm in _arms(study).items()})
+    while (trials := alone.next_trials())[0].number < 3:  # as one version would have suggested them
+        (record,) = finish(run_trials(trials))
+        alone.end(trials[0], Ended.from_record(record))
+        if trials[0].arm_id == arm_id:
+            assert trials[0].values == chosen[trials[0].number].values
+    found = table(study, store=tmp_path)
+    assert found.choosers == {("smooth_topk_svm", "r"): {0: "optuna 4.9.0", 2: "optuna 5.1.0"}}
+    assert not found.environments and found.left == 0
+    assert (
+        "Searches that several versions chose for, which one version would not repeat: smooth_topk_svm, r: "
+        "from trial 0 on optuna 4.9.0, from trial 2 on optuna 5.1.0."
+    ) in to_markdown(found)
+
+
+def _with_optuna(identity: Identity, version: str) -> Identity:
+    environment = identity.environment
+    return replace(identity, environment={n: version if n == "optuna" else v for n, v in environment.items()})
+
+
+def _arms(study: Study) -> dict[str, Arm]:
+    return {study.arm_id(arm): arm for arm in study.arms}
 
 
 def test_a_record_has_the_environment_that_it_was_planned_for(tmp_path: Path) -> None:

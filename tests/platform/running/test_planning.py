@@ -106,3 +106,39 @@ def test_a_plan_with_nothing_left_says_that_it_did_not_look_at_the_data(
     _print_plan(Console(width=200), found)
     assert found.left == 0 and found.samples == ()
     assert "The data were not looked at" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("ensemble", "trials", "searches", "chosen"),
+    [
+        (5, 15, 1, None),
+        (8, 15, 1, "7 of the 15"),
+        (8, 32, 2, None),
+        (8, 30, 2, "7 of the 15"),
+        (8, 8, 1, None),
+    ],
+)
+def test_stacks_that_leave_the_sampler_too_little_are_named(
+    ensemble: int, trials: int, searches: int, chosen: str | None, tmp_path: Path
+) -> None:
+    """Of eight trials even one after another would leave it two, so that the stacks are not to blame."""
+    loss = Loss("smooth_topk_svm", {"tau": Float(0.1, 10.0)}, {"tau": 1.0})
+    protocol = Protocol(ensemble=ensemble, searches=searches)
+    arms = grid(
+        [Regime("all", "digits")],
+        [Model("linear")],
+        [loss, Loss("ldam")],
+        k=3,
+        recipe=Recipe(1),
+        protocol=protocol,
+    )
+    found = plan(Study("s", arms, topk=(1, 3), trials=trials, seeds=searches), store=tmp_path, workers=1)
+    console = Console(width=200, record=True)
+    _print_plan(console, found)
+    text = console.export_text()
+    assert ("leave the sampler" in text) == (chosen is not None)
+    if chosen is not None:
+        assert (
+            f"Stacks of 8 leave the sampler {chosen} trials" in text
+            and "(all/linear/smooth_topk_svm)" in text
+        )

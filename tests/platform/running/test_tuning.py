@@ -15,6 +15,7 @@ from topk_platform.errors import ChangedError
 from topk_platform.identity import Identity
 from topk_platform.running import tuning
 from topk_platform.running.conductor import Conductor
+from topk_platform.running.lifeline import Lifeline, LostRayError
 from topk_platform.running.retries import Faults
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import Trial, TrialRecord
@@ -52,16 +53,19 @@ def refuse(conductor: Conductor) -> None:
 
 @pytest.fixture
 def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Faults, list[float], Board]]:
-    def run(*fits: Fit, keep: Any = None) -> tuple[Faults, list[float], Board]:
+    def run(*fits: Fit, keep: Any = None, sleep: Any = None) -> tuple[Faults, list[float], Board]:
         left, slept = list(fits), []
         monkeypatch.setattr(tuning, "_tuner", lambda study, conductor, *_: Tuner(left, conductor))
         monkeypatch.setattr(tuning, "PAUSES", (0.0, 0.0))
-        monkeypatch.setattr(tuning.time, "sleep", slept.append)  # type: ignore[attr-defined]
+        line = Lifeline()
+        monkeypatch.setattr(line, "sleep", sleep or slept.append)
         arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 3, Recipe(1))
         study = Study("s", [arm], topk=(1, 3), seeds=1, time_limit=1.5)
         board = Board([ArmBoard(study, arm, Identity("c", "f"))])
         tell = keep or (lambda _record: None)
-        found = tuning.tune_trials(study, board, tell, lambda _record: None, str(tmp_path), 1, "", 30.0)
+        found = tuning.tune_trials(
+            study, board, tell, lambda _record: None, str(tmp_path), 1, "", 30.0, line=line
+        )
         assert not left
         return found, slept, board
 
@@ -79,17 +83,23 @@ def test_it_ends_with_what_is_left_open(tune: Callable[..., Any]) -> None:
 
 
 def test_an_interrupt_while_it_waits_is_the_callers(
-    tune: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tune: Callable[..., Any],
 ) -> None:
-    def interrupted(conductor: Conductor) -> None:
-        lose(conductor)
-        monkeypatch.setattr(tuning.time, "sleep", interrupt)  # type: ignore[attr-defined]
-
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        tune(interrupted)
+        tune(lose, sleep=interrupt)
+
+
+def test_without_ray_nothing_is_tried_again_and_nothing_is_open(tune: Callable[..., Any]) -> None:
+    def vanish(conductor: Conductor) -> None:
+        conductor.start("running")
+        raise LostRayError("Ray's raylet (process 7) has ended")
+
+    found, slept, board = tune(vanish)
+    assert found == Faults(ended="Ray's raylet (process 7) has ended")
+    assert board.left == 1 and not board.stuck and slept == []
 
 
 def test_what_stopped_it_is_raised(tune: Callable[..., Any]) -> None:

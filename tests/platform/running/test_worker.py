@@ -13,12 +13,14 @@ from topk_platform.code_version import code_version
 from topk_platform.data import load
 from topk_platform.errors import FAULTS, FaultError, TimeLimitError, UnreachableStoreError
 from topk_platform.identity import Identity
+from topk_platform.records import Store, damaged_artifacts, missing_artifacts
+from topk_platform.records.schema import trial_row
 from topk_platform.records.store import MARK
 from topk_platform.running import worker
 from topk_platform.running.worker import TrialActor
 from topk_platform.search import ArmBoard
 from topk_platform.specs import TrialRecord
-from topk_platform.training import Finished, Pulse, environment
+from topk_platform.training import Pulse, environment
 
 
 def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: Any) -> dict[str, Any]:
@@ -29,7 +31,7 @@ def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: 
     board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
     trial = board.trial(board.next_slot())
     actor = object.__new__(TrialActor)
-    config = {"trials": [trial.to_json()], "data": "data", "store": str(store or tmp_path)}
+    config = {"trials": [trial.to_json()], "recorded": [], "data": "data", "store": str(store or tmp_path)}
     actor.setup(
         {**config, "checkpoint_seconds": 60.0, "time_limit": limit, "report_seconds": 2.0, "share": 1.0}
     )
@@ -46,7 +48,7 @@ def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatc
     def training(trials: Any, _config: Any) -> Any:
         started.append(trials[0].seed)
         yield Pulse()
-        return Finished(())
+        return []
 
     monkeypatch.setattr(worker, "_checked", training)
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
@@ -63,26 +65,32 @@ def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatc
     assert not actor.step()["ended"] and started == [1, 2, 3]
 
 
-TRAINED = {"ended", "records", "epoch", "kept", "patience", "unsaved"}
-
-
 def test_what_was_planned_is_trained(tmp_path: Path) -> None:
-    found = result(tmp_path)
-    assert found.keys() == TRAINED and not found["unsaved"]
     here = {**environment("cpu"), "optuna": "of the driver, which a worker need not have"}
-    assert result(tmp_path, environment=here).keys() == TRAINED
+    for found in (result(tmp_path), result(tmp_path, environment=here)):
+        (record,) = map(TrialRecord.from_json, found["records"])
+        assert record.status == "completed" and not found.keys() & {"fault", "refused"}
+        assert damaged_artifacts(Store.open(tmp_path), [trial_row(record)]) == []
+        assert missing_artifacts(Store.open(tmp_path), [trial_row(record)]) == []
 
 
-def test_the_record_comes_before_a_network_that_cannot_be_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("place", ["models", "ranks", "guesses"])
+def test_a_file_in_the_way_of_a_folder_costs_the_network_alone_or_is_a_fault_at_once(
+    place: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "models").write_text("in the way")
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    (tmp_path / place).write_text("in the way")
     found = result(tmp_path)
+    if place != "models":
+        assert found["fault"] == "RefusingStoreError" and "records" not in found
+        assert f"{tmp_path / place}" in found["why"]
+        return
     (record,) = map(TrialRecord.from_json, found["records"])
     assert record.status == "completed" and record.test
-    assert found["unsaved"].keys() == {record.trial.key}
-    assert "cannot be written" in found["unsaved"][record.trial.key]
+    assert record.artifacts.keys() == {"ranks", "guesses"}
+    assert "cannot be written" in record.missing["network"]
+    rows = [trial_row(record)]
+    assert damaged_artifacts(Store.open(tmp_path), rows) == []
+    assert [file.kind for file in missing_artifacts(Store.open(tmp_path), rows)] == ["network"]
 
 
 @pytest.mark.parametrize(
@@ -121,19 +129,18 @@ def test_other_code_data_or_machines_than_planned_are_refused_and_bring_no_recor
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
-@pytest.mark.parametrize("early", [False, True])
 def test_a_trial_that_outgrows_its_share_of_a_gpu_is_left_open_and_brings_no_record(
-    share: float, early: bool, monkeypatch: pytest.MonkeyPatch
+    share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its record may come before a network is kept, or at the end; with a whole GPU it is a result."""
+    """With a whole GPU it is a result."""
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
     study = Study("s", [arm], topk=(1, 3), device="cuda", gpus=share)
     trial = ArmBoard(study, arm, Identity("c", "f")).trial(("confirm", 0, 1))
     record = TrialRecord(trial, "failed", "CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     def training(_trials: Any, _config: Any) -> Any:
-        yield Pulse(records=(record,) if early else ())
-        return Finished((record,))
+        yield Pulse()
+        return [record]
 
     monkeypatch.setattr(worker, "_checked", training)
     actor = object.__new__(TrialActor)

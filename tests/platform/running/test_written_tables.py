@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from made_up import keep_made_up
 
 from topk_platform import Arm, Float, Loss, Model, Protocol, Recipe, Regime, Study, grid, plan, run
 from topk_platform.data import Source, digits
@@ -20,6 +21,7 @@ from topk_platform.records import Extras, Store
 from topk_platform.running import execution as running
 from topk_platform.running import reading, recording, remembered
 from topk_platform.running.events import Event
+from topk_platform.running.recording import Recorder
 from topk_platform.running.rehearsal import Rehearsal
 from topk_platform.running.retries import Faults
 from topk_platform.search import Board
@@ -38,12 +40,13 @@ class TroubleError(Exception):
 
 
 def ends_at_once(
-    study: Study, board: Board, recorder: Callable[..., None], tell: Callable[..., None], *_: object
+    study: Study, board: Board, recorder: Recorder, tell: Callable[..., None], *_: object
 ) -> Faults:
     while trials := board.next_trials():
         for trial in trials:
             metrics = dict.fromkeys(study.metrics, 0.5 + trial.seed / 100)
             record = TrialRecord(trial, "completed", validation=metrics, test=metrics if trial.seed else None)
+            record = dataclasses.replace(record, artifacts=keep_made_up(recorder.ledger.store, trial))
             recorder(record.replace_versions(**trial.environment))
             board.end(trial, Ended.from_record(record))
             tell(Event("ended", (trial,), record))
@@ -57,6 +60,7 @@ def ends_within(*arguments: Any) -> Faults:
             budget.begin(trial.key, trial.arm_id, 1)
             metrics = dict.fromkeys(STUDY.metrics, 0.5 + trial.seed / 100)
             record = TrialRecord(trial, "completed", validation=metrics, test=metrics if trial.seed else None)
+            record = dataclasses.replace(record, artifacts=keep_made_up(recorder.ledger.store, trial))
             recorder(record.replace_versions(**trial.environment))
             board.end(trial, Ended.from_record(record))
             budget.end(trial.key, ended=True)

@@ -18,16 +18,36 @@ SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
 FIXED = Loss("cross_entropy")
 
 
+SPAN = 1_000_000  # between the numbers, and the seeds, of two searches
+
+
 def sequence(arm: ArmBoard, search: int) -> list[int]:
-    """A search's trials in order: those that are left over by the others, after the first of all."""
-    return sorted({n for n in range(60) if n % arm.arm.repeats.count == search} | {0})
+    """A search's trials in order, after the first of all."""
+    return [0, *(SPAN * search + position for position in range(1, 60))]
+
+
+def asked(arm: ArmBoard, search: int) -> list[int]:
+    """The trials of its sequence that the budget asks for."""
+    return sequence(arm, search)[: arm.study.trials // arm.study.searches] if arm.arm.is_searched else []
+
+
+def missing(arm: ArmBoard, search: int) -> list[int]:
+    """A search's own trials that have not ended."""
+    return [n for n in asked(arm, search) if n // SPAN == search and n not in arm.searched]
+
+
+def seeds_of(arm: ArmBoard, search: int) -> list[int]:
+    """The seeds of a search, or of all searches for an arm that searches nothing."""
+    blocks = [search] if arm.arm.is_searched else range(arm.study.searches)
+    each = arm.study.seeds // arm.study.searches
+    return [SPAN * block + place for block in blocks for place in range(1, each + 1)]
 
 
 def slow_chosen(arm: ArmBoard, search: int) -> int | None:
     """The number that a search has chosen, None before its end and of one without a completed trial."""
     if not arm.arm.is_searched:
         return 0
-    numbers = [n for n in sequence(arm, search) if n < arm.trials]
+    numbers = asked(arm, search)
     if any(n not in arm.searched for n in numbers):
         return None
     found = best(arm.searched[n] for n in numbers)
@@ -37,10 +57,16 @@ def slow_chosen(arm: ArmBoard, search: int) -> int | None:
 def slow_known(arm: ArmBoard, number: int) -> list[int]:
     """The trials that one has to know: of its search, all but those of its ensemble and of as many before as the
     width says."""
-    order = sequence(arm, number % arm.arm.repeats.count)
+    order = sequence(arm, number // SPAN)
     block = [n for _, n, _ in arm.block(("search", number, 0))]
-    before = order.index(block[0]) - arm.arm.protocol.width + 1
+    first = order.index(block[0]) // arm.arm.protocol.ensemble * arm.arm.protocol.ensemble
+    before = first - arm.arm.protocol.width + 1
     return order[: max(0, before)]
+
+
+def taking_turns(slot: Slot) -> tuple[int, ...]:
+    _, number, seed = slot
+    return seed % SPAN, seed // SPAN, number % SPAN, number // SPAN
 
 
 def slow_ready(arm: ArmBoard) -> Iterator[Slot]:
@@ -48,11 +74,11 @@ def slow_ready(arm: ArmBoard) -> Iterator[Slot]:
     count = arm.arm.repeats.count
     slots: list[Slot] = []
     for search in range(count):
-        own = [n for n in range(arm.trials) if n % count == search and n not in arm.searched]
+        own = missing(arm, search)
         slots += [("search", n, 0) for n in own if all(m in arm.searched for m in slow_known(arm, n))]
         if not own and (number := slow_chosen(arm, search)) is not None:
-            slots += [("confirm", number, seed) for seed in range(search + 1, arm.study.seeds + 1, count)]
-    for slot in sorted(slots, key=lambda slot: (slot[2], slot[1])):
+            slots += [("confirm", number, seed) for seed in seeds_of(arm, search)]
+    for slot in sorted(slots, key=taking_turns):
         if slot not in arm.running | arm.open | arm.confirmed.keys():
             yield slot
 
@@ -60,9 +86,8 @@ def slow_ready(arm: ArmBoard) -> Iterator[Slot]:
 def slow_left(arm: ArmBoard) -> int:
     left, count = 0, arm.arm.repeats.count
     for search in range(count):
-        own = [n for n in range(arm.trials) if n % count == search and n not in arm.searched]
-        seeds = range(search + 1, arm.study.seeds + 1, count)
-        waits = any(n not in arm.searched for n in sequence(arm, search) if n < arm.trials)
+        own, seeds = missing(arm, search), seeds_of(arm, search)
+        waits = any(n not in arm.searched for n in asked(arm, search))
         number = slow_chosen(arm, search)
         known = [seed for seed in seeds if ("confirm", number, seed) not in arm.confirmed]
         left += len(own) + (len(seeds) if waits else 0 if number is None else len(known))
@@ -75,14 +100,17 @@ def slow_rounds(arm: ArmBoard) -> int:
     count, rounds, confirmed = arm.arm.repeats.count, [], []
     size, width = arm.arm.protocol.ensemble, arm.arm.protocol.width
     for search in range(count):
-        own = [n for n in range(arm.trials) if n % count == search and n not in arm.searched]
-        waits = any(n not in arm.searched for n in sequence(arm, search) if n < arm.trials)
-        free = [n for n in own if ("search", n, 0) not in arm.running]
+        own, seeds = missing(arm, search), seeds_of(arm, search)
+        waits = any(n not in arm.searched for n in asked(arm, search))
+        free = [n for n in own if ("search", n, 0) not in arm.running | arm.open]
         number = slow_chosen(arm, search)
-        seeds = range(search + 1, arm.study.seeds + 1, count)
         slots = [("confirm", number, seed) for seed in seeds]
-        confirms = seeds if waits else [s for s in slots if s not in arm.running | arm.confirmed.keys()]
-        blocks, parallel = -(-len(free) // size), -(-width // size)
+        begun = arm.running | arm.open | arm.confirmed.keys()
+        confirms = seeds if waits else [slot for slot in slots if slot not in begun]
+        length = len(asked(arm, search))  # the last trials train in so many blocks
+        blocks = -(-length // size) - (length - len(free)) // size if free else 0
+        short = size > 1 and search > 0  # a first block that lacks the shared trial
+        parallel = width // size + 1 if short else -(-width // size)
         rounds.append(-(-blocks // parallel))
         confirmed.append(bool(confirms and (waits or number is not None)))
     return max(rounds) + max(confirmed)
@@ -113,7 +141,7 @@ def a_study(draw: random.Random) -> Study:
                 width=draw.choice((1, 1, 2, 5)),
                 ensemble=draw.choice((1, 1, 2, 3)),
                 pruner=NoPruning(),
-                searches=draw.choice((1, searches)),
+                searches=searches,
             ),
         )
         for place in range(draw.randint(1, 4))
@@ -124,9 +152,13 @@ def a_study(draw: random.Random) -> Study:
 
 def a_past(study: Study, arm: Arm, draw: random.Random) -> ArmBoard:
     """An arm of which some has ended in earlier runs, perhaps of a larger budget, and with gaps."""
-    numbers = draw.sample(range(12), draw.randint(0, 9)) if draw.random() < 0.5 else []
+    known = [0, *(SPAN * search + position for search in range(3) for position in range(1, 10))]
+    numbers = draw.sample(known, draw.randint(0, 15)) if draw.random() < 0.5 else []
     searched = {number: ended(number, draw) for number in numbers} if arm.is_searched else {}
-    slots: list[Slot] = [("confirm", draw.randrange(3), draw.randint(1, 7)) for _ in range(draw.randrange(4))]
+    slots: list[Slot] = [
+        ("confirm", draw.choice(known[:3]), SPAN * draw.randrange(3) + draw.randint(1, 7))
+        for _ in range(draw.randrange(4))
+    ]
     confirmed = {slot: ended(slot[1], draw) for slot in slots}
     return ArmBoard(study, arm, Identity("c", "f"), searched=searched, confirmed=confirmed)
 

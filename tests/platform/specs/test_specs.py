@@ -134,11 +134,25 @@ def a_trial(**changes: object) -> Trial:
         (lambda: Study("s", [an_arm()], topk=(3,), seeds=1.5), "Study.seeds must be a whole number, got 1.5"),
         (
             lambda: Study("s", [an_arm(protocol=Protocol(searches=2))], topk=(3,), trials=9),
-            "study s: trials must be a multiple of the 2 searches of arm noisy/mlp/smooth_topk_svm, .*, got 9",
+            "study s: trials must be a multiple of the 2 searches of its arms, which share them, got 9",
         ),
         (
             lambda: Study("s", [an_arm(protocol=Protocol(searches=2))], topk=(3,), trials=8, seeds=5),
-            "study s: seeds must be a multiple of the 2 searches of arm noisy/mlp/smooth_topk_svm, .*, got 5",
+            "study s: seeds must be a multiple of the 2 searches of its arms, which share them, got 5",
+        ),
+        (
+            lambda: Study(
+                "s",
+                [an_arm(), an_arm(model=Model("mlp", label="m"), protocol=Protocol(searches=2))],
+                topk=(3,),
+                trials=8,
+                seeds=4,
+            ),
+            "study s: all arms must be searched equally often, .* got searches=1 in noisy/mlp/.*, searches=2 in ",
+        ),
+        (
+            lambda: Study("s", [an_arm(loss=Loss("x"))], topk=(3,)).with_budget(searches=2),
+            "study s: searches must be left out, for none of its arms is searched, got 2",
         ),
         (
             lambda: an_arm(metric="top1", metrics=("top3", "top1")),

@@ -19,6 +19,7 @@ class Memory:
     """Keeps what trials want kept; with ``cut``, the process dies after the checkpoint of that step."""
 
     seconds = 0.0
+    pauses: Sequence[float] = ()
 
     def __init__(self, cut: int = 0) -> None:
         self.cut = cut
@@ -37,15 +38,18 @@ class Memory:
             self.cut = 0
             raise KeyboardInterrupt  # which no trial catches
 
-    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> None:
+    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
         self.inputs[trial.key] = inputs
         self.models[trial.key] = {name: value.clone() for name, value in model.state_dict().items()}
+        return "of the network"
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None:
+    def save_ranks(self, trial: Trial, ranks: Tensor, images: str, *groups: Any) -> str:
         self.ranks[trial.key] = ranks
+        return "of the ranks"
 
-    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None:
+    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
         self.guesses[trial.key] = guesses
+        return "of the guesses"
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,13 +13,15 @@ from torch import Tensor, nn
 from topk_platform import Model, Recipe
 from topk_platform.errors import (
     BrokenDeviceError,
+    RefusingStoreError,
     SharedMemoryError,
     StalledError,
+    StoreError,
     TimeLimitError,
     UnreachableStoreError,
 )
-from topk_platform.specs import Inputs, Trial
-from topk_platform.training import Finished, Pulse, faults, finish, group, run, run_trials
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.training import Pulse, faults, finish, group, keeping, run, run_trials
 from topk_platform.training.faults import machinery_fault
 from topk_platform.training.pace import FIRST_SECONDS, Pace
 
@@ -26,7 +29,7 @@ MakeTrial = Callable[..., Trial]
 STEPS = 17  # of an epoch
 
 
-def listened(training: Iterator[Pulse]) -> tuple[list[Pulse], Finished]:
+def listened(training: Iterator[Pulse]) -> tuple[list[Pulse], list[TrialRecord]]:
     pulses = []
     while True:
         try:
@@ -35,47 +38,125 @@ def listened(training: Iterator[Pulse]) -> tuple[list[Pulse], Finished]:
             return pulses, end.value
 
 
+KINDS = {"ranks", "guesses", "network"}
+
+
 @pytest.fixture
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that were made, without waiting for them."""
     slept: list[float] = []
-    monkeypatch.setattr(run.time, "sleep", slept.append)  # type: ignore[attr-defined]
+    monkeypatch.setattr(keeping.time, "sleep", slept.append)  # type: ignore[attr-defined]
     return slept
 
 
-def test_a_network_that_cannot_be_kept_costs_no_result(
-    make_trial: MakeTrial, memory: Any, no_pauses: list[float]
+def refusing(memory: Any, kinds: set[str], error: Exception, tries: float = math.inf) -> Any:
+    """A keeper that refuses some kinds of files for so many tries, and has three pauses; it notes every try."""
+
+    class Refusing(memory):  # type: ignore[misc]
+        pauses = (1.0, 4.0, 16.0)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.tried: list[str] = []
+
+        def _try(self, kind: str) -> None:
+            self.tried.append(kind)
+            if kind in kinds and self.tried.count(kind) <= tries:
+                raise error
+
+        def save_model(self, *arguments: Any) -> str:
+            self._try("network")
+            return str(super().save_model(*arguments))
+
+        def save_ranks(self, *arguments: Any) -> str:
+            self._try("ranks")
+            return str(super().save_ranks(*arguments))
+
+        def save_guesses(self, *arguments: Any) -> str:
+            self._try("guesses")
+            return str(super().save_guesses(*arguments))
+
+    return Refusing()
+
+
+@pytest.mark.parametrize("together", [(), (1, 2)])
+def test_the_records_come_once_all_that_belongs_to_them_is_stored(
+    together: tuple[int, ...], make_trial: MakeTrial, memory: Any
 ) -> None:
-    """The record is there first, and the same as with a network that can be kept."""
-    tried = []
-
-    class Full(memory):  # type: ignore[misc]
-        def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> None:
-            tried.append(trial.key)
-            raise OSError("No space left on device")
-
-    trial = make_trial()
-    pulses, finished = listened(run_trials([trial], Full()))
-    (record,) = finished.records
-    (told,) = pulses[-1].records
-    assert told.status == record.status == "completed"
-    assert told.test == record.test == finish(run_trials([trial]))[0].test
-    assert finished.unsaved == {trial.key: "OSError: No space left on device"}
-    assert len(tried) == 4 and no_pauses == [1.0, 4.0, 16.0]
+    trials = [make_trial(seed=seed, together=together) for seed in together or (1,)]
+    keeper, keys = memory(), {trial.key for trial in trials}
+    pulses, records = listened(run_trials(trials, keeper))
+    assert keeper.ranks.keys() == keeper.guesses.keys() == keeper.models.keys() == keys
+    assert pulses[-1].patience == FIRST_SECONDS
+    for record in records:
+        assert record.artifacts == {kind: f"of the {kind}" for kind in KINDS} and record.missing == {}
+    (searched,) = finish(run_trials([make_trial(phase="search", seed=0)], keeper))
+    assert searched.artifacts == searched.missing == {}
 
 
-def test_a_network_is_tried_to_be_kept_again(
-    make_trial: MakeTrial, memory: Any, no_pauses: list[float]
+@pytest.mark.parametrize("together", [(), (1, 2)])
+@pytest.mark.parametrize("kind", ["ranks", "guesses"])
+def test_a_confirmation_without_its_ranks_or_guesses_is_a_fault_and_has_no_record(
+    kind: str, together: tuple[int, ...], make_trial: MakeTrial, memory: Any, slept: list[float]
 ) -> None:
-    class Shaky(memory):  # type: ignore[misc]
-        def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> None:
-            if not no_pauses:
-                raise TimeoutError("the bucket does not answer")
-            super().save_model(trial, model, inputs)
+    """The pauses are those of all files together."""
+    keeper = refusing(memory, {kind}, StoreError("store 'runs/s' cannot be written: No space left on device"))
+    trials = [make_trial(seed=seed, together=together) for seed in together or (1,)]
+    with pytest.raises(
+        RefusingStoreError, match=r"ranks and guesses cannot be stored: store 'runs/s' .*No space"
+    ):
+        finish(run_trials(trials, keeper))
+    assert keeper.tried.count(kind) == 4 and slept == [1.0, 4.0, 16.0]
+    assert not RefusingStoreError.passing  # it was waited for
 
-    keeper, sound = Shaky(), memory()
+
+def test_an_error_of_ours_while_ranks_are_stored_is_no_result_either(
+    make_trial: MakeTrial, memory: Any, slept: list[float]
+) -> None:
+    keeper = refusing(memory, {"ranks"}, ImportError("no module named pyarrow"))
+    with pytest.raises(RefusingStoreError, match="no module named pyarrow"):
+        finish(run_trials([make_trial()], keeper))
+    assert slept == []
+
+
+def test_a_network_that_cannot_be_kept_costs_no_result_and_the_record_says_why(
+    make_trial: MakeTrial, memory: Any, slept: list[float]
+) -> None:
+    keeper, trial = refusing(memory, {"network"}, OSError("No space left on device")), make_trial()
+    (record,) = finish(run_trials([trial], keeper))
+    assert record.status == "completed"
+    assert record.test == finish(run_trials([trial]))[0].test
+    assert record.artifacts.keys() == {"ranks", "guesses"} and trial.key in keeper.ranks
+    assert record.missing == {"network": "OSError: No space left on device"}
+    assert keeper.tried.count("network") == 4 and slept == [1.0, 4.0, 16.0]
+
+
+@pytest.mark.parametrize(
+    "error", [FileExistsError("in the way"), StoreError("cannot be written"), RuntimeError("shares memory")]
+)
+def test_what_no_waiting_helps_against_is_not_waited_for(
+    error: Exception, make_trial: MakeTrial, memory: Any, slept: list[float]
+) -> None:
+    """A file in the way of a folder, told by the system or by the store, and a network that nobody can write."""
+    if isinstance(error, StoreError):
+        error.__cause__ = NotADirectoryError("models")
+    keeper = refusing(memory, {"network"}, error)
+    (record,) = finish(run_trials([make_trial()], keeper))
+    assert record.missing == {"network": f"{type(error).__name__}: {error}"}
+    assert slept == [] and keeper.tried == ["ranks", "guesses", "network"]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_store_that_refuses_for_a_while_costs_nothing(
+    kind: str, make_trial: MakeTrial, memory: Any, slept: list[float]
+) -> None:
+    keeper, sound = refusing(memory, {kind}, TimeoutError("the bucket does not answer"), tries=2), memory()
     trial = make_trial(recipe=Recipe(2, keep=("top1", "top3")))
-    assert listened(run_trials([trial], keeper))[1].unsaved == {}
+    pulses, (record,) = listened(run_trials([trial], keeper))
+    assert slept == [1.0, 4.0] and record.artifacts.keys() == KINDS
+    assert {pulse.patience for pulse in pulses[-3:]} == {FIRST_SECONDS}
     finish(run_trials([trial], sound))
+    assert torch.equal(keeper.ranks[trial.key], sound.ranks[trial.key])
     for name, value in sound.models[trial.key].items():
         assert torch.equal(value, keeper.models[trial.key][name])
 
@@ -256,11 +337,10 @@ def test_signs_of_life_come_between_two_validations_and_say_how_long_the_next_ma
     keeper = memory()
     keeper.seconds = 3600.0
     pulses, _ = listened(run_trials([make_trial(recipe=Recipe(4, evaluate_every=4))], keeper))
-    assert len(pulses) == 4 * STEPS + 2  # a step each, one before the test set, one with the record
+    assert len(pulses) == 4 * STEPS + 2  # a step each, one before the test set, one before what is stored
     assert {pulse.patience for pulse in pulses[: STEPS - 1]} == {FIRST_SECONDS}
     assert {pulse.patience for pulse in pulses[STEPS:-2]} == {60.0}
     assert [pulse.patience for pulse in pulses[-2:]] == [FIRST_SECONDS] * 2
-    assert [bool(pulse.records) for pulse in pulses] == [False] * (len(pulses) - 1) + [True]
 
 
 def test_a_resumed_trial_says_at_once_from_where(make_trial: MakeTrial, memory: Any) -> None:

@@ -25,17 +25,17 @@ import sys
 from topk_platform.specs import Trial
 from topk_platform.training import run_trials
 class Forgetful:
-    seconds = 0.0
+    seconds, pauses = 0.0, ()
     def load(self, trials): return None
     def save(self, trials, step, state): pass
-    def save_model(self, trial, model, inputs): pass
-    def save_ranks(self, trial, ranks, images): pass
-    def save_guesses(self, trial, guesses, images): pass
+    def save_model(self, trial, model, inputs): return ""
+    def save_ranks(self, trial, ranks, images, *groups): return ""
+    def save_guesses(self, trial, guesses, images): return ""
 training = run_trials([Trial.from_json(sys.stdin.read())], Forgetful())
 try:
     while True: next(training)
 except StopIteration as end:
-    print([record.status for record in end.value.records], "torch._dynamo" in sys.modules)
+    print([record.status for record in end.value], "torch._dynamo" in sys.modules)
 """
 
 

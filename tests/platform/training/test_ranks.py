@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from topk_platform import LongTail, Recipe, Regime
-from topk_platform.data import load
+from topk_platform.data import DATASETS, Dataset, digits, letters, load
 from topk_platform.records import Store, StoreKeeper, read_guesses, read_ranks
+from topk_platform.records.schema import trial_row
 from topk_platform.specs import GROUPS, Trial
 from topk_platform.training import finish, run_trials
 
@@ -27,7 +28,7 @@ def test_accuracies_come_back_from_the_ranks(
     store = Store.open(tmp_path)
     for record in finish(run_trials(trials, StoreKeeper(store))):
         assert record.test is not None, record.reason
-        ranks = read_ranks(store, record.trial.key)
+        ranks = read_ranks(store, trial_row(record))
         assert ranks is not None
         test = load(record.trial.arm.regime).test
         assert (ranks.label == test.labels.numpy()).all() and ranks.images == test.fingerprint
@@ -40,7 +41,7 @@ def test_groups_of_classes_are_kept_with_them(make_trial: MakeTrial, tmp_path: P
     tail = Regime("tail", "digits", (LongTail(20),))
     trial, store = make_trial(recipe=Recipe(1), regime=tail), Store.open(tmp_path)
     (record,) = finish(run_trials([trial], StoreKeeper(store)))
-    ranks = read_ranks(store, trial.key)
+    ranks = read_ranks(store, trial_row(record))
     assert ranks is not None and record.test is not None
     credit = np.clip((3 - ranks.greater) / (ranks.tied + 1), 0, 1)
     named = [name for name in GROUPS if f"{name}_top3" in record.test]
@@ -66,10 +67,10 @@ def test_ties_and_many_classes_are_kept_as_they_are(make_trial: MakeTrial, tmp_p
     store, trial = Store.open(tmp_path), make_trial()
     kept = torch.tensor([[0, 70_000, 3], [2, 0, 65_535], [1, 80_000, 2], [0, 3, 1]])
     StoreKeeper(store).save_ranks(trial, kept, "abc")
-    found = read_ranks(store, trial.key)
+    found = read_ranks(store, {"key": trial.key})
     assert found is not None and found.images == "abc"
     assert [column.tolist() for column in found[:4]] == kept.tolist()
-    assert read_ranks(store, "none") is None
+    assert read_ranks(store, {"key": "none"}) is None
 
 
 def test_they_take_four_bytes_an_image(make_trial: MakeTrial, tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_the_guesses_hold_the_true_class_where_its_rank_says(
     trials = [make_trial(recipe=Recipe(1), seed=seed, together=together) for seed in together or (1,)]
     store = Store.open(tmp_path)
     for record in finish(run_trials(trials, StoreKeeper(store))):
-        ranks, found = read_ranks(store, record.trial.key), read_guesses(store, record.trial.key)
+        ranks, found = read_ranks(store, trial_row(record)), read_guesses(store, trial_row(record))
         assert ranks is not None and found is not None and found.images == ranks.images
         k = record.trial.arm.k
         assert found.classes.shape == (len(ranks.label), k)
@@ -103,6 +104,40 @@ def test_guesses_among_many_classes_are_kept_as_they_are(make_trial: MakeTrial, 
     store, trial = Store.open(tmp_path), make_trial()
     kept = torch.tensor([[0, 70_000], [65_535, 2], [3, 1]])
     StoreKeeper(store).save_guesses(trial, kept, "abc")
-    found = read_guesses(store, trial.key)
+    found = read_guesses(store, {"key": trial.key})
     assert found is not None and found.images == "abc" and found.classes.tolist() == kept.tolist()
-    assert read_guesses(store, "none") is None
+    assert read_guesses(store, {"key": "none"}) is None
+
+
+def test_letters_name_their_typefaces_and_stored_ranks_get_them(
+    tmp_path: Path, make_trial: MakeTrial
+) -> None:
+    test = letters().test
+    assert test.groups is not None and test.fingerprint == "10258b7b5c3a9b93fe0f"
+    assert torch.equal(torch.bincount(test.groups), torch.full((160,), 62))
+    store, trial = Store.open(tmp_path), make_trial()
+    none = torch.zeros_like(test.labels)
+    StoreKeeper(store).save_ranks(trial, torch.stack([none, none, test.labels, none]), test.fingerprint)
+    found = read_ranks(store, {"key": trial.key})
+    assert found is not None and found.cluster is not None and found.clusters == "typefaces"
+    assert found.cluster.tolist() == test.groups.tolist()
+
+
+@pytest.mark.parametrize("together", [(), (1, 2)])
+def test_groups_travel_to_the_ranks(
+    together: tuple[int, ...], make_trial: MakeTrial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written() -> Dataset:
+        data = digits()
+        writers = 7 * (torch.arange(len(data.test)) // 9)
+        return Dataset(data.train, data.validation, data.test.grouped(writers), 10, groups="writers")
+
+    monkeypatch.setitem(DATASETS, "written", written)
+    changes = {"recipe": Recipe(1), "regime": Regime("written", "written"), "together": together}
+    trials = [make_trial(seed=seed, **changes) for seed in together or (1,)]
+    store = Store.open(tmp_path)
+    finish(run_trials(trials, StoreKeeper(store)))
+    for trial in trials:
+        found = read_ranks(store, {"key": trial.key})
+        assert found is not None and found.cluster is not None and found.clusters == "writers"
+        assert found.cluster.tolist() == [n // 9 for n in range(360)]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from topk_platform import Augmentation, Model, Recipe, Regime
 from topk_platform.records import Store, StoreKeeper, forget
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training import Finished, finish, run_trials
+from topk_platform.training import finish, run_trials
 from topk_platform.training.clock import Stopwatch
 
 MakeTrial = Callable[..., Trial]
@@ -60,11 +60,11 @@ def with_dropout(shape: tuple[int, ...], classes: int, head: str = "linear") -> 
 
 
 def bits(records: list[TrialRecord]) -> list[str]:
-    """Everything but times."""
+    """Everything but times and what was stored."""
     kept = []
     for record in records:
         plain = json.loads(record.to_json())
-        for name in ("started", "ended", "train_seconds"):
+        for name in ("started", "ended", "train_seconds", "artifacts"):
             del plain[name]
         for epoch in plain["epochs"]:
             del epoch["seconds"], epoch["step_seconds"]
@@ -85,8 +85,8 @@ def listened(trials: list[Trial], keeper: Any, told: list[int]) -> list[TrialRec
         while True:
             told.append(next(training).epoch)
     except StopIteration as end:
-        finished: Finished = end.value
-        return finished.records
+        records: list[TrialRecord] = end.value
+        return records
 
 
 def same_weights(one: dict[str, dict[str, Tensor]], other: dict[str, dict[str, Tensor]]) -> bool:

@@ -56,6 +56,7 @@ class Memory:
     """Keeps what a trial wants kept."""
 
     seconds = 0.0
+    pauses = ()
 
     def __init__(self) -> None:
         self.states: list[dict[str, Any]] = []
@@ -67,12 +68,15 @@ class Memory:
     def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
         self.states.append(state)
 
-    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> None:
+    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
         self.models.append(f"{trial.phase} {sum(p.numel() for p in model.parameters())}")
+        return ""
 
-    def save_ranks(self, trial: Trial, ranks: Tensor, images: str) -> None: ...
+    def save_ranks(self, trial: Trial, ranks: Tensor, images: str, *groups: Any) -> str:
+        return ""
 
-    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> None: ...
+    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
+        return ""
 
 
 def train(trial: Trial, keeper: Keeper | None = None) -> TrialRecord:

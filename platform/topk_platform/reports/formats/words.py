@@ -9,11 +9,20 @@ from collections.abc import Mapping, Sequence
 from topk_platform.identity import told
 from topk_platform.records import Tally
 from topk_platform.reports.cells import Cell
+from topk_platform.reports.edges import edges_told
 from topk_platform.reports.kinds import unlike_told
 from topk_platform.reports.statistics import Covers, Estimate, Ranking
 from topk_platform.reports.table import Fruitless, Table
-from topk_platform.specs import Published, Scalar
-from topk_platform.specs.metric_names import GROUPS, less_is_better, measure_of, scale_of, unit_of
+from topk_platform.specs import Published, Scalar, Study
+from topk_platform.specs.checks import first_few
+from topk_platform.specs.metric_names import (
+    GROUPS,
+    digits_of,
+    less_is_better,
+    measure_of,
+    scale_of,
+    unit_of,
+)
 
 __all__ = [
     "count",
@@ -41,12 +50,18 @@ __all__ = [
     "striking",
     "tested",
     "title_of",
+    "without_ranks",
 ]
 
 _UP, _DOWN, _ALIKE = "▲", "▼", "≈"
 _MARKS = {True: {"": "", "better": _UP, "worse": _DOWN}, False: {"": "", "better": "△", "worse": "▽"}}
 _UNEVEN = 0.2
 _LEVEL = 0.05  # of the marks
+_ERRORS = {
+    "brier": "Brier score",
+    "ece": "expected calibration error",
+    "nll": "negative log-likelihood",
+}
 _ONCE = "one search"
 
 
@@ -61,8 +76,12 @@ def title_of(metric: str) -> str:
     """
     if (found := measure_of(metric)) is not None:
         n = found.number
-        titles = {"autkc": f"mean of top-1 to top-{n} accuracy", "average": f"average-{n} accuracy"}
-        return titles.get(found.kind, f"mean set size at {n} % coverage")
+        return {
+            "autkc": f"mean of top-1 to top-{n} accuracy",
+            "average": f"average-{n} accuracy",
+            "size": f"mean set size at {n} % coverage",
+            **_ERRORS,
+        }[found.kind]
     group, _, k = metric.rpartition("top")
     shots = {f"{name}_": f"{name}-shot macro-average " for name in GROUPS}
     kind = {"": "", "macro_": "macro-average ", **shots}[group]
@@ -87,7 +106,7 @@ def number(found: Estimate, signed: bool = False, metric: str = "") -> str:
         signed: Whether it is a difference.
         metric: Decides the unit: by default, as for accuracies, percent or points.
     """
-    scale, digits = scale_of(metric), 2 if unit_of(metric) == "classes" else 1
+    scale, digits = scale_of(metric), digits_of(metric)
     mean = f"{scale * found.mean:{'+' if signed else ''}.{digits}f}"
     if math.isnan(found.half_width):
         return mean
@@ -162,9 +181,13 @@ def notes(table: Table) -> list[str]:
         once(table),
         _raced(table),
         lost(table),
+        without_ranks(table),
         *map(_fruitless, table.fruitless),
+        edges_told(table.edges),
         _uncounted(table),
         _environments(table),
+        _adopted(table),
+        _choosers(table),
         unlike_told(table.unlike, table.study.baseline),
         _sources(table),
     ]
@@ -190,7 +213,8 @@ def legend(table: Table) -> str:
         f"marked. {covered(table)}"
     )
     if any(map(less_is_better, table.study.show)):
-        text += f" Of sets less is better: the smallest mean is marked, and {_UP} marks smaller ones."
+        fewer = ", ".join(dict.fromkeys(map(_less, filter(less_is_better, table.study.show))))
+        text += f" Of {fewer} less is better: the smallest mean is marked, and {_UP} marks smaller ones."
     if table.study.baseline is None:
         return text
     text = f"{text} Below a mean, its difference to {table.study.baseline} over the same seeds"
@@ -210,6 +234,10 @@ def _marks(table: Table) -> str:
         f"; {_UP}{_DOWN}: p below 0.05 after Holm's correction for the {counted(table)} in the metric of the "
         f"search, over three seeds or more{also}"
     )
+
+
+def _less(metric: str) -> str:
+    return _ERRORS.get(metric, "sets")
 
 
 def _equivalence(table: Table) -> str:
@@ -308,6 +336,27 @@ def lost(table: Table) -> str:
     )
 
 
+def without_ranks(table: Table) -> str:
+    """Return the line that says how many confirmations lack the ranks that intervals need, or nothing."""
+    if not table.without_ranks:
+        return ""
+    return (
+        f"Of {table.confirmed.completed} confirmations, {table.without_ranks} lack the ranks of their test images: "
+        "intervals over those leave out the choice of the test images, and may be too narrow. `topk run` trains these "
+        "confirmations again."
+    )
+
+
+def _selected(study: Study) -> str:
+    """Return the words for how configurations were selected."""
+    whose = "each loss" if all(arm.is_searched for arm in study.arms) else "each loss that is searched"
+    if study.searches == 1:
+        return f"the configuration of {whose} is the best of {study.trials} trials on validation data"
+    each = study.trials // study.searches
+    best = f"the best of {each} trials on validation data"
+    return f"{whose} is searched {study.searches} times, and each time {best} is chosen"
+
+
 def setting(table: Table) -> str:
     """Return the sentence that says under which conditions the numbers came about: K, trials, seeds, test images.
 
@@ -316,12 +365,9 @@ def setting(table: Table) -> str:
     study = table.study
     ks = sorted({arm.k for arm in study.arms})
     searched = [arm for arm in study.arms if arm.is_searched]
-    whose = "each loss" if len(searched) == len(study.arms) else "each loss that is searched"
     parts = [
         f"K = {', '.join(map(str, ks))}",
-        f"the configuration of {whose} is the best of {study.trials} trials on validation data"
-        if searched
-        else "",
+        _selected(study) if searched else "",
         f"{'up to ' if study.racing else ''}{study.seeds} fresh seeds for each mean",
         _tested_on(table),
     ]
@@ -363,6 +409,31 @@ def _environments(table: Table) -> str:
     if not table.environments:
         return ""
     return f"Machines or versions differ, and with them the last bits of results: {told(table.environments)}."
+
+
+def _adopted(table: Table) -> str:
+    """Return the line that says how many trials were made by other code or elsewhere and why they count."""
+    if not table.adopted:
+        return ""
+    why = "; ".join(f"{count}: {evidence}" for evidence, count in table.adopted.items())
+    return f"Adopted, from other code or another machine, are {sum(table.adopted.values())} trials. {why}."
+
+
+def _choosers(table: Table) -> str:
+    """Return the line that says which versions of a package chose the trials of a search, or nothing."""
+    if not table.choosers:
+        return ""
+    told = {
+        f"{row}, {column}": ", ".join(
+            f"from trial {number} on {version}" for number, version in found.items()
+        )
+        for (row, column), found in table.choosers.items()
+    }
+    alike: dict[str, list[str]] = {}
+    for place, versions in told.items():
+        alike.setdefault(versions, []).append(place)
+    said = "; ".join(f"{first_few(places, 3)}: {versions}" for versions, places in alike.items())
+    return f"Searches that several versions chose for, which one version would not repeat: {said}."
 
 
 def _sources(table: Table) -> str:
@@ -434,4 +505,11 @@ def counted(table: Table) -> str:
 
 def striking(table: Table) -> list[str]:
     """Return the notes that nobody should overlook: results missing so far, and results that will stay missing."""
-    return list(filter(None, (partial(table), once(table), lost(table), *map(_fruitless, table.fruitless))))
+    lines = (
+        partial(table),
+        once(table),
+        lost(table),
+        without_ranks(table),
+        *map(_fruitless, table.fruitless),
+    )
+    return list(filter(None, lines))

@@ -137,8 +137,8 @@ def _number(regime: Regime, kind: type[Condition]) -> float | None:
     found = [c for c in regime.conditions if type(c) is kind]
     if not found:
         return _TITLES[kind][1] if kind in _TITLES else None
-    (only,) = fields(found[0])
-    return float(getattr(found[0], only.name))
+    strength = fields(found[0])[0]  # by convention a condition's first field
+    return float(getattr(found[0], strength.name))
 
 
 def _others(regime: Regime, kind: type[Condition]) -> tuple[Condition, ...]:

@@ -159,12 +159,13 @@ def _places(data: Plotted) -> list[tuple[str, str]]:
 
 def _confused(data: Plotted, place: tuple[str, str]) -> _Confused | None:
     store, rows = data.held.ledger.store, data.table.confirmations[place].values()
-    keys = [row["key"] for row in rows if row["status"] == "completed"]
-    ranks = data.held.ranks(keys)
-    runs = {key: kept for key in keys if (kept := read_guesses(store, key)) is not None and key in ranks}
+    completed = {row["key"]: row for row in rows if row["status"] == "completed"}
+    ranks = data.held.ranks([*completed.values()])
+    kept = {key: read_guesses(store, row) for key, row in completed.items() if key in ranks}
+    runs = {key: guesses for key, guesses in kept.items() if guesses is not None}
     if not runs:
         return None
-    saved = read_model(store, next(iter(runs)))
+    saved = read_model(store, completed[next(iter(runs))])
     seen = max(max(int(run.classes.max()), int(ranks[key].label.max())) for key, run in runs.items())
     classes = saved.inputs.classes if saved is not None else 1 + seen
     names = [saved.inputs.name(label) if saved is not None else str(label) for label in range(classes)]

@@ -68,7 +68,7 @@ def topk(data: Plotted) -> Figure:
 
 def _ranks(data: Plotted, place: tuple[str, str]) -> Mapping[str, Ranks]:
     rows = data.table.confirmations.get(place, {}).values()
-    return data.held.ranks([row["key"] for row in rows if row["status"] == "completed"])
+    return data.held.ranks([row for row in rows if row["status"] == "completed"])
 
 
 def _band(curves: Sequence[Sequence[float] | npt.NDArray[np.float64]], within: tuple[float, float]) -> _Band:

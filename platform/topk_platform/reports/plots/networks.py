@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_platform.records import Store, read_model
+from topk_platform.records import Row, Store, read_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 __all__ = ["kept_network"]
 
 
-def kept_network(store: Store, key: str) -> Callable[[Tensor], Tensor] | None:
+def kept_network(store: Store, row: Row) -> Callable[[Tensor], Tensor] | None:
     """Return a confirmed run's network as a function from inputs ``(n, *shape)`` to scores ``(n, L)``.
 
     Args:
         store: The study's folder.
-        key: The run's key.
+        row: The run's row of the ledger.
 
     Returns:
         The function, or None if no network was kept.
@@ -32,7 +32,7 @@ def kept_network(store: Store, key: str) -> Callable[[Tensor], Tensor] | None:
 
     from topk_platform.models import architecture_of, build_model  # noqa: PLC0415 - as above
 
-    saved = read_model(store, key)
+    saved = read_model(store, row)
     if saved is None:
         return None
     arm, takes = saved.trial.arm, saved.inputs

@@ -125,8 +125,8 @@ def _lane(data: Plotted, place: tuple[str, str], arm: Arm) -> _Lane | None:
     angles = torch.deg2rad(torch.from_numpy(_ANGLES))
     points = torch.stack([angles.cos(), angles.sin()], 1).float()
     rows = data.table.confirmations.get(place, {}).values()
-    keys = [row["key"] for row in rows if row["status"] == "completed"]
-    networks = filter(None, (kept_network(data.held.ledger.store, key) for key in keys))
+    completed = [row for row in rows if row["status"] == "completed"]
+    networks = filter(None, (kept_network(data.held.ledger.store, row) for row in completed))
     found = [_among(network(points).numpy(), (1, arm.k)) for network in networks]
     if not found:
         return None

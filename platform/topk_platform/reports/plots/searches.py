@@ -56,8 +56,9 @@ def _dots(data: Plotted) -> dict[tuple[str, str], tuple[Dimension, list[_Dot]]]:
     found: dict[tuple[str, str], tuple[Dimension, list[_Dot]]] = {}
     for column in data.table.columns:
         for row, arm in _arms_in(data, column):
-            ended = data.history(arm).ended()
-            completed = [t for n, t in ended.items() if n < data.study.trials and t.status == "completed"]
+            ended, repeats = data.history(arm).ended(), arm.repeats
+            asked = [t for n, t in ended.items() if repeats.holds(n, data.study.trials)]
+            completed = [trial for trial in asked if trial.status == "completed"]
             best = max((trial.objective for trial in completed), default=0.0)
             for name, dimension in arm.loss.space.items():
                 dots = [(t.values[name], 100 * (t.objective - best)) for t in completed if name in t.values]

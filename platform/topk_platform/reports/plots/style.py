@@ -48,6 +48,13 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
     "topk_entropy": (_COLOURS[6], "o"),
     "generalized_cross_entropy": (_COLOURS[4], "s"),
     "truncated_topk_entropy": (_COLOURS[6], "X"),
+    "label_smoothing": (_COLOURS[6], "s"),
+    "mean_absolute_error": (_COLOURS[6], "D"),
+    "symmetric_cross_entropy": (_COLOURS[6], "^"),
+    "active_passive_loss": (_COLOURS[6], "v"),
+    "asymmetric_loss": (_COLOURS[6], "P"),
+    "logit_clip": (_COLOURS[5], "^"),
+    "vector_scaling": (_COLOURS[4], "X"),
 }
 
 _SETTINGS: Mapping[str, Any] = {

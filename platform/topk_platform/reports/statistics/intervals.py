@@ -14,6 +14,7 @@ from topk_platform.reports.statistics.images import ImagePart
 from topk_platform.reports.statistics.pooling import Prior, moderated
 from topk_platform.reports.statistics.power import Precision
 from topk_platform.reports.statistics.tests import Part, p_of, t_quantile
+from topk_platform.specs import Repeats
 
 __all__ = [
     "ONE_SEARCH",
@@ -161,7 +162,7 @@ def interval(
     Args:
         values: By seed, counted from 1.
         images: The images' part of the variance; None if it is not known.
-        searches: How many searches chose configurations; seed s trains that of search ``(s - 1) % searches``.
+        searches: How many searches chose configurations; see :func:`search_of`.
         difference: Whether the values are differences of accuracies.
         drawn: Whether every seed has test images of its own, so that the seeds' spread covers the images as well.
         once: Whether an arm was searched once, so that the luck of its search is in no part of the variance.
@@ -201,8 +202,8 @@ def _precision(
 
 
 def search_of(seed: int, searches: int) -> int:
-    """Return which search's choice a confirmation seed, counted from 1, has trained."""
-    return (seed - 1) % searches
+    """Return which search's choice a confirmation seed has trained."""
+    return Repeats(searches).search_of_seed(seed)
 
 
 def means_of_searches(values: Mapping[int, float], searches: int) -> list[float]:

@@ -1,0 +1,132 @@
+"""Losses against wrong labels, in torch: each takes rows ``(M, L)`` and labels ``(M, C)`` to losses ``(M, C)``.
+
+All but the clipped scores are functions of ``log p = log softmax(s)``. Masked classes have ``log p = -inf`` and are
+left out of sums over the classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from topk_losses._core.shapes import log_softmax
+from topk_losses._rules.entropies import cross_entropy
+
+__all__ = [
+    "FORMS",
+    "LOG_ZERO",
+    "PASSIVE",
+    "absolute_error",
+    "active_passive",
+    "asymmetric",
+    "clipped",
+    "smoothed",
+    "symmetric",
+]
+
+LOG_ZERO = math.log(1e-4)
+"""What stands for log 0 in reverse cross-entropy, as in the code of its authors."""
+
+FLOOR = math.log(1e-7)
+"""The least log p that the negative losses tell apart, as in the code of their authors."""
+
+
+def _log_chances(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """``log p`` of all classes and of the labels."""
+    log_p = log_softmax(rows)
+    return log_p, log_p.gather(1, labels)
+
+
+def smoothed(rows: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+    """``-(1 - ε) log p_y - ε mean_j log p_j``."""
+    log_p, own = _log_chances(rows, labels)
+    masked = rows.detach() == -torch.inf
+    mean = log_p.masked_fill(masked, 0).sum(1, keepdim=True) / (~masked).sum(1, keepdim=True)
+    return -(1 - epsilon) * own - epsilon * mean
+
+
+def absolute_error(rows: Tensor, labels: Tensor) -> Tensor:
+    """``1 - p_y``."""
+    return _error(_log_chances(rows, labels)[1])
+
+
+def _error(own: Tensor) -> Tensor:
+    return -torch.expm1(own)
+
+
+def symmetric(rows: Tensor, labels: Tensor, alpha: float, beta: float) -> Tensor:
+    """``α (-log p_y) + β (-A) (1 - p_y)`` with ``A = log 1e-4``."""
+    own = _log_chances(rows, labels)[1]
+    return -alpha * own - beta * LOG_ZERO * _error(own)
+
+
+def active_passive(rows: Tensor, labels: Tensor, alpha: float, beta: float, passive: str) -> Tensor:
+    """``α log p_y / Σ_j log p_j`` and β times the passive loss."""
+    log_p, own = _log_chances(rows, labels)
+    return alpha * _normalised(log_p, own) + beta * PASSIVE[passive](log_p, own)
+
+
+def _normalised(log_p: Tensor, own: Tensor) -> Tensor:
+    """``log p_y / Σ_j log p_j``; 0 where a single class is left."""
+    total = log_p.masked_fill(log_p.detach() == -torch.inf, 0).sum(1, keepdim=True)
+    return own / total.masked_fill(total == 0, 1)
+
+
+def _negative(log_p: Tensor, own: Tensor) -> Tensor:
+    """``1 - (log p_y - F) / Σ_j (log p_j - F)``, with every log p at least F."""
+    heights = log_p.clamp(min=FLOOR) - FLOOR
+    return 1 - (own.clamp(min=FLOOR) - FLOOR) / heights.sum(1, keepdim=True)
+
+
+PASSIVE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mae": lambda _, own: _error(own),
+    "rce": lambda _, own: -LOG_ZERO * _error(own),
+    "nnce": _negative,
+}
+"""The passive losses by name, as functions of log p and of the label's."""
+
+
+def asymmetric(
+    rows: Tensor, labels: Tensor, form: str, a: float, q: float, alpha: float, beta: float
+) -> Tensor:
+    """``α log p_y / Σ_j log p_j`` and β times an asymmetric loss of p_y."""
+    log_p, own = _log_chances(rows, labels)
+    losses = beta * FORMS[form](own, a, q)
+    return losses + alpha * _normalised(log_p, own) if alpha else losses
+
+
+def _agce(own: Tensor, a: float, q: float) -> Tensor:
+    """``((a + 1)^q - (a + p)^q) / q``, without cancellation where p is close to 1."""
+    ratio = torch.log1p(-_error(own) / (a + 1))
+    losses: Tensor = -((a + 1) ** q) * torch.expm1(q * ratio) / q
+    return losses
+
+
+def _aul(own: Tensor, a: float, q: float) -> Tensor:
+    """``((a - p)^q - (a - 1)^q) / q``, without cancellation where p is close to 1."""
+    ratio = torch.log1p(_error(own) / (a - 1))
+    losses: Tensor = (a - 1) ** q * torch.expm1(q * ratio) / q
+    return losses
+
+
+FORMS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
+    "agce": _agce,
+    "aul": _aul,
+    "ael": lambda own, a, _: torch.exp(-own.exp() / a),
+}
+"""The asymmetric losses by name, as functions of log p_y, a and q."""
+
+
+def clipped(rows: Tensor, labels: Tensor, limit: float) -> Tensor:
+    """Cross-entropy of the scores, shortened to a Euclidean norm of at most the limit."""
+    masked = rows.detach() == -torch.inf
+    scores = rows.masked_fill(masked, 0)
+    # In units of the largest, so that no square overflows.
+    size = scores.detach().abs().amax(1, keepdim=True).clamp(min=1)
+    norm = size * torch.linalg.vector_norm(scores / size, dim=1, keepdim=True)
+    long = norm.detach() > limit
+    shrunk = scores * torch.where(long, limit / torch.where(long, norm, 1), 1)
+    return cross_entropy(shrunk.masked_fill(masked, -torch.inf), labels)

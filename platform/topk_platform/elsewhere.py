@@ -1,0 +1,174 @@
+"""Files from elsewhere: read within limits, and what is wrong with one is told in a line that names it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from topk_platform.errors import UserError, reason
+from topk_platform.specs import Study
+
+__all__ = [
+    "JSON_LEVELS",
+    "check_size",
+    "json_bytes",
+    "made_by",
+    "most_bytes",
+    "parse_json",
+    "parse_study",
+    "unzipped",
+]
+
+_VARIABLE = "TOPK_FILE_GIB"
+_GIB = 2**30
+JSON_LEVELS = 64
+"""How deep JSON may be nested; what we write has ten levels."""
+_MOST_ARMS = 10_000
+_MOST_TRIALS = 10_000_000
+_OF_JSON = 64  # bytes of memory that a letter of JSON may become: an empty object takes two letters
+
+# What Python and its libraries raise for files that hold something else than they should.
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError, RuntimeError)
+_MORE_DAMAGE = (MemoryError, OSError, struct.error, zlib.error)
+
+
+def most_bytes() -> int:
+    """Return how much memory one file from elsewhere may take: ``TOPK_FILE_GIB`` GiB, by default 4.
+
+    Raises:
+        UserError: if the variable is no number above 0.
+    """
+    wanted = os.environ.get(_VARIABLE, "4")
+    try:
+        found = int(float(wanted) * _GIB)
+    except (ValueError, OverflowError):
+        found = 0
+    if found <= 0:
+        raise UserError(f"{_VARIABLE} must be a number of GiB above 0, got {wanted!r}")
+    return found
+
+
+def json_bytes() -> int:
+    """Return how long the JSON of a file from elsewhere may be, so that it stays within :func:`most_bytes`."""
+    return most_bytes() // _OF_JSON
+
+
+def check_size(what: str, size: int, most: int) -> None:
+    """Raise ``ValueError`` if something takes more bytes than it may.
+
+    Example:
+        >>> check_size("its table", 2**33, 2**32)
+        Traceback (most recent call last):
+        ValueError: its table takes 8 GiB, more than 4 GiB: TOPK_FILE_GIB allows more
+    """
+    if size > most:
+        raise ValueError(
+            f"{what} takes {size / _GIB:.3g} GiB, more than {most / _GIB:.3g} GiB: {_VARIABLE} allows more"
+        )
+
+
+@contextmanager
+def made_by(file: str | Path, kind: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turn what a damaged or hostile file raises within the block into one line that names the file.
+
+    Whoever wrote the file chose every number in it, so the line says where the error arose only with ``--debug``.
+
+    Args:
+        file: The file.
+        kind: What it must be, such as ``"a file of `topk bundle`"``.
+        errors: Further errors of the libraries that read it.
+
+    Raises:
+        UserError: in place of any error that a file's content can cause.
+
+    Example:
+        >>> with made_by("x.json", "a list of numbers"):  # doctest: +ELLIPSIS
+        ...     sum(json.loads('["a"]'))
+        Traceback (most recent call last):
+        topk_platform.errors.UserError: 'x.json' must be a list of numbers: TypeError: unsupported operand ...
+    """
+    caught: tuple[type[Exception], ...] = (*_DAMAGE, *_MORE_DAMAGE, *errors)
+    try:
+        yield
+    except UserError as error:
+        if str(file) in str(error):
+            raise
+        raise type(error)(f"{str(file)!r} must be {kind}: {error}") from error
+    except caught as error:
+        raise UserError(f"{str(file)!r} must be {kind}: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    name = type(error).__name__
+    told = isinstance(error, (OSError, ValueError, LookupError))
+    said = reason(error)
+    return said if told or said.startswith(name) else f"{name}: {said}"
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value that JSON holds, within limits of length and depth.
+
+    Raises:
+        ValueError: if it is no JSON, or too long or too deep.
+
+    Example:
+        >>> parse_json("[" * 100_000)
+        Traceback (most recent call last):
+        ValueError: JSON must have at most 64 levels
+    """
+    check_size("JSON", len(text) * _OF_JSON, most_bytes())
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise _too_deep() from error
+    level, depth = [found], 0
+    while level:
+        depth += 1
+        if depth > JSON_LEVELS:
+            raise _too_deep()
+        level = [item for value in level for item in _within(value)]
+    return found
+
+
+def _within(value: Any) -> Any:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"JSON must have at most {JSON_LEVELS} levels")
+
+
+def parse_study(text: str) -> Study:
+    """Return the study that JSON holds, within limits of length, depth, arms and trials.
+
+    Raises:
+        ValueError, LookupError, TypeError: if it holds something else, or more.
+    """
+    arms = len(parse_json(text)["arms"])
+    if arms > _MOST_ARMS:
+        raise ValueError(f"its study has {arms} arms, more than {_MOST_ARMS}")
+    study = Study.from_json(text)
+    if study.size > _MOST_TRIALS:
+        raise ValueError(f"its study asks for {study.size} trials, more than {_MOST_TRIALS}")
+    return study
+
+
+def unzipped(file: str | Path) -> bytes:
+    """Return the content of a gzipped file of JSON; no more is unpacked than :func:`json_bytes` allows.
+
+    Raises:
+        OSError, EOFError, zlib.error: if it cannot be read, or is no such file.
+        ValueError: if it holds more.
+    """
+    most = json_bytes()
+    with gzip.open(file) as content:
+        found = content.read(most + 1)
+    check_size("its JSON", len(found) * _OF_JSON, most * _OF_JSON)
+    return found

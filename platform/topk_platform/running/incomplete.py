@@ -1,0 +1,86 @@
+"""Confirmations whose files are gone or damaged: they are trained again, as if they had not ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from topk_platform.records import (
+    NEEDED,
+    ArmHistory,
+    Row,
+    Store,
+    Unsound,
+    damaged_artifacts,
+    last_seeds,
+    missing_artifacts,
+)
+from topk_platform.records.artifacts import Kind
+from topk_platform.specs import Study
+
+__all__ = ["incomplete", "told_again", "used", "without"]
+
+_NAMED = 3
+
+
+def incomplete(
+    store: Store, study: Study, histories: Mapping[str, ArmHistory], kinds: Sequence[Kind] = NEEDED
+) -> list[Unsound]:
+    """Return the files that are gone or damaged of the confirmations that a study's table uses; all are read.
+
+    Args:
+        store: The study's folder.
+        study: Says how many trials and seeds there are.
+        histories: Of its arms, by identity.
+        kinds: The kinds of files that a confirmation must have.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    rows = used(study, histories)
+    return [*missing_artifacts(store, rows, kinds), *damaged_artifacts(store, rows, kinds)]
+
+
+def used(study: Study, histories: Mapping[str, ArmHistory]) -> list[Row]:
+    """Return the rows of the confirmations that a study's table uses.
+
+    Args:
+        study: Says how many trials and seeds there are.
+        histories: Of its arms, by identity.
+    """
+    last = last_seeds(study, histories)
+    return [
+        row
+        for arm_id, history in histories.items()
+        for points in history.confirmed_points(study.trials, last[arm_id]).values()
+        for row in points
+    ]
+
+
+def without(histories: Mapping[str, ArmHistory], files: Iterable[Unsound]) -> dict[str, ArmHistory]:
+    """Return the histories without the confirmations that these files belong to."""
+    keys = {file.key for file in files}
+    return {
+        arm_id: replace(
+            history, confirm={place: row for place, row in history.confirm.items() if row["key"] not in keys}
+        )
+        for arm_id, history in histories.items()
+    }
+
+
+def told_again(files: Sequence[Unsound]) -> str:
+    """Return the line that says how many confirmations are trained again, and why; nothing if there are none.
+
+    Example:
+        >>> told_again([Unsound("0a1b", "ranks"), Unsound("0a1b", "guesses")])
+        '1 confirmation is trained again: ranks/0a1b.parquet, guesses/0a1b.parquet are gone or damaged'
+    """
+    count = len({file.key for file in files})
+    if not count:
+        return ""
+    names = [file.name for file in files[:_NAMED]]
+    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
+    who = "1 confirmation is" if count == 1 else f"{count} confirmations are"
+    return (
+        f"{who} trained again: {', '.join(names)}{more} {'is' if len(files) == 1 else 'are'} gone or damaged"
+    )

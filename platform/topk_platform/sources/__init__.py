@@ -1,0 +1,26 @@
+"""Python sources read for what they mean: which definitions a name leads to, and whether one of them has changed."""
+
+from topk_platform.sources.finding import (
+    Source,
+    find_source,
+    find_spec,
+    is_followed,
+    is_installed,
+    is_ours,
+    top_of,
+)
+from topk_platform.sources.program import Node, Program
+from topk_platform.sources.remembering import keep
+
+__all__ = [
+    "Node",
+    "Program",
+    "Source",
+    "find_source",
+    "find_spec",
+    "is_followed",
+    "is_installed",
+    "is_ours",
+    "keep",
+    "top_of",
+]

@@ -1,0 +1,159 @@
+"""Whether code that runs on import may change something beside the names that it binds."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from topk_platform.sources.finding import is_ours, top_of
+
+__all__ = ["Acts", "acts_of"]
+
+# Of libraries, what makes something of its arguments and changes nothing else.
+_CALM = (
+    *(
+        "torch.no_grad",
+        "torch.enable_grad",
+        "torch.inference_mode",
+        "torch.jit",
+        "torch.compile",
+        "torch.compiler",
+    ),
+    *("numba.njit", "numba.jit", "numba.vectorize", "numba.guvectorize", "triton", "numpy"),
+)
+_RESTLESS = (
+    "numpy.random",
+    "numpy.seterr",
+    "numpy.seterrcall",
+    "random",
+    "os",
+    "sys",
+    "atexit",
+    "locale",
+    "signal",
+)
+_ACTING = frozenset({"exec", "eval", "setattr", "delattr", "open", "__import__"})  # of the built-in functions
+
+
+@dataclass
+class Acts:
+    """What code may do.
+
+    Args:
+        acts: Whether it calls what may change something, or changes something that it did not make.
+        calls: The names that it calls whose code is to be asked.
+    """
+
+    acts: bool = False
+    calls: set[str] = field(default_factory=set)
+
+
+def acts_of(nodes: Iterable[ast.AST], imports: Mapping[str, Sequence[str]], *, on_import: bool) -> Acts:
+    """Return what statements may do.
+
+    Args:
+        nodes: The statements.
+        imports: What the module's imports bind, each with its ``module:attribute``.
+        on_import: Whether they are only imported, which runs decorators and default values but no function's body, or
+            also called.
+    """
+    found = Acts()
+    for node in nodes:
+        _look(node, imports, found, frozenset(), on_import, top=on_import)
+    return found
+
+
+def _look(
+    node: ast.AST,
+    imports: Mapping[str, Sequence[str]],
+    found: Acts,
+    local: frozenset[str],
+    on_import: bool,
+    top: bool = False,
+) -> None:
+    children: Iterable[ast.AST] = ast.iter_child_nodes(node)
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        local = local if on_import else local | _own_names(node)
+        for decorator in getattr(node, "decorator_list", ()):
+            _called(decorator, imports, found, local)
+        children = [node.args, *getattr(node, "decorator_list", ())] if on_import else children
+    elif isinstance(node, _COMPREHENSION):
+        local = local | _own_names(node)
+    elif isinstance(node, ast.ClassDef):
+        found.acts |= any(k.arg != "metaclass" or ast.unparse(k.value) != "ABCMeta" for k in node.keywords)
+        for decorator in node.decorator_list:
+            _called(decorator, imports, found, local)
+    elif isinstance(node, ast.Call):
+        _called(node.func, imports, found, local)
+    elif isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+        found.acts |= _root(node) not in local
+    elif isinstance(node, (ast.Delete, ast.Global)) or (top and isinstance(node, _LOUD)):
+        found.acts = True
+    top = top and isinstance(node, (ast.If, ast.Try, ast.ExceptHandler))
+    for child in children:
+        _look(child, imports, found, local, on_import, top)
+
+
+_COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LOUD = (
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.With,
+    ast.AsyncWith,
+    ast.Expr,
+    ast.Assert,
+    ast.Raise,
+    ast.Match,
+)
+
+
+def _own_names(function: ast.AST) -> frozenset[str]:
+    names = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return frozenset(names | {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)})
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _called(node: ast.AST, imports: Mapping[str, Sequence[str]], found: Acts, local: frozenset[str]) -> None:
+    root = _root(node)
+    if not root or root in local:  # of a value, such as "".join, or of an argument
+        return
+    if root in imports:
+        for target in imports[root]:
+            _called_import(f"{target.replace(':', '.')}.{_rest(node)}".strip("."), node, found)
+    elif hasattr(builtins, root):
+        found.acts |= root in _ACTING
+    else:
+        found.calls.add(_chain(node))
+
+
+def _called_import(name: str, node: ast.AST, found: Acts) -> None:
+    within = [name == one or name.startswith(f"{one}.") for one in _CALM]
+    restless = [name == one or name.startswith(f"{one}.") for one in _RESTLESS]
+    if any(restless) or name.startswith("os."):
+        found.acts |= not name.startswith(("os.path", "os.environ.get", "os.fspath", "os.getenv"))
+    elif is_ours(name) or top_of(name) in sys.stdlib_module_names or any(within):
+        return
+    else:
+        found.calls.add(_chain(node))
+
+
+def _rest(node: ast.AST) -> str:
+    names: list[str] = []
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        if isinstance(node, ast.Attribute):
+            names.append(node.attr)
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return ".".join(reversed(names))
+
+
+def _chain(node: ast.AST) -> str:
+    return ".".join(filter(None, (_root(node), _rest(node))))

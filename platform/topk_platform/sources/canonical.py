@@ -1,0 +1,145 @@
+"""What a piece of source text means, as a text: the same for the same program on every version of Python.
+
+Comments, formatting, docstrings, annotations and what is for type checkers alone leave no trace in it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+
+__all__ = ["digest_of", "for_types_alone", "meant", "runs_as_script"]
+
+_BODIES = frozenset({"body", "orelse", "finalbody"})
+# Not `ctx`: where a name stands says whether it is read. Imports in a function show in what its names lead to.
+_SKIPPED = frozenset({"ctx", "type_comment", "kind", "returns", "annotation"})
+_MARKS = ("ClassVar", "InitVar", "KW_ONLY")  # annotations that decide what a dataclass makes of a field
+
+
+def digest_of(nodes: Iterable[ast.AST], keep: frozenset[str] = frozenset()) -> str:
+    r"""Return a hash of what syntax trees mean.
+
+    Args:
+        nodes: The trees, in their order.
+        keep: ``"annotations"``, ``"docstrings"`` or both, where the program reads them.
+
+    Example:
+        >>> digest_of(ast.parse("def f(x: int): 'text'; return (x)").body) == digest_of(
+        ...     ast.parse("def f(x):\n    return x  # a comment").body
+        ... )
+        True
+    """
+    text = "".join(part for node in nodes for part in _parts(node, keep, of_class=False))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def for_types_alone(node: ast.AST) -> bool:
+    """Return whether a statement is ``if TYPE_CHECKING:``, whose body never runs."""
+    test = node.test if isinstance(node, ast.If) else None
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+    )
+
+
+def runs_as_script(node: ast.AST) -> bool:
+    """Return whether a statement is ``if __name__ == "__main__":``, whose body no import runs."""
+    test = node.test if isinstance(node, ast.If) else None
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    sides = [test.left, *test.comparators]
+    named = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
+    return named and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides)
+
+
+def meant(body: Iterable[ast.stmt], keep: frozenset[str] = frozenset()) -> Iterator[ast.stmt]:
+    """Yield the statements of a body that do something, imports left out."""
+    for statement in body:
+        if for_types_alone(statement) or runs_as_script(statement):
+            assert isinstance(statement, ast.If)  # noqa: S101 - for the type checker
+            yield from meant(statement.orelse, keep)
+        elif not _is_idle(statement, keep):
+            yield statement
+
+
+def _is_idle(statement: ast.stmt, keep: frozenset[str]) -> bool:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        return not ("docstrings" in keep and isinstance(statement.value.value, str))
+    return isinstance(statement, (ast.Pass, ast.Import, ast.ImportFrom))
+
+
+def _parts(node: ast.AST, keep: frozenset[str], *, of_class: bool) -> Iterator[str]:
+    if isinstance(node, ast.AnnAssign):
+        yield from _annotated(node, keep, of_class=of_class)
+        return
+    yield f"{type(node).__name__}("
+    fields = _joined(node) if isinstance(node, ast.JoinedStr) else ast.iter_fields(node)
+    for name, value in fields:
+        if name in ("returns", "annotation") and isinstance(value, ast.AST) and _is_kept(value, keep):
+            yield f"{name}={_text(value)},"
+        elif name not in _SKIPPED and value is not None and value != []:
+            yield f"{name}="
+            yield from _value(name, value, keep, of_class=isinstance(node, ast.ClassDef))
+            yield ","
+    yield ")"
+
+
+def _is_kept(annotation: ast.AST, keep: frozenset[str]) -> bool:
+    """Return whether an annotation counts: where they are read, and ``tl.constexpr``, which Triton compiles by."""
+    return "annotations" in keep or "constexpr" in _text(annotation)
+
+
+def _text(annotation: ast.AST) -> str:
+    return "".join(_parts(annotation, frozenset(), of_class=False))
+
+
+def _value(name: str, value: object, keep: frozenset[str], *, of_class: bool) -> Iterator[str]:
+    if isinstance(value, ast.AST):
+        yield from _parts(value, keep, of_class=False)
+    elif isinstance(value, list):
+        yield "["
+        statements = meant(value, keep) if name in _BODIES else value
+        for item in statements:
+            text = "".join(_of_class(item, keep) if of_class else _value("", item, keep, of_class=False))
+            if text:  # a name that is only annotated leaves none
+                yield f"{text},"
+        yield "]"
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield hex(value)  # a decimal of any length is not always allowed
+    else:
+        yield f"{type(value).__name__}:{value!r}"
+
+
+def _of_class(item: object, keep: frozenset[str]) -> Iterator[str]:
+    if isinstance(item, ast.AST):
+        yield from _parts(item, keep, of_class=True)
+    else:
+        yield repr(item)
+
+
+def _annotated(node: ast.AnnAssign, keep: frozenset[str], *, of_class: bool) -> Iterator[str]:
+    """An assignment is what it is without its annotation; in a class a name without a value is a field."""
+    if node.value is None and not of_class:
+        return
+    text = _text(node.annotation)
+    kept = text if _is_kept(node.annotation, keep) else ",".join(mark for mark in _MARKS if mark in text)
+    yield f"Field({kept}," if of_class else "Assign(targets=["
+    yield from _parts(node.target, keep, of_class=False)
+    yield "," if of_class else ",],"
+    if node.value is not None:
+        yield "value="
+        yield from _parts(node.value, keep, of_class=False)
+        yield ","
+    yield ")"
+
+
+def _joined(node: ast.JoinedStr) -> Iterator[tuple[str, object]]:
+    """The parts of an f-string, neighbouring texts as one: versions of Python divide them differently."""
+    parts: list[ast.AST] = []
+    for value in node.values:
+        last = parts[-1] if parts else None
+        if isinstance(value, ast.Constant) and isinstance(last, ast.Constant):
+            parts[-1] = ast.Constant(str(last.value) + str(value.value))
+        else:
+            parts.append(value)
+    yield "values", [part for part in parts if not (isinstance(part, ast.Constant) and part.value == "")]

@@ -1,0 +1,106 @@
+"""Where a module's source is, found without importing anything."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pkgutil
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+__all__ = ["Source", "find_source", "find_spec", "is_installed", "is_ours", "top_of"]
+
+_OURS = frozenset({"topk_losses", "topk_platform", "topk_studies"})
+
+
+@dataclass(frozen=True)
+class Source:
+    """A module's file.
+
+    Args:
+        name: The module's name.
+        path: The file.
+    """
+
+    name: str
+    path: Path
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it is a package's own file."""
+        return self.path.name == "__init__.py"
+
+    @property
+    def package(self) -> str:
+        """The package that relative imports in it begin from."""
+        return self.name if self.is_package else self.name.rpartition(".")[0]
+
+
+def top_of(name: str) -> str:
+    """Return the first part of a module's name."""
+    return name.partition(".")[0]
+
+
+def is_ours(name: str) -> bool:
+    """Return whether a module is of this distribution."""
+    return top_of(name) in _OURS
+
+
+def is_followed(top: str) -> bool:
+    """Return whether the modules under a top-level name are ours or a user's, rather than installed or missing."""
+    if is_ours(top) or top in sys.stdlib_module_names:
+        return is_ours(top)
+    spec = _top_spec(top)
+    places = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
+    return bool(places) and not is_installed(Path(places[0]))
+
+
+def find_source(name: str) -> Source | None:
+    """Return the source of a module under a name that is followed; None where there is no such file."""
+    path = _file(name)
+    return None if path is None else Source(name, path)
+
+
+def is_namespace(name: str) -> bool:
+    """Return whether a name is that of a package without a file of its own."""
+    spec = find_spec(name)
+    return spec is not None and spec.loader is None and bool(spec.submodule_search_locations)
+
+
+def _file(name: str) -> Path | None:
+    spec = find_spec(name)
+    path = Path(spec.origin) if spec is not None and spec.origin else None
+    return path if path is not None and path.is_file() else None  # built-in modules have no file
+
+
+def is_installed(path: Path) -> bool:
+    """Return whether a file is the standard library's, or lies in ``site-packages``."""
+    library = Path(os.__file__).parent
+    return path.is_relative_to(library) or not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+
+
+def find_spec(name: str) -> ModuleSpec | None:
+    """Return where a module is, importing nothing: ``importlib.util.find_spec`` would run its packages."""
+    parent = name.rpartition(".")[0]
+    if not parent:
+        return _ours(name) if is_ours(name) else _top_spec(name)
+    above = find_spec(parent)
+    places = (above.submodule_search_locations if above is not None else None) or ()
+    finders = filter(None, map(pkgutil.get_importer, places))
+    specs = [spec for finder in finders if (spec := finder.find_spec(name)) is not None]
+    return next((spec for spec in specs if spec.loader is not None), specs[0] if specs else None)
+
+
+@cache
+def _ours(name: str) -> ModuleSpec | None:
+    return _top_spec(name)
+
+
+def _top_spec(name: str) -> ModuleSpec | None:
+    with suppress(ImportError, ValueError):
+        return importlib.util.find_spec(name)
+    return None

@@ -1,0 +1,266 @@
+"""One module's definitions: what each means, and which names it uses."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from topk_platform.sources.acting import acts_of
+from topk_platform.sources.canonical import digest_of, for_types_alone, meant, runs_as_script
+from topk_platform.sources.finding import Source
+from topk_platform.sources.scopes import absolute, imported, uses_of
+
+__all__ = ["Definition", "Module", "analysed"]
+
+# A module that names one of these reads its annotations, or its docstrings, while it runs.
+_READERS = {
+    "annotations": frozenset(
+        {
+            *("__annotations__", "get_type_hints", "get_annotations", "pydantic", "beartype", "typeguard"),
+            *("jaxtyping", "singledispatch", "script"),
+        }
+    ),
+    "docstrings": frozenset({"__doc__", "getdoc"}),
+}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a name of a module is.
+
+    Args:
+        digest: Hash of what it means, apart from what the names in it mean.
+        chains: The names that it uses, see :class:`~topk_platform.sources.scopes.Uses`.
+        attributes: The names of attributes in it.
+        blind: Whether it reaches names that its syntax does not show.
+        acts: Whether importing it, or calling it, may change something outside of it.
+        calls: The names that are called when it is imported or called, which may act.
+        bases: Of a class, its bases.
+    """
+
+    digest: str
+    chains: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    blind: bool = False
+    acts: bool = False
+    calls: tuple[str, ...] = ()
+    bases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Module:
+    """What a module's source says, nothing of it run.
+
+    Args:
+        definitions: By name; a class's methods as ``CLASS.METHOD``, a dictionary's entries as ``NAME[KEY]``.
+        imports: The names that imports bind, each with the ``module:attribute`` that they may be.
+        lazy: Likewise, of imports for type checkers alone, which say what a ``__getattr__`` returns.
+        stars: The modules all of whose names are imported.
+        runs: The modules that are imported with it.
+        statements: What runs on import and may act: top-level statements that bind nothing, and definitions.
+        is_package: Whether it is a package's own file.
+    """
+
+    definitions: Mapping[str, Definition] = field(default_factory=dict)
+    imports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    lazy: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    stars: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    statements: tuple[Definition, ...] = ()
+    is_package: bool = False
+
+    @property
+    def names(self) -> set[str]:
+        """The names that it binds."""
+        return {name for name in self.definitions if name.isidentifier()} | self.imports.keys()
+
+    @property
+    def imported_later(self) -> Iterator[str]:
+        """The modules that its functions import, as far as their names are written."""
+        for definition in self.definitions.values():
+            for chain in definition.chains:
+                if chain[0] in "~=":
+                    base, _, attribute = chain[1:].partition(":")
+                    yield base
+                    yield f"{base}.{attribute.partition('.')[0]}"
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the module as JSON-ready data."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Module:
+        """Return what :meth:`to_data` made data of."""
+        return cls(
+            definitions={name: _definition(found) for name, found in data["definitions"].items()},
+            imports={name: tuple(found) for name, found in data["imports"].items()},
+            lazy={name: tuple(found) for name, found in data["lazy"].items()},
+            stars=tuple(data["stars"]),
+            runs=tuple(data["runs"]),
+            statements=tuple(_definition(found) for found in data["statements"]),
+            is_package=data["is_package"],
+        )
+
+
+def _definition(data: Mapping[str, Any]) -> Definition:
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+    return Definition(**fields)
+
+
+def analysed(source: Source, content: bytes) -> Module:
+    """Return what a module's content says; of one that cannot be parsed, that it is these bytes."""
+    try:
+        tree = ast.parse(content) if source.path.suffix == ".py" else None
+    except (SyntaxError, ValueError):  # half written, as a rule; whoever imports it is told
+        tree = None
+    if tree is None:
+        bytes_ = Definition(hashlib.sha256(content).hexdigest()[:16], acts=True)
+        return Module(statements=(bytes_,))
+    return _Reading(source, tree).module()
+
+
+class _Reading:
+    """The analysis of one module."""
+
+    def __init__(self, source: Source, tree: ast.Module) -> None:
+        self._source, self._tree = source, tree
+        self._keep = _kept(tree)
+        self._imports: dict[str, list[str]] = {}
+        self._lazy: dict[str, list[str]] = {}
+        self._stars: list[str] = []
+        self._runs: dict[str, None] = {}
+        self._statements: dict[str, list[ast.stmt]] = {}
+        self._acting: list[Definition] = []
+
+    def module(self) -> Module:
+        self._bind_imports(self._tree.body, self._imports)
+        found: dict[str, Definition] = {}
+        for statement in meant(self._tree.body, self._keep):
+            for name in set(_names(statement)):
+                self._statements.setdefault(name, []).append(statement)
+            acting = self._definition([statement], on_import=True)
+            if acting.acts or acting.calls or acting.bases:
+                self._acting.append(acting)
+        for name, statements in self._statements.items():
+            found[name] = self._definition(statements)
+            found |= self._inside(name, statements[-1])
+        return Module(
+            definitions=found,
+            imports={name: tuple(targets) for name, targets in self._imports.items()},
+            lazy={name: tuple(targets) for name, targets in self._lazy.items()},
+            stars=tuple(self._stars),
+            runs=tuple(self._runs),
+            statements=tuple(self._acting),
+            is_package=self._source.is_package,
+        )
+
+    def _definition(self, nodes: Iterable[ast.AST], *, on_import: bool = False) -> Definition:
+        nodes = list(nodes)
+        uses = uses_of(nodes, self._source.package, "annotations" in self._keep)
+        acts = acts_of(nodes, self._imports, on_import=on_import)
+        bases = [b for n in nodes if isinstance(n, ast.ClassDef) for b in n.bases]
+        return Definition(
+            digest=digest_of(nodes, self._keep),
+            chains=tuple(sorted(uses.chains)),
+            attributes=tuple(sorted(uses.attributes)),
+            blind=uses.blind,
+            acts=acts.acts,
+            calls=tuple(sorted(acts.calls)),
+            bases=tuple(sorted(uses_of(bases, self._source.package).chains)),
+        )
+
+    def _inside(self, name: str, statement: ast.stmt) -> dict[str, Definition]:
+        """Return a class's methods, and what is left of it without them; or a dictionary's entries."""
+        if isinstance(statement, ast.ClassDef):
+            methods = [s for s in statement.body if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef))]
+            found = {f"{name}.{method.name}": self._definition([method]) for method in methods}
+            given = [s for s in statement.body if isinstance(s, ast.Assign)]
+            head = [
+                *statement.decorator_list,
+                *statement.bases,
+                *(k.value for k in statement.keywords),
+                *given,
+            ]
+            return {**found, f"{name}.": self._definition(head)}
+        value = getattr(statement, "value", None)
+        if not isinstance(value, ast.Dict) or not all(
+            isinstance(k, (ast.Constant, ast.Name)) for k in value.keys
+        ):
+            return {}
+        entries = zip(value.keys, value.values, strict=True)
+        return {f"{name}[{_key(key)}]": self._definition([item]) for key, item in entries}
+
+    def _bind_imports(self, body: Iterable[ast.stmt], into: dict[str, list[str]]) -> None:
+        for statement in body:
+            if isinstance(statement, (ast.Import, ast.ImportFrom)):
+                self._bind_import(statement, into)
+            elif for_types_alone(statement):
+                assert isinstance(statement, ast.If)  # noqa: S101 - for the type checker
+                self._bind_imports(statement.body, self._lazy)
+                self._bind_imports(statement.orelse, into)
+            elif not runs_as_script(statement):
+                for name in ("body", "orelse", "finalbody"):
+                    if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                        self._bind_imports(getattr(statement, name, ()), into)
+                for handler in getattr(statement, "handlers", ()):
+                    self._bind_imports(handler.body, into)
+
+    def _bind_import(self, node: ast.Import | ast.ImportFrom, into: dict[str, list[str]]) -> None:
+        for name, target in imported(node, self._source.package):
+            if name == "*":
+                self._stars.append(target.partition(":")[0])
+            else:
+                into.setdefault(name, []).append(target)
+        if into is self._imports:
+            self._runs |= dict.fromkeys(_run(node, self._source.package))
+
+
+def _run(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[str]:
+    """Yield the modules that an import runs; what is imported from a package may be a module."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+        return
+    base = absolute(node.module or "", node.level, package)
+    yield base
+    yield from (f"{base}.{alias.name}" for alias in node.names if alias.name != "*")
+
+
+def _kept(tree: ast.Module) -> frozenset[str]:
+    words: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            words.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            words.add(node.attr)
+        elif isinstance(node, ast.ImportFrom):
+            words.update((node.module or "").split("."))
+            words.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.Import):
+            words.update(part for alias in node.names for part in alias.name.split("."))
+    return frozenset(kind for kind, readers in _READERS.items() if words & readers)
+
+
+def _key(key: ast.expr | None) -> str:
+    return str(key.value) if isinstance(key, ast.Constant) else getattr(key, "id", "")
+
+
+def _names(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement binds in its module, those of imports left out."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield statement.name
+        return
+    if isinstance(statement, ast.AnnAssign) and statement.value is None:
+        return
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif not isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            waiting += ast.iter_child_nodes(node)

@@ -1,0 +1,117 @@
+"""Which code a file from elsewhere may name: what we ship, and modules that the user trusts by name."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from topk_platform.code_version import references, user_modules
+from topk_platform.errors import UserError
+from topk_platform.references import is_reference
+from topk_platform.specs import STANDINS, Arm, Study
+from topk_platform.specs.smoke import standin_reference
+
+__all__ = ["Trust"]
+
+_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_VARIABLE = "TOPK_TRUST"
+_SHIPPED = frozenset(
+    map(standin_reference, STANDINS)
+)  # by smoke runs, the one place where we name code of ours so
+
+
+@dataclass(frozen=True)
+class Trust:
+    """The code that a file from elsewhere may name.
+
+    An exported network, a bundle and a row of a ledger name datasets, networks and losses. A name of our tables is
+    always allowed. A reference, ``package.module:attribute``, would import any module and call anything in it; it is
+    refused unless its module, or a package that the module is in, is trusted.
+
+    Args:
+        modules: The modules that are trusted, with all their submodules.
+        exactly: References that are trusted, each alone.
+
+    Example:
+        >>> trust = Trust.of(["my_lab"])
+        >>> trust.check("x.topk", {"model": "mlp", "loss": "my_lab.losses:mine"})
+        >>> trust.check("x.topk", {"model": "os:system"})  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        topk_platform.errors.UserError: x.topk: its model is 'os:system', which is no code of this package; ...
+    """
+
+    modules: tuple[str, ...] = ()
+    exactly: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, modules: Iterable[str]) -> Trust:
+        """Return the trust in some modules, by name.
+
+        Raises:
+            UserError: if one of them is no module's name.
+        """
+        names = (modules,) if isinstance(modules, str) else tuple(modules)
+        for name in names:
+            if not isinstance(name, str) or not _MODULE.fullmatch(name):
+                raise UserError(f"trust must name modules such as my_lab or my_lab.losses, got {name!r}")
+        return cls(names)
+
+    @classmethod
+    def of_environment(cls) -> Trust:
+        """Return the trust in the modules of the environment's ``TOPK_TRUST``, with commas between them.
+
+        It is for programs that load networks for us and know no option of ours, as MLflow does.
+        """
+        return cls.of(filter(None, os.environ.get(_VARIABLE, "").split(",")))
+
+    @classmethod
+    def of_study(cls, study: Study) -> Trust:
+        """Return the trust in what a study's definition names: it is Python of the user's, or of ours."""
+        return cls(exactly=frozenset(name for arm in study.arms for name in references(arm)))
+
+    def with_own_modules(self, arm: Arm) -> Trust:
+        """Return this trust with the modules of an arm that are the user's own files.
+
+        They are those that lie neither in the standard library nor in an installed package, as
+        :func:`~topk_platform.code_version.user_modules` tells; nothing is imported to find them. A module that is
+        nowhere is among them, for whoever imports it says so better.
+        """
+        named = {name.partition(":")[0] for name in references(arm)}
+        nowhere = (name for name in named if not _is_somewhere(name.partition(".")[0]))
+        return replace(self, modules=(*self.modules, *user_modules(arm), *nowhere))
+
+    def check(self, file: object, names: Mapping[str, str]) -> None:
+        """Raise ``UserError`` if a name is a reference that is not trusted; nothing is imported.
+
+        Args:
+            file: What names them, for the message.
+            names: The names, by what they are names of.
+        """
+        for kind, name in names.items():
+            if is_reference(name) and not self._holds(name):
+                raise UserError(
+                    f"{file}: its {kind} is {name!r}, which is no code of this package; nothing of it was run. If you "
+                    "trust that module and who made the file, name the module with --trust MODULE (Python: "
+                    f"trust=('MODULE',); MLflow: {_VARIABLE}=MODULE)"
+                )
+
+    def check_arm(self, file: object, arm: Arm) -> None:
+        """Raise ``UserError`` if the data, the network or the loss of an arm is not trusted."""
+        names = {"dataset": arm.regime.dataset, "model": arm.model.name, "loss": arm.loss.name}
+        self.check(file, names)
+
+    def _holds(self, name: str) -> bool:
+        module = name.partition(":")[0]
+        return name in self.exactly | _SHIPPED or any(
+            f"{module}.".startswith(f"{known}.") for known in self.modules
+        )
+
+
+def _is_somewhere(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:  # "", or the program itself
+        return False

@@ -1,0 +1,136 @@
+"""Kills at random moments, aimed at what a run writes, leave the same study as an undisturbed run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from topk_platform.records import Ledger, Store, read_all_ranks
+
+Until = Callable[..., None]
+
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
+    pytest.mark.timeout(3600),
+    pytest.mark.slow,
+    pytest.mark.breaks,
+]
+
+SEED = int(os.environ.get("BREAK_SEED", "29"))
+KILLS = int(os.environ.get("BREAK_KILLS", "5"))
+PER_STUDY = 5
+# What a run writes, as patterns in the folder of its study.
+TARGETS = {
+    "commit": "ledger/_delta_log/*.json",
+    "ranks": "ranks/*.parquet",
+    "guesses": "guesses/*.parquet",
+    "network": "models/*",
+    "checkpoint": "checkpoints/*/*.ckpt",
+    "lease": "lease/*",
+}
+VICTIMS = ("worker", "driver", "everything")
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One kill.
+
+    Args:
+        target: What has just been written when the kill comes.
+        ordinal: How many such files appear first, counted from the start of this run.
+        delay: Seconds between that and the kill.
+        victim: Who is killed.
+    """
+
+    target: str
+    ordinal: int
+    delay: float
+    victim: str
+
+
+def kills(seed: int) -> Iterator[Kill]:
+    """Yield kills without end; half of them aim at commits and ranks."""
+    rng = random.Random(seed)
+    while True:
+        target = rng.choice([*TARGETS, "commit", "ranks", "ranks"])
+        yield Kill(target, rng.randint(1, 3), rng.uniform(0, 0.05), rng.choice(VICTIMS))
+
+
+def strike(kill: Kill, lab: Any, process: Any) -> None:
+    """Kill a worker, the driver, or everything; what has ended meanwhile is left alone."""
+    running = lab.running()
+    # Without its agents, which are processes of this name too, Ray itself ends, and the run with it: test_lost_ray.py.
+    named = {pid: name for pid, name in running.items() if name.startswith("ray::")}
+    workers = sorted(pid for pid, name in named.items() if "Agent" not in name)
+    victims = {"worker": workers[:1], "driver": [process.pid], "everything": [process.pid, *running]}
+    for pid in victims[kill.victim]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def written(store: Path, kill: Kill) -> set[Path]:
+    return set((store / "small").glob(TARGETS[kill.target]))
+
+
+def run_and_kill(kill: Kill, lab: Any, store: Path, until: Until) -> bool:
+    """Run the study, with one kill; return whether it had ended before the kill came."""
+    before = written(store, kill)
+    process = lab.start("run", "my_lab:study", "--workers", "2", "--checkpoints", "0", "--store", store)
+    while process.poll() is None and len(written(store, kill) - before) < kill.ordinal:
+        time.sleep(0.002)
+    time.sleep(kill.delay)
+    ended = process.poll() is not None
+    if not ended:
+        strike(kill, lab, process)
+    out, err = process.communicate()
+    assert "Traceback" not in out + err, (kill, out + err)
+    assert kill.victim != "worker" or process.returncode == 0, (kill, out + err)
+    until(lambda: not lab.running(), f"everything is gone after {kill}")
+    return ended
+
+
+def check_ranks(store: Path, reference: Path) -> None:
+    """Check that both stores hold the same ranks for every confirmation."""
+    ours, theirs = (ranks_by_key(folder) for folder in (store, reference))
+    assert ours.keys() == theirs.keys()
+    for key, ranks in ours.items():
+        assert all(np.array_equal(a, b) for a, b in zip(ranks, theirs[key], strict=True)), key
+
+
+def ranks_by_key(store: Path) -> dict[str, Any]:
+    ledger = Ledger.open(Store.open(store), "small")
+    keys = [row["key"] for row in ledger.rows("phase = 'confirm'")]
+    found = read_all_ranks(ledger.store, keys)
+    assert sorted(found) == sorted(keys)
+    return found
+
+
+def test_random_kills_change_nothing(
+    make_lab: Callable[..., Any],
+    reference: Any,
+    check_undisturbed: Callable[..., None],
+    until: Until,
+    tmp_path: Path,
+) -> None:
+    stream, left = kills(SEED), KILLS
+    while left:
+        lab, store = make_lab(), tmp_path / f"store-{left}"
+        for kill in (next(stream) for _ in range(min(PER_STUDY, left))):
+            sys.stderr.write(f"seed {SEED}, {left} left: {kill}\n")
+            left -= 1
+            if run_and_kill(kill, lab, store, until):
+                break
+        lab.topk("run", "my_lab:study", "--workers", "2", "--store", store)
+        check_undisturbed(store, reference)
+        check_ranks(store, reference.store)

@@ -1,0 +1,311 @@
+"""A store with a small study that nobody trained, damage to any of its files, and what the commands say to it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest.mock import patch
+
+from made_records import make_record, make_study
+
+from topk_platform import Choice, Claim, Contrast, Float, Int, Loss, Study
+from topk_platform.cli.app import main
+from topk_platform.code_version import code_versions
+from topk_platform.identity import Identity
+from topk_platform.records import Ledger, OpenTrial, Store, Undone, checksums, delta, write_snapshot
+from topk_platform.specs import TrialRecord
+
+__all__ = ["Case", "Said", "check_case", "copied", "make_store", "records", "reference", "study", "topk"]
+
+SECONDS = 60  # after which a command hangs
+NOTES = ("standing.json", "undone.json", "tables/", "lease/", "damaged/")  # without which nothing is lost
+_LINE = re.compile(r"topk: store '[^']*': (\S+) is (damaged|missing|damaged or missing); ")
+
+
+def study() -> Study:
+    """Return the study, for the command line as ``damage:study``."""
+    space = {"learning_rate": Float(0.01, 1), "samples": Int(1, 9), "mode": Choice(("a", 2))}
+    made = make_study(Loss("noised_topk_hinge", space, {"learning_rate": 0.1, "samples": 3, "mode": "a"}))
+    gap = Contrast.between(made.arms[1].name, made.arms[0].name, "top3")
+    claim = Claim(name="ahead", text="The hinge is ahead.", source="me", contrasts=[gap])
+    return Study("s", made.arms, topk=(1, 3), trials=4, seeds=2, claims=[claim])
+
+
+def records() -> list[TrialRecord]:
+    """Return the study's records: all searches and confirmations of its two arms."""
+    made, codes, found = study(), code_versions(study()), []
+    for arm, chosen in enumerate(made.arms):
+        code = codes[made.arm_id(chosen)]
+        tops = [0.5 + 0.01 * arm + 0.002 * number for number in range(4)]
+        found += [make_record(made, n, arm=arm, top3=top, code=code) for n, top in enumerate(tops)]
+        found += [make_record(made, 3, arm=arm, seed=s, top3=tops[3] + 0.01 * s, code=code) for s in (1, 2)]
+    return found
+
+
+def identities() -> dict[str, Identity]:
+    """Return which rows count; rows of other data are in the ledger too."""
+    return {arm_id: Identity(code, "f") for arm_id, code in code_versions(study()).items()}
+
+
+@contextlib.contextmanager
+def _often() -> Iterator[None]:
+    """Make checkpoints of the log and compact parts after few commits."""
+    with (
+        patch.object(checksums, "CHECKPOINT_INTERVAL", 8),
+        patch.dict(delta._CONFIGURATION, {"delta.checkpointInterval": "8"}),
+        patch.object(delta, "_COMMITS", 5),
+    ):
+        yield
+
+
+def make_store(place: Path) -> None:
+    """Write the study, and another one that nobody damages, as runs do: by many commits, with deletion."""
+    other = Ledger.open(Store.open(place), "other")
+    with other.writing(study()) as writer:
+        writer.put(make_record(study(), 0))
+    ledger = Ledger.open(Store.open(place), "s")
+    with _often():
+        for half in (records()[:7], records()[7:]):
+            _run(ledger, half)
+    write_snapshot(ledger, ledger.keys())
+
+
+def _run(ledger: Ledger, some: Sequence[TrialRecord]) -> None:
+    with ledger.writing(study()) as writer:
+        ledger.identify(identities())
+        writer.remove([row["key"] for row in ledger.rows() if row["status"] == "failed"])
+        for record in some:
+            add(ledger, writer._table, record)
+        add(ledger, writer._table, make_record(study(), 8, status="failed"))
+    Undone((OpenTrial("k", "r/mlp/x", "process lost: killed", "see what ends processes there"),)).note(
+        ledger.store
+    )
+
+
+def add(ledger: Ledger, table: delta.Writing, record: TrialRecord) -> None:
+    """Commit one record by itself."""
+    from topk_platform.records.schema import ledger_table
+
+    table.append(ledger_table([record], table.schema))
+    table.compact()
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said.
+
+    Args:
+        code: Its exit code.
+        out: Its output.
+        err: Its errors.
+    """
+
+    code: int
+    out: str
+    err: str
+
+
+def topk(*arguments: str) -> Said:
+    """Run a command in this process."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+
+    def hangs(*_: object) -> None:
+        raise TimeoutError(f"topk {' '.join(arguments)} took more than {SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(SECONDS)
+    try:
+        with (
+            patch.object(sys, "argv", ["topk", *arguments]),
+            patch.dict(os.environ, {"COLUMNS": "200", "NO_COLOR": "1"}),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "table": ("table", "damage:study", "--format", "csv"),
+    "tuning": ("tuning", "damage:study", "--format", "csv"),
+    "claims": ("claims", "damage:study", "--format", "csv"),
+    "status": ("status",),
+}
+
+
+def reference(place: Path) -> dict[str, Said]:
+    """Return what the commands say of a sound store."""
+    return {name: topk(*arguments, "--store", str(place)) for name, arguments in COMMANDS.items()}
+
+
+Change = Callable[[random.Random, bytes], bytes]
+
+
+def _flip(draw: random.Random, content: bytes) -> bytes:
+    place = draw.randrange(len(content)) if content else 0
+    return (
+        content[:place]
+        + bytes(byte ^ (1 << draw.randrange(8)) for byte in content[place : place + 1])
+        + content[place + 1 :]
+    )
+
+
+def _zero(draw: random.Random, content: bytes) -> bytes:
+    place, length = draw.randrange(len(content) or 1), draw.choice((16, 512, 4096))
+    end = min(len(content), place + length)
+    return content[:place] + bytes(end - place) + content[end:]
+
+
+CHANGES: Mapping[str, Change] = {
+    "flip": _flip,
+    "flips": lambda draw, content: _flip(draw, _flip(draw, _flip(draw, content))),
+    "truncate": lambda draw, content: content[: draw.randrange(len(content) or 1)],
+    "empty": lambda draw, content: b"",
+    "zero": _zero,
+    "noise": lambda draw, content: draw.randbytes(len(content)),
+    "append": lambda draw, content: content + draw.randbytes(draw.randrange(1, 100)),
+}
+
+
+@dataclass
+class Case:
+    """One damage to a study.
+
+    Args:
+        seed: The seed that it is drawn from.
+        kind: What is done.
+        names: The files to which it is done, by their place in the study's folder.
+    """
+
+    seed: int
+    kind: str = ""
+    names: list[str] = field(default_factory=list)
+
+    def damage(self, folder: Path) -> None:
+        """Draw damage and do it to a study's folder."""
+        draw = random.Random(self.seed)
+        # A folder first, so that a study's few other files are drawn as often as the many of its table.
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        place = draw.choice(sorted({path.parent for path in files}))
+        one, two = draw.choice([path for path in files if path.parent == place]), draw.choice(files)
+        self.kind = draw.choice([*CHANGES, "delete", "delete", "swap", "copy", "stray", "other version"])
+        self.names = [str(one.relative_to(folder))]
+        if self.kind in CHANGES:
+            one.write_bytes(CHANGES[self.kind](draw, one.read_bytes()))
+        elif self.kind == "delete":
+            one.unlink()
+        elif self.kind == "swap":
+            one_, two_ = one.read_bytes(), two.read_bytes()
+            one.write_bytes(two_)
+            two.write_bytes(one_)
+            self.names.append(str(two.relative_to(folder)))
+        else:
+            self._add(draw, folder, one, two)
+
+    def _add(self, draw: random.Random, folder: Path, one: Path, two: Path) -> None:
+        """Add a file: a copy, one of something else, or a copy under the name of another version."""
+        if self.kind == "other version":
+            one = draw.choice(sorted(path for path in folder.rglob("0*") if path.is_file()))
+            number = int(one.name[:20]) + draw.randrange(-2, 4)
+            new = one.with_name(f"{abs(number):020d}{one.name[20:]}")
+            content = one.read_bytes()
+        elif self.kind == "copy":
+            new, content = two.with_name(f"{draw.randrange(1000)}{one.name}"), one.read_bytes()
+        else:
+            folders = sorted(
+                {path.parent for path in folder.rglob("*")} | {folder / "lease", folder / "ranks"}
+            )
+            name = draw.choice(
+                ("x", "x.json", "0.json", ".hidden", "part-0.parquet", "a b.tmp", f"{7:020d}.json")
+            )
+            new, content = draw.choice(folders) / name, draw.randbytes(draw.randrange(200))
+        new.parent.mkdir(exist_ok=True)
+        new.write_bytes(content)
+        self.names.append(str(new.relative_to(folder)))
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: {self.kind} of {', '.join(self.names)}"
+
+
+def check_case(case: Case, place: Path, sound: Mapping[str, Said]) -> list[str]:
+    """Damage a store, and return what the commands do wrong; nothing if all is as it should be.
+
+    Args:
+        case: What to damage.
+        place: The store, as :func:`make_store` makes it.
+        sound: What the commands say of it while it is sound.
+
+    Returns:
+        A line for each fault.
+    """
+    case.damage(place / "s")
+    faults = list(_wrong(case, reference(place), sound))
+    found = topk("repair", "s", "--store", str(place))
+    if found.code:
+        faults.append(f"repair: {found}")
+    faults += _wrong_after(place, found.out, sound)
+    return [f"{case}: {fault}" for fault in faults]
+
+
+def _wrong(case: Case, now: Mapping[str, Said], sound: Mapping[str, Said]) -> Iterator[str]:
+    for name, said in now.items():
+        if name == "status" and "other: 1 trials ended" not in said.out:
+            yield f"status hides another study: {said}"
+        if said.code == 0:
+            if said.out != sound[name].out and not (name == "status" and _is_note(case)):
+                yield f"{name}: another answer without a word: {said.out}"
+        elif said.code != 2 or not _is_told(case, said):
+            yield f"{name}: {said}"
+
+
+def _is_note(case: Case) -> bool:
+    return any(name.startswith(NOTES) for name in case.names)
+
+
+def _is_told(case: Case, said: Said) -> bool:
+    """Return whether a command's error is one line that names a damaged file, or a folder whose only file is gone."""
+    lines = said.err.splitlines()
+    told = _LINE.match(lines[0]) if len(lines) == 1 else None
+    return told is not None and any(f"{name}/".startswith(f"{told[1]}/") for name in case.names)
+
+
+def _wrong_after(place: Path, repaired: str, sound: Mapping[str, Said]) -> Iterator[str]:
+    """Yield what is wrong after a repair: every command works, and with what was lost the table is as it was."""
+    for name, said in reference(place).items():
+        if said.code or "Traceback" in said.err:  # a note of runs without ranks is none
+            yield f"after {repaired!r}, {name}: {said}"
+    again = topk("repair", "s", "--store", str(place))
+    if again.code or again.out != "nothing is damaged\n":
+        yield f"after {repaired!r}, repair again: {again}"
+    ledger = Ledger.open(Store.open(place), "s")
+    kept = ledger.keys()
+    if "ledger" not in repaired and len(kept) != len(records()) + 1:
+        yield f"after {repaired!r}, {len(kept)} trials are left"
+    with ledger.writing(study()) as writer:
+        for record in records():
+            if record.trial.key not in kept:
+                writer.put(record)
+    for name in ("table", "tuning", "claims"):
+        if (said := topk(*COMMANDS[name], "--store", str(place))) != sound[name]:
+            yield f"after {repaired!r} and what was lost, {name}: {said}"
+
+
+def copied(whole: Path, place: Path) -> Path:
+    """Return a copy of a store in place of what is there."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(whole, place)
+    return place

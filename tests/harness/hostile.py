@@ -1,0 +1,491 @@
+"""Hostile files made from good ones by mutation: bundles, findings and exported networks that somebody changed.
+
+A case is a kind of mutation and a seed: the same case of the same file is the same bytes. What is changed carelessly is
+damage, which sums of bytes show; what is changed by a forger has right sums again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import random
+import shutil
+import struct
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+CANARY = "canary_of_the_tests"
+"""A module that writes a file of its name into the working folder as soon as it is imported, or called."""
+
+EVIL = (
+    f"{CANARY}:run",
+    "os:system",
+    "torch.hub:load",
+    "subprocess:run",
+    "builtins:exec",
+    "topk_platform.cli:main",
+)
+_DEEP = 100_000
+_NASTY: tuple[Any, ...] = (
+    *(None, True, False, "", -1, 0, 1, 2**31, 2**63, 10**30, 1e308, -1e308, float("nan"), float("inf"), 0.5),
+    *(
+        [],
+        {},
+        [[]],
+        {"": None},
+        {"type": "Study"},
+        "\x1b[31mred\x1b[0m",
+        "a\nb",
+        "../../x",
+        "/etc/passwd",
+        "x" * 5000,
+    ),
+    *("\u202eabc", "\ud800", "💥", "nan", "1e999", "%s%n", "'; drop table ledger; --", *EVIL),
+)
+
+
+def write_canary(folder: Path) -> None:
+    """Write the module that must never run, and a repository for ``torch.hub`` that must not either."""
+    sung = "from pathlib import Path\nPath('CANARY').write_text('sung')\n"
+    (folder / f"{CANARY}.py").write_text(f"{sung}def run(*args, **more):\n    raise SystemExit(99)\n")
+    (folder / "hubconf.py").write_text(
+        f"{sung}dependencies = []\ndef net(*args, **more):\n    raise SystemExit(99)\n"
+    )
+
+
+def sung(folder: Path) -> bool:
+    """Whether the canary ran."""
+    return (folder / "CANARY").exists()
+
+
+# What is common to all kinds.
+
+
+def flipped(content: bytes, rng: random.Random) -> bytes:
+    """Change some bits."""
+    data = bytearray(content)
+    for _ in range(rng.choice((1, 2, 8, 64))):
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    return bytes(data)
+
+
+def cut(content: bytes, rng: random.Random) -> bytes:
+    """Leave out the end, the beginning or something between, or put some bytes in or behind."""
+    one, other = sorted(rng.randrange(len(content) + 1) for _ in range(2))
+    junk = rng.randbytes(rng.choice((1, 100, 5000)))
+    return rng.choice(
+        (
+            content[:one],
+            content[one:],
+            content[:one] + content[other:],
+            content[:one] + junk + content[one:],
+            b"",
+        )
+    )
+
+
+def changed(value: Any, rng: random.Random, times: int = 1) -> Any:
+    """Change what JSON holds at some places; the value itself stays."""
+    value = json.loads(json.dumps(value))
+    for _ in range(times):
+        holder = {"": value}
+        owner, key = rng.choice(list(_places(holder)))
+        _change(owner, key, rng)
+        value = holder.get("")
+    return value
+
+
+def _places(value: Any) -> Any:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield value, key
+        yield from _places(item)
+
+
+def _change(owner: Any, key: Any, rng: random.Random) -> None:
+    way = rng.choice(("replace", "replace", "replace", "delete", "repeat", "rename", "number"))
+    item = owner[key]
+    if way == "delete":
+        del owner[key]
+    elif way == "repeat" and isinstance(owner, list):
+        owner.insert(key, item)
+    elif way == "rename" and isinstance(owner, dict) and key:
+        owner[rng.choice(("type", "x", str(key).upper(), *EVIL))] = owner.pop(key)
+    elif way == "number" and isinstance(item, int | float):
+        owner[key] = rng.choice((item + 1, -item, item * 10**6, item * 10**12, float(item), str(item)))
+    else:
+        owner[key] = rng.choice(_NASTY)
+
+
+def deep(text: str, rng: random.Random) -> str:
+    """Put a hundred thousand brackets into JSON, at a place where a value may stand."""
+    brackets = rng.choice(("[" * _DEEP + "]" * _DEEP, '{"a":' * _DEEP + "1" + "}" * _DEEP, "[" * _DEEP))
+    places = [at + 1 for at, letter in enumerate(text) if letter in ":["]
+    at = rng.choice(places)
+    return text[:at] + brackets + "," * (text[at - 1] == "[") + text[at:]
+
+
+def dumped(value: Any) -> bytes:
+    return json.dumps(value).encode("utf-8", "surrogatepass")
+
+
+# Bundles.
+
+Files = dict[str, bytes]
+
+
+def files_of(bundle: bytes) -> Files:
+    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def zipped(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def sealed(files: Files, **more: Any) -> bytes:
+    """Return a bundle whose sums are right."""
+    manifest = {**json.loads(files["bundle.json"]), **more}
+    manifest["sha256"] = {
+        name: hashlib.sha256(content).hexdigest() for name, content in files.items() if name != "bundle.json"
+    }
+    return zipped({**files, "bundle.json": dumped(manifest)})
+
+
+def _bundle_flipped(good: bytes, rng: random.Random) -> bytes:
+    return flipped(good, rng)
+
+
+def _bundle_cut(good: bytes, rng: random.Random) -> bytes:
+    return cut(good, rng)
+
+
+def _bundle_manifest(good: bytes, rng: random.Random) -> bytes:
+    files = files_of(good)
+    return zipped({**files, "bundle.json": dumped(changed(json.loads(files["bundle.json"]), rng, 2))})
+
+
+def _bundle_study(good: bytes, rng: random.Random) -> bytes:
+    files = files_of(good)
+    return sealed(
+        {**files, "study.json": dumped(changed(json.loads(files["study.json"]), rng, rng.choice((1, 3))))}
+    )
+
+
+def _bundle_deep(good: bytes, rng: random.Random) -> bytes:
+    files, name = files_of(good), rng.choice(("study.json", "bundle.json"))
+    files[name] = deep(files[name].decode(), rng).encode()
+    return zipped(files) if name == "bundle.json" else sealed(files)
+
+
+def _bundle_damaged_member(good: bytes, rng: random.Random) -> bytes:
+    files = files_of(good)
+    name = rng.choice([name for name in files if name != "bundle.json"])
+    files[name] = rng.choice((flipped, cut))(files[name], rng)
+    return sealed(files)
+
+
+def _bundle_members(good: bytes, rng: random.Random) -> bytes:
+    """Names that are missing, moved, unsafe or twice."""
+    files = files_of(good)
+    name, way = rng.choice(list(files)), rng.randrange(4)
+    if way == 0:
+        content = files.pop(name)
+        return zipped(files) if name == "bundle.json" else sealed({**files, "results/x.md": content})
+    if way == 1:
+        bad = (
+            "../x",
+            "/tmp/x",
+            "a/../../x",
+            "C:\\x",
+            "ranks/\x1b[2J",
+            "ranks/",
+            "x" * 60_000,
+            ".hidden",
+            "ranks//x",
+            "é",
+        )
+        return sealed({**files, rng.choice(bad): b"x"})
+    if way == 2:
+        del files[name]
+        return zipped(files) if name == "bundle.json" else sealed(files)
+    buffer = io.BytesIO(zipped(files))
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.writestr(name, rng.choice((files[name], b"other")))
+    return buffer.getvalue()
+
+
+def _bundle_flags(good: bytes, rng: random.Random) -> bytes:
+    """Methods, links and encryption that no bundle has."""
+    files, way = files_of(good), rng.randrange(3)
+    if way == 0:
+        return zipped(files, rng.choice((zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)))
+    if way == 1:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name, content in files.items():
+                entry = zipfile.ZipInfo(name)
+                entry.external_attr = 0o120777 << 16
+                archive.writestr(entry, content)
+        return buffer.getvalue()
+    data, at = bytearray(good), good.rindex(b"PK\x01\x02")
+    data[at + 8] |= 1
+    return bytes(data)
+
+
+def _bundle_lies(good: bytes, rng: random.Random) -> bytes:
+    """Sizes, sums and places in the directory that are not the members'."""
+    data, at = bytearray(good), 0
+    for _ in range(rng.randrange(1, 5)):
+        at = (
+            good.index(b"PK\x01\x02", at + 1)
+            if good.find(b"PK\x01\x02", at + 1) > 0
+            else good.index(b"PK\x01\x02")
+        )
+    field = rng.choice((16, 20, 24, 42))  # sum, packed size, size, place
+    data[at + field : at + field + 4] = struct.pack("<I", rng.choice((0, 1, 2**16, 2**31 - 1, 2**32 - 1)))
+    return bytes(data)
+
+
+def _rows(files: Files) -> list[dict[str, Any]]:
+    return list(pq.read_table(io.BytesIO(files["ledger.parquet"]), partitioning=None).to_pylist())
+
+
+def _with_rows(files: Files, rows: list[dict[str, Any]]) -> bytes:
+    before = pq.read_schema(io.BytesIO(files["ledger.parquet"]))
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, before), sink)
+    return sealed({**files, "ledger.parquet": sink.getvalue()})
+
+
+def _bundle_column(good: bytes, rng: random.Random) -> bytes:
+    """A column of the ledger that is missing, twice, empty, of another type or of another name."""
+    files = files_of(good)
+    table = pq.read_table(io.BytesIO(files["ledger.parquet"]), partitioning=None)
+    name = rng.choice(table.column_names)
+    at, rows = table.column_names.index(name), table.num_rows
+    made = {
+        "gone": lambda: table.drop_columns([name]),
+        "twice": lambda: table.append_column(name, table[name]),
+        "empty": lambda: table.set_column(at, name, pa.nulls(rows, table[name].type)),
+        "texts": lambda: table.set_column(at, name, pa.array([rng.choice(("", "x", EVIL[0], "{}"))] * rows)),
+        "numbers": lambda: table.set_column(at, name, pa.array([rng.choice((-1, 0, 2**62))] * rows)),
+        "lists": lambda: table.set_column(at, name, pa.array([[1, 2]] * rows)),
+        "named": lambda: table.rename_columns(
+            [rng.choice(('"x"', "", "a;b")) if n == name else n for n in table.column_names]
+        ),
+        "rows": lambda: table.slice(rng.randrange(rows), rng.randrange(rows)),
+        "doubled": lambda: pa.concat_tables([table, table]),
+    }
+    sink = io.BytesIO()
+    pq.write_table(made[rng.choice(list(made))](), sink)
+    return sealed({**files, "ledger.parquet": sink.getvalue()})
+
+
+def _bundle_values(good: bytes, rng: random.Random) -> bytes:
+    """Some values of rows that are others, of the same type."""
+    files = files_of(good)
+    rows = _rows(files)
+    for _ in range(rng.choice((1, 5))):
+        row = rng.choice(rows)
+        name = rng.choice(list(row))
+        if name in ("config", "values", "versions") and row[name]:
+            text = json.dumps(changed(json.loads(row[name]), rng))
+            row[name] = rng.choice((text, deep('{"a":1}', rng), "{", text))
+        elif isinstance(row[name], str):
+            row[name] = rng.choice(
+                ("", "x", "../x", "\x1b[2J", "'", "completed", "confirm", "💥", *EVIL, None)
+            )
+        elif isinstance(row[name], int):
+            row[name] = rng.choice((-1, 0, 1, 2**62, None))
+        elif isinstance(row[name], float):
+            row[name] = rng.choice((-1.0, 0.0, 2.0, 1e308, float("nan"), float("inf"), None))
+    return _with_rows(files, rows)
+
+
+def _bundle_references(good: bytes, rng: random.Random) -> bytes:
+    """Every trial names other code for its data, its network or its loss; keys and sums are right again."""
+    from topk_platform.specs import Trial
+
+    files, evil = files_of(good), rng.choice(EVIL)
+    rows, keys = _rows(files), {}
+    part = rng.choice(("model", "loss", "dataset"))
+    for row in rows:
+        if row["kind"] == "trials":
+            told = json.loads(row["config"])
+            _refer(told["arm"], part, evil)
+            row["config"] = json.dumps(told, sort_keys=True, separators=(",", ":"))
+            keys[row["key"]] = Trial.from_json(row["config"]).key
+    for row in rows:
+        row["key"] = keys.get(row["key"], row["key"])
+    renamed = {
+        name if not name.startswith("ranks/") else f"ranks/{keys[name[6:-8]]}.parquet": content
+        for name, content in files.items()
+    }
+    return _with_rows(renamed, rows)
+
+
+def _refer(arm: dict[str, Any], part: str, evil: str) -> None:
+    if part == "model":
+        arm["model"].update(name=evil, options=_options(evil))
+    elif part == "loss":
+        arm["loss"].update(name=evil)
+    else:
+        arm["regime"].update(dataset=evil, options=_options(evil))
+
+
+def _options(evil: str) -> dict[str, Any]:
+    found: dict[str, dict[str, Any]] = {
+        "os:system": {"command": "touch CANARY"},
+        "torch.hub:load": {"repo_or_dir": ".", "model": "net", "source": "local"},
+        "builtins:exec": {"source": "open('CANARY', 'w')"},
+    }
+    return found.get(evil, {})
+
+
+BUNDLES: dict[str, Callable[[bytes, random.Random], bytes]] = {
+    "flipped": _bundle_flipped,
+    "cut": _bundle_cut,
+    "manifest": _bundle_manifest,
+    "study": _bundle_study,
+    "deep": _bundle_deep,
+    "damaged member": _bundle_damaged_member,
+    "members": _bundle_members,
+    "flags": _bundle_flags,
+    "lies": _bundle_lies,
+    "column": _bundle_column,
+    "values": _bundle_values,
+    "references": _bundle_references,
+}
+"""The mutations of a bundle, by name."""
+
+CARELESS = ("flipped", "cut", "lies")
+"""Those that are damage: what is read of such a file nevertheless must be what was read of the good one."""
+
+
+# Findings.
+
+
+def _findings_json(good: bytes, rng: random.Random) -> bytes:
+    return gzip.compress(
+        dumped(changed(json.loads(gzip.decompress(good)), rng, rng.choice((1, 1, 3)))), mtime=0
+    )
+
+
+def _findings_deep(good: bytes, rng: random.Random) -> bytes:
+    return gzip.compress(deep(gzip.decompress(good).decode(), rng).encode(), mtime=0)
+
+
+def _findings_text(good: bytes, rng: random.Random) -> bytes:
+    text = rng.choice((flipped, cut))(gzip.decompress(good), rng)
+    return rng.choice((gzip.compress(text, mtime=0), text, text.decode("latin1").encode("utf-16")))
+
+
+FINDINGS: dict[str, Callable[[bytes, random.Random], bytes]] = {
+    "flipped": flipped,
+    "cut": cut,
+    "json": _findings_json,
+    "deep": _findings_deep,
+    "text": _findings_text,
+}
+"""The mutations of a file of findings."""
+
+
+# Exported networks.
+
+
+def _export_config(folder: Path, rng: random.Random) -> None:
+    file = folder / "config.json"
+    file.write_bytes(dumped(changed(json.loads(file.read_text()), rng, rng.choice((1, 1, 3)))))
+
+
+def _export_deep(folder: Path, rng: random.Random) -> None:
+    file = folder / "config.json"
+    file.write_text(deep(file.read_text(), rng))
+
+
+def _export_bytes(folder: Path, rng: random.Random) -> None:
+    file = folder / rng.choice(("config.json", "model.safetensors"))
+    file.write_bytes(rng.choice((flipped, cut))(file.read_bytes(), rng))
+
+
+def _export_references(folder: Path, rng: random.Random) -> None:
+    file, evil = folder / "config.json", rng.choice(EVIL)
+    told = json.loads(file.read_text())
+    told["model"] = {"name": evil, "options": _options(evil)}
+    file.write_bytes(dumped(told))
+
+
+def _export_header(folder: Path, rng: random.Random) -> None:
+    """The header of the tensors, by a forger who also mends the sum."""
+    file, config = folder / "model.safetensors", folder / "config.json"
+    content = file.read_bytes()
+    (length,) = struct.unpack_from("<Q", content)
+    told = json.loads(content[8 : 8 + length])
+    header = dumped(changed(told, rng, 2)) if rng.random() < 0.7 else deep(json.dumps(told), rng).encode()
+    size = rng.choice((len(header), len(header), length, 2**40, 2**64 - 1))
+    file.write_bytes(struct.pack("<Q", size) + header + content[8 + length :])
+    told = json.loads(config.read_text())
+    config.write_bytes(dumped({**told, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}))
+
+
+def _export_options(folder: Path, rng: random.Random) -> None:
+    """Options of the network, and sizes of its inputs, that would take terabytes."""
+    file = folder / "config.json"
+    told = json.loads(file.read_text())
+    huge = rng.choice((2**20, 10**9, 10**18, -1, 0, 0.5))
+    place = rng.choice(("hidden", "depth", "classes", "shape", "resize", "k"))
+    if place in ("hidden", "depth"):
+        told["model"]["options"][place] = huge
+    elif place == "k":
+        told["k"] = huge
+    else:
+        told["inputs"][place] = [1, huge, huge] if place == "shape" else huge
+        told["inputs"]["names"] = []
+    file.write_bytes(dumped(told))
+
+
+def _export_gone(folder: Path, rng: random.Random) -> None:
+    file = folder / rng.choice(("config.json", "model.safetensors"))
+    file.unlink()
+    if rng.random() < 0.5:
+        file.mkdir()
+
+
+EXPORTS: dict[str, Callable[[Path, random.Random], None]] = {
+    "config": _export_config,
+    "deep": _export_deep,
+    "bytes": _export_bytes,
+    "references": _export_references,
+    "header": _export_header,
+    "options": _export_options,
+    "gone": _export_gone,
+}
+"""The mutations of an exported network's folder."""
+
+
+def mutated_folder(good: Path, to: Path, kind: str, seed: int) -> Path:
+    """Return a copy of an exported network that is changed."""
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(good, to)
+    EXPORTS[kind](to, random.Random(f"{kind} {seed}"))
+    return to
+
+
+def mutated_file(
+    good: bytes, to: Path, ways: Mapping[str, Callable[..., bytes]], kind: str, seed: int
+) -> Path:
+    """Write a file that is changed, and return its place."""
+    to.write_bytes(ways[kind](good, random.Random(f"{kind} {seed}")))
+    return to

@@ -1,0 +1,65 @@
+"""A study and records of trials that nobody trained, for tests of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, Study
+from topk_platform.specs import EpochRecord, Trial, TrialRecord
+
+__all__ = ["make_record", "make_study", "make_wider_study"]
+
+
+def make_study(*more: Loss) -> Study:
+    """Return a study whose arms differ in their losses."""
+    losses = (Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1}), *more)
+    arms = [Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(epochs=2)) for loss in losses]
+    return Study("s", arms, topk=(1, 3), trials=4, seeds=2)
+
+
+def make_wider_study() -> Study:
+    """Return the same study with another arm, which has further parameters."""
+    space = {"learning_rate": Float(0.01, 1), "samples": Int(1, 9), "mode": Choice(("a", 2))}
+    return make_study(Loss("noised_topk_hinge", space, {"learning_rate": 0.1, "samples": 3, "mode": "a"}))
+
+
+def make_record(
+    study: Study,
+    number: int = 0,
+    *,
+    arm: int = 0,
+    seed: int = 0,
+    status: str = "completed",
+    top3: float = 0.5,
+    code: str = "c",
+    versions: Mapping[str, str] | None = None,
+) -> TrialRecord:
+    """Return the record of a trial that nobody trained."""
+    chosen = study.arms[arm]
+    trial = Trial(
+        study.name,
+        study.arm_id(chosen),
+        chosen,
+        study.topk,
+        "confirm" if seed else "search",
+        number,
+        seed,
+        0,
+        chosen.loss.first,
+        "f",
+        code,
+    )
+    metrics = dict.fromkeys(study.metrics, top3)
+    epochs = tuple(EpochRecord(e, 1.0 / e, metrics, 0.5, 0.1) for e in (1, 2))
+    return TrialRecord(
+        trial,
+        status,
+        "" if status == "completed" else "why",
+        metrics,
+        metrics if seed else None,  # type: ignore[arg-type]
+        epochs,
+        1.0,
+        1000.0 + number,
+        1001.0 + number,
+        versions or {"torch": "x"},
+    )

@@ -1,0 +1,65 @@
+"""Whatever is damaged in one study of a store, the others are shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from damage import topk
+from made_records import make_record, make_study
+
+from topk_platform.records import Ledger, Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Two studies of a trial each."""
+    for name in ("a", "s"):
+        with Ledger.open(Store.open(tmp_path), name).writing(make_study()) as writer:
+            writer.put(make_record(make_study(), 0))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name", ["ledger.json", "identities.json", "undone.json", "ledger/_delta_log/00000000000000000000.json"]
+)
+def test_one_damaged_study_hides_no_other(name: str, store: Path) -> None:
+    (store / "a" / name).write_bytes(b"[")
+    status, data = topk("status", "--store", str(store)), topk("status", "--json", "--store", str(store))
+    assert "s: 1 trials ended" in status.out
+    assert [study["study"] for study in json.loads(data.out)] == ["s"]
+    for said in (status, data):
+        (line,) = said.err.splitlines()
+        assert f"/a': {name} is damaged; `topk repair a` " in line
+        assert said.code == 2
+
+
+def test_a_study_without_its_mark_is_no_folder_of_something_else(store: Path) -> None:
+    (store / "a" / "ledger.json").unlink()
+    (store / "mlflow-artifacts").mkdir()
+    (store / "mlflow-artifacts" / "file").touch()
+    (line,) = topk("status", "--store", str(store)).err.splitlines()
+    assert "/a': ledger.json is missing; `topk repair a` makes it anew" in line
+
+
+def test_a_trial_is_found_beside_a_damaged_study(store: Path) -> None:
+    key = make_record(make_study(), 0).trial.key
+    damaged = store / "a" / "ledger.json"
+    damaged.write_bytes(b"")
+    assert key in topk("show", key[:8], "--store", str(store)).out
+    assert "ledger.json is damaged" in topk("show", "ffffffff", "--store", str(store)).err
+
+
+def test_repair_says_what_it_did(store: Path) -> None:
+    for name in ("ledger.json", "ledger/_delta_log/00000000000000000000.json"):
+        (store / "s" / name).write_bytes(b"")
+    said = topk("repair", "s", "--store", str(store))
+    assert said.code == 0
+    assert said.out.splitlines() == [
+        "set aside: ledger.json is now in the folder damaged",
+        "set aside: ledger/_delta_log/00000000000000000000.json is now in the folder damaged",
+        "made anew: ledger.json",
+        "a new table holds all that is sound; the old one is damaged/ledger",
+    ]
+    assert topk("repair", "s", "--store", str(store)).out == "nothing is damaged\n"

@@ -1,0 +1,57 @@
+"""``--smoke`` means a study's smoke run in every command that takes a study, and finds what that run left."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform.cli import main
+from topk_platform.cli.app import _COMMANDS
+
+WITHOUT = {"new", "list", "findings", "recommend", "show", "replay", "ui", "predict", "verify", "doctor"}
+
+
+def made() -> Study:
+    arms = [Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 2, Recipe(1))]
+    return Study("quick", arms, topk=(1, 2), seeds=2)
+
+
+def test_every_command_on_one_study_has_it() -> None:
+    commands = {c.__name__.rstrip("_"): c for group in _COMMANDS.values() for c, _ in group}
+    having = {name for name, command in commands.items() if "smoke" in inspect.signature(command).parameters}
+    assert having == commands.keys() - WITHOUT
+
+
+def test_what_a_smoke_run_left_is_found(
+    tmp_path: Path,
+    train_study: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    train_study(made().smoke(), tmp_path / "runs")
+    (tmp_path / "quick_lab.py").write_text(Path(__file__).read_text())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for command, code, said in (
+        ("status quick --smoke", 0, "quick-smoke: 2 trials ended"),
+        ("status quick_lab:made --smoke", 0, "quick-smoke: 2 trials ended"),
+        ("status --smoke", 2, "--smoke is of one study: name it"),
+        ("repair quick --smoke", 0, "nothing is damaged"),
+        ("repair quick-smoke --smoke", 0, "nothing is damaged"),
+        ("claims quick_lab:made --smoke", 2, "study quick-smoke has no claims: a smoke run carries none"),
+        ("table quick_lab:made --smoke --format csv", 0, "cross_entropy"),
+        ("checklist quick_lab:made --smoke", 0, "quick-smoke"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["topk", *command.split()])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        assert ((ended.value.code or 0), said in printed.out + printed.err) == (code, True), (
+            command,
+            printed,
+        )

@@ -1,0 +1,60 @@
+"""Good files of each kind, from one small study, and a process that runs commands in their folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hostile
+import numpy as np
+import pytest
+from forks import Commands, commands
+
+from topk_platform import (
+    Arm,
+    Claim,
+    Contrast,
+    Float,
+    Loss,
+    Model,
+    Recipe,
+    Regime,
+    Study,
+    bundle,
+    export_model,
+)
+from topk_platform.evidence import findings
+from topk_platform.specs import LabelNoise
+
+RATE = {"learning_rate": Float(0.01, 1, log=True)}
+
+
+def small() -> Study:
+    losses = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
+    regime = Regime("noisy", "digits", (LabelNoise(0.2),))
+    arms = [Arm(regime, Model("mlp", {"hidden": 8}), loss, 3, Recipe(1)) for loss in losses]
+    gap = Contrast.between(arms[1].name, arms[0].name, "top3")
+    claim = Claim(
+        name="level", text="They are level.", source="me", contrasts=[gap], direction="within", tolerance=9
+    )
+    return Study("evident", arms, topk=(1, 3), trials=2, seeds=3, claims=[claim])
+
+
+@pytest.fixture(scope="session")
+def good(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[..., None]) -> Path:
+    """A folder with ``good.topk``, ``good.json.gz``, the exported network ``good`` and an input for it."""
+    folder, study = tmp_path_factory.mktemp("good"), small()
+    train_study(study, folder / "runs")
+    (folder / "good.topk").write_bytes(bundle(study, store=folder / "runs").to_bytes())
+    (folder / "good.json.gz").write_bytes(findings(study, store=folder / "runs").to_bytes())
+    export_model(study, study.arms[0].name, folder / "good", store=folder / "runs")
+    np.save(folder / "x.npy", np.zeros((1, 8, 8), np.float32))
+    hostile.write_canary(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def topk(good: Path) -> Iterator[Commands]:
+    """Commands in that folder; one core, as a fork has none of its parent's threads."""
+    with commands(good, OMP_NUM_THREADS="1", COLUMNS="200") as found:
+        yield found

@@ -1,0 +1,129 @@
+"""Code that a file names: what we ship, what the user's study names, and modules that are trusted by name."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import hostile
+import pytest
+from forks import Commands
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
+from topk_platform.serving.flavor import _load_pyfunc
+from topk_platform.serving.pt2 import write_pt2
+from topk_platform.trust import Trust
+
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
+OWN = Arm(Regime("r", "digits"), Model("own_network:pooled"), Loss("cross_entropy"), 2, Recipe(1))
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[..., None]) -> Path:
+    """An exported network of a user's own, from a study of the user's."""
+    folder = tmp_path_factory.mktemp("own")
+    study = Study("own", [OWN], topk=(1, 2), seeds=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
+        train_study(study, folder / "runs")
+        export_model(study, OWN.name, folder / "net", store=folder / "runs", mlflow=True)
+    return folder / "net"
+
+
+@pytest.fixture
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
+
+
+def test_a_network_of_ones_own_is_built_where_its_module_is_trusted(own: Path, importable: None) -> None:
+    for trust in ((), ("own",), ("own_network.more",)):
+        with pytest.raises(
+            UserError, match="its model is 'own_network:pooled', which is no code of this package"
+        ):
+            load_model(own, trust=trust)
+    assert load_model(own, trust="own_network").config.arm == OWN.name
+    assert "data/model.pt2" in write_pt2(own, Trust.of_study(Study("own", [OWN], topk=(1, 2), seeds=1)))
+    with pytest.raises(UserError, match=r"trust must name modules such as my_lab .*, got 'a:b'"):
+        load_model(own, trust=["a:b"])
+
+
+def test_mlflow_builds_it_where_the_environment_trusts_it(
+    own: Path, importable: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(own / "model.safetensors")
+    monkeypatch.delenv("TOPK_TRUST", raising=False)
+    with pytest.raises(UserError, match="MLflow: TOPK_TRUST=MODULE"):
+        _load_pyfunc(file)
+    monkeypatch.setenv("TOPK_TRUST", "other,own_network")
+    assert _load_pyfunc(file).get_raw_model().config.arm == OWN.name
+
+
+@pytest.mark.parametrize("evil", ["os:system", "builtins:exec", "topk_platform.cli:main"])
+def test_even_where_it_is_trusted_its_arguments_are_held_to_its_signature(
+    evil: str, good: Path, topk: Commands
+) -> None:
+    """``os.system`` takes no shape, classes and head."""
+    folder = hostile.mutated_folder(good / "good", good / "evil", "references", 0)
+    config = json.loads((folder / "config.json").read_text())
+    config["model"] = {"name": evil, "options": hostile._options(evil)}
+    (folder / "config.json").write_text(json.dumps(config))
+    ended = topk.run("predict", "evil", "x.npy", "--trust", evil.partition(":")[0])
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended
+    assert "must be a function of shape, classes, head" in ended.err or "cannot be called" in ended.err
+    assert not hostile.sung(good)
+
+
+def test_a_trusted_module_of_a_bundle_is_run(good: Path, topk: Commands) -> None:
+    """The canary sings, for whoever names it by --trust wants it to."""
+    content = (good / "good.topk").read_bytes()
+    seed = next(n for n in range(100) if hostile.CANARY.encode() in _config(content, n))
+    hostile.mutated_file(content, good / "sings.topk", hostile.BUNDLES, "references", seed)
+    refused = topk.run("verify", "sings.topk", "--replay", "1")
+    assert refused.code == 2 and "sings.topk" in refused.err and not hostile.sung(good)
+    topk.run("verify", "sings.topk", "--replay", "1", "--trust", hostile.CANARY)
+    assert hostile.sung(good)
+    (good / "CANARY").unlink()
+
+
+def _config(content: bytes, seed: int) -> bytes:
+    import random
+
+    import pyarrow.parquet as pq
+    from pyarrow import BufferReader
+
+    made = hostile.BUNDLES["references"](content, random.Random(f"references {seed}"))
+    rows = pq.read_table(BufferReader(hostile.files_of(made)["ledger.parquet"]), partitioning=None)
+    return str(rows["config"].to_pylist()).encode()
+
+
+def test_a_record_of_a_store_names_files_of_ones_own_and_no_installed_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "mine_alone.py").write_text("raise SystemExit\n")
+    for loss, trusted in (
+        ("mine_alone:loss", True),
+        ("nowhere_at_all:loss", True),  # which says so itself
+        ("torch.hub:load", False),
+        ("os:system", False),
+        ("__main__:x", True),  # refused by whoever imports it
+    ):
+        arm = Arm(Regime("r", "digits"), Model("mlp"), Loss(loss, label="l"), 2, Recipe(1))
+        trust = Trust().with_own_modules(arm)
+        if trusted:
+            trust.check_arm("trial", arm)
+        else:
+            with pytest.raises(UserError, match="trial: its loss is"):
+                trust.check_arm("trial", arm)
+
+
+def test_a_smoke_runs_stand_ins_are_ours() -> None:
+    from topk_studies import STUDIES
+
+    arms = [arm for make in STUDIES.values() for arm in make().smoke().arms]
+    for arm in arms:
+        Trust().check_arm("x", arm)
+    assert any(":" in arm.regime.dataset for arm in arms)

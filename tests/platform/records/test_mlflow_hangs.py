@@ -1,0 +1,121 @@
+"""MLflow that takes a request and never answers, and a database that another process has locked."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_MAX_RETRIES, MLFLOW_HTTP_REQUEST_TIMEOUT
+
+from topk_platform import Study, UserError
+from topk_platform.errors import reason
+from topk_platform.records import Ledger, Store, TrackingSink, check_tracking, tracking_check, tracking_uri
+from topk_platform.specs import TrialRecord
+
+Make = Callable[..., TrialRecord]
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Hanging(BaseHTTPRequestHandler):
+    """Answers the question for an experiment, and nothing else."""
+
+    over = threading.Event()
+
+    def do_GET(self) -> None:
+        body = json.dumps({"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "none"}).encode()
+        self.send_response(404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.over.wait()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def hanging() -> Iterator[str]:
+    """The URI of a server that hangs."""
+    Hanging.over.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hanging) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        Hanging.over.set()
+        server.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test's own, which it may set and which are as before afterwards."""
+    for name in ("MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+def a_sink(uri: str, folder: Path, study: Study, record: Make) -> TrackingSink:
+    """A sink that has a trial to write."""
+    ledger = Ledger.open(Store.open(folder), "s")
+    ended = record(study, 0)
+    with ledger.writing(study) as writer:
+        writer.put(ended)
+    sink = TrackingSink(uri, None, ledger, pauses=(0.0,))
+    sink.start()
+    sink.put(ended)
+    return sink
+
+
+def test_a_server_that_hangs_is_given_one_more_try(
+    hanging: str, tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    check_tracking(hanging)
+    sink = a_sink(hanging, tmp_path, study, record)
+    error = sink.close()
+    assert error is not None and "timed out" in reason(error).lower()
+    assert not sink.is_alive()
+
+
+def test_a_request_has_seconds_unless_the_user_says_otherwise(
+    hanging: str, tmp_path: Path, study: Study, record: Make
+) -> None:
+    """And who closes waits no longer than it is told, where nothing is taken meanwhile."""
+    assert MLFLOW_HTTP_REQUEST_TIMEOUT.get() > 60
+    sink = a_sink(hanging, tmp_path, study, record)
+    while "MLFLOW_HTTP_REQUEST_TIMEOUT" not in os.environ:
+        time.sleep(0.01)
+    error = sink.close(patience=0.5)
+    assert isinstance(error, TimeoutError) and reason(error) == "it has taken nothing for 0.5 s"
+    assert MLFLOW_HTTP_REQUEST_TIMEOUT.get() * (1 + MLFLOW_HTTP_REQUEST_MAX_RETRIES.get()) <= 30
+
+
+@pytest.mark.slow  # MLflow makes a database
+def test_a_database_that_is_locked_is_waited_for_in_vain_and_written_later(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = tracking_uri(tmp_path)
+    MlflowClient(uri)
+    with closing(sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        sink = a_sink(uri, tmp_path, study, record)
+        assert sink.close(patience=0.5) is not None
+        monkeypatch.setattr(tracking_check, "_ANSWER_SECONDS", 0.5)
+        with pytest.raises(UserError, match=r"mlflow\.db': no answer within 0\.5 s"):
+            check_tracking(uri)
+        other.execute("ROLLBACK")
+    sink.join()
+    client = MlflowClient(uri)
+    found = client.search_runs([client.get_experiment_by_name("s").experiment_id])
+    assert len([run for run in found if "topk.key" in run.data.tags]) == 1

@@ -1,0 +1,48 @@
+"""What losses search: the same besides their own parameters, in ranges that hold the shipped choices well inside."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import fields
+
+import pytest
+
+from topk_platform import Arm, Recipe, Study
+from topk_platform.reports.edges import edges
+from topk_platform.reports.table import row_and_column
+from topk_studies import STUDIES, evidence
+
+SHARED = {field.name for field in fields(Recipe)}
+
+
+def places(study: Study) -> list[list[Arm]]:
+    """The searched arms that a table compares with one another."""
+    found = defaultdict(list)
+    for arm in study.arms:
+        if arm.is_searched:
+            found[arm.regime.name, arm.model.label].append(arm)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("name", sorted(name for name, make in STUDIES.items() if places(make())))
+def test_besides_their_own_parameters_all_losses_of_a_study_search_the_same(name: str) -> None:
+    study = STUDIES[name]()
+    for arms in places(study):
+        shared = [{n: d for n, d in arm.loss.space.items() if n in SHARED} for arm in arms]
+        assert all(space == shared[0] for space in shared) and shared[0]
+        own = {arm.loss.label: len(arm.loss.space.keys() - SHARED) for arm in arms}
+        assert own[study.baseline or ""] == 1 and max(own.values()) <= 2
+
+
+def test_less_than_one_in_ten_shipped_choices_lies_at_an_end_of_what_is_searched_now() -> None:
+    """In the ranges that they were chosen in, it was almost one in three."""
+    before, now, chosen = 0, 0, 0
+    for found in evidence():
+        today = {arm.name: arm.loss for arm in STUDIES[found.study.name]().arms}
+        for arm in found.study.arms:
+            for choice in found.table.choices.get(row_and_column(found.study, found.table.across, arm), ()):
+                chosen += 1
+                before += bool(edges(arm.loss, choice.values))
+                now += bool(edges(today[arm.name], choice.values))
+    assert (chosen, before) == (319, 101)
+    assert now < chosen / 10
