@@ -27,6 +27,7 @@ import numpy as np
 from scipy import special
 
 from topk_platform.reports.statistics import Luck, holm, image_part, interval, pooled, prior_of
+from topk_platform.specs import Repeats
 
 COLUMNS, ARMS, ALPHA = 20, 7, 0.05
 IMAGE, OWN, CHANCE = 2.0, 1.0, 1.0
@@ -230,7 +231,8 @@ def after(rows: Array, world: World, difference: bool, luck: Sequence[Luck]) -> 
     strata, weights = _classes(world)
     of_search = [s % world.searches for s in range(world.seeds)] if world.searches > 1 else None
     part = image_part(rows, strata, weights, of_search, world.group)
-    values = dict(enumerate(_means(rows, world).tolist(), 1))
+    seeds = Repeats(max(world.searches, 1)).seeds(world.seeds)
+    values = dict(zip(seeds, _means(rows, world).tolist(), strict=True))
     prior = prior_of(list(zip((1.0, -1.0), luck, strict=False))) if luck else None
     found = interval(
         values,

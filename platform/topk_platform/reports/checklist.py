@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topk_platform.records import Row, Tally
-from topk_platform.reports.formats.words import counted, covered, without_ranks
+from topk_platform.reports.formats.words import counted, covered, once, without_ranks
 from topk_platform.reports.reading import Held, read
 from topk_platform.reports.table import Table, build_table
 from topk_platform.specs import Choice, Dimension, Study
@@ -219,16 +219,21 @@ def _seeds(facts: _Facts) -> str:
 
 
 def _bars(facts: _Facts) -> str:
-    tests = (
-        f"Differences to {facts.study.baseline} are paired by seed, and by image where the interval covers images; "
-        f"marks are Holm-corrected over the {counted(facts.table)} in the metric of the search (every other metric is "
-        "a secondary family), two-sided, at 0.05."
-        if facts.study.baseline
-        else "No differences are tested."
+    parts = ("95 % intervals.", covered(facts.table), without_ranks(facts.table), _tests(facts))
+    return " ".join(filter(None, parts))
+
+
+def _tests(facts: _Facts) -> str:
+    if facts.study.baseline is None:
+        return "No differences are tested."
+    paired = f"Differences to {facts.study.baseline} are paired by seed, and by image where the interval covers images"
+    if not facts.table.tests:
+        return f"{paired}. {once(facts.table) or 'None is tested yet.'}"
+    marks = (
+        f"{paired}; marks are Holm-corrected over the {counted(facts.table)} in the metric of the search (every other "
+        "metric is a secondary family), two-sided, at 0.05."
     )
-    return " ".join(
-        filter(None, ("95 % intervals.", covered(facts.table), without_ranks(facts.table), tests))
-    )
+    return " ".join(filter(None, (marks, once(facts.table))))
 
 
 def _compute(facts: _Facts) -> str:

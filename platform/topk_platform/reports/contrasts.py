@@ -36,10 +36,10 @@ def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate 
     Which sources of luck its variance has is decided by how often the arms were searched:
 
     - Nothing is searched: seeds and images.
-    - All that are searched were searched R times, twice or more: seed s trains what search ``(s - 1) % R`` of each arm
-      chose. The arms' searches are independent, so that the sums over the seeds of each search are R independent
-      values: they have the luck of all searches in them, and that of the seeds, paired. Their variance is drawn towards
-      that of the other arms (:func:`~.statistics.pooled`).
+    - All that are searched were searched R times, twice or more: a seed trains what the same search of each arm chose
+      (:func:`~.statistics.intervals.search_of`). The arms' searches are independent, so that the sums over the seeds of
+      each search are R independent values: they have the luck of all searches in them, and that of the seeds, paired.
+      Their variance is drawn towards that of the other arms (:func:`~.statistics.pooled`).
     - They were searched a different number of times, twice or more: the arms' own variances are added up, without what
       pairs of seeds have in common.
     - One was searched once, or has results of one search alone: seeds and images, and ``covers`` says "one search".

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,14 +164,13 @@ def _evidence(
     precision = estimate.precision.scaled(scale)
     judged = _Judged(claim, scale * estimate.mean, precision, estimate.n, planned or estimate.n)
     effect = judged.effect(printed)
-    searches = max(part.searches for _, part in parts)
     return Evidence(
         contrast,
         estimate,
         judged.verdict(),
         effect,
         None if effect is None else judged.power(effect),
-        None if effect is None else judged.seeds(effect, searches),
+        None if effect is None else judged.seeds(effect),
         planned=judged.planned,
         reach=judged.reach(),
     )
@@ -193,6 +193,7 @@ def _why_not(
         ),
         (few, f"fewer than {_LEAST_SEEDS} seeds", True),
         ([n for n in names if n in once], "one search of {}: its luck is in no interval", False),
+        (estimate is not None and estimate.once, "no seeds yet of more than one search", True),
         (level, "all seeds are equal: there is no spread to judge by", False),
     ]
     for holds, why, waits in reasons:
@@ -260,9 +261,9 @@ class _Judged:
         missed = sum(1 - self.precision.power(gap, level=level) for gap in self._for(effect))
         return max(0.0, 1 - missed)
 
-    def seeds(self, effect: float, searches: int) -> int | None:
+    def seeds(self, effect: float) -> int | None:
         """Return how many seeds have to be planned; the variance alone decides that, not the mean."""
         rows = self.precision.rows_for(min(self._for(effect)), level_at_plan(self._confirming))
         if rows is None:
             return None
-        return rows if searches == 1 else rows * max(self.n // searches, 1)
+        return math.ceil(rows * self.n / self.precision.rows)  # a row is a seed, or a search with its seeds

@@ -46,7 +46,11 @@ def history_of(study: Study, arm: Arm) -> ArmHistory:
 
 @pytest.fixture
 def filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checklist:
-    arms = grid([Regime("r", "digits")], [Model("linear")], LOSSES, k=3, recipe=Recipe(1))
+    return filled(LOSSES, tmp_path, monkeypatch)
+
+
+def filled(losses: list[Loss], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checklist:
+    arms = grid([Regime("r", "digits")], [Model("linear")], losses, k=3, recipe=Recipe(1))
     study = Study("light", arms, topk=(1, 3), trials=2, seeds=3)
     histories = {study.arm_id(arm): history_of(study, arm) for arm in arms}
     held = Held(study, Ledger(Store.open(tmp_path), "light"), histories)
@@ -66,7 +70,7 @@ def filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checklist:
         "| cross_entropy | r | learning_rate 0.1 | 50.00 |",
         "3 fresh seeds per arm, the same in all arms; root of all random streams: 0. 6 confirmations have ended",
         "Intervals cover fresh seeds alone",
-        "Holm-corrected over the 1 difference in the metric of the search",
+        "covers images. Not tested: differences between losses of which one was searched once",
         "| search | 4 | 0.00 | 1.0 |",
         "| r | digits | none | f00 |",
         "- torch: 2.15.0 (10 trials)",
@@ -77,6 +81,15 @@ def filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checklist:
 )
 def test_it_tells_what_is_known(filled_in: Checklist, told: str) -> None:
     assert told in filled_in.to_markdown()
+
+
+def test_it_tells_over_how_many_tests_marks_are_corrected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is searched, so one difference is tested."""
+    text = filled([Loss(one.name) for one in LOSSES], tmp_path, monkeypatch).to_markdown()
+    assert "Holm-corrected over the 1 difference in the metric of the search" in text
+    assert "Not tested" not in text
 
 
 def test_what_no_ledger_knows_is_left_to_the_authors(filled_in: Checklist) -> None:

@@ -31,6 +31,7 @@ from topk_platform.reports.claimed import claims_to_csv, claims_to_markdown, con
 from topk_platform.reports.deciding import Decision, Evidence
 from topk_platform.reports.looking import level_at_plan, level_now
 from topk_platform.reports.statistics import Precision
+from topk_platform.specs import Repeats
 
 ARMS = grid(
     [Regime("r", "digits")],
@@ -223,6 +224,28 @@ def test_an_arm_that_was_searched_once_decides_nothing() -> None:
         return deciding._searched_once(Study("s", arms, topk=(1, 3), trials=4, seeds=4))
 
     assert searched(1) == {OURS} and searched(2) == set()
+
+
+def of_searches(searches: int, seeds: Mapping[int, float]) -> Runs:
+    rows = {s: {"status": "completed", "test.top3": v, "key": str(s)} for s, v in seeds.items()}
+    return Runs(rows, searches=searches)
+
+
+def test_seeds_to_plan_where_searches_were_repeated_are_so_many_of_each() -> None:
+    """Six seeds of three searches: a search more brings two seeds more."""
+    ours = of_searches(3, dict(zip(Repeats(3).seeds(6), [0.51, 0.5, 0.49, 0.52, 0.5, 0.49], strict=True)))
+    theirs = of_searches(0, dict.fromkeys(Repeats(1, 3).seeds(6), 0.5))
+    found = deciding._evidence(claim(tolerance=0.5), GAP, {OURS: ours, THEIRS: theirs}, None)
+    assert found.estimate is not None and found.estimate.precision is not None
+    precision = found.estimate.precision
+    assert (found.estimate.n, precision.rows) == (6, 3)
+    assert found.seeds == 2 * (precision.rows_for(0.005, level_at_plan(0.975)) or 0)
+
+
+def test_a_claim_waits_while_seeds_are_of_one_search_alone() -> None:
+    ours = of_searches(3, dict(zip(Repeats(3).seeds_of(0, 15), shifted(2.0), strict=True)))
+    found = deciding._evidence(claim(), GAP, {OURS: ours, THEIRS: runs_of([0.5] * 5)}, None)
+    assert (found.verdict, found.why) == ("waits for data", "no seeds yet of more than one search")
 
 
 def test_a_difference_of_differences_is_one_contrast() -> None:

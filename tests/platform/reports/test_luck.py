@@ -26,6 +26,7 @@ from topk_platform.reports.statistics import (
     prior_of,
 )
 from topk_platform.reports.statistics.clusters import Groups
+from topk_platform.specs import Repeats
 
 # Groups of images.
 
@@ -154,7 +155,7 @@ def by_likelihood(values: np.ndarray) -> float:
 def test_the_variance_of_repeated_searches_is_that_of_the_restricted_likelihood() -> None:
     rng = np.random.default_rng(8)
     values = 5 + 2 * rng.standard_normal((4, 1)) + rng.standard_normal((4, 3))
-    of_seed = {1 + search + 4 * i: float(values[search, i]) for search in range(4) for i in range(3)}
+    of_seed = dict(zip(Repeats(4).seeds(12), values.T.ravel().tolist(), strict=True))
     found = interval(of_seed, searches=4)
     assert found is not None and found.precision is not None
     assert found.precision.by_seeds == pytest.approx(by_likelihood(values), rel=1e-4)
@@ -202,8 +203,12 @@ def test_one_column_of_few_arms_borrows_little_and_none_borrows_nothing() -> Non
     assert moderated(4.0, 2, pair["a"].beside) == (4.0, 2.0)
 
 
-def runs(values: list[float], searches: int, luck: object = None) -> Runs:
-    rows = {s: {"status": "completed", "key": f"{s}", "test.top5": v} for s, v in enumerate(values, 1)}
+def runs(values: list[float], searches: int, luck: object = None, blocks: int = 0) -> Runs:
+    """An arm's runs; beside arms with several searches, one that was searched once or never has their ``blocks``."""
+    seeds = Repeats(max(searches, 1), blocks).seeds(len(values))
+    rows = {
+        s: {"status": "completed", "key": f"{s}", "test.top5": v} for s, v in zip(seeds, values, strict=True)
+    }
     return Runs(rows, Tally(), searches, luck={"top5": luck} if luck else {})  # type: ignore[dict-item]
 
 
@@ -226,7 +231,7 @@ OURS, THEIRS = [0.80, 0.84, 0.79, 0.81, 0.83, 0.78], [0.75, 0.76, 0.77, 0.74, 0.
 def test_what_a_difference_covers_is_decided_by_how_often_both_were_searched(
     ours: int, theirs: int, covers: str
 ) -> None:
-    cell = cell_of(runs(OURS, ours), runs(THEIRS, theirs), "top5")
+    cell = cell_of(runs(OURS, ours, blocks=3), runs(THEIRS, theirs, blocks=3), "top5")
     assert cell.difference is not None and cell.difference.covers == covers
     found = marked({("a", "r", "top5"): (cell, Tally(completed=6))})["a", "r", "top5"]
     assert (found.p_holm is None) == ("one search" in covers)
@@ -234,7 +239,7 @@ def test_what_a_difference_covers_is_decided_by_how_often_both_were_searched(
 
 
 def test_searches_of_both_arms_are_paired_by_their_seeds() -> None:
-    """Seeds 1 and 4 train what the first search chose, 2 and 5 the second's, 3 and 6 the third's."""
+    """Seeds 1 and 2 train what the first search chose, 1000001 and 1000002 the second's, and so on."""
     gaps = np.subtract(OURS, THEIRS)
     found = combined([(1, runs(OURS, 3)), (-1, runs(THEIRS, 3))], "top5")
     expected = stats.ttest_1samp([(gaps[i] + gaps[i + 3]) / 2 for i in range(3)], 0)
@@ -242,16 +247,17 @@ def test_searches_of_both_arms_are_paired_by_their_seeds() -> None:
 
 
 def test_arms_searched_a_different_number_of_times_add_their_variances() -> None:
+    """They have two searches and two seeds of each in common: of ours the third search has no part in it."""
     found = combined([(1, runs(OURS, 3)), (-1, runs(THEIRS, 2))], "top5")
-    assert found is not None and found.precision is not None
-    own = np.var([np.mean(OURS[i::3]) for i in range(3)], ddof=1) / 3
-    other = np.var([np.mean(THEIRS[i::2]) for i in range(2)], ddof=1) / 2
+    assert found is not None and found.precision is not None and found.n == 4
+    own = np.var([(OURS[i] + OURS[i + 3]) / 2 for i in range(2)], ddof=1) / 2
+    other = np.var([(THEIRS[i] + THEIRS[i + 2]) / 2 for i in range(2)], ddof=1) / 2
     assert found.precision.by_seeds == pytest.approx(own + other)
 
 
 def test_an_arm_of_whose_searches_one_alone_has_results_counts_as_searched_once() -> None:
     ours = runs(OURS, 3)
-    only = {seed: row for seed, row in ours.confirmations.items() if seed % 3 == 1}
+    only = {seed: ours.confirmations[seed] for seed in Repeats(3).seeds_of(0, 6)}
     found = combined([(1, Runs(only, Tally(), 3))], "top5", difference=False)
     assert found is not None and found.once
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -114,6 +115,16 @@ def test_every_model_has_a_panel_of_its_own() -> None:
     found = winners(plotted({"0.8-5": {"smooth_topk_svm": ("better", 0.02)}}, made))
     titles = [ax.get_title("left") or ax.get_title() for ax in found.axes]
     assert [title.partition(":")[0] for title in titles] == ["mlp", "linear"]
+
+
+def test_a_study_that_was_searched_once_says_that_nothing_is_tested() -> None:
+    data = plotted({})
+    cells: Any = data.table.cells
+    for place, of in cells.items():
+        cells[place] = replace(of, difference=replace(of.difference, covers="seeds, one search"))
+    (ax,) = winners(data).axes
+    assert {text.get_text() for text in ax.texts} == {"one search:\nnot tested"}
+    assert (ax.get_title("left") or ax.get_title()).endswith("one search, nothing is tested")
 
 
 def named(*conditions: tuple[Any, ...]) -> list[Regime]:

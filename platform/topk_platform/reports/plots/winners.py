@@ -34,6 +34,7 @@ class Verdict(NamedTuple):
         better: How many arms are marked better than the baseline.
         worse: How many arms are marked worse.
         compared: How many arms were compared with the baseline.
+        once: Whether none of them was tested because an arm of each difference was searched once.
     """
 
     leader: Arm | None
@@ -41,6 +42,7 @@ class Verdict(NamedTuple):
     better: int
     worse: int
     compared: int
+    once: bool = False
 
 
 def verdict_of(cells: Sequence[tuple[Arm, Cell]]) -> Verdict:
@@ -53,14 +55,17 @@ def verdict_of(cells: Sequence[tuple[Arm, Cell]]) -> Verdict:
     """
     better = [(arm, cell.difference) for arm, cell in cells if cell.mark == "better" and cell.difference]
     leader, lead = max(better, key=lambda one: abs(one[1].mean), default=(None, None))
-    return Verdict(leader, lead, len(better), sum(cell.mark == "worse" for _, cell in cells), len(cells))
+    worse = sum(cell.mark == "worse" for _, cell in cells)
+    once = all(cell.difference is not None and cell.difference.once for _, cell in cells)
+    return Verdict(leader, lead, len(better), worse, len(cells), once)
 
 
 def winners(data: Plotted) -> Figure:
     """Draw regimes as a map over the two numbers in which they differ, each in the colour of the loss that leads there.
 
     A regime is grey if every other loss is marked worse than the baseline, and white if some are not, but none is
-    marked better. The larger the lead of a loss, the deeper its colour.
+    marked better or nothing is tested, as where losses were searched once. The larger the lead of a loss, the deeper
+    its colour.
     """
     plane = plane_of([arm.regime for arm in data.arms.values()])
     if plane is None:
@@ -79,6 +84,8 @@ def winners(data: Plotted) -> Figure:
     for model, ax in zip(shown, axes, strict=True):
         _frame(ax, plane, xs, ys)
         title = f"test {metric_title(data.metric)}, ahead of {data.study.baseline} by"
+        if all(verdict.once for (model_of, _), verdict in found.items() if model_of == model):
+            title = f"test {metric_title(data.metric)}: one search, nothing is tested"
         ax.set_title(f"{model}: {title}" if len(shown) > 1 else title)
     return made
 
@@ -114,6 +121,8 @@ def _told(data: Plotted, verdict: Verdict, most: float) -> tuple[tuple[float, fl
         return (red, green, blue), f"{wrapped(label, 16)}\n{size} · {verdict.better} of {verdict.compared} ▲"
     if verdict.worse == verdict.compared:
         return to_rgb(_BASELINE), f"{wrapped(data.study.baseline or '', 16)}\nall {verdict.compared} others ▼"
+    if verdict.once:
+        return to_rgb(_OPEN), "one search:\nnot tested"
     return to_rgb(_OPEN), f"none clearly\n{verdict.worse} of {verdict.compared} ▼"
 
 
