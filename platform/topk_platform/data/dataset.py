@@ -150,8 +150,8 @@ class Dataset:
         superclasses: The superclass of each class, where the dataset has them.
         names: The name of each class, for whoever looks at results; names change no result.
         groups: What the groups of the splits' samples are called, in the plural, such as ``"patients"``.
-        calibration: Validation samples that were set aside for the thresholds of sets, see :func:`set_aside`; None
-            where the validation split decides them.
+        calibration: Validation samples that were set aside for the thresholds of sets, by ``Study(calibration=...)``;
+            None where the validation split decides them.
 
     Raises:
         UserError: if a split is empty, a label lies outside ``[0, classes)``, the splits' inputs are not of one shape

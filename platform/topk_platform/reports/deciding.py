@@ -87,8 +87,8 @@ def decide(
     tolerance (of ``"within"``: between the tolerances, by two one-sided tests at 0.05), and refuted where it is shown
     not to. A claim needs all its contrasts, so that each is tested at the full level to confirm it; to refute it
     one is enough, so that the level is divided by their number. Claims are not corrected for one another: each is a
-    question of its own. The levels hold however often the results are looked at while seeds are added, see
-    :func:`~topk_platform.reports.looking.level_now`; the plan is ``study.seeds``. A contrast of an arm that was
+    question of its own. The levels hold however often the results are looked at while seeds are added (O'Brien and
+    Fleming's boundary); the plan is ``study.seeds``. A contrast of an arm that was
     searched only once is not decided, because no interval has the luck of its search.
 
     Args:
