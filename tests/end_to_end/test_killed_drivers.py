@@ -144,7 +144,8 @@ def test_in_the_end_it_is_as_if_nothing_had_happened(
 
 
 def test_the_moments_lie_all_over_the_study(storm: Storm) -> None:
-    assert len(storm.ended) == KILLS and storm.ended[0] < 4 and storm.ended[-1] > 8
+    """At the first kill few trials have ended, later more than half; a damaged part takes some of them back."""
+    assert len(storm.ended) == KILLS and storm.ended[0] < 4 and max(storm.ended) > 8
 
 
 def test_of_a_trial_no_more_is_repeated_than_the_step_in_which_it_was_cut_off(
