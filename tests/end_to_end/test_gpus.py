@@ -13,7 +13,7 @@ from ray.cluster_utils import Cluster
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.errors import ClusterError
-from topk_platform.running import cluster, machines
+from topk_platform.running import cluster, machines, own_ray
 from topk_platform.running.loopback import on_loopback
 from topk_platform.running.machines import measured
 
@@ -126,7 +126,7 @@ def test_one_free_gpu_is_measured_in_a_process_that_ends(
 def test_each_slice_of_mig_is_a_gpu_of_the_machine(visited: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its UUID, which is what a process that was given it sees, and gives to CUDA."""
     slices = ["MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f", "MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb"]
-    monkeypatch.setattr(cluster, "slices_here", lambda visible: slices)
+    monkeypatch.setattr(own_ray, "slices_here", lambda visible: slices)
 
     class Holder:
         def visible(self) -> str:
