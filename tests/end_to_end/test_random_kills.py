@@ -110,9 +110,9 @@ def check_ranks(store: Path, reference: Path) -> None:
 
 def ranks_by_key(store: Path) -> dict[str, Any]:
     ledger = Ledger.open(Store.open(store), "small")
-    keys = [row["key"] for row in ledger.rows("phase = 'confirm'")]
-    found = read_all_ranks(ledger.store, keys)
-    assert sorted(found) == sorted(keys)
+    rows = ledger.rows("phase = 'confirm'")
+    found = read_all_ranks(ledger.store, rows)
+    assert sorted(found) == sorted(row["key"] for row in rows)
     return found
 
 
