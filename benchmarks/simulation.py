@@ -32,9 +32,9 @@ from ray.exceptions import RayActorError
 from ray.tune.execution import tune_controller
 
 from topk_platform.records import Ledger, Store, TrackingSink, open_sink
-from topk_platform.running import tuning
-from topk_platform.running.cluster import connected
-from topk_platform.running.conductor import Conductor
+from topk_platform.running.cluster.connecting import connected
+from topk_platform.running.driver import tuning
+from topk_platform.running.driver.conductor import Conductor
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 
 STARTING = 5.0  # simulated seconds until a worker is there

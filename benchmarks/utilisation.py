@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.running.forecast import Forecast, forecast
+from topk_platform.running.estimate.forecast import Forecast, forecast
 from topk_platform.search import ArmBoard, Board, Pace, Slot
 from topk_platform.search.order import Order
 

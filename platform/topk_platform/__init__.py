@@ -52,16 +52,16 @@ from topk_platform.specs import (
 
 if TYPE_CHECKING:
     from topk_platform.evidence import bundle, verify
+    from topk_platform.evidence.recommending import recommend
+    from topk_platform.evidence.replaying import replay
     from topk_platform.reports.checklist import checklist
     from topk_platform.reports.deciding import decide
     from topk_platform.reports.page import report
     from topk_platform.reports.plots import plot
     from topk_platform.reports.reading import table
     from topk_platform.reports.tuning import tuning
-    from topk_platform.running.planning import plan
-    from topk_platform.running.recommending import recommend
-    from topk_platform.running.replaying import replay
-    from topk_platform.running.study import run
+    from topk_platform.running.driver.study import run
+    from topk_platform.running.estimate.planning import plan
     from topk_platform.serving import export_model, load_model
 
 __all__ = [
@@ -122,12 +122,12 @@ _PLACES = {
     "decide": "reports.deciding",
     "export_model": "serving.exporting",
     "load_model": "serving.classifier",
-    "plan": "running.planning",
+    "plan": "running.estimate.planning",
     "plot": "reports.plots",
-    "recommend": "running.recommending",
-    "replay": "running.replaying",
+    "recommend": "evidence.recommending",
+    "replay": "evidence.replaying",
     "report": "reports.page",
-    "run": "running.study",
+    "run": "running.driver.study",
     "table": "reports.reading",
     "tuning": "reports.tuning",
     "verify": "evidence.verifying",

@@ -27,13 +27,8 @@ ALLOWED = {
     "reports": {"records", "search", "training", "models"},
     "running": {"data", "models", "training", "search", "records", "reports", "serving"},
     "serving": {"data", "models", "training", "records", "reports"},  # networks at work, with their numbers
-    "evidence": {
-        "data",
-        "records",
-        "reports",
-        "running",
-        "search",
-    },  # what a study's results rest on, computed again
+    # what a study's results rest on, computed again
+    "evidence": {"data", "models", "records", "reports", "running", "search", "training"},
     "cli": {"running", "records", "reports", "search", "serving", "evidence"},
     "testing": {"data", "training", "search"},
     "sources": set(),

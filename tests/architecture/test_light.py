@@ -19,8 +19,8 @@ from topk_platform import Study
 from topk_platform.cli import app
 from topk_platform.outcomes import Ended
 from topk_platform.records import Ledger, Store, read_history
-from topk_platform.running.boards import in_environment, make_board
-from topk_platform.running.checks import check_study
+from topk_platform.running.driver.boards import in_environment, make_board
+from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import EpochRecord, TrialRecord
 from topk_platform.training import environment
 
@@ -160,7 +160,7 @@ BESIDE = {
     "replay": "trains: tests/platform/cli/test_replay.py",
     "verify": "trains: tests/platform/evidence",
     "predict": "needs a network: tests/platform/serving/test_serving.py",
-    "doctor": "asks machines: tests/platform/running/test_doctor.py",
+    "doctor": "asks machines: tests/platform/running/preflight/test_doctor.py",
     "findings": "reads a file: tests/platform/reports/test_findings.py",
     "recommend": "reads data: tests/platform/reports/test_recommending.py",
 }

@@ -238,8 +238,8 @@ def visited(make_lab: Callable[..., Lab]) -> Iterator[SharedLab]:
         for name in ("RAY_ADDRESS", "TOPK_CACHE", "TOPK_DATA"):
             patch.delenv(name, raising=False)
         # Three tries after a fault, and hardly a pause between them.
-        patch.setattr("topk_platform.running.tuning.PAUSES", (0.1, 0.2))
-        patch.setattr("topk_platform.running.hooks._MANY", 2)  # trials that Tune remembers
+        patch.setattr("topk_platform.running.driver.tuning.PAUSES", (0.1, 0.2))
+        patch.setattr("topk_platform.running.driver.hooks._MANY", 2)  # trials that Tune remembers
         patch.chdir(lab.folder)
         patch.setattr(sys, "path", [str(lab.folder), *sys.path])
         yield lab
@@ -252,7 +252,7 @@ def visited(make_lab: Callable[..., Lab]) -> Iterator[SharedLab]:
 @pytest.fixture(scope="module")
 def shared(visited: SharedLab) -> Iterator[SharedLab]:
     """The same with a Ray of two workers that all its commands share."""
-    from topk_platform.running.cluster import connected
+    from topk_platform.running.cluster.connecting import connected
     from topk_studies import digits
 
     with connected(digits(), None, 2):

@@ -17,11 +17,12 @@ import torch
 from ray._private import ray_constants, services
 from ray.cluster_utils import Cluster
 
-from topk_platform.running import cluster, machines
-from topk_platform.running.doctor.asking import ask_nodes
-from topk_platform.running.doctor.facts import Question
-from topk_platform.running.loopback import on_loopback
-from topk_platform.running.patience import Patience
+from topk_platform.running.cluster import connecting as cluster
+from topk_platform.running.cluster import machines
+from topk_platform.running.cluster.patience import Patience
+from topk_platform.running.own_ray.loopback import on_loopback
+from topk_platform.running.preflight.doctor.asking import ask_nodes
+from topk_platform.running.preflight.doctor.facts import Question
 from topk_platform.training import environment
 from topk_studies import digits
 

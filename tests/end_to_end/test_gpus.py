@@ -13,9 +13,11 @@ from ray.cluster_utils import Cluster
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.errors import ClusterError
-from topk_platform.running import cluster, machines, own_ray
-from topk_platform.running.loopback import on_loopback
-from topk_platform.running.machines import measured
+from topk_platform.running.cluster import connecting as cluster
+from topk_platform.running.cluster import machines
+from topk_platform.running.cluster.machines import measured
+from topk_platform.running.own_ray import starting as own_ray
+from topk_platform.running.own_ray.loopback import on_loopback
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="its GPUs are not there, and trials on them fail"),
@@ -90,7 +92,7 @@ def test_trials_take_the_share_that_was_measured(
     """Each node is asked where machines may differ, and the run says what came out."""
 
     def six(trials: object, data: object) -> Any:
-        from topk_platform.running.packing import Measured
+        from topk_platform.running.estimate.packing import Measured
 
         return Measured(40 * 2**30, {"a": 4 * 2**30})
 
@@ -109,7 +111,7 @@ def test_one_free_gpu_is_measured_in_a_process_that_ends(
     def pid(trials: object, data: object) -> Any:
         import os
 
-        from topk_platform.running.packing import Measured
+        from topk_platform.running.estimate.packing import Measured
 
         return Measured(os.getpid(), {"a": 0})
 

@@ -13,7 +13,7 @@ from topk_platform.data import load
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
 from topk_platform.records import Ledger, Store, StoreKeeper, read_history
-from topk_platform.running.boards import make_board
+from topk_platform.running.driver.boards import make_board
 from topk_platform.training import finish, run_trials
 
 

@@ -16,8 +16,8 @@ from topk_platform.data import data_at
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
 from topk_platform.records import ArmHistory
-from topk_platform.running.boards import make_board
-from topk_platform.running.checks import check_study
+from topk_platform.running.driver.boards import make_board
+from topk_platform.running.preflight.checks import check_study
 from topk_platform.training import finish, run_trials
 
 DOCS = Path(__file__).parents[2] / "docs"

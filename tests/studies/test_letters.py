@@ -10,7 +10,7 @@ import pytest
 
 from topk_platform import Arm, LabelNoise, LongTail, PerClass, Study
 from topk_platform.data import letters as dataset
-from topk_platform.running.checks import check_study
+from topk_platform.running.preflight.checks import check_study
 from topk_studies import (
     STUDIES,
     letters,

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from topk_platform.running.words import duration
+from topk_platform.running.progress.words import duration
 from topk_platform.terminal import PlainConsole, printable
 
 __all__ = ["duration", "make_console", "plain", "print_json", "print_rows", "say"]

@@ -15,7 +15,7 @@ from topk_platform.cli.options import DataOption, JsonOption, MlflowOption, Stor
 from topk_platform.cli.studies import load_study
 
 if TYPE_CHECKING:
-    from topk_platform.running.doctor import CheckResult, Diagnosis
+    from topk_platform.running.preflight.doctor import CheckResult, Diagnosis
 
 __all__ = ["doctor"]
 
@@ -45,7 +45,7 @@ def doctor(
     Exit code 1: something is wrong. Include the output in a bug report.
     """
     wanted = None if study is None else load_study(study)
-    from topk_platform.running.doctor import diagnose  # noqa: PLC0415 - after the study, whose name may be misspelt
+    from topk_platform.running.preflight.doctor import diagnose  # noqa: PLC0415 - after the study, whose name may be misspelt
 
     found = diagnose(wanted, store=store, address=address, mlflow_uri=mlflow, data=data)
     if json:

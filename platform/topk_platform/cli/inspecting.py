@@ -21,8 +21,8 @@ from topk_platform.errors import UserError
 from topk_platform.specs.checks import first_few
 
 if TYPE_CHECKING:
+    from topk_platform.evidence.replaying import Replay
     from topk_platform.records import Found
-    from topk_platform.running.replaying import Replay
 
 __all__ = ["replay", "show", "ui"]
 
@@ -77,7 +77,7 @@ def replay(
     Modules of your own files are run as the record names them; one of an installed package needs --trust.
     Exit code 1: something differs.
     """
-    from topk_platform.running.replaying import replay as replay_trial  # noqa: PLC0415
+    from topk_platform.evidence.replaying import replay as replay_trial  # noqa: PLC0415
 
     found = replay_trial(key, store, data, trust=trust or ())
     if json:
@@ -128,7 +128,7 @@ def ui(
 ) -> None:
     """Open MLflow's UI over a store's runs, on loopback unless told otherwise."""
     from topk_platform.records import Store, tracking_uri  # noqa: PLC0415
-    from topk_platform.running.address import is_loopback_host  # noqa: PLC0415
+    from topk_platform.running.cluster.address import is_loopback_host  # noqa: PLC0415
 
     folder = Store.open(store).local
     if folder is None or not (folder / "mlflow.db").exists():

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import typer
 
 from topk_platform.cli.consoles import print_json
-from topk_platform.running.events import Event
-from topk_platform.running.watching import Watch
+from topk_platform.running.progress.events import Event
+from topk_platform.running.progress.watching import Watch
 
 __all__ = ["Course", "interrupts_told"]
 

@@ -72,7 +72,7 @@ def network_code(network: str) -> NetworkCode:
 
 
 def _own(reference: str) -> NetworkCode:
-    from topk_platform.running.checks import check_network  # noqa: PLC0415 - torch, a second or two
+    from topk_platform.running.preflight.checks import check_network  # noqa: PLC0415 - torch, a second or two
 
     check_network(reference)
     return NetworkCode(f'Model("{reference}")')

@@ -30,8 +30,8 @@ from topk_platform.cli.studies import wanted_study
 from topk_platform.errors import UserError
 
 if TYPE_CHECKING:
-    from topk_platform.running.batch_sizes import Probe
-    from topk_platform.running.planning import Plan
+    from topk_platform.running.estimate.batch_sizes import Probe
+    from topk_platform.running.estimate.planning import Plan
     from topk_platform.specs import Study
 
 __all__ = ["plan", "probe"]
@@ -71,7 +71,7 @@ def plan(
         raise UserError(f"--price must be above 0, got {price}")
     console = make_console()
     wanted = wanted_study(study, smoke, tell=None if json else console, searches=searches)
-    from topk_platform.running.planning import plan as plan_study  # noqa: PLC0415 - torch, unless all is done
+    from topk_platform.running.estimate.planning import plan as plan_study  # noqa: PLC0415 - torch, unless all is done
 
     found = plan_study(
         wanted,
@@ -118,7 +118,7 @@ def probe(
     """
     console = make_console()
     wanted = wanted_study(study, smoke, tell=None if json else console)
-    from topk_platform.running.batch_sizes import probe as probe_study  # noqa: PLC0415 - torch
+    from topk_platform.running.estimate.batch_sizes import probe as probe_study  # noqa: PLC0415 - torch
 
     with make_console(stderr=True).status("reading data") as shown:
         found = probe_study(
@@ -177,7 +177,7 @@ def _print_plan(
     Args:
         console: Where.
         plan: The plan.
-        price: Price of an hour, see :meth:`~topk_platform.running.planning.Plan.cost`; None: no cost is shown.
+        price: Price of an hour, see :meth:`~topk_platform.running.estimate.planning.Plan.cost`; None: no cost is shown.
         command: The command that adopts what would be trained again.
     """
     study = plan.study
@@ -212,7 +212,7 @@ def _print_plan(
 
 
 def _avoidable(plan: Plan, command: str) -> str:
-    from topk_platform.running.changes import avoidable  # noqa: PLC0415 - loaded with the plan
+    from topk_platform.running.preflight.changes import avoidable  # noqa: PLC0415 - loaded with the plan
 
     return avoidable(plan.outdated, command)
 

@@ -50,9 +50,9 @@ def recommend(
     """
     check_format(output, "rich", "md", json=json)
     wanted = [load_study(name) for name in study or ()]
+    from topk_platform.evidence.recommending import recommend as recommend_for  # noqa: PLC0415 - as above
     from topk_platform.reports import recommendation  # noqa: PLC0415 - pyarrow and numpy
     from topk_platform.reports.findings import Findings  # noqa: PLC0415 - as above
-    from topk_platform.running.recommending import recommend as recommend_for  # noqa: PLC0415 - as above
 
     named = {made.name for made in wanted}
     wanted += [made for make in known_studies().values() if (made := make()).name not in named]

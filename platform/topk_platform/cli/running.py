@@ -139,7 +139,7 @@ def run(
     from topk_platform.cli.interrupting import Course, interrupts_told  # noqa: PLC0415
     from topk_platform.cli.progress import make_view  # noqa: PLC0415
     from topk_platform.cli.summary import exit_code, print_problems, print_summary, summary_data  # noqa: PLC0415
-    from topk_platform.running.study import run as run_study  # noqa: PLC0415
+    from topk_platform.running.driver.study import run as run_study  # noqa: PLC0415
 
     course = Course(json=json)
     with interrupts_told(course) as came, make_view(console, quiet=quiet, json=json) as view:

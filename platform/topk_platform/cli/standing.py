@@ -136,7 +136,7 @@ def _rendered(
 ) -> RenderableType:
     """Return a study's headline, one row per arm and, while it runs, the last events."""
     from topk_platform.records import read_state  # noqa: PLC0415
-    from topk_platform.running.rows import arms_text, headline  # noqa: PLC0415
+    from topk_platform.running.progress.rows import arms_text, headline  # noqa: PLC0415
 
     state = read_state(ledger, _counting(ledger, rows))
     lines = [Text(_title(ledger, rows))]

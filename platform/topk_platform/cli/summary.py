@@ -13,7 +13,7 @@ from topk_platform.cli.codes import Exit
 from topk_platform.errors import reason
 
 if TYPE_CHECKING:
-    from topk_platform.running.summary import Summary
+    from topk_platform.running.driver.summary import Summary
 
 __all__ = ["exit_code", "print_problems", "print_summary", "summary_data"]
 
@@ -51,7 +51,7 @@ def print_summary(console: Console, summary: Summary, store: str) -> None:
 
 def print_problems(console: Console, summary: Summary) -> None:
     """Print what went wrong in a run, and what is left of it, a line each."""
-    from topk_platform.running.summary import problems  # noqa: PLC0415 - as above
+    from topk_platform.running.driver.summary import problems  # noqa: PLC0415 - as above
 
     for line in problems(summary):
         console.print(line)

@@ -67,7 +67,7 @@ def sync(
 
 def _extras(name: str, store: str, smoke: bool) -> Extras | None:
     """Return what a finished study adds to MLflow; None if the study's definition is not found by its name."""
-    from topk_platform.running.recording import extras_of, report_wanted  # noqa: PLC0415 - pyarrow and numpy
+    from topk_platform.running.driver.recording import extras_of, report_wanted  # noqa: PLC0415 - pyarrow and numpy
 
     if not report_wanted() or name not in known_studies():
         return None

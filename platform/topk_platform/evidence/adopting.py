@@ -12,6 +12,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError, reason
+from topk_platform.evidence.replaying import replay
 from topk_platform.evidence.verifying import Checked, replayed
 from topk_platform.identity import Identity, Provenance, provenance_of
 from topk_platform.records import (
@@ -26,8 +27,7 @@ from topk_platform.records import (
     take_back,
 )
 from topk_platform.records.lease import Lease
-from topk_platform.running.identified import identities_here
-from topk_platform.running.replaying import replay
+from topk_platform.running.preflight.identified import identities_here
 from topk_platform.specs import Study
 
 __all__ = ["Adoption", "Candidates", "adopt", "candidates", "give_up"]

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from topk_platform.errors import UserError
+from topk_platform.evidence.recommending import situations_at
 from topk_platform.identity import environment_of
 from topk_platform.reports import build_table
 from topk_platform.reports.findings import Findings
 from topk_platform.reports.reading import Held, read
-from topk_platform.running.recommending import situations_at
 from topk_platform.specs import Study
 
 __all__ = ["findings"]

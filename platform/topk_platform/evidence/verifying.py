@@ -16,9 +16,9 @@ import pyarrow as pa
 from topk_platform.elsewhere import made_by, parse_json
 from topk_platform.errors import UserError, reason
 from topk_platform.evidence.bundle import KIND, Bundle, results
+from topk_platform.evidence.replaying import Replay, replay_trusting
 from topk_platform.records import Found, Store, find
 from topk_platform.reports.reading import Held
-from topk_platform.running.replaying import Replay, replay_trusting
 from topk_platform.trust import Trust
 
 __all__ = ["Checked", "Outcome", "Verification", "compared", "replayed", "verify"]

@@ -23,9 +23,9 @@ from topk_platform.cli.interrupting import Course, interrupts_told
 from topk_platform.cli.studies import known_studies, load_study
 from topk_platform.cli.summary import exit_code, summary_data
 from topk_platform.reports import Table
-from topk_platform.running.events import Event
-from topk_platform.running.retries import Faults, OpenTrial
-from topk_platform.running.summary import Summary
+from topk_platform.running.driver.retries import Faults, OpenTrial
+from topk_platform.running.driver.summary import Summary
+from topk_platform.running.progress.events import Event
 
 ROOT = Path(__file__).parents[3]
 GROUP = typer.main.get_command(app)

@@ -20,8 +20,8 @@ from topk_platform.data import data_at, read
 from topk_platform.models import MODELS
 from topk_platform.outcomes import Ended
 from topk_platform.records import Ledger, Store, read_history
-from topk_platform.running.boards import make_board
-from topk_platform.running.checks import check_study
+from topk_platform.running.driver.boards import make_board
+from topk_platform.running.preflight.checks import check_study
 from topk_platform.training import finish, run_trials
 
 New = Callable[..., tuple[int, str, str]]

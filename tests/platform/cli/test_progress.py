@@ -21,12 +21,12 @@ from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
 from topk_platform.records import ArmState, Ledger, Store, StudyState, Tally, note_state, read_state, trend_of
-from topk_platform.running.events import Event
-from topk_platform.running.gpu_use import GpuSample
-from topk_platform.running.notebook import NotebookView
-from topk_platform.running.rows import arms_text, headline, sparkline
-from topk_platform.running.views import Lines, LiveView, View, view_for
-from topk_platform.running.watching import Noting, Watch
+from topk_platform.running.machine.gpu_use import GpuSample
+from topk_platform.running.progress.events import Event
+from topk_platform.running.progress.notebook import NotebookView
+from topk_platform.running.progress.rows import arms_text, headline, sparkline
+from topk_platform.running.progress.views import Lines, LiveView, View, view_for
+from topk_platform.running.progress.watching import Noting, Watch
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import TrialRecord
 

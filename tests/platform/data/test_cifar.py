@@ -187,7 +187,7 @@ def test_a_study_downloads_when_told_to_and_only_then(
     archive: type[CIFAR100], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from topk_platform import Arm, Loss, Model, Recipe, Study
-    from topk_platform.running.checks import check_study
+    from topk_platform.running.preflight.checks import check_study
 
     arm = Arm(Regime("r", "cifar100"), Model("convnet"), Loss("cross_entropy"), 5, Recipe(epochs=1))
     study = Study("s", [arm])

@@ -31,7 +31,7 @@ from topk_platform.evidence.adopting import adopt, give_up
 from topk_platform.records import Ledger, Store, last_counted, read_history
 from topk_platform.reports import to_markdown
 from topk_platform.reports.reading import read, table
-from topk_platform.running.planning import plan
+from topk_platform.running.estimate.planning import plan
 
 LAB = """
 from torch.nn import CrossEntropyLoss
@@ -238,7 +238,7 @@ def train_together(study: Study, store: Path) -> None:
     from topk_platform.data import load
     from topk_platform.identity import Identity
     from topk_platform.outcomes import Ended
-    from topk_platform.running.boards import make_board
+    from topk_platform.running.driver.boards import make_board
     from topk_platform.training import finish, run_trials
 
     codes = code_versions(study)

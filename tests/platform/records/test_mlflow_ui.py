@@ -23,7 +23,7 @@ from mlflow import MlflowClient
 
 from topk_platform import Float, LabelNoise, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study, grid
 from topk_platform.records import Ledger, Store, last_counted, open_sink, read_history
-from topk_platform.running.recording import Recorder, extras_of
+from topk_platform.running.driver.recording import Recorder, extras_of
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARM = "clean/mlp/smooth_topk_svm"

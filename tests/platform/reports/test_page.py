@@ -52,8 +52,8 @@ from topk_platform.reports.page.drawn import inline
 from topk_platform.reports.plots.axis import axis_of
 from topk_platform.reports.plots.style import INK, looks, wrapped
 from topk_platform.reports.reading import read
-from topk_platform.running.boards import in_environment, make_board
-from topk_platform.running.checks import check_study
+from topk_platform.running.driver.boards import in_environment, make_board
+from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.training import environment
 

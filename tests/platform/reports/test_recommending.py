@@ -33,6 +33,7 @@ from topk_platform import (
 from topk_platform import recommend as recommend_from_python
 from topk_platform.cli import main
 from topk_platform.cli.consoles import plain
+from topk_platform.evidence.recommending import situation_of
 from topk_platform.records import Tally
 from topk_platform.reports import Cell, estimate
 from topk_platform.reports.compared import Compared, Situation
@@ -45,7 +46,6 @@ from topk_platform.reports.recommendation import (
 )
 from topk_platform.reports.recommending import NEAR, Recommendation, recommended
 from topk_platform.reports.replicates import Luck, luck_of
-from topk_platform.running.recommending import situation_of
 
 ASKED = Situation(100, 5_000, noise=0.1)
 JITTER = (0.0, 0.004, -0.003, 0.002, -0.003)

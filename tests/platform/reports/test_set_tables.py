@@ -22,7 +22,7 @@ from topk_platform.reports.deciding import _evidence
 from topk_platform.reports.plots.front import unbeaten
 from topk_platform.reports.statistics import accuracies
 from topk_platform.reports.statistics.images import credit
-from topk_platform.running.checks import check_study
+from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import digest
 
 LOSSES = ("cross_entropy", "ldam", "focal")

@@ -7,7 +7,7 @@ import pytest
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.outcomes import Ended
-from topk_platform.running.summary import Summary
+from topk_platform.running.driver.summary import Summary
 from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import NoPruning, Protocol
 

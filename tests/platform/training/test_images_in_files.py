@@ -238,7 +238,7 @@ def study(regime: Regime, recipe: Recipe, ensemble: int = 1) -> Study:
 
 
 def test_a_study_is_checked_before_it_starts(folder: Path) -> None:
-    from topk_platform.running.checks import check_study
+    from topk_platform.running.preflight.checks import check_study
 
     checked = check_study(study(REGIMES["plantnet300k"], recipe()))
     assert {found.dataset_fingerprint for found in checked.values()} == {

@@ -1,0 +1,1 @@
+"""A Ray cluster: its address, its nodes, what they can run, and the worker that trains there."""

@@ -1,0 +1,120 @@
+"""How many trials a Ray cluster can run at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import ray
+from ray.autoscaler.sdk import request_resources
+from ray.exceptions import NodeDiedError, TaskUnschedulableError
+
+from topk_platform.running.cluster.patience import COMING_SECONDS, NotYetError, Patience
+from topk_platform.specs import Study
+
+__all__ = ["LOST", "nodes_for", "size_told", "slots", "trial_resources"]
+
+LOST = (NodeDiedError, TaskUnschedulableError)
+"""What Ray raises in place of an answer where the node that was asked is gone: while it answered, or before."""
+
+_GROW_SECONDS = 900.0  # a cloud's GPU machine, its image and its set-up commands
+_UNITS = 10_000  # Ray counts in parts so small; of what is rounded up, one trial fewer would fit
+_KIND = "accelerator_type:"
+
+
+def trial_resources(study: Study) -> dict[str, float]:
+    """Return the Ray resources of one trial.
+
+    Ray counts a GPU in ten thousandths, and a machine as a thousand trials of its GPUs' kind.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from topk_studies import digits
+        >>> trial_resources(digits()), trial_resources(replace(digits(), device="cuda", gpus=1 / 6))
+        ({'CPU': 1}, {'CPU': 1, 'GPU': 0.1666})
+        >>> trial_resources(replace(digits(), device="cuda", accelerator="L4"))
+        {'CPU': 1, 'GPU': 1.0, 'accelerator_type:L4': 0.001}
+    """
+    needs: dict[str, float] = {"CPU": study.threads}
+    if study.device == "cuda":
+        needs["GPU"] = max(math.floor(_UNITS * study.gpu_share + 1e-6), 1) / _UNITS
+    if study.accelerator:
+        needs[f"{_KIND}{study.accelerator}"] = 0.001
+    return needs
+
+
+def slots(study: Study, workers: int | None, *, may_grow: bool, patience: Patience | None = None) -> int:
+    """Return how many trials may run at once on the connected cluster.
+
+    Args:
+        study: The study, which says what a trial needs.
+        workers: How many the user asked for; by default as many as fit.
+        may_grow: Whether nodes may join the cluster: then the function waits while no node can hold a trial. If
+            ``workers`` is given too, it asks the cluster's autoscaler for such a node, and waits up to 15 minutes.
+        patience: How long to wait; by default a minute, or 15 where the autoscaler was asked for a node.
+
+    Raises:
+        ClusterError: if no trial fits on any node.
+    """
+    needs, grows = trial_resources(study), may_grow and workers is not None
+    hint = "; if the cluster can add nodes, give --workers so that it is asked to"
+
+    def found() -> int:
+        if not (holds := fitting(needs)):
+            lacking = f"a trial of {study.name} needs {needs} on one node, and the nodes have {_described()}"
+            raise NotYetError(lacking + (hint if may_grow and workers is None else ""))
+        return holds
+
+    if not may_grow or fitting(needs):
+        holds = found()
+    else:
+        with _asked_for(needs) if grows else nullcontext():
+            holds = (patience or Patience()).until(found, _GROW_SECONDS if grows else COMING_SECONDS)
+    return workers or holds
+
+
+def fitting(needs: Mapping[str, float]) -> int:
+    """Return how many trials the running nodes can hold at once; a trial never spans two nodes."""
+    return sum(_holds(node, needs) for node in _nodes())
+
+
+def nodes_for(needs: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return the running nodes that can hold at least one trial, as Ray describes them."""
+    return [node for node in _nodes() if _holds(node, needs)]
+
+
+def size_told() -> str:
+    """Return the connected cluster's address and size in words, ``10.0.0.1:6379: 2 nodes, 16 CPUs, 1 GPU``."""
+    found = ray.cluster_resources()
+    counts = {"node": len(_nodes()), **{name: found.get(name, 0.0) for name in ("CPU", "GPU")}}
+    told = [f"{n:g} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n or name == "CPU"]
+    return f"{ray.get_runtime_context().gcs_address}: {', '.join(told)}"
+
+
+def _holds(node: Mapping[str, Any], needs: Mapping[str, float]) -> int:
+    return min(int(node["Resources"].get(name, 0) / amount + 1e-9) for name, amount in needs.items())
+
+
+def _nodes() -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _described() -> str:
+    return ", ".join(str(_resources(node["Resources"])) for node in _nodes())
+
+
+def _resources(of_node: Mapping[str, float]) -> dict[str, float]:
+    kinds = sorted(name for name in of_node if name.startswith(_KIND))
+    return {name: of_node.get(name, 0) for name in ("CPU", "GPU", *kinds)}
+
+
+@contextmanager
+def _asked_for(needs: Mapping[str, float]) -> Iterator[None]:
+    """Ask the autoscaler for a node for as long as the block lasts; afterwards the trials' own demand does so."""
+    request_resources(bundles=[dict(needs)])
+    try:
+        yield
+    finally:
+        request_resources(bundles=[])

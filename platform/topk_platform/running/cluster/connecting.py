@@ -1,0 +1,155 @@
+"""A Ray cluster to run on: one of this machine's own, or one that answers at an address."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import NamedTuple
+
+import ray
+from ray.exceptions import RayError
+
+from topk_platform.code_version import user_modules
+from topk_platform.errors import ClusterError, reason
+from topk_platform.running.cluster.address import is_loopback
+from topk_platform.running.cluster.capacity import size_told, slots
+from topk_platform.running.cluster.messages import messages_on_stderr
+from topk_platform.running.cluster.patience import Patience
+from topk_platform.running.cluster.reaching import check_answers, listening
+from topk_platform.running.own_ray.interrupts import interrupts_wait
+from topk_platform.running.own_ray.lifeline import Lifeline
+from topk_platform.running.own_ray.loopback import in_variables, on_loopback
+from topk_platform.running.own_ray.starting import own_ray
+from topk_platform.specs import Study
+
+__all__ = ["Connection", "connected", "joined"]
+
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_COLOR_PREFIX": "0",  # what Ray says of lost processes is kept in files as a rule
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # a user's relative paths mean the folder that the command runs in
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+}
+
+
+class Connection(NamedTuple):
+    """A Ray to run on.
+
+    Attributes:
+        slots: How many trials may run at once.
+        line: Says whether it is still there.
+    """
+
+    slots: int
+    line: Lifeline
+
+
+@contextmanager
+def connected(
+    study: Study, address: str | None, workers: int | None, patience: Patience | None = None
+) -> Iterator[Connection]:
+    """Connect to Ray for as long as the block lasts and yield how many trials may run at once, and whether it is there.
+
+    Without an address Ray starts on this machine, listening on loopback alone, without dashboard and usage
+    statistics, and is stopped at the end. A cluster at a loopback address is joined at that address; Ray alone would
+    use this machine's network address. A Ray that the caller has already connected to is used as it is and left
+    running.
+
+    Args:
+        study: The study, which says what a trial needs.
+        address: ``host:port`` or ``auto``.
+        workers: How many trials may run at once; by default as many as the cluster's cores or GPUs allow. A cluster
+            with an autoscaler grows up to this number.
+        patience: How long to wait for a head that does not listen yet, and for a node on which a trial fits; by
+            default a minute.
+
+    Raises:
+        ClusterError: if nothing listens at the address, no Ray cluster answers there in time, or no trial fits on any
+            node.
+    """
+    patience = patience or Patience()
+    with in_variables(_QUIET), _ray(study, address, workers, patience) as line:
+        yield Connection(slots(study, workers, may_grow=address is not None, patience=patience), line)
+
+
+@contextmanager
+def _ray(study: Study, address: str | None, workers: int | None, patience: Patience) -> Iterator[Lifeline]:
+    if ray.is_initialized():
+        yield Lifeline()
+        return
+    with messages_on_stderr():
+        if address is None:
+            with own_ray(study, workers) as line:
+                yield line
+            return
+        try:
+            _join(patience.until(partial(listening, address)), study)
+            patience.say(f"joined the Ray cluster at {size_told()}")
+            yield Lifeline()
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def joined(address: str, study: Study | None = None) -> Iterator[None]:
+    """Connect to a Ray cluster for as long as the block lasts, whether or not trials fit on it; start nothing there.
+
+    Args:
+        address: ``host:port`` or ``auto``.
+        study: The study whose modules are sent to workers, beside ours.
+
+    Raises:
+        ClusterError: if no cluster answers at the address, as :func:`connected`.
+    """
+    with in_variables(_QUIET), messages_on_stderr():
+        try:
+            _join(listening(address), study)
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _join(address: str, study: Study | None) -> None:
+    check_answers(address)
+    modules = {"py_modules": [str(path) for path in _shipped(study)], "excludes": ["__pycache__", ".git"]}
+    try:
+        with interrupts_wait(), on_loopback() if is_loopback(address) else nullcontext():
+            ray.init(address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False)
+    except (OSError, RuntimeError, ValueError, RayError) as error:
+        raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {reason(error)}") from error
+
+
+def _shipped(study: Study | None) -> list[Path]:
+    """Return the packages and modules that workers elsewhere need: ours, and those of the user's behind a study.
+
+    Packages installed with pip, such as torchvision for ``torchvision.models:resnet18``, must be installed on the
+    cluster.
+    """
+    names = {"topk_losses", "topk_platform"}
+    for arm in () if study is None else study.arms:
+        names |= {name.partition(".")[0] for name in user_modules(arm)}
+    places = {name: _location(importlib.util.find_spec(name)) for name in sorted(names)}
+    return [
+        path for name, path in places.items() if path and (name.startswith("topk_") or not _installed(path))
+    ]
+
+
+def _location(spec: ModuleSpec | None) -> Path | None:
+    if spec is None:
+        return None
+    place = next(iter(spec.submodule_search_locations or ()), spec.origin)
+    return None if place is None else Path(place).absolute()
+
+
+def _installed(path: Path) -> bool:
+    roots = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return any(path.is_relative_to(root) for root in roots)

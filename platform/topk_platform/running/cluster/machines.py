@@ -1,0 +1,262 @@
+"""Questions to a cluster's nodes before anything starts: their environment, and whether they see the store."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from topk_platform.data import data_folder
+from topk_platform.errors import ClusterError, StoreError
+from topk_platform.records import Store
+from topk_platform.running.cluster.capacity import LOST, nodes_for, trial_resources
+from topk_platform.running.cluster.patience import NotYetError, Patience
+from topk_platform.running.estimate.packing import Packing, measure, packing
+from topk_platform.specs import Study, Trial
+from topk_platform.specs.checks import first_few
+from topk_platform.training import environment
+
+__all__ = ["as_options", "check_shared", "common_environment", "measured"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LACKS = re.compile(r"No module named '(\w+)")
+_TOLD_SECONDS = 5.0  # before it is said who is waited for
+_NAMED = 4  # nodes in a line
+_ANSWER_SECONDS = 120.0  # the first worker of a node fetches the packages and imports torch
+
+
+def common_environment(study: Study, patience: Patience | None = None) -> dict[str, str]:
+    """Return the common environment of all nodes on which the study's trials fit.
+
+    An answer takes no core, and so comes from nodes whose cores are all busy. Where it takes a GPU, nodes whose GPUs
+    are busy are not waited for as long as one node answers. They, and nodes that join later, are checked when a trial
+    starts there: a trial carries the environment that it was planned for.
+
+    Args:
+        study: Says what a trial needs.
+        patience: How long to wait for a node if all that were asked are lost before they answer, by default a minute;
+            and for an answer where none comes, at least two minutes and by default without limit.
+
+    Raises:
+        ClusterError: if two nodes differ, naming both and the difference, a node has no GPU that torch can use, or
+            none answers in time.
+    """
+    needs = trial_resources(study)
+    held = {name: amount for name, amount in needs.items() if name != "CPU"}
+    (first, wanted), *others = _ask(needs, held, patience, _environment, study.device)
+    for name, found in others:
+        differing = [
+            f"{key} {value} and {found[key]}" for key, value in wanted.items() if found[key] != value
+        ]
+        if differing:
+            raise ClusterError(
+                f"nodes {first} and {name} would not compute the same bits: {'; '.join(differing)}. Take machines "
+                "of one kind with the same versions, of several kinds of GPU one with --accelerator, or let them "
+                "differ with --mixed: the table then says so"
+            )
+    return wanted
+
+
+def _environment(device: str) -> dict[str, str]:
+    return environment(device)
+
+
+def measured(
+    study: Study, trials: Sequence[Trial], *, everywhere: bool, patience: Patience | None = None
+) -> Packing:
+    """Return how many trials share a GPU, by what they take of one that is free, in a process of its own.
+
+    Args:
+        study: Says what a trial needs but for its share of a GPU.
+        trials: Those to measure.
+        everywhere: Whether a GPU of each node is asked, for they may differ, or one of any node.
+        patience: As for :func:`common_environment`.
+
+    Raises:
+        ClusterError: if a node cannot train them, or a step fails for another reason than memory.
+    """
+    whole = trial_resources(replace(study, gpus=1.0))
+    texts, data = [trial.to_json() for trial in trials], str(data_folder())
+    if everywhere:
+        return packing([found for _, found in _ask(whole, whole, patience, measure, texts, data)])
+    # The process ends with the task, and with it its CUDA context.
+    task = ray.remote(**as_options(whole), max_calls=1)(measure)
+    return packing([_answer(task.remote(texts, data), "that has a free GPU")])
+
+
+def check_shared(store: Store, study: Study, patience: Patience | None = None) -> None:
+    """Raise ``StoreError`` if a folder of this machine is the store, and a node that is to train does not see it.
+
+    Each node is asked for a file that was just written there, so that a folder of the same name is none. On nodes
+    that come later each trial looks for the study's mark, see :class:`~topk_platform.records.StoreKeeper`.
+    """
+    if store.local is None:
+        return
+    place, name = store.existing, f".seen-{uuid.uuid4().hex}"
+    place.write(name, name.encode())
+    try:
+        answers = _ask(trial_resources(study), {}, patience, _reads, str(Path(place.root, name)))
+    finally:
+        place.delete(name)
+    if blind := sorted({node for node, found in answers if found != name}):
+        raise StoreError(
+            f"store {store.uri!r} is a folder that node {', '.join(blind)} does not see: give --store a folder that "
+            "all machines share, or s3://, gs:// or az://"
+        )
+
+
+def _reads(path: str) -> str:
+    """Return what a file holds, nothing where it cannot be read."""
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def _ask(
+    needs: Mapping[str, float],
+    held: Mapping[str, float],
+    patience: Patience | None,
+    question: Callable[P, T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> list[tuple[str, T]]:
+    """Return the answers of the nodes that answer, each with the node's address.
+
+    A node that is lost before it answers is left out, which is said in a line; if no node is left, one is waited for.
+
+    Args:
+        needs: The resources that a node must have to be asked.
+        held: The resources that answering takes.
+        patience: How long to wait for a node; by default a minute.
+        question: The function that each node runs.
+        args: Its arguments.
+        kwargs: None.
+    """
+    patience = patience or Patience()
+
+    def ask() -> list[tuple[str, T]]:
+        asked = {}
+        for node in nodes_for(needs):
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            options = {**as_options(held), "scheduling_strategy": there}
+            asked[ray.remote(**options)(question).remote(*args, **kwargs)] = node["NodeManagerAddress"]
+        if not asked:
+            raise NotYetError("no node is left on which a trial fits")
+        return _answers(asked, patience)
+
+    return patience.until(ask)
+
+
+def _answers(asked: Mapping[Any, str], patience: Patience) -> list[tuple[str, Any]]:
+    """Return the answers of those nodes that are there; raise ``NotYetError`` if all are lost.
+
+    Args:
+        asked: The nodes' addresses, by what Ray will have of each.
+        patience: Is told of each node that is lost, and of nodes that are slow to answer.
+    """
+    found, lost = list[Any](), list[Any]()
+    answered, waiting = _heard(asked, patience)
+    while True:
+        for answer in answered:
+            (lost if _is_lost(answer) else found).append(answer)
+        if found or not waiting:
+            break
+        answered, waiting = ray.wait(waiting, timeout=_longer(patience))
+        if not answered:
+            raise _silent([asked[answer] for answer in waiting], waiting, patience)
+    for answer in waiting:
+        ray.cancel(answer)
+    lines = [f"node {asked[answer]} was lost before it answered" for answer in lost]
+    if not found:
+        raise NotYetError(", ".join(lines))
+    for line in lines:
+        patience.say(f"{line}, and is left out")
+    return [(asked[answer], _answer(answer, asked[answer])) for answer in found]
+
+
+def _heard(asked: Mapping[Any, str], patience: Patience) -> tuple[list[Any], list[Any]]:
+    """Return what has come when all nodes have answered or two minutes have passed, and what has not."""
+    answered, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=_TOLD_SECONDS)
+    if not waiting:
+        return answered, waiting
+    patience.say(f"waiting for {_nodes([asked[answer] for answer in waiting])} to answer: starting, or busy")
+    more, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_ANSWER_SECONDS)
+    return [*answered, *more], waiting
+
+
+def _longer(patience: Patience) -> float | None:
+    """Return for how many seconds more an answer is waited for where none has come; None: without limit."""
+    return None if patience.seconds is None else max(0.0, patience.seconds - _ANSWER_SECONDS)
+
+
+def _silent(names: Sequence[str], waiting: Sequence[Any], patience: Patience) -> ClusterError:
+    for answer in waiting:
+        ray.cancel(answer)
+    seconds = max(_ANSWER_SECONDS, patience.seconds or 0.0)
+    return ClusterError(
+        f"{_nodes(names)} did not answer within {seconds:g} s (longer with --wait): topk doctor --address says what is "
+        "wrong with them"
+    )
+
+
+def _nodes(names: Sequence[str]) -> str:
+    return f"node{'s' if len(names) > 1 else ''} {first_few(names, _NAMED)}"
+
+
+def _is_lost(answer: Any) -> bool:
+    try:
+        ray.get(answer)
+    except LOST:
+        return True
+    except RayError:  # which whoever takes the answer is told
+        return False
+    return False
+
+
+def as_options(held: Mapping[str, float]) -> dict[str, Any]:
+    """Return what a task of Ray's holds of a node, as Ray wants to be told.
+
+    Example:
+        >>> as_options({"CPU": 2, "GPU": 0.25, "accelerator_type:L4": 0.001})
+        {'num_cpus': 2, 'num_gpus': 0.25, 'resources': {'accelerator_type:L4': 0.001}}
+    """
+    others = {name: amount for name, amount in held.items() if name not in ("CPU", "GPU")}
+    return {"num_cpus": held.get("CPU", 0), "num_gpus": held.get("GPU", 0), "resources": others}
+
+
+def _answer(answer: Any, name: str) -> Any:
+    try:
+        return ray.get(answer)
+    except RayError as error:
+        said = str(error).strip().splitlines()[-1]
+        raise ClusterError(
+            f"node {name} cannot train the study's trials: {said}{_remedy(str(error))}"
+        ) from error
+
+
+def _remedy(said: str) -> str:
+    """Return how a node gets the module that it lacks, if that is what it says.
+
+    ``topk run`` sends this package and the user's own modules; a Ray that a caller has connected to has what that call
+    sends, and what both import has to be installed.
+    """
+    if (found := _LACKS.search(said)) is None:
+        return ""
+    if found[1].startswith("topk_"):
+        return (
+            "; connect with ray.init(..., runtime_env={'py_modules': [topk_losses, topk_platform]}), or let run() "
+            "connect by its address=, which sends it"
+        )
+    return (
+        "; install it on every node: pip install 'topk-studies[platform]' brings all that this package needs"
+    )

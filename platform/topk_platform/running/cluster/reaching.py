@@ -1,0 +1,92 @@
+"""Reaching a Ray cluster: which one an address means, and whether it answers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+from ray._private import ray_constants, services
+
+from topk_platform.errors import ClusterError, reason
+from topk_platform.running.cluster.address import host_and_port, is_loopback
+from topk_platform.running.cluster.patience import NotYetError
+
+__all__ = ["check_answers", "listening"]
+
+_VARIABLE = ray_constants.RAY_ADDRESS_ENVIRONMENT_VARIABLE
+_CONNECT_SECONDS = 5
+_ANSWER_SECONDS = 20
+# Exceptions and not ray.init's own messages on stderr, which are many lines.
+_PROBE = """
+import sys, ray
+print(flush=True)
+try:
+    ray.init(address=sys.argv[1], logging_level=50, log_to_driver=False)
+except Exception as error:
+    sys.exit(" ".join(str(error).split()))
+"""
+
+
+def listening(address: str) -> str:
+    """Return the address of a cluster's head; raise ``NotYetError`` if nothing listens there."""
+    address = _resolved(address)
+    _check_listens(address)
+    return address
+
+
+def _resolved(address: str) -> str:
+    """Return what ``auto`` stands for: ``RAY_ADDRESS``, or else the one cluster that runs on this machine."""
+    if address != "auto":
+        return address
+    services.find_gcs_addresses.cache_clear()  # what was found before may be gone
+    found = set() if os.environ.get(_VARIABLE) else set(services.find_gcs_addresses())
+    if len(found) > 1:  # of which Ray takes the one that was started last
+        raise ClusterError(
+            f"--address auto could mean several Rays on this machine: {', '.join(sorted(found))}. Give --address one "
+            f"of them, or set {_VARIABLE}"
+        )
+    try:
+        return str(services.get_ray_address_from_environment(address, None))
+    except ConnectionError as error:
+        raise NotYetError(f"no Ray cluster answers at {address!r}: {reason(error)}") from error
+
+
+def check_answers(address: str) -> None:
+    """Raise ``ClusterError`` unless a cluster answers; asked in a process of its own, for ``ray.init`` may hang."""
+    # As _on_loopback does, for a process that imports Ray anew.
+    staying = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"} if is_loopback(address) else {}
+    with subprocess.Popen(  # noqa: S603 - our own interpreter, the address is an argument and no shell is near
+        [sys.executable, "-c", _PROBE, address],
+        env={**os.environ, **staying},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as probe:
+        _hear(probe, address)
+
+
+def _hear(probe: subprocess.Popen[str], address: str) -> None:
+    assert probe.stdout is not None  # noqa: S101 - for the type checker: it is a pipe
+    try:
+        probe.stdout.readline()  # on a busy machine the import alone may take as long as a cluster is given
+        _, told = probe.communicate(timeout=_ANSWER_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        hint = " (one that wants a token answers to RAY_AUTH_MODE=token)"
+        raise ClusterError(
+            f"no Ray cluster answers at {address!r} within {_ANSWER_SECONDS} s"
+            + ("" if "RAY_AUTH_MODE" in os.environ else hint)
+        ) from error
+    finally:
+        probe.kill()
+    if probe.returncode:
+        lines = told.strip().splitlines() or [f"exit code {probe.returncode}"]
+        raise ClusterError(f"no Ray cluster answers at {address!r}: {lines[-1]}")
+
+
+def _check_listens(address: str) -> None:
+    try:
+        socket.create_connection(host_and_port(address), timeout=_CONNECT_SECONDS).close()
+    except (OSError, UnicodeError) as error:
+        raise NotYetError(f"no Ray cluster answers at {address!r}: {error}") from error

@@ -1,0 +1,163 @@
+"""The Ray actor that trains one trial after another, each built from its own plain data."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from ray import tune
+
+from topk_platform.code_version import loaded_version
+from topk_platform.data import use_data_folder
+from topk_platform.errors import ChangedError, FaultError, MissingDataError
+from topk_platform.records import Store, StoreKeeper
+from topk_platform.running.machine.devices import cap_memory, outside_fault
+from topk_platform.running.machine.gpu_use import sample_gpu
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.training import Pulse, Training, environment, run_trials
+from topk_platform.training.faults import is_usable, stored
+
+__all__ = ["TrialActor", "check_planned"]
+
+
+def check_planned(trial: Trial) -> None:
+    """Check that this process has the code and environment that a trial was planned with; each is computed once.
+
+    Raises:
+        ChangedError: if it has not.
+    """
+    _check_code(trial)
+    if trial.environment:
+        _check_environment(trial)
+
+
+def _check_code(trial: Trial) -> None:
+    found = loaded_version(trial.arm)
+    if found != trial.code_version:
+        raise ChangedError(
+            f"arm {trial.arm.name}: a worker found code version {found} where the study began with "
+            f"{trial.code_version}: the code changed meanwhile, or that machine has other sources"
+        )
+
+
+def _check_environment(trial: Trial) -> None:
+    if trial.device == "cuda" and not torch.cuda.is_available():
+        raise ChangedError(f"arm {trial.arm.name}: torch finds no GPU")
+    found = environment(trial.device)
+    differing = [
+        f"{name} {value}, not {trial.environment[name]}"
+        for name, value in found.items()
+        if trial.environment[name] != value
+    ]
+    if differing:
+        raise ChangedError(
+            f"arm {trial.arm.name}: a worker is another machine than the study began with, {'; '.join(differing)}; "
+            "machines and versions may differ with --mixed"
+        )
+
+
+class TrialActor(tune.Trainable):  # type: ignore[misc]
+    """Runs one trial after another, reporting progress to the driver every few seconds.
+
+    The pruning thresholds were fixed when the trial started and travel with it, so an epoch costs no round trip: a
+    trial of a second is one message, not one per epoch. To Tune, all trials of this actor are one trial, because
+    starting and ending a Tune trial costs the driver more than everything else.
+    """
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Take the first trial or ensemble, from the configuration."""
+        self._training: Training | None = None
+        self._next: dict[str, Any] | None = config
+        self._device = "cpu"
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take another trial after some idle time; nothing of the last one is kept."""
+        self._next = new_config
+        return True
+
+    def assign(self, config: dict[str, Any]) -> None:
+        """Take the trial that follows the one that has ended; the next step starts it."""
+        self._next = config
+
+    def _start(self, config: dict[str, Any]) -> Training:
+        """Start a trial. A process whose GPU context was broken by the last trial cannot train any more, and exits."""
+        if not is_usable(self._device):
+            os._exit(1)
+        # Ray raises SystemExit where a node is shut down, which would look like an exit of the trial's own code.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        trials = [Trial.from_json(text) for text in config["trials"]]
+        self._device = trials[0].device
+        self._report_seconds, self._share = config["report_seconds"], config["share"]
+        use_data_folder(config["data"])
+        self._told = Pulse()
+        return _checked(trials, config)
+
+    def step(self) -> dict[str, Any]:
+        """Train for some seconds; return a message.
+
+        The message holds the progress, and how busy the GPU is; or, at the end, the records, the fault that kept the
+        trial from its result, or why it cannot be trained here. Where the last trial has ended and none follows, Tune
+        is told that this actor is done.
+        """
+        if self._next is not None:
+            self._training, self._next = self._start(self._next), None
+        if self._training is None:
+            return {"done": True}
+        message = self._trained(self._training)
+        if message["ended"]:
+            self._training = None
+        return message
+
+    def _trained(self, training: Training) -> dict[str, Any]:
+        until = time.monotonic() + self._report_seconds
+        try:
+            while True:
+                pulse = next(training)
+                if time.monotonic() >= until or self._is_news(pulse):
+                    self._told = pulse
+                    return _progress(pulse) | self._gpu()
+        except StopIteration as end:
+            return self._end(end.value)
+        except (ChangedError, MissingDataError) as error:
+            return {"ended": True, "refused": f"{error} (on {platform.node()})"}
+        except FaultError as error:
+            return _fault(error)
+
+    def _end(self, records: Sequence[TrialRecord]) -> dict[str, Any]:
+        if fault := outside_fault(records, self._share):
+            return _fault(fault)
+        return {"ended": True, "records": [record.to_json() for record in records]}
+
+    def _gpu(self) -> dict[str, Any]:
+        sample = sample_gpu(self._device)
+        return {} if sample is None else {"gpu": sample}
+
+    def _is_news(self, pulse: Pulse) -> bool:
+        """Return whether the driver must know at once: the trial needs more patience, or has its first checkpoint."""
+        return pulse.patience > self._told.patience or pulse.kept > self._told.kept == 0
+
+
+def _progress(pulse: Pulse) -> dict[str, Any]:
+    return {"ended": False, "epoch": pulse.epoch, "kept": pulse.kept, "patience": pulse.patience}
+
+
+def _fault(fault: FaultError) -> dict[str, Any]:
+    return {"ended": True, "fault": type(fault).__name__, "why": str(fault)}
+
+
+def _checked(trials: Sequence[Trial], config: Mapping[str, Any]) -> Training:
+    check_planned(trials[0])  # an ensemble's are of one arm
+    if trials[0].device == "cuda" and torch.cuda.is_available():
+        cap_memory(config["share"])
+    with stored("it cannot be used"):
+        store, recorded = Store.open(config["store"]), frozenset(config["recorded"])
+        keeper = StoreKeeper(store, config["checkpoint_seconds"], recorded=recorded)
+        keeper.check_seen()
+    limit = config["time_limit"]
+    return (yield from run_trials(trials, keeper, interruptible=False, time_limit=limit))

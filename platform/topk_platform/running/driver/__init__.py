@@ -1,0 +1,1 @@
+"""Training what is missing of a study, from its definition to its table."""

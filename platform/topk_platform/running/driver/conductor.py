@@ -1,0 +1,277 @@
+"""Between Ray Tune and the study: hands out trials, takes their records, and retries what a fault stopped."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from topk_platform.data import data_folder
+from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError
+from topk_platform.outcomes import Ended
+from topk_platform.running.driver.budget import Budget
+from topk_platform.running.driver.retries import Faults, OpenTrial, Retries
+from topk_platform.running.machine.gpu_use import GpuSample
+from topk_platform.running.progress.events import Event
+from topk_platform.search import Board
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.training.pace import FIRST_SECONDS
+
+__all__ = ["Conductor", "Orders"]
+
+_GRACE_SECONDS = 60.0  # a message may be under way for so long
+_TURN_SECONDS = 10.0  # a turn that took longer counts for so much: the driver itself stood still
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What every trial of a run is given besides its specification.
+
+    Args:
+        store: The URI of the study's folder.
+        checkpoint_seconds: The least time between two checkpoints of a trial.
+        time_limit: Seconds that a trial may train in all.
+        report_seconds: Seconds between two progress messages of a trial.
+        share: The part of a GPU that a trial takes.
+    """
+
+    store: str
+    checkpoint_seconds: float
+    time_limit: float = math.inf
+    report_seconds: float = 2.0
+    share: float = 1.0
+
+
+@dataclass
+class _Run:
+    """Trials that train together in a process of their own; watched once it is there."""
+
+    trials: tuple[Trial, ...]
+    watched: bool = False
+    heard: float = 0.0
+    patience: float = FIRST_SECONDS
+    stalled: FaultError | None = None
+    cut: bool = False
+
+    @property
+    def key(self) -> str:
+        return self.trials[0].key
+
+
+@dataclass
+class Conductor:
+    """What Tune's searcher, scheduler and callback share.
+
+    Args:
+        board: The study's state.
+        keep: Called with every record, before trials that depend on it may start.
+        tell: Called with every event; for a record, after it was kept.
+        orders: What every trial is given besides its specification.
+        pauses: Seconds before each further try after a fault.
+        budget: What may be spent; by default anything.
+        clock: A monotonic clock, in seconds.
+
+    Attributes:
+        refusal: Why a worker could not run a trial as planned; empty while none has refused.
+        broken: What kept a record from being written, if anything did.
+        faults: Trials and networks that faults left undone after all retries.
+    """
+
+    board: Board
+    keep: Callable[[TrialRecord], None]
+    tell: Callable[[Event], None]
+    orders: Orders
+    pauses: Sequence[float]
+    budget: Budget = field(default_factory=Budget)
+    clock: Callable[[], float] = time.monotonic
+    refusal: str = ""
+    broken: Exception | None = None
+    faults: Faults = field(default_factory=Faults)
+
+    def __post_init__(self) -> None:
+        self._runs: dict[str, _Run] = {}
+        self._waiting: list[tuple[float, tuple[Trial, ...]]] = []
+        self._retries = Retries(self.pauses)
+        self._turn, self._now = self.clock(), 0.0
+        self._versions = {name: importlib.metadata.version(name) for name in ("ray", "optuna")}
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is to start: all trials have ended or stay open, or an error stops the study."""
+        stopped = bool(self.refusal) or self.broken is not None
+        if stopped or self.board.ended or self.budget.over:
+            return True
+        return not self._waiting and (self.board.stuck or self.board.held(self.budget.allows))
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds until the next retry; None while a trial trains, or if none waits."""
+        if self._runs or self.done or not self._waiting:
+            return None
+        return max(0.0, min(due for due, _ in self._waiting) - self.clock())
+
+    def start(self, tune_id: str) -> dict[str, Any] | None:
+        """Return the configuration of the next trial or ensemble, or None while nothing can start."""
+        if self.done:
+            return None
+        self._release_due()
+        trials = self.board.next_trials(self.budget.allows, self.budget.pace)
+        if not trials:
+            return None
+        self._runs[tune_id] = _Run(trials)
+        self.budget.begin(tune_id, trials[0].arm_id, len(trials))
+        self.tell(Event("started", trials, workers=self._busy))
+        return {
+            "trials": [trial.to_json() for trial in trials],
+            "recorded": [trial.key for trial in trials if self.board.has_ended(trial)],
+            "data": str(data_folder()),
+            **asdict(self.orders),
+        }
+
+    @property
+    def _busy(self) -> int:
+        return len(self._runs)
+
+    def _release_due(self) -> None:
+        now = self.clock()
+        for due, trials in [waiting for waiting in self._waiting if waiting[0] <= now]:
+            self._waiting.remove((due, trials))
+            for trial in trials:
+                self.board.release(trial)
+
+    def watch(self, tune_id: str) -> None:
+        """Take note that a process has begun with its trial."""
+        run = self._runs[tune_id]
+        run.watched, run.heard = True, self._now
+
+    def follow(self, tune_id: str) -> dict[str, Any] | None:
+        """Return the configuration of the next trial for a process whose last trial has ended, or None."""
+        config = self.start(tune_id)
+        if config is not None:
+            self.watch(tune_id)
+        return config
+
+    def hear(self, tune_id: str, message: dict[str, Any]) -> None:
+        """Take a worker's message about its trial; the records are removed from the message."""
+        run = self._runs[tune_id]
+        run.heard = self._now
+        run.patience = message.get("patience", run.patience)
+        self._retries.progress(run.key, message.get("kept", 0))
+        if sample := message.pop("gpu", None):
+            self.tell(Event("measured", run.trials, workers=self._busy, sample=GpuSample(*sample)))
+        if not message["ended"]:
+            return
+        records = message.pop("records", [])
+        del self._runs[tune_id]
+        self.budget.end(tune_id, bool(records))
+        if records:
+            self._record(run, [TrialRecord.from_json(text) for text in records])
+        elif "refused" in message:
+            self._refuse(run, message["refused"])
+        elif "fault" in message:
+            self._fault(run, FAULTS[message["fault"]](message["why"]))
+
+    def _record(self, run: _Run, records: Sequence[TrialRecord]) -> None:
+        """Keep the records of trials that ended together, then let the trials that wait for them start."""
+        self._retries.forget(run.key)
+        for trial, record in zip(run.trials, records, strict=True):
+            self.budget.learn(record)
+            if self.board.has_ended(trial):  # of an ensemble that was cut off while its records were written
+                self.board.release(trial)
+            elif self._is_kept(record):
+                self.board.end(trial, Ended.from_record(record))
+                if why := record.missing.get("network"):
+                    self.faults.unsaved[trial.key] = why
+                self.tell(Event("ended", (trial,), record, workers=self._busy))
+
+    def _is_kept(self, record: TrialRecord) -> bool:
+        versions = {**record.trial.environment, **record.versions, **self._versions}
+        try:
+            self.keep(record.replace_versions(**versions))
+        except Exception as error:  # noqa: BLE001 - raised again once the running trials have ended, not amid Tune
+            self.broken = self.broken or error
+            return False
+        return True
+
+    def lose(self, tune_id: str, reason: str) -> None:
+        """Take note that a trial's process was lost, or was ended: it had stalled, or the time was used up."""
+        run = self._runs.pop(tune_id, None)
+        if run is None:
+            return
+        self.budget.end(tune_id, ended=False)
+        if run.cut:
+            for trial in run.trials:
+                self.board.release(trial)
+            self.tell(Event("cut", run.trials, workers=self._busy))
+            return
+        self._fault(run, run.stalled or LostProcessError(reason))
+
+    def abandon(self, why: str) -> None:
+        """Take note that no process is left, and none can be started; what trained goes on in the next run."""
+        for tune_id, run in self._runs.items():
+            self.budget.end(tune_id, ended=False)
+            for trial in run.trials:
+                self.board.release(trial)
+        self._runs.clear()
+        self.faults.ended = why
+
+    def _fault(self, run: _Run, fault: FaultError) -> None:
+        """Let trials that a fault stopped start again after a pause, or leave them open."""
+        told = f"{fault.kind}: {fault}"
+        pause = self._retries.pause(run.key) if fault.passing else None
+        if pause is None:
+            self._leave(run, told, fault.remedy)
+            return
+        self._waiting.append((self.clock() + pause, run.trials))
+        self.board.again += 1
+        self.tell(Event("again", run.trials, why=told, workers=self._busy))
+
+    def _leave(self, run: _Run, told: str, remedy: str) -> None:
+        for trial in run.trials:
+            if self.board.has_ended(trial):
+                self.board.release(trial)
+                continue
+            self.board.leave(trial)
+            self.faults.open.append(OpenTrial(trial.key, trial.arm.name, told, remedy))
+        self.tell(Event("open", run.trials, why=f"{told}; {remedy}", workers=self._busy))
+
+    def _refuse(self, run: _Run, reason: str) -> None:
+        """Keep nothing of a trial that a worker cannot run as it was planned, and start nothing more."""
+        self.refusal = self.refusal or reason
+        for trial in run.trials:
+            self.board.release(trial)
+
+    def stalled(self) -> list[str]:
+        """Return the trials whose processes have been silent for too long, by Tune's names, each once.
+
+        Once the time is used up, return all trials; they continue later from their last checkpoints.
+
+        Called at every turn of the driver's loop. Time is counted in turns: after a driver stood still itself, as on
+        a laptop that was shut, processes whose messages merely wait are not taken for dead.
+        """
+        now = self.clock()
+        if now - self._turn < 1:  # turns are many, and this looks at all that trains
+            return []
+        self._now += min(now - self._turn, _TURN_SECONDS)
+        self._turn = now
+        found = [tune_id for tune_id, run in self._runs.items() if self._is_stalled(run)]
+        for tune_id in found:
+            run = self._runs[tune_id]
+            run.stalled = StalledError(f"its process showed no progress for {self._now - run.heard:.0f} s")
+        return found + (self._cut() if self.budget.over else [])
+
+    def _cut(self) -> list[str]:
+        found = [tune_id for tune_id, run in self._runs.items() if run.watched and not run.cut]
+        for tune_id in found:
+            self._runs[tune_id].cut = True
+        return found
+
+    def _is_stalled(self, run: _Run) -> bool:
+        patience = run.patience + self.orders.report_seconds + _GRACE_SECONDS
+        return run.watched and run.stalled is None and self._now - run.heard > patience
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune pickles it for a restore that never happens: the ledger is what a study goes on from

@@ -1,0 +1,290 @@
+"""Training what is missing of a study, from what is recorded to its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+
+from topk_platform.errors import reason
+from topk_platform.identity import Identity
+from topk_platform.records import (
+    ArmHistory,
+    Ledger,
+    Store,
+    Undone,
+    Unsound,
+    Writer,
+    damaged_artifacts,
+    forget,
+    last_counted,
+    missing_artifacts,
+    moved,
+    open_sink,
+    read_all_ranks,
+    read_history,
+    set_aside,
+)
+from topk_platform.reports import Table, build_table
+from topk_platform.running.driver.boards import in_environment, make_board
+from topk_platform.running.driver.budget import Budget
+from topk_platform.running.driver.incomplete import told_again, used
+from topk_platform.running.driver.launching import Cluster, Launch, on_cluster
+from topk_platform.running.driver.recording import Recorder, extras_of, report_wanted
+from topk_platform.running.driver.retries import Faults
+from topk_platform.running.driver.summary import Summary
+from topk_platform.running.estimate.expecting import ended_seconds, expect
+from topk_platform.running.own_ray.scratch import scratch_folder
+from topk_platform.running.preflight.changes import avoidable, note_code, outdated
+from topk_platform.running.progress.events import Event
+from topk_platform.running.progress.watching import Noting, Watch
+from topk_platform.search import Board
+from topk_platform.specs import Arm, Study, Trial
+
+__all__ = ["Progress", "execute"]
+
+Progress = Callable[[Watch, Event], None]
+"""Called with every event, and with the study's progress at that time."""
+
+
+def execute(
+    whole: Study, part: Study, counted: dict[str, Identity], ledger: Ledger, launch: Launch, tell: Progress
+) -> Summary:
+    """Train what is missing of a part of a study, and write the tables of the whole.
+
+    Args:
+        whole: The study as it is defined.
+        part: The arms and the budget that were asked for.
+        counted: Which recorded rows count, by the arm's identity.
+        ledger: The study's.
+        launch: Where and how trials run.
+        tell: Is told of every event.
+    """
+    return _Execution(whole, part, counted, ledger, launch, tell).summary()
+
+
+@dataclass(frozen=True)
+class _End:
+    """Why a run ended with trials left.
+
+    Args:
+        partial: A budget let no further trial start.
+        interrupted: The user, or a signal, ended it.
+    """
+
+    partial: bool
+    interrupted: bool
+
+    @classmethod
+    def of(cls, board: Board, budget: Budget, faults: Faults) -> _End:
+        if faults.ended:
+            return cls(partial=False, interrupted=False)
+        partial = board.left > 0 and (budget.over or board.held(budget.allows))
+        return cls(partial, board.left > 0 and not board.stuck and not partial)
+
+
+@dataclass
+class _Execution:
+    whole: Study
+    part: Study
+    counted: dict[str, Identity]
+    ledger: Ledger
+    launch: Launch
+    tell: Progress
+
+    def summary(self) -> Summary:
+        failed = self._failed() if self.launch.retry_failed else []
+        damaged, files = self._incomplete()
+        again = [*failed, *dict.fromkeys(file.key for file in files)]
+        with (
+            self._cluster(needed=bool(self._board().left or again)) as cluster,
+            self.ledger.writing(self.part) as writer,
+        ):
+            self._identify(cluster)
+            set_aside(self.ledger.store, damaged)
+            if line := told_again(files):
+                self.launch.patience.say(line)
+            writer.remove(again)
+            board, recorder = self._board(), self._recorder(writer, again)
+            forget(self.ledger.store, self.ledger.keys())
+            with _closing(lambda: recorder.close(self.whole, self._known), writer.hurry):
+                faults = self._train(board, recorder, cluster)
+                end = _End.of(board, self.launch.budget, faults)
+                if end.interrupted:
+                    writer.hurry()
+                recorder.hurry = bool(faults.ended)
+            tried = () if end.interrupted or end.partial or faults.ended else self.part.arms
+            _note_undone(self.ledger.store, self.whole, tried, faults, recorder.tracking_error)
+            return self._summed(self._table(), board, recorder, faults, end)
+
+    def _cluster(self, *, needed: bool) -> AbstractContextManager[Cluster]:
+        if needed:
+            return on_cluster(self.part, self.launch, self._largest)
+        return nullcontext(Cluster())
+
+    def _identify(self, cluster: Cluster) -> None:
+        """Record which rows count, now that the machines are known."""
+        if cluster.environment is not None:
+            self.counted = in_environment(self.part, self.counted, cluster.environment)
+        self.launch.budget.gpus = cluster.share
+        self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
+
+    def _recorder(self, writer: Writer, again: Sequence[str]) -> Recorder:
+        sink = open_sink(self.launch.store, self.ledger, self.launch.mlflow_uri, tuple(again))
+        if line := moved(self.ledger.store, self.launch.mlflow_uri):
+            self.launch.patience.say(line)
+        extras = partial(extras_of, store=self.launch.store.address) if report_wanted() else None
+        return Recorder(self.ledger, writer, sink, extras)
+
+    def _train(self, board: Board, recorder: Recorder, cluster: Cluster) -> Faults:
+        """Train what is left; return what faults left undone."""
+        watch = Watch(self.whole.name, board)
+        heard = partial(_hear, watch, self.tell)
+        if not board.left:
+            heard(Event("begun"))
+            return Faults()
+        histories = read_history(self.ledger, self.part, self.counted, curves=False)
+        heard(self._begun(board, histories, cluster))
+        expect(self.launch.budget, board, histories, here=self.launch.address is None)
+        with Noting(self.ledger.store, watch):
+            shared = replace(self.part, gpus=cluster.share)
+            return _run_trials(shared, board, recorder, heard, cluster, self.launch)
+
+    def _begun(self, board: Board, histories: Mapping[str, ArmHistory], cluster: Cluster) -> Event:
+        left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
+        again = outdated(self.part, self.ledger, self.counted, left)
+        why = "; ".join(filter(None, (*map(str, again), avoidable(again))))
+        note_code(self.ledger.store, self.part)
+        return Event(
+            "begun",
+            slots=cluster.slots,
+            gpus=cluster.gpus,
+            share=cluster.share,
+            seconds=_mean_seconds(histories),
+            why=why,
+        )
+
+    def _table(self) -> Table:
+        wanted = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
+        ranks = partial(read_all_ranks, self.ledger.store)
+        return build_table(wanted, self._known(wanted), self.part.arms, ranks)
+
+    def _summed(self, table: Table, board: Board, recorder: Recorder, faults: Faults, end: _End) -> Summary:
+        return Summary(
+            table=table,
+            ran=recorder.ran,
+            left=board.left,
+            tracking_error=recorder.tracking_error,
+            folder=self.ledger.store.uri,
+            interrupted=end.interrupted,
+            faults=faults,
+            partial=", ".join(sorted(self.launch.budget.held)) if end.partial else "",
+            beyond=sum(arm.beyond for arm in board.arms.values()),
+        )
+
+    def _known(self, wanted: Study) -> dict[str, ArmHistory]:
+        return read_history(self.ledger, wanted, last_counted(self.ledger, wanted), curves=False)
+
+    def _failed(self) -> list[str]:
+        histories = read_history(self.ledger, self.part, self.counted).values()
+        return [row["key"] for history in histories for row in history.rows() if row["status"] == "failed"]
+
+    def _incomplete(self) -> tuple[list[Unsound], list[Unsound]]:
+        """Return the damaged files of all confirmations, and those files for which a confirmation is trained again.
+
+        The former include files of arms that are not trained now: once set aside they are missing, and tables say so.
+        """
+        store, needed = self.ledger.store, self.launch.needed
+        everything = self._known(self.whole).values()
+        rows = [row for history in everything for row in history.confirm.values()]
+        damaged = damaged_artifacts(store, rows, needed)
+        part = used(self.part, read_history(self.ledger, self.part, self.counted, curves=False))
+        keys = {row["key"] for row in part}
+        return damaged, [
+            *missing_artifacts(store, part, needed),
+            *(file for file in damaged if file.key in keys),
+        ]
+
+    def _board(self) -> Board:
+        return make_board(self.part, self.counted, read_history(self.ledger, self.part, self.counted))
+
+    def _largest(self) -> list[Trial]:
+        from topk_platform.running.estimate.packing import largest_trials  # noqa: PLC0415 - torch
+
+        return largest_trials(self.part, self._board(), self.counted)
+
+
+def _hear(watch: Watch, tell: Progress, event: Event) -> None:
+    watch(event)
+    if event.kind != "measured":
+        tell(watch, event)
+
+
+def _mean_seconds(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
+    """Return the mean time of each arm's ended trials, for arms that have any."""
+    known = {arm_id: ended_seconds(history) for arm_id, history in histories.items()}
+    return {arm_id: sum(seconds) / len(seconds) for arm_id, seconds in known.items() if seconds}
+
+
+def _note_undone(
+    store: Store, whole: Study, tried: Sequence[Arm], faults: Faults, tracking_error: Exception | None
+) -> None:
+    """Note what is left undone, for `topk status`.
+
+    Args:
+        store: The study's folder.
+        whole: The study as it is defined.
+        tried: Its arms whose trials were all tried in this run.
+        faults: What faults left undone in this run.
+        tracking_error: What kept MLflow from being written.
+    """
+    before, names = Undone.read(store), {arm.name for arm in whole.arms}
+    settled = {arm.name for arm in tried} | {trial.arm for trial in before.open} - names
+    before.after(faults.open, settled, "" if tracking_error is None else reason(tracking_error)).note(store)
+
+
+@contextmanager
+def _closing(close: Callable[[], None], hurry: Callable[[], None]) -> Iterator[None]:
+    """Close at the end in any case; an error in the block stays the one that is raised.
+
+    Args:
+        close: What to call at the end.
+        hurry: Is called first where the user has interrupted, and so waits for the end.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            hurry()
+        try:
+            close()
+        except Exception as another:  # noqa: BLE001 - told in a note of the first error, its cause as a rule
+            error.add_note(f"The tables could not be written: {another!r}")
+        raise
+    close()
+
+
+def _run_trials(
+    study: Study,
+    board: Board,
+    recorder: Recorder,
+    tell: Callable[[Event], None],
+    cluster: Cluster,
+    launch: Launch,
+) -> Faults:
+    from topk_platform.running.driver.tuning import tune_trials  # noqa: PLC0415 - Ray, which a finished study does without
+
+    with scratch_folder() as scratch:
+        return tune_trials(
+            study,
+            board,
+            recorder,
+            tell,
+            recorder.ledger.store.address,
+            cluster.slots,
+            scratch,
+            launch.checkpoint_seconds,
+            launch.budget,
+            cluster.line,
+        )

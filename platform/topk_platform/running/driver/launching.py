@@ -1,0 +1,112 @@
+"""Where and how a study runs, and the connection to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from topk_platform.errors import UserError
+from topk_platform.records import NEEDED, Store, check_tracking
+from topk_platform.records.artifacts import KINDS, Kind
+from topk_platform.running.cluster.address import host_and_port
+from topk_platform.running.cluster.patience import Patience
+from topk_platform.running.driver.budget import Budget
+from topk_platform.running.own_ray.interrupts import interrupts_wait
+from topk_platform.running.own_ray.lifeline import Lifeline
+from topk_platform.running.own_ray.scratch import check_temporary
+from topk_platform.specs import Study, Trial
+
+__all__ = ["Cluster", "Launch", "on_cluster"]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Where and how a study runs."""
+
+    store: Store
+    address: str | None
+    workers: int | None
+    mlflow_uri: str | None
+    checkpoint_seconds: float
+    budget: Budget
+    retry_failed: bool = False
+    mixed: bool = False
+    patience: Patience = field(default_factory=Patience)
+    networks: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether only results of this machine's environment count, and ended trials stay as they are."""
+        return self.address is None and not (self.retry_failed or self.mixed or self.networks)
+
+    @property
+    def needed(self) -> Sequence[Kind]:
+        """The kinds of files without which a confirmation is trained again."""
+        return KINDS if self.networks else NEEDED
+
+    def check(self) -> None:
+        """Raise ``UserError`` for values that are out of range."""
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"workers must be at least 1, got {self.workers}")
+        if not self.checkpoint_seconds >= 0:
+            raise UserError(f"checkpoint_seconds must be at least 0, got {self.checkpoint_seconds}")
+        if self.address not in (None, "auto"):
+            host_and_port(self.address)
+        if self.mlflow_uri is not None:
+            check_tracking(self.mlflow_uri)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The connected cluster.
+
+    Args:
+        slots: How many trials may run at once.
+        environment: What decides a result's last bits on its machines; None where they were not asked.
+        gpus: How many GPUs it has.
+        share: The part of a GPU that a trial takes.
+        line: Says whether it is still there.
+    """
+
+    slots: int = 0
+    environment: Mapping[str, str] | None = None
+    gpus: float = 0.0
+    share: float = 1.0
+    line: Lifeline = field(default_factory=Lifeline)
+
+
+@contextmanager
+def on_cluster(study: Study, launch: Launch, largest: Callable[[], Sequence[Trial]]) -> Iterator[Cluster]:
+    """Connect to Ray for as long as the block lasts, and find out how many trials share a GPU where that is open.
+
+    Args:
+        study: The study.
+        launch: Where and how it runs.
+        largest: Returns the trials to measure then.
+    """
+    check_temporary()
+    # Ray and Tune take seconds to import, which a study that is done need not wait for. All of it comes before other
+    # threads start, which import things as well.
+    with interrupts_wait():
+        import ray  # noqa: PLC0415
+
+        import topk_platform.running.driver.tuning  # noqa: F401, PLC0415
+        from topk_platform.running.cluster.capacity import slots as slots_of  # noqa: PLC0415
+        from topk_platform.running.cluster.connecting import connected  # noqa: PLC0415
+        from topk_platform.running.cluster.machines import check_shared, common_environment, measured  # noqa: PLC0415
+
+    here = launch.address is None and not ray.is_initialized()
+    with connected(study, launch.address, launch.workers, launch.patience) as (slots, line):
+        if not here:
+            check_shared(launch.store, study, launch.patience)
+        environment = None if here or launch.mixed else common_environment(study, launch.patience)
+        gpus = ray.cluster_resources().get("GPU", 0.0)
+        if study.device != "cuda" or study.gpus != "auto":
+            yield Cluster(slots, environment, gpus, study.gpu_share, line)
+            return
+        launch.patience.say("measuring what trials take of a GPU's memory")
+        found = measured(study, largest(), everywhere=launch.mixed, patience=launch.patience)
+        launch.patience.say(str(found))
+        fit = slots_of(replace(study, gpus=found.share), launch.workers, may_grow=launch.address is not None)
+        yield Cluster(fit, environment, gpus, found.share, line)

@@ -1,0 +1,170 @@
+"""Running a study from its definition to its table; running it again resumes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+from topk_platform.identity import Identity
+from topk_platform.records import Ledger, Store, check_undriven, last_counted, read_history
+from topk_platform.running.cluster.patience import Patience
+from topk_platform.running.driver.boards import as_checked, finished, in_environment
+from topk_platform.running.driver.budget import Budget, Limits
+from topk_platform.running.driver.execution import Progress, execute
+from topk_platform.running.driver.incomplete import incomplete, without
+from topk_platform.running.driver.launching import Launch
+from topk_platform.running.driver.remembered import known_done, note
+from topk_platform.running.driver.summary import Summary
+from topk_platform.running.progress.views import view_for
+from topk_platform.specs import Study
+
+__all__ = ["Progress", "run"]
+
+
+def run(
+    study: Study,
+    *,
+    store: str | Path = "runs",
+    address: str | None = None,
+    trials: int | None = None,
+    seeds: int | None = None,
+    only: str | Sequence[str] | None = None,
+    workers: int | None = None,
+    mlflow_uri: str | None = None,
+    checkpoint_seconds: float = 30.0,
+    progress: Progress | bool = True,
+    data: str | Path | None = None,
+    download: bool = False,
+    retry_failed: bool = False,
+    networks: bool = False,
+    mixed: bool = False,
+    max_hours: float | None = None,
+    max_gpu_hours: float | None = None,
+    max_trials: int | None = None,
+    accelerator: str | None = None,
+    wait: float | None = None,
+    waiting: Callable[[str], None] | None = None,
+) -> Summary:
+    """Run what is missing of a study and return its table.
+
+    The outcome depends on the study and its seeds alone: neither workers nor interruptions change a number. Trials in
+    the ledger are not run again. The files in the study's ``tables`` folder always cover the whole study as defined,
+    even if only a part of it was run, and are written after an error or an interrupt as well. A trial that a fault of
+    a machine keeps from its result has no record; it is tried again, in this run and in the next: see
+    :class:`Summary`.
+
+    Args:
+        study: The study.
+        store: Folder or URI of the results.
+        address: A Ray cluster's address; by default Ray starts on this machine.
+        trials: Search trials per arm, instead of the study's.
+        seeds: Confirmation seeds per arm, instead of the study's.
+        only: A glob over arm names, ``regime/model/loss``, or several.
+        workers: How many trials may run at once.
+        mlflow_uri: MLflow's tracking URI. MLflow must answer at the start; if it is down later, the study goes on. By
+            default a sqlite database in a local store.
+        checkpoint_seconds: The least time between two checkpoints of a trial; a trial that is cut off continues from
+            its last one.
+        progress: Whether to show progress: in a notebook below the cell; otherwise on standard error, live in a
+            terminal and as occasional lines elsewhere. Or a function that is called with every event (the run's
+            begin, each trial's start, end and fault); then nothing is shown.
+        data: The folder of datasets, the same on every machine; by default ``TOPK_DATA``, or else ``data``.
+        download: Whether to download missing datasets into that folder.
+        retry_failed: Whether failed trials run again and replace their records; later search trials stay as they were
+            suggested.
+        networks: Whether confirmations whose network is gone or damaged run again too; those that lack their ranks or
+            guesses always do.
+        mixed: Whether machines, and versions of torch, Numba, Triton and Optuna, may differ: all results count, and
+            the table says so.
+        max_hours: Hours that this run may take. No trial starts that would end later, judged by the mean time of its
+            arm's ended trials or by a guess; trials that still run then are cut off, and continue from their
+            checkpoints in the next run.
+        max_gpu_hours: Likewise, GPU hours over all GPUs.
+        max_trials: How many trials may start in this run.
+        accelerator: The only kind of GPU to train on, by Ray's name for it, such as ``"A100"``, instead of the study's.
+        wait: How many seconds to wait for a cluster's head that does not listen yet, and for a node on which a trial
+            fits; by default a minute each, or 15 minutes for a node that ``workers`` lets the cluster add. What is
+            there has time to answer in any case, a head 20 s and the nodes two minutes; nodes have longer where
+            ``wait`` is longer, and have no limit without it.
+        waiting: Called with a line that says what is waited for, and with ``gpus="auto"`` how many trials share a GPU.
+
+    Raises:
+        MissingDataError: if a dataset is not on disk.
+        StoreError: if the store cannot be used, or is a folder that some machine of the cluster does not see.
+        ClusterError: if the cluster cannot be reached, or its nodes would not compute the same bits.
+        ChangedError: if the code or the data changed while the study ran; no wrong result is kept, and running
+            it again continues.
+        UserError: if an argument or the study is invalid; nothing was written and no worker started.
+
+    Example:
+        >>> from topk_studies import digits
+        >>> summary = run(digits().smoke(), store="runs", only="balanced/*")  # doctest: +SKIP
+    """
+    part = (study.only(only) if only else study).with_budget(trials, seeds)
+    if accelerator is not None:
+        part = replace(part, accelerator=accelerator)
+    budget = Budget(Limits(max_hours, max_gpu_hours, max_trials), part.gpu_share)
+    launch = Launch(
+        Store.open(store),
+        address,
+        workers,
+        mlflow_uri,
+        checkpoint_seconds,
+        budget,
+        retry_failed,
+        mixed,
+        Patience(wait, waiting),
+        networks,
+    )
+    launch.check()
+    budget.limits.check(part)
+    ledger = Ledger.open(launch.store, study.name)
+    ledger.store.check_writable()
+    check_undriven(ledger.store)
+    with nullcontext(progress) if callable(progress) else view_for(progress) as tell:
+        if not download and launch.plain and (done := known_done(part, ledger)):
+            return execute(study, part, done, ledger, launch, tell)
+        return _run_checked(study, part, ledger, launch, tell, data, download)
+
+
+def _run_checked(
+    study: Study,
+    part: Study,
+    ledger: Ledger,
+    launch: Launch,
+    tell: Progress,
+    data: str | Path | None,
+    download: bool,
+) -> Summary:
+    # Torch, a second or two that what is wrong with the arguments need not wait for.
+    from topk_platform.data import data_at  # noqa: PLC0415
+    from topk_platform.running.preflight.checks import check_device, check_imported, check_study  # noqa: PLC0415
+    from topk_platform.training import environment  # noqa: PLC0415
+
+    check_imported(part)
+    if launch.address is None:
+        check_device(part)
+    with data_at(data):
+        counted = _expected(part, ledger, launch)
+        histories = read_history(ledger, part, counted)
+        whole = without(histories, incomplete(ledger.store, part, histories, launch.needed))
+        checked = check_study(part, download, {} if launch.retry_failed else finished(part, counted, whole))
+        counted = as_checked(checked, counted)
+        summary = execute(study, part, counted, ledger, launch, tell)
+    if launch.address is None and part.device == "cpu":
+        note(ledger.store, environment("cpu"), part, counted)
+    return summary
+
+
+def _expected(study: Study, ledger: Ledger, launch: Launch) -> dict[str, Identity]:
+    """Return which rows count; until a cluster's machines can be asked, assume those of the last run."""
+    counted = last_counted(ledger, study)
+    if launch.mixed:
+        return {arm_id: replace(identity, environment={}) for arm_id, identity in counted.items()}
+    if launch.address is None:
+        from topk_platform.training import environment  # noqa: PLC0415 - torch
+
+        return in_environment(study, counted, environment(study.device))
+    return counted

@@ -1,0 +1,94 @@
+"""What a run did: its summary."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+
+from rich.console import Group
+from rich.text import Text
+
+from topk_platform.errors import reason
+from topk_platform.reports import Table
+from topk_platform.reports.plain import as_text
+from topk_platform.running.driver.retries import Faults
+
+__all__ = ["Summary", "problems"]
+
+
+@dataclass(frozen=True, repr=False)
+class Summary:
+    """What a run did. It prints as its table and what went wrong, and shows both in a notebook.
+
+    Args:
+        table: The table of what was asked for, as it stands.
+        ran: How many trials ended in this run.
+        left: How many trials have not ended; above 0 after an interrupt, or where faults left trials open.
+        tracking_error: What kept MLflow from being written, if anything did.
+        folder: The study's folder, as a URI.
+        interrupted: Whether the run ended before all trials had been tried.
+        faults: What faults left undone: trials without a result, which the next run tries again, and networks that
+            could not be kept.
+        partial: The limits that were used up before all trials had been tried, in words; empty if none was.
+        beyond: How many of the trials that ended were not asked for, and trained along in an ensemble.
+    """
+
+    table: Table
+    ran: int
+    left: int
+    tracking_error: Exception | None
+    folder: str
+    interrupted: bool = False
+    faults: Faults = field(default_factory=Faults)
+    partial: str = ""
+    beyond: int = 0
+
+    @property
+    def done(self) -> str:
+        """How many trials ran, in words."""
+        along = f", {self.beyond} of them beyond what was asked for, as ensembles are trained whole"
+        return f"{self.ran} trials ran{along if self.beyond else ''}."
+
+    def __rich__(self) -> Group:
+        done = Text(f"{self.done} Results: {self.folder} (ledger, tables, models, ranks)")
+        return Group(self.table, done, *problems(self))
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        lines = [f"{self.done} Results: {self.folder}", *(line.plain for line in problems(self))]
+        return self.table.to_html() + "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+
+
+def problems(summary: Summary) -> list[Text]:
+    """Return what went wrong in a run, and what is left to do, one line each."""
+    lines = []
+    if summary.tracking_error is not None:
+        why = reason(summary.tracking_error)
+        lines.append(Text(f"MLflow was not written: {why}; `topk sync` fills it in, or the next run"))
+    lines += [Text(f"failed: {key} {arm}: {why}", "red") for key, arm, why in summary.table.failures]
+    lines += [
+        Text(
+            f"warning: the network of {key} could not be kept, its result is: {why}; `topk run --networks` trains it "
+            "again"
+        )
+        for key, why in summary.faults.unsaved.items()
+    ]
+    lines += [Text(str(trial), "red") for trial in summary.faults.open]
+    return [*lines, Text(told)] if (told := _left(summary)) else lines
+
+
+def _left(summary: Summary) -> str:
+    if ended := summary.faults.ended:
+        return f"{ended}; {summary.left} trials left, and the same command goes on from here."
+    if summary.interrupted:
+        return f"Interrupted with {summary.left} trials left; the same command goes on from here."
+    if summary.partial and not summary.faults.open:
+        left = f"{summary.left} trials left; the same command goes on from here."
+        return f"Partial: {summary.partial} used up with {left}"
+    if summary.left:
+        return f"{summary.left} trials left, open ones and what waits for them; the same command tries again."
+    return ""

@@ -1,0 +1,154 @@
+"""One Ray Tune run over all arms: a pool of reused actors, no barrier between arms or phases."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from ray import tune
+from ray.tune.execution import class_cache
+from rich.console import Console
+
+from topk_platform.errors import ChangedError
+from topk_platform.running.cluster.capacity import trial_resources
+from topk_platform.running.cluster.worker import TrialActor
+from topk_platform.running.driver.budget import Budget
+from topk_platform.running.driver.conductor import Conductor, Orders
+from topk_platform.running.driver.hooks import BoardSearcher, Listener, ShortMemory
+from topk_platform.running.driver.retries import PAUSES, Faults
+from topk_platform.running.own_ray.lifeline import Lifeline, LostRayError
+from topk_platform.running.progress.events import Event
+from topk_platform.search import Board
+from topk_platform.specs import Study, TrialRecord
+
+__all__ = ["tune_trials"]
+
+_REPORT_SECONDS = 2.0  # between two messages of a trial's progress
+_MESSAGES_A_SECOND = 50  # of all trials; each takes the driver a millisecond or two
+
+
+def tune_trials(
+    study: Study,
+    board: Board,
+    keep: Callable[[TrialRecord], None],
+    tell: Callable[[Event], None],
+    store: str,
+    slots: int,
+    scratch: str,
+    checkpoint_seconds: float,
+    budget: Budget | None = None,
+    line: Lifeline | None = None,
+) -> Faults:
+    """Run every trial that is left, or until interrupted or until Ray is gone; return what faults left undone.
+
+    Args:
+        study: The study, which says what a trial needs.
+        board: The study's state, brought up to date as trials end.
+        keep: Called with every record, to store it.
+        tell: Called with every event; for a record, after it was kept.
+        store: The URI of the study's folder.
+        slots: How many trials run at once.
+        scratch: A folder for Tune's own files, from which nothing is ever restored.
+        checkpoint_seconds: The least time between two checkpoints of a trial.
+        budget: What may be spent; by default anything.
+        line: Says whether Ray is still there; by default that is taken for granted.
+
+    Raises:
+        ChangedError: if a worker's code or data are not those that the study was checked with; the trials that ran
+            meanwhile have ended and are kept.
+        Exception: the error that ``keep`` raised, once the running trials have ended.
+    """
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    limit = math.inf if study.time_limit is None else 3600 * study.time_limit
+    every = max(_REPORT_SECONDS, slots / _MESSAGES_A_SECOND)
+    orders = Orders(store, checkpoint_seconds, limit, every, study.gpu_share)
+    conductor = Conductor(board, keep, tell, orders, PAUSES, budget or Budget())
+    try:
+        _tune(study, conductor, slots, scratch, line or Lifeline())
+    except LostRayError as error:
+        conductor.abandon(str(error))
+    if conductor.broken is not None:
+        raise conductor.broken
+    if conductor.refusal:
+        raise ChangedError(
+            f"{conductor.refusal}. What had ended is kept; once every process finds the same, the same command goes on "
+            "from here"
+        )
+    return conductor.faults
+
+
+def _tune(study: Study, conductor: Conductor, slots: int, scratch: str, line: Lifeline) -> None:
+    """Start Tune, and start it anew as long as all that is left waits to be tried again."""
+    for round_ in count():
+        tuner = _tuner(study, conductor, slots, scratch, f"study-{round_}", line)
+        with _own_interrupts(), _own_keys():
+            tuner.fit()
+        if (pause := conductor.wait) is None:
+            return
+        line.sleep(pause)
+
+
+def _tuner(
+    study: Study, conductor: Conductor, slots: int, scratch: str, name: str, line: Lifeline
+) -> tune.Tuner:
+    return tune.Tuner(
+        tune.with_resources(TrialActor, tune.PlacementGroupFactory([trial_resources(study)])),
+        tune_config=tune.TuneConfig(
+            search_alg=BoardSearcher(conductor),
+            scheduler=ShortMemory(),
+            num_samples=-1,
+            max_concurrent_trials=slots,
+            reuse_actors=True,
+            trial_dirname_creator=lambda trial: trial.trial_id,
+        ),
+        run_config=tune.RunConfig(
+            name=name,
+            storage_path=scratch,
+            callbacks=[Listener(conductor, line)],
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            verbose=0,
+            progress_reporter=_Silent() if Console().is_jupyter else None,
+        ),
+    )
+
+
+class _Silent(tune.ProgressReporter):  # type: ignore[misc]  # Ray has no types
+    """Reports nothing: in a notebook Tune's own reporter would clear the cell that shows how the study goes."""
+
+    def setup(self, *_arguments: Any, **_more: Any) -> None: ...
+
+    def should_report(self, *_arguments: Any, **_more: Any) -> bool:
+        return False
+
+    def report(self, *_arguments: Any, **_more: Any) -> None: ...
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Take back Ctrl-C, which Tune's ``fit`` keeps to itself when it has ended without one."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _own_keys() -> Iterator[None]:
+    """Keep Tune from sending the driver's AWS keys to workers, because Ray would write them into its logs.
+
+    Every machine has its own keys, in its environment or by its role.
+    """
+    before = class_cache.ENV_VARS_TO_PROPAGATE
+    class_cache.ENV_VARS_TO_PROPAGATE = {name for name in before if not name.startswith("AWS_")}
+    try:
+        yield
+    finally:
+        class_cache.ENV_VARS_TO_PROPAGATE = before

@@ -1,0 +1,202 @@
+"""Trying batch sizes of a study's arms in this machine's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import torch
+
+from topk_platform.data import data_at
+from topk_platform.identity import Identity
+from topk_platform.running.estimate.batch_sizes import ArmProbe
+from topk_platform.running.machine.here import local_cpus
+from topk_platform.running.machine.memory import available_memory
+from topk_platform.running.preflight.checks import check_device, check_study
+from topk_platform.search import ArmBoard
+from topk_platform.specs import Arm, Choice, Int, Study, Trial, canonical_json
+from topk_platform.training.probing import (
+    Attempts,
+    CpuAttempts,
+    CudaAttempts,
+    StepError,
+    largest,
+    least_parts,
+)
+from topk_platform.training.setup import dataset_of
+
+__all__ = ["Candidate", "first_trial", "fitted"]
+
+
+def fitted(
+    study: Study, memory: int | None, data: str | Path | None, tell: Callable[[Arm], None] | None
+) -> tuple[int | None, dict[str, ArmProbe]]:
+    """Return the bytes that a trial was given (None: all free memory of a GPU), and the findings by arm name.
+
+    Args:
+        study: The study.
+        memory: Bytes for a trial; None: the free memory.
+        data: The folder of datasets.
+        tell: Called with every arm that is tried next.
+    """
+    check_device(study)
+    with data_at(data):
+        trials = _trials(study, check_study(study))
+        given = _default_memory(study) if memory is None else memory
+        found = {
+            candidate.trial.arm.name: result
+            for kind in _kinds(trials)
+            for candidate, result in zip(kind, _probed(kind, given, tell), strict=True)
+        }
+    return given, found
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A trial of which batches are tried, and what is known of its data.
+
+    Args:
+        trial: The trial.
+        samples: Of its training split.
+        shape: Of an input.
+        classes: How many.
+    """
+
+    trial: Trial
+    samples: int
+    shape: tuple[int, ...]
+    classes: int
+
+    @classmethod
+    def of(cls, trial: Trial) -> Self:
+        """Return the trial with what its data, which are read, say."""
+        dataset = dataset_of(trial)
+        return cls(trial, len(dataset.train), dataset.shape, dataset.classes)
+
+    @property
+    def batch(self) -> int:
+        """The largest batch that the arm may ask for."""
+        loss, size = self.trial.arm.loss, self.trial.arm.recipe.batch_size
+        match loss.space.get("batch_size", loss.fixed.get("batch_size", size)):
+            case Choice(options):
+                size = max(int(option) for option in options if isinstance(option, int))
+            case Int(_, high):
+                size = high
+            case int(fixed):
+                size = fixed
+        return min(size, self.samples)
+
+    @property
+    def kind(self) -> str:
+        """Everything that memory use depends on."""
+        arm = self.trial.arm
+        recipe = replace(
+            arm.recipe,
+            epochs=1,
+            batch_size=1,
+            accumulate=1,
+            learning_rate=1.0,
+            weight_decay=0.0,
+            schedule="constant",
+            milestones=(),
+            warmup=0.0,
+            evaluate_every=1,
+            keep=(),
+            patience=None,
+            test_crops="",
+        )
+        return canonical_json((self.shape, self.classes, arm.model, arm.loss, arm.k, recipe))
+
+
+def first_trial(study: Study, arm: Arm, identity: Identity) -> Trial:
+    """Return the trial that an arm begins with, whatever of it has ended."""
+    board = ArmBoard(study, arm, identity)
+    first = board.next_slot()
+    assert first is not None  # noqa: S101 - for the type checker: nothing of this board has ended
+    return board.trial(first)
+
+
+def _trials(study: Study, identities: Mapping[str, Identity]) -> list[Candidate]:
+    trials = (first_trial(study, arm, identities[study.arm_id(arm)]) for arm in study.arms)
+    return [Candidate.of(trial) for trial in trials]
+
+
+def _kinds(candidates: list[Candidate]) -> list[list[Candidate]]:
+    kinds: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        kinds.setdefault(candidate.kind, []).append(candidate)
+    return list(kinds.values())
+
+
+def _probed(
+    kind: list[Candidate], memory: int | None, tell: Callable[[Arm], None] | None
+) -> Iterator[ArmProbe]:
+    first = max(kind, key=lambda candidate: candidate.samples)
+    if tell is not None:
+        tell(first.trial.arm)
+    if first.trial.together:
+        for candidate in kind:
+            yield _result(candidate, problem="ensembles are not probed")
+        return
+    with _attempts(first.trial, memory) as attempts:
+        most, problem = _most(attempts, first)
+        parts: dict[int, int | None] = {}
+        for candidate in kind:
+            batch = candidate.batch
+            if most and batch not in parts:
+                parts[batch] = 1 if batch <= most else _parts(attempts, batch, most)
+            yield _result(candidate, min(most, candidate.samples), parts.get(batch), problem)
+
+
+def _result(
+    candidate: Candidate, most: int = 0, accumulate: int | None = None, problem: str = ""
+) -> ArmProbe:
+    return ArmProbe(candidate.trial.arm, candidate.samples, candidate.batch, most, accumulate, problem)
+
+
+def _attempts(trial: Trial, memory: int | None) -> CpuAttempts | CudaAttempts:
+    if trial.device == "cuda" or memory is None:
+        return CudaAttempts(trial, memory)
+    return CpuAttempts(trial, memory)
+
+
+def _most(attempts: Attempts, candidate: Candidate) -> tuple[int, str]:
+    """Return the largest batch that fits, 0 if none does, and what is wrong, if anything is."""
+    size = 0
+
+    def fits(wanted: int) -> bool:
+        nonlocal size
+        size = wanted
+        return attempts.fits(size)
+
+    try:
+        most = largest(fits, candidate.samples, candidate.batch)
+    except StepError as error:
+        more = "two do not fit, and " if size == 1 and candidate.batch > 1 else ""
+        return 0, f"{more}a training step of batch size {size} fails: {error}"
+    return most, _scoring_problem(attempts) if most else "not even a batch of one sample fits"
+
+
+def _scoring_problem(attempts: Attempts) -> str:
+    try:
+        return "" if attempts.scores_fit() else "batches fit, but not as many samples as are scored at once"
+    except StepError as error:
+        return f"scoring the validation split fails: {error}"
+
+
+def _parts(attempts: Attempts, batch: int, most: int) -> int | None:
+    def fits(parts: int) -> bool:
+        try:
+            return attempts.fits(batch, parts)
+        except StepError:  # such as batch normalisation's of a part of one sample
+            return False
+
+    return least_parts(fits, batch, most)
+
+
+def _default_memory(study: Study) -> int | None:
+    if study.device == "cuda":
+        return int(torch.cuda.mem_get_info()[0] * study.gpu_share) if study.gpu_share < 1 else None
+    return available_memory() // max(local_cpus() // study.threads, 1)

@@ -1,0 +1,274 @@
+"""What a study still has to do, and about how long that takes."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from topk_platform.errors import UserError
+from topk_platform.identity import Identity
+from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
+from topk_platform.running.driver.boards import as_checked, finished, make_board
+from topk_platform.running.driver.incomplete import incomplete, without
+from topk_platform.running.estimate.expecting import ended_seconds
+from topk_platform.running.estimate.forecast import Forecast, forecast
+from topk_platform.running.machine.here import local_workers
+from topk_platform.running.preflight.changes import Outdated, outdated
+from topk_platform.search import ArmBoard, Board, Slot, expected_part, informed
+from topk_platform.specs import Arm, Study, digest, startup_of
+
+if TYPE_CHECKING:
+    from topk_platform.running.estimate.samples import Samples
+
+__all__ = ["ArmPlan", "Plan", "plan"]
+
+
+@dataclass(frozen=True)
+class ArmPlan:
+    """One arm's share of a plan.
+
+    Args:
+        arm: The arm.
+        searched: Search trials that have ended.
+        confirmed: Confirmations of the best configuration that have ended.
+        left: Trials still to end.
+        trial_seconds: Expected seconds of a trial, or of an ensemble.
+        measured: Whether ``trial_seconds`` is the mean of completed trials, rather than extrapolated from a few steps.
+        search_workers: How many workers the search trials that are left can keep busy at once.
+        confirm_workers: How many workers its confirmations can keep busy at once.
+        along: How many trials beyond those asked for train along, because ensembles are trained whole.
+    """
+
+    arm: Arm
+    searched: int
+    confirmed: int
+    left: int
+    trial_seconds: float
+    measured: bool
+    search_workers: int = 0
+    confirm_workers: int = 0
+    along: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training left on one worker."""
+        return math.ceil((self.left + self.along) / self.arm.protocol.ensemble) * self.trial_seconds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study's plan.
+
+    Args:
+        study: The study, with the budget that was asked for.
+        arms: Its arms.
+        forecast: How long the rest takes on several workers.
+        outdated: Why recorded trials of unfinished arms do not count and are trained again.
+        samples: The numbers of samples of each regime; empty if the data were not read, as nothing is left to run.
+    """
+
+    study: Study
+    arms: tuple[ArmPlan, ...]
+    forecast: Forecast
+    outdated: tuple[Outdated, ...] = ()
+    samples: tuple[Samples, ...] = ()
+
+    @property
+    def left(self) -> int:
+        """Trials still to end."""
+        return sum(arm.left for arm in self.arms)
+
+    @property
+    def along(self) -> int:
+        """Trials beyond those asked for that train along, because ensembles are trained whole."""
+        return sum(arm.along for arm in self.arms)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training left; pruning and early stopping only shorten it."""
+        return sum(arm.seconds for arm in self.arms)
+
+    @property
+    def search_workers(self) -> int:
+        """The most workers that the searches can keep busy; more would idle while trials wait for others."""
+        found = {plan.arm.name: plan.search_workers for plan in self.arms}
+        waiting: dict[str, list[str]] = {name: [] for name in found}
+        for plan in self.arms:
+            waiting.get(plan.arm.start_from, []).append(plan.arm.name)
+
+        def most(name: str) -> int:  # an arm searches before those that start from it do
+            return max(found[name], sum(map(most, waiting[name])))
+
+        return sum(most(plan.arm.name) for plan in self.arms if plan.arm.start_from not in found)
+
+    @property
+    def confirm_workers(self) -> int:
+        """The most workers that the confirmations can keep busy."""
+        return sum(arm.confirm_workers for arm in self.arms)
+
+    @property
+    def crowded(self) -> list[str]:
+        """Lines about arms whose stacks leave the sampler less than half of a search's trials to choose by results."""
+        each = self.study.trials // self.study.searches
+        kinds: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for arm in (plan.arm for plan in self.arms if plan.arm.is_searched):
+            chosen = informed(arm.protocol, each)
+            if 2 * chosen < each <= 2 * informed(replace(arm.protocol, ensemble=1), each):
+                kinds[arm.protocol.ensemble, chosen].append(arm.name)
+        return [
+            f"Stacks of {size} leave the sampler {chosen} of the {each} trials of a search to choose by earlier "
+            f"results, less than half: take smaller stacks, or more trials ({_shown(names)})"
+            for (size, chosen), names in kinds.items()
+        ]
+
+    def cost(self, price: float) -> float:
+        """Return the cost of the training that is left.
+
+        Args:
+            price: Price of a GPU hour, of which a trial uses the fraction ``Study.gpus``, or all of it where that is
+                ``"auto"``; for a study on the CPU, of a worker's hour.
+        """
+        return self.seconds / 3600 * price * (self.study.gpu_share if self.study.device == "cuda" else 1)
+
+
+def _shown(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def plan(
+    study: Study,
+    *,
+    store: str | Path = "runs",
+    trials: int | None = None,
+    seeds: int | None = None,
+    only: str | Sequence[str] | None = None,
+    data: str | Path | None = None,
+    download: bool = False,
+    workers: int | None = None,
+) -> Plan:
+    """Return what is done and what is left of a study; nothing is written and no worker started.
+
+    For arms without ended trials, the expected time comes from arms with the same regime, network and recipe;
+    otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss. The
+    forecast expects searches to be pruned, at each rung the part of the trials that the pruner's rule stops on average;
+    the sums of training time count every trial in full.
+    The start of Ray and of its workers, tens of seconds on an idle machine, is not foreseen.
+    Trials count as done if they counted in the last run. Where every trial has ended, the data are not read: ``run``
+    finds out whether they are still the same.
+
+    Args:
+        study: The study.
+        store: Folder or URI of the results.
+        trials: Search trials per arm, instead of the study's.
+        seeds: Confirmation seeds per arm, instead of the study's.
+        only: A glob over arm names, ``regime/model/loss``, or several.
+        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
+        download: Whether to download into it the datasets that are not there.
+        workers: The number of workers for the forecast; by default as many as ``run`` would have here.
+
+    Raises:
+        UserError: if something is wrong with the study, its data or the store.
+    """
+    if workers is not None and workers < 1:
+        raise UserError(f"workers must be at least 1, got {workers}")
+    study = (study.only(only) if only else study).with_budget(trials, seeds)
+    ledger = Ledger.open(Store.open(store), study.name)
+    counted = last_counted(ledger, study)
+    histories = _unfinished(ledger, study, counted)
+    done = finished(study, counted, histories)
+    if len(done) == len(histories):
+        return _plan(study, make_board(study, counted, histories), histories, {}, workers)
+    # Torch, which a plan with nothing left need not wait for.
+    from topk_platform.data import data_at  # noqa: PLC0415
+    from topk_platform.running.estimate.samples import samples_of  # noqa: PLC0415
+    from topk_platform.running.estimate.timing import trial_seconds  # noqa: PLC0415
+    from topk_platform.running.preflight.checks import check_device, check_study  # noqa: PLC0415
+
+    with data_at(data):
+        checked = check_study(study, download, done)
+        counted = as_checked(checked, counted)
+        histories = _unfinished(ledger, study, counted)
+        board = make_board(study, counted, histories)
+        likely = _of_their_like(histories)
+        unknown = [arm for i, arm in board.arms.items() if arm.left and i not in likely]
+        if unknown:
+            check_device(study)
+        left = [i for i, arm in board.arms.items() if arm.left]
+        again = tuple(
+            outdated(study, ledger, counted, left)
+        )  # before the forecast, which plays the board to its end
+        found = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
+        return replace(found, outdated=again, samples=samples_of(study))
+
+
+def _unfinished(ledger: Ledger, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:
+    """Return the arms' histories without the confirmations that are trained again because their files are gone."""
+    histories = read_history(ledger, study, counted)
+    return without(histories, incomplete(ledger.store, study, histories))
+
+
+def _plan(
+    study: Study,
+    board: Board,
+    histories: Mapping[str, ArmHistory],
+    guessed: Mapping[str, float],
+    workers: int | None,
+) -> Plan:
+    known = {arm_id: seconds for arm_id, history in histories.items() if (seconds := _mean_seconds(history))}
+    fallback = sum(guessed.values()) / len(guessed) if guessed else 0.0
+    arms = {
+        arm_id: ArmPlan(
+            arm=arm.arm,
+            searched=sum(arm.arm.repeats.holds(number, study.trials) for number in arm.searched),
+            confirmed=sum(lane.ended for lane in arm.lanes),
+            left=arm.left,
+            trial_seconds=known.get(arm_id, guessed.get(arm_id, fallback)),
+            measured=arm_id in known,
+            search_workers=sum(lane.search_workers for lane in arm.lanes),
+            confirm_workers=sum(lane.confirm_workers for lane in arm.lanes),
+            along=arm.along,
+        )
+        for arm_id, arm in board.arms.items()
+    }
+
+    def lasting(arm: ArmBoard, slot: Slot) -> float:
+        return arms[arm.arm_id].trial_seconds * _part(arm.arm, slot)
+
+    # Torch, where GPUs are counted, which a plan with nothing left need not wait for.
+    at_once = workers or (local_workers(study) if board.left else 1)
+    foreseen = forecast(board, lasting, at_once, known)  # last, for it plays the board to its end
+    return Plan(study, tuple(arms.values()), foreseen)
+
+
+def _part(arm: Arm, slot: Slot) -> float:
+    """Return the part of its epochs that a trial, or the ensemble that begins with it, may be expected to take."""
+    phase, number, _ = slot
+    pruner, ensemble = arm.protocol.pruner, arm.protocol.ensemble
+    known = arm.protocol.known(arm.repeats.position(number))
+    if phase == "confirm" or len(arm.objectives) > 1 or len(known) < startup_of(pruner):
+        return 1.0
+    return expected_part(pruner, arm.recipe, ensemble)
+
+
+def _of_their_like(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
+    """Return the expected time of an arm's trials from arms with the same regime, network and recipe."""
+    known: dict[str, list[float]] = defaultdict(list)
+    kinds = {
+        i: digest((h.arm.regime, h.arm.model, h.arm.recipe, h.arm.protocol.ensemble))
+        for i, h in histories.items()
+    }
+    for arm_id, history in histories.items():
+        if seconds := _mean_seconds(history):
+            known[kinds[arm_id]].append(seconds)
+    return {i: sum(known[kind]) / len(known[kind]) for i, kind in kinds.items() if kind in known}
+
+
+def _mean_seconds(history: ArmHistory) -> float:
+    """Return the mean time of completed trials, or, where there are none yet, of those that were pruned."""
+    completed = [row["train_seconds"] for row in history.rows() if row["status"] == "completed"]
+    seconds = completed or ended_seconds(history)
+    return sum(seconds) / len(seconds) if seconds else 0.0

@@ -1,0 +1,157 @@
+"""A Ray of our own on this machine: how it is started, watched and ended."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+import psutil
+import ray
+from ray._private.authentication.authentication_token_setup import generate_and_save_token
+
+from topk_platform.running.machine.devices import slices_here
+from topk_platform.running.machine.here import local_cpus
+from topk_platform.running.own_ray.interrupts import interrupts_wait
+from topk_platform.running.own_ray.lean import lean
+from topk_platform.running.own_ray.lifeline import GONE_CODE, Lifeline
+from topk_platform.running.own_ray.loopback import in_variables, on_loopback
+from topk_platform.running.own_ray.processes import descendants, end, started_with
+from topk_platform.running.own_ray.scratch import RAYS, ray_folder, scratch_folder
+from topk_platform.specs import Study
+
+__all__ = ["own_ray"]
+
+# Where its driver was killed, its agents look for its head for so long, by default a minute; a driver whose head was
+# killed has so long to end in good order, see Lifeline.
+_OURS = {"RAY_gcs_rpc_server_reconnect_timeout_s": "15"}
+_LOOPBACK = "127.0.0.1"
+_OBJECT_STORE_BYTES = 200 * 2**20
+_NEEDED = {"raylet": "raylet", "gcs_server": "GCS"}  # by their programs' names
+
+
+@contextmanager
+def own_ray(study: Study, workers: int | None) -> Iterator[Lifeline]:
+    """Start a Ray on this machine for as long as the block lasts, in a folder that goes with it.
+
+    Args:
+        study: The study, which says what a trial needs.
+        workers: How many trials may run at once, if the caller says so.
+    """
+    with scratch_folder(ray_folder()) as private:
+        folder = f"{private}/{RAYS}"  # which Ray opens to everybody
+        line = Lifeline()
+        try:
+            _start(study, workers, folder)
+            with Lifeline(_needed(folder), folder) as line:
+                yield line
+        finally:
+            _shut_down(folder, line)
+
+
+def _start(study: Study, workers: int | None, folder: str) -> None:
+    # Ray counts GPUs, where trials get slices of them by the names that its processes inherit from here.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    slices = slices_here(visible) if study.device == "cuda" else []
+    devices = {"CUDA_VISIBLE_DEVICES": ",".join(slices)} if slices else {}
+    ours = {**_OURS, **_token_where_none_is_kept(), **devices}
+    with in_variables(ours), interrupts_wait(), on_loopback(), lean(), _sheltered():
+        ray.init(
+            _node_ip_address=_LOOPBACK,
+            _temp_dir=folder,
+            address="local",  # else RAY_ADDRESS, or a Ray that happens to run here, would be joined
+            num_cpus=max(local_cpus(), (workers or 1) * study.threads),
+            num_gpus=len(slices) or None,
+            include_dashboard=False,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+        )
+
+
+def _needed(folder: str) -> dict[str, psutil.Process]:
+    """Return the processes without which this Ray is nothing."""
+    names = {process.name(): process for process in started_with(folder)}
+    return {told: names[name] for name, told in _NEEDED.items() if name in names}
+
+
+@contextmanager
+def _sheltered() -> Iterator[None]:
+    """Let processes that start meanwhile not hear SIGTERM and SIGHUP, which others send to all of a run's processes.
+
+    SLURM sends SIGTERM, and a terminal that is closed SIGHUP. The driver stops them in its own time, see
+    :func:`_shut_down`; without them it would wait a minute for an answer. Trials' own processes hear SIGTERM again, see
+    :class:`TrialActor`.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _shut_down(folder: str, line: Lifeline) -> None:
+    """Leave Ray, and end the processes that were started for it here, and those that they started.
+
+    Ray asks its processes by SIGTERM, which they do not hear, waits for a second and then kills them: here it kills
+    them at once. That is four seconds less, and they hold nothing that is kept. The agents of a raylet that was killed
+    would stay for most of a minute, looking for somebody to tell of it.
+    """
+    ours = list(started_with(folder))
+    ours += [child for process in ours for child in descendants(process)]
+    if line.headless:  # leaving Ray would wait for the GCS, now and at the end of this process
+        atexit.unregister(ray.shutdown)
+        atexit.register(_end_at_once)
+    else:
+        _leave()
+    end(ours)
+
+
+def _end_at_once() -> None:
+    """End this process, which Ray would end a little later, with a code and words of its own."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(GONE_CODE)
+
+
+def _leave() -> None:
+    node = ray._private.worker._global_node
+    for info in [info for infos in node.all_processes.values() for info in infos] if node is not None else []:
+        info.process.terminate = info.process.kill
+    ray.shutdown()
+
+
+@cache  # Ray keeps the first token that a process has
+def _token_where_none_is_kept() -> Mapping[str, str]:
+    """Return a token for a Ray of our own where the home folder, in which Ray keeps one, cannot be written.
+
+    Elsewhere one is made there if there is none, for its owner alone: Ray writes it as the umask says.
+    """
+    with suppress(OSError, RuntimeError):  # RuntimeError: there is no home folder
+        kept = Path.home() / ".ray"
+        kept.mkdir(exist_ok=True)
+        if (kept / "auth_token").exists():
+            return {}
+        if os.access(kept, os.W_OK):
+            _make_token()
+            return {}
+    return {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+def _make_token() -> None:
+    if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or os.environ.get(
+        "RAY_AUTH_MODE"
+    ) == "disabled":
+        return
+    before = os.umask(0o077)
+    try:
+        generate_and_save_token()
+    finally:
+        os.umask(before)

@@ -1,0 +1,194 @@
+"""All checks that can be made before a worker starts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Generator, Tensor
+
+from topk_platform.code_version import code_versions, references
+from topk_platform.data import Dataset, Images, Source, apply_conditions, check_source, download, set_aside
+from topk_platform.errors import UserError
+from topk_platform.identity import Identity, with_origins
+from topk_platform.models import build_model, check_model
+from topk_platform.running.preflight.reading import load_or_tell
+from topk_platform.running.preflight.rehearsal import Rehearsal
+from topk_platform.search import check_sampler
+from topk_platform.specs import Arm, Model, Scalar, Setting, Study, measure_of, reaching
+from topk_platform.training import check_ensemble, check_loss
+
+__all__ = ["check_device", "check_imported", "check_network", "check_study"]
+
+
+def check_study(
+    study: Study, downloads: bool = False, finished: Mapping[str, str] | None = None
+) -> dict[str, Identity]:
+    """Check a study; return each arm's code and data, or raise the first error found.
+
+    Args:
+        study: The study.
+        downloads: Whether to download the datasets that are not on disk.
+        finished: Arms with nothing left to run, each with the fingerprint of the data it was trained on. Of these
+            only the data are checked; if the data changed, the arms are checked like the others.
+
+    Returns:
+        Each arm's code and data, by arm identity; the environment is filled in later.
+
+    Raises:
+        MissingDataError: if a dataset is not on disk.
+        UserError: naming an unknown dataset, model, loss or parameter, with similar names; inputs that are not
+            finite; a dataset function that gives different data when called twice; a K that is not below the number
+            of classes; a value of the space that the loss or the recipe refuses; an error in an arm's first training
+            step.
+    """
+    if downloads:
+        for regime in {arm.regime.dataset: arm.regime for arm in study.arms}.values():
+            download(regime)
+    identities, rehearse, sound, split = {}, Rehearsal(), set(), set()
+    codes = code_versions(study)
+    for arm in study.arms:
+        dataset, arm_id = load_or_tell(arm.regime), study.arm_id(arm)
+        identities[arm_id] = Identity(codes[arm_id], dataset.fingerprint)
+        if (finished or {}).get(arm_id) == dataset.fingerprint:
+            continue
+        if (same := repr((arm.regime.dataset, sorted(arm.regime.options.items())))) not in sound:
+            check_source(arm.regime, dataset)
+            sound.add(same)
+        if arm.regime.name not in split:
+            _check_splits(study, arm, dataset)
+            split.add(arm.regime.name)
+        check_sampler(arm, study.trials)
+        _check_metrics(study, arm, dataset)
+        _check_arm(arm, dataset)
+        rehearse(arm, dataset)
+    return with_origins(study, identities)
+
+
+def _check_splits(study: Study, arm: Arm, dataset: Source) -> None:
+    """Raise ``UserError`` if groups cannot be kept whole, or nothing can be set aside for calibration."""
+    if not (study.calibration or any(getattr(c, "whole_groups", False) for c in arm.regime.conditions)):
+        return
+    try:
+        data = apply_conditions(dataset, arm.regime.conditions, lambda _role: Generator().manual_seed(0))
+        if study.calibration:
+            set_aside(data, study.calibration, Generator().manual_seed(0))
+    except UserError as error:
+        raise UserError(f"arm {arm.name}: {error}") from error
+
+
+def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
+    if study.topk[-1] > dataset.classes:
+        raise UserError(
+            f"study {study.name}: topk must be at most the number of classes ({dataset.classes} in arm {arm.name}), "
+            f"got {study.topk}"
+        )
+    for name in study.measures:
+        if (found := measure_of(name)) and found.kind != "size" and found.number > dataset.classes:
+            raise UserError(
+                f"study {study.name}: the K of {name} must be at most the number of classes ({dataset.classes} in "
+                f"arm {arm.name})"
+            )
+
+
+def _check_arm(arm: Arm, dataset: Source) -> None:
+    if not arm.k < dataset.classes:
+        raise UserError(
+            f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}"
+        )
+    check_model(arm.model)
+    if arm.recipe.augmentation.on_images and len(dataset.shape) != 3:
+        raise UserError(
+            f"arm {arm.name}: crop, flip, cutout and cutmix are for images (channels, height, width), "
+            f"got inputs of shape {dataset.shape}"
+        )
+    in_files = isinstance(dataset, Dataset) and isinstance(dataset.train.inputs, Images)
+    if (arm.recipe.augmentation.window or arm.recipe.test_crops) and not in_files:
+        raise UserError(
+            f"arm {arm.name}: window and test_crops are for images in files, which are larger than what the network "
+            f"sees of them; dataset {arm.regime.dataset} is in memory"
+        )
+    if arm.protocol.ensemble > 1 and in_files:
+        raise UserError(
+            f"arm {arm.name}: dataset {arm.regime.dataset} is in files and cannot train an ensemble"
+        )
+    _check_space(arm, torch.clamp(dataset.class_counts, min=1))
+    if arm.protocol.ensemble > 1:
+        _check_ensemble(arm, dataset)
+
+
+def _check_space(arm: Arm, class_counts: Tensor) -> None:
+    """Build the recipe and the loss from the first values, then with each dimension at each end of its range."""
+    first = _check_values(arm, arm.loss.first, class_counts)
+    for name, value in _ends(arm):
+        values = reaching(arm.loss.space, arm.loss.first, name, value)
+        try:
+            _check_values(arm, values, class_counts, first)
+        except UserError as error:
+            changed = {n: v for n, v in values.items() if n not in arm.loss.first or v != arm.loss.first[n]}
+            held = ", ".join(f"{n} = {v!r}" for n, v in changed.items())
+            raise UserError(f"{error}; the space holds {held}") from error
+
+
+def _ends(arm: Arm) -> Iterator[tuple[str, Scalar]]:
+    for name, dimension in arm.loss.space.items():
+        for value in dimension.ends:
+            yield name, value
+
+
+def _check_values(
+    arm: Arm, values: Mapping[str, Scalar], class_counts: Tensor, first: Setting | None = None
+) -> Setting:
+    """Build recipe and loss from values, and return them as a setting.
+
+    Args:
+        arm: The arm.
+        values: Values of its search space.
+        class_counts: Samples per class in its training split.
+        first: The setting of the space's first values, where others are looked at: a loss whose parameters are those
+            is not built again, nor is it held to the recipe again.
+    """
+    try:
+        setting = arm.setting(values)
+        if first is None or setting.own != first.own:
+            check_loss(arm.loss, setting.own, arm.k, class_counts, setting.recipe if first is None else None)
+    except UserError as error:
+        raise UserError(f"arm {arm.name}: {error}") from error
+    return setting
+
+
+def _check_ensemble(arm: Arm, dataset: Source) -> None:
+    network = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
+    try:
+        check_ensemble(network, arm.recipe, tuple(arm.loss.space))
+    except UserError as error:
+        raise UserError(f"arm {arm.name}: {error}") from error
+
+
+def check_imported(study: Study) -> None:
+    """Raise ``UserError`` if a module of the study's is being imported: workers, which import it, would run it too."""
+    for arm in study.arms:
+        for name in references(arm):
+            module = name.partition(":")[0]
+            spec = getattr(sys.modules.get(module), "__spec__", None)
+            if getattr(spec, "_initializing", False):  # as Python's own import asks
+                raise UserError(
+                    f"study {study.name} must not be run by importing module {module!r}, as every worker does for "
+                    f"{name}: put run(...) under if __name__ == '__main__':"
+                )
+
+
+def check_network(reference: str) -> None:
+    """Raise ``UserError`` unless ``module:function`` names what can build a network, with no options of its own."""
+    check_model(Model(reference))
+
+
+def check_device(study: Study) -> None:
+    """Raise ``UserError`` if the study needs a GPU and this machine, which is to run it, has none."""
+    if study.device == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            f"study {study.name} wants device 'cuda' and this machine has none: run it on a cluster that has, "
+            "--address HOST:PORT; try it on the CPU with --smoke; or train there, with "
+            "dataclasses.replace(study, device='cpu') in a study file of yours"
+        )

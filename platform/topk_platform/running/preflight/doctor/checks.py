@@ -1,0 +1,263 @@
+"""The checks of a diagnosis: from machines' facts to results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from topk_platform.running.preflight.doctor.facts import ABSENT, Facts
+from topk_platform.running.preflight.doctor.requirements import fits
+from topk_platform.running.preflight.doctor.results import CheckResult, Node, State
+
+__all__ = [
+    "DECIDING",
+    "check_any_gpu",
+    "check_bits",
+    "check_clock",
+    "check_code",
+    "check_data",
+    "check_disk",
+    "check_gpus",
+    "check_machine",
+    "check_modules",
+    "check_python",
+    "check_token",
+    "check_versions",
+]
+
+_GIB = 2**30
+_LITTLE, _TOO_LITTLE = 5 * _GIB, _GIB
+# Times of records are of the machine that trained; signed requests of object stores are refused from minutes on.
+_SECONDS_OFF, _SECONDS_REFUSED = 2.0, 300.0
+_BUSY = 0.5  # of a GPU's memory, above which somebody else works there
+# Another version of these gives other bits, or does not talk to the driver's; of others the range is enough.
+DECIDING = ("torch", "torchvision", "numba", "ray", "optuna")
+"""Packages that have to be of the driver's version on every machine."""
+
+
+def check_machine(node: Node, facts: Facts) -> Iterator[CheckResult]:
+    """Report the machine."""
+    memory = f", {facts.memory / _GIB:.1f} GiB of memory available" if facts.memory else ""
+    yield CheckResult(
+        "machine", "good", f"{facts.host}, {facts.system}, {facts.cores} cores{memory}", "", [node.name]
+    )
+
+
+def check_python(driver: Facts, node: Node, facts: Facts) -> Iterator[CheckResult]:
+    """Check that Python's version is exactly the driver's; otherwise Ray refuses what it is sent."""
+    if facts.python == driver.python:
+        yield CheckResult("python", "good", facts.python, "", [node.name])
+        return
+    yield CheckResult(
+        "python",
+        "wrong",
+        f"{facts.python}, the driver's is {driver.python}",
+        f"install Python {driver.python} there, or start the study from a machine with {facts.python}",
+        [node.name],
+    )
+
+
+def check_versions(
+    driver: Facts, node: Node, facts: Facts, requirements: Mapping[str, str]
+) -> Iterator[CheckResult]:
+    """Check that packages are installed in supported versions, and where it matters in the driver's versions."""
+    wrong = {
+        name: facts.packages[name] for name, wanted in requirements.items() if not _takes(facts, name, wanted)
+    }
+    differing = {
+        name: facts.packages[name]
+        for name in DECIDING
+        if name not in wrong and facts.packages.get(name) != driver.packages.get(name)
+    }
+    for name, version in wrong.items():
+        found = f"{name} {version}, the platform takes {requirements[name] or 'any'}"
+        yield CheckResult(
+            "versions", "wrong", found, f"pip install '{name}{requirements[name]}'", [node.name]
+        )
+    for name, version in differing.items():
+        wanted = driver.packages[name]
+        found = f"{name} {version}, the driver's is {wanted}"
+        yield CheckResult("versions", "wrong", found, f"there: pip install '{name}=={wanted}'", [node.name])
+    if not (wrong or differing):
+        told = ", ".join(f"{name} {facts.packages[name]}" for name in DECIDING if name in facts.packages)
+        yield CheckResult("versions", "good", told, "", [node.name])
+
+
+def _takes(facts: Facts, name: str, wanted: str) -> bool:
+    return facts.packages[name] != ABSENT and fits(facts.packages[name], wanted)
+
+
+def check_bits(nodes: Sequence[tuple[Node, Facts]], driver: Facts, device: str) -> Iterator[CheckResult]:
+    """Check that all machines that train compute the same bits, compared with the majority of machines."""
+    told = [(node, facts) for node, facts in nodes if device == "cpu" or facts.gpus]
+    for node, facts in nodes:
+        if why := facts.problems.get("environment"):
+            yield CheckResult(
+                "same bits", "wrong", f"torch cannot say: {why}", "mend torch there", [node.name]
+            )
+    known = [(node, facts.environment) for node, facts in told if facts.environment]
+    if not known:
+        return
+    votes = Counter(tuple(sorted(found.items())) for _, found in known)
+    most = max(votes, key=lambda kind: (votes[kind], kind == tuple(sorted(driver.environment.items()))))
+    for node, found in known:
+        yield _same_bits(node, found, dict(most))
+
+
+def _same_bits(node: Node, found: Mapping[str, str], wanted: Mapping[str, str]) -> CheckResult:
+    differing = [
+        f"{name} {found.get(name)}, not {value}" for name, value in wanted.items() if found.get(name) != value
+    ]
+    if not differing:
+        return CheckResult("same bits", "good", ", ".join(found.values()), "", [node.name])
+    remedy = "machines of one kind with the same packages, or `topk run --mixed`: the table then says so"
+    return CheckResult("same bits", "wrong", "; ".join(differing), remedy, [node.name])
+
+
+def check_code(driver: Facts, node: Node, facts: Facts) -> Iterator[CheckResult]:
+    """Check that the sources of losses, data, models and training are the driver's, byte for byte."""
+    if why := facts.problems.get("code"):
+        yield CheckResult(
+            "code", "wrong", f"cannot be read: {why}", "install topk-studies there anew", [node.name]
+        )
+    elif facts.code == driver.code:
+        yield CheckResult("code", "good", f"version {facts.code}", "", [node.name])
+    else:
+        found = f"version {facts.code}, the driver's is {driver.code}"
+        yield CheckResult(
+            "code", "wrong", found, "take off PYTHONPATH there what hides the driver's code", [node.name]
+        )
+
+
+def check_modules(node: Node, facts: Facts, references: Sequence[str]) -> Iterator[CheckResult]:
+    """Check that the study's own modules can be imported."""
+    problems = {name: facts.problems.get(f"reference {name}") for name in references}
+    for why in filter(None, problems.values()):
+        yield CheckResult("modules", "wrong", why, "install there what the module imports", [node.name])
+    if references and not any(problems.values()):
+        yield CheckResult("modules", "good", ", ".join(references), "", [node.name])
+
+
+def check_data(driver: Facts, node: Node, facts: Facts, folder: str) -> Iterator[CheckResult]:
+    """Check that the study's data are there and equal to the driver's; without a study, check their folder."""
+    for name, wanted in driver.data.items():
+        why = facts.problems.get(f"data {name}")
+        if why:
+            remedy = (
+                f"mend what is named there; a dataset that is missing belongs into {folder} there, or say with --data "
+                "where it is on every machine"
+            )
+            yield CheckResult("data", "wrong", f"{name}: {why}", remedy, [node.name])
+        elif facts.data[name] != wanted and wanted:
+            found = f"{name}: fingerprint {facts.data[name]}, the driver's is {wanted}"
+            yield CheckResult("data", "wrong", found, f"copy the driver's {folder} there", [node.name])
+        else:
+            yield CheckResult("data", "good", f"{name}: fingerprint {facts.data[name]}", "", [node.name])
+    if not driver.data:
+        yield _folder(driver, node, facts, folder)
+
+
+def _folder(driver: Facts, node: Node, facts: Facts, folder: str) -> CheckResult:
+    if facts.files == driver.files:
+        held = "is not there" if facts.files is None else f"holds {len(facts.files)} files or folders"
+        return CheckResult(
+            "data", "good", f"{folder} {held}; name a STUDY to have its data read", "", [node.name]
+        )
+    differing = sorted({*(facts.files or ())} ^ {*(driver.files or ())})
+    found = f"{folder} is not the driver's: {', '.join(differing[:5]) or 'not there'}"
+    return CheckResult("data", "wrong", found, "share the folder, or copy it to every machine", [node.name])
+
+
+def check_gpus(node: Node, facts: Facts, device: str, *, shared: bool = False) -> Iterator[CheckResult]:
+    """Check that the GPUs that Ray was told of can be used, and that no other process fills their memory.
+
+    Args:
+        node: The machine.
+        facts: What it says of itself.
+        device: What the trials are to run on.
+        shared: Whether several trials are to run on a GPU.
+    """
+    if why := facts.problems.get("gpus"):
+        remedy = "mend the driver there, or start Ray there with --num-gpus 0"
+        yield CheckResult("gpus", "wrong", _promised(node) + why, remedy, [node.name])
+    elif node.gpus > len(facts.gpus):
+        found = f"{_promised(node)}torch finds {len(facts.gpus)}"
+        yield CheckResult(
+            "gpus", "wrong", found, f"start Ray there with --num-gpus {len(facts.gpus)}", [node.name]
+        )
+    elif facts.gpus:
+        yield from _each_gpu(node, facts)
+        yield _mps(node, facts, shared)
+    elif device == "cpu":
+        yield CheckResult("gpus", "good", "none", "", [node.name])
+
+
+def _promised(node: Node) -> str:
+    return f"Ray was told of {node.gpus:g} here, and " if node.gpus else ""
+
+
+def _each_gpu(node: Node, facts: Facts) -> Iterator[CheckResult]:
+    kinds = {gpu.name for gpu in facts.gpus}
+    for gpu in facts.gpus:
+        driver = f", driver {gpu.driver}" if gpu.driver else ""
+        told = f"{gpu.name}, {gpu.free / _GIB:.0f} of {gpu.memory / _GIB:.0f} GiB free{driver}"
+        busy = gpu.free < (1 - _BUSY) * gpu.memory
+        remedy = "free it of other processes, or give trials less of it (the study's gpus)" if busy else ""
+        yield CheckResult("gpus", "warning" if busy else "good", told, remedy, [node.name])
+    if len(kinds) > 1:
+        remedy = "start Ray there with CUDA_VISIBLE_DEVICES of one kind, or run with --mixed"
+        yield CheckResult(
+            "gpus", "wrong", f"of several kinds: {', '.join(sorted(kinds))}", remedy, [node.name]
+        )
+
+
+def _mps(node: Node, facts: Facts, shared: bool) -> CheckResult:
+    if why := facts.problems.get("mps"):
+        return CheckResult(
+            "gpus", "warning", f"MPS cannot be asked: {why}", "see its logs there", [node.name]
+        )
+    if facts.mps:
+        return CheckResult(
+            "gpus", "good", "MPS runs: trials on one GPU compute side by side", "", [node.name]
+        )
+    state: State = "warning" if shared else "good"
+    remedy = "nvidia-cuda-mps-control -d before Ray starts there: docs/cluster.md" if shared else ""
+    return CheckResult("gpus", state, "MPS does not run: trials on one GPU take turns", remedy, [node.name])
+
+
+def check_any_gpu(nodes: Iterable[tuple[Node, Facts]], device: str) -> Iterator[CheckResult]:
+    """Check that a study for GPUs has at least one."""
+    if device == "cuda" and not any(facts.gpus for _, facts in nodes):
+        remedy = "machines with GPUs; or try it on the CPU with --smoke"
+        yield CheckResult("gpus", "wrong", "the study wants one and there is none", remedy, ["all"])
+
+
+def check_disk(node: Node, facts: Facts) -> Iterator[CheckResult]:
+    """Check the free disk space: for Ray's files, for lists made from datasets, and for the store."""
+    for place, free in facts.free.items():
+        if free < _LITTLE:
+            state: State = "wrong" if free < _TOO_LITTLE else "warning"
+            remedy = f"free some of the disk of {place}, or use another one"
+            yield CheckResult("disk", state, f"{free / _GIB:.1f} GiB free for {place}", remedy, [node.name])
+    if all(free >= _LITTLE for free in facts.free.values()):
+        told = ", ".join(f"{place} {free / _GIB:.0f} GiB" for place, free in facts.free.items())
+        yield CheckResult("disk", "good", f"free for {told}", "", [node.name])
+
+
+def check_token(node: Node, facts: Facts) -> Iterator[CheckResult]:
+    """Check that nobody else on the machine can read the token with which Ray's processes know one another."""
+    if facts.open_token:
+        found = f"others can read {facts.open_token}, and so run code on the cluster"
+        yield CheckResult("token", "warning", found, f"there: chmod 600 {facts.open_token}", [node.name])
+
+
+def check_clock(node: Node) -> Iterator[CheckResult]:
+    """Check that the clock agrees with the driver's within a few seconds."""
+    if abs(node.behind) <= _SECONDS_OFF:
+        yield CheckResult("clock", "good", "within 2 s of the driver's", "", [node.name])
+        return
+    state: State = "wrong" if abs(node.behind) > _SECONDS_REFUSED else "warning"
+    found = f"{abs(node.behind):.0f} s {'behind' if node.behind > 0 else 'ahead of'} the driver's"
+    yield CheckResult(
+        "clock", state, found, "let a time service set it there (chrony, systemd-timesyncd)", [node.name]
+    )

@@ -1,0 +1,209 @@
+"""Checks of all that a study needs from this machine or a cluster's nodes, before a study runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from topk_platform.code_version import references
+from topk_platform.errors import ClusterError, UserError, masked
+from topk_platform.records import Store, check_tracking
+from topk_platform.running.cluster.address import host_and_port
+from topk_platform.running.preflight.doctor import checks
+from topk_platform.running.preflight.doctor.facts import Facts, Question, examine
+from topk_platform.running.preflight.doctor.place import check_place, heard, token
+from topk_platform.running.preflight.doctor.requirements import platform_requirements
+from topk_platform.running.preflight.doctor.results import DRIVER, HERE, CheckResult, Diagnosis, Node, merged
+from topk_platform.specs import Regime, Study
+from topk_platform.specs.checks import check_place as check_named
+
+__all__ = ["diagnose"]
+
+_PATIENCE, _PATIENCE_WITH_DATA = 120.0, 900.0
+
+Answered = Sequence[tuple[Node, Facts]]
+
+
+def diagnose(
+    study: Study | None = None,
+    *,
+    store: str | Path = "runs",
+    address: str | None = None,
+    mlflow_uri: str | None = None,
+    data: str | Path | None = None,
+) -> Diagnosis:
+    """Check this machine or, with an address, every node of a cluster, for what would keep a study from running.
+
+    Writes files of at most a MiB into the store and deletes them; writes nothing else and trains nothing.
+
+    Args:
+        study: The study whose data and modules are checked.
+        store: Folder or URI of the results.
+        address: A Ray cluster's address; by default only this machine is checked, and Ray is not started.
+        mlflow_uri: MLflow's tracking URI.
+        data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
+
+    Raises:
+        UserError: for a blank argument or an invalid address. Problems of machines are results, not errors.
+
+    Example:
+        >>> diagnosis = diagnose(store="runs")
+        >>> diagnosis.results[0].check, diagnosis.results[0].state
+        ('machine', 'good')
+    """
+    check_named("store", str(store))
+    if address not in (None, "auto"):
+        host_and_port(address)
+    asked = _Asked(study, _folder(data))
+    place, of_store = check_place(store, HERE if address is None else DRIVER)
+    tracking = _tracking(mlflow_uri, place, HERE if address is None else DRIVER)
+    driver = examine(asked.question())
+    if address is None:
+        return Diagnosis([*_here(asked, driver), of_store, tracking], driver)
+    nodes, results = _cluster(asked, driver, place, address)
+    return Diagnosis(merged([*_of_driver(asked, driver), of_store, tracking, *results]), driver, nodes)
+
+
+def _folder(data: str | Path | None) -> str:
+    try:
+        from topk_platform.data import data_at, data_folder  # noqa: PLC0415 - torch, which may be what is broken
+    except (ImportError, OSError):
+        return os.path.abspath(data or "data")
+    with data_at(data):
+        return str(data_folder())
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the diagnosis checks."""
+
+    study: Study | None
+    folder: str
+    requirements: Mapping[str, str] = field(default_factory=platform_requirements)
+
+    @property
+    def device(self) -> str:
+        return "cpu" if self.study is None else self.study.device
+
+    @property
+    def references(self) -> list[str]:
+        arms = () if self.study is None else self.study.arms
+        return sorted({name for arm in arms for name in references(arm)})
+
+    @property
+    def regimes(self) -> list[Regime]:
+        """A regime of each dataset: conditions change training data that are the same before them."""
+        arms = () if self.study is None else self.study.arms
+        kinds = {(arm.regime.dataset, repr(sorted(arm.regime.options.items()))): arm.regime for arm in arms}
+        return list(kinds.values())
+
+    @property
+    def shared(self) -> bool:
+        """Whether several trials are to run on a GPU."""
+        study = self.study
+        return study is not None and study.device == "cuda" and (study.gpus == "auto" or study.gpu_share < 1)
+
+    def question(self, place: Store | None = None, name: str = "") -> Question:
+        return Question(
+            packages=sorted({*self.requirements, *checks.DECIDING}),
+            device=self.device,
+            references=self.references,
+            regimes=self.regimes,
+            data=self.folder,
+            store="" if place is None else place.existing.address,
+            token=name,
+        )
+
+
+def _here(asked: _Asked, driver: Facts) -> Iterator[CheckResult]:
+    here = Node(HERE, driver)
+    yield from _of_machine(asked, driver, here, driver)
+    yield from _of_all(asked, driver, [(here, driver)])
+
+
+def _cluster(
+    asked: _Asked, driver: Facts, place: Store | None, address: str
+) -> tuple[Sequence[Node], list[CheckResult]]:
+    # Ray, which nobody needs who asks for this machine alone.
+    from topk_platform.running.cluster.connecting import joined  # noqa: PLC0415
+    from topk_platform.running.preflight.doctor.asking import ask_nodes, cluster_told  # noqa: PLC0415
+
+    try:
+        with joined(address, asked.study), token(place) as name:
+            nodes = ask_nodes(
+                asked.question(place, name), _PATIENCE_WITH_DATA if asked.regimes else _PATIENCE
+            )
+            found = [cluster_told(), *heard(place, nodes)]
+    except ClusterError as error:
+        remedy = (
+            "start one there by deploy/start-head.sh (docs/cluster.md), whose token keeps others out, and here export "
+            "RAY_AUTH_MODE=token; or leave out --address"
+        )
+        return (), [CheckResult("cluster", "wrong", str(error), remedy, [DRIVER])]
+    return nodes, [*found, *_of_nodes(asked, driver, nodes)]
+
+
+def _of_nodes(asked: _Asked, driver: Facts, nodes: Sequence[Node]) -> Iterator[CheckResult]:
+    answered = [(node, node.facts) for node in nodes if node.facts is not None]
+    for node in nodes:
+        if node.facts is None:
+            yield _of_silent(node, others=bool(answered))
+    for node, facts in answered:
+        yield from _of_machine(asked, driver, node, facts)
+        yield from checks.check_clock(node)
+    yield from _of_all(asked, driver, answered)
+
+
+def _of_silent(node: Node, *, others: bool) -> CheckResult:
+    if node.lost and others:
+        remedy = "see Ray's logs there, unless it was taken away"
+        return CheckResult("node", "warning", node.problem, remedy, [node.name])
+    remedy = "see Ray's logs there; a node needs all that pip install 'topk-studies[platform]' brings"
+    return CheckResult("node", "wrong", node.problem, remedy, [node.name])
+
+
+def _of_machine(asked: _Asked, driver: Facts, node: Node, facts: Facts) -> Iterator[CheckResult]:
+    yield from checks.check_machine(node, facts)
+    yield from checks.check_python(driver, node, facts)
+    yield from checks.check_versions(driver, node, facts, asked.requirements)
+    yield from checks.check_code(driver, node, facts)
+    yield from checks.check_modules(node, facts, asked.references)
+    yield from checks.check_data(driver, node, facts, asked.folder)
+    yield from checks.check_gpus(node, facts, asked.device, shared=asked.shared)
+    yield from checks.check_disk(node, facts)
+    yield from checks.check_token(node, facts)
+
+
+def _of_driver(asked: _Asked, driver: Facts) -> Iterator[CheckResult]:
+    """Check what a machine needs that only starts a study and trains nothing."""
+    node = Node(DRIVER, driver)
+    yield from checks.check_machine(node, driver)
+    yield from checks.check_versions(driver, node, driver, asked.requirements)
+    yield from checks.check_modules(node, driver, asked.references)
+    yield from checks.check_data(driver, node, driver, asked.folder)
+    yield from checks.check_token(node, driver)
+
+
+def _of_all(asked: _Asked, driver: Facts, answered: Answered) -> Iterator[CheckResult]:
+    yield from checks.check_bits(answered, driver, asked.device)
+    yield from checks.check_any_gpu(answered, asked.device)
+
+
+def _tracking(uri: str | None, place: Store | None, where: str) -> CheckResult:
+    """Check the tracking server; only the driver writes to it."""
+    if uri is None:
+        return _untold(place, where)
+    try:
+        check_tracking(uri)
+    except UserError as error:
+        return CheckResult("tracking", "wrong", str(error), "start the server, or mend its address", [where])
+    return CheckResult("tracking", "good", f"{masked(uri)} answers", "", [where])
+
+
+def _untold(place: Store | None, where: str) -> CheckResult:
+    if place is None or place.local is not None:
+        return CheckResult("tracking", "good", "a sqlite database in the store", "", [where])
+    found = "none: an object store holds no sqlite database"
+    return CheckResult("tracking", "warning", found, "name an MLflow server with --mlflow", [where])

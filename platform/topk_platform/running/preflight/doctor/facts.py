@@ -1,0 +1,226 @@
+"""What a machine is asked about itself and what it answers; works even where torch is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from topk_platform.errors import StoreError, UserError, reason
+from topk_platform.records import Store
+from topk_platform.references import import_reference
+from topk_platform.running.machine.here import local_cpus
+from topk_platform.running.machine.memory import available_memory
+from topk_platform.running.preflight.doctor.gpus import Gpu, gpus_here, mps_runs
+from topk_platform.specs import Regime
+
+__all__ = ["ABSENT", "Facts", "Question", "examine", "now"]
+
+T = TypeVar("T")
+
+ABSENT = "not installed"
+"""Stands for the version of a package that is not installed."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a machine is asked.
+
+    Args:
+        packages: The packages whose versions are asked for.
+        device: ``"cpu"`` or ``"cuda"``: what the trials are to run on.
+        references: Objects that must be importable, as ``package.module:attribute``.
+        regimes: The regimes whose data must be there.
+        data: The folder of datasets.
+        store: The address of the store into which a file was put.
+        token: That file's name and content; the machine writes a reply beside it.
+        gpus: How many GPUs the machine is said to have.
+    """
+
+    packages: Sequence[str]
+    device: str = "cpu"
+    references: Sequence[str] = ()
+    regimes: Sequence[Regime] = ()
+    data: str = ""
+    store: str = ""
+    token: str = ""
+    gpus: float = 0.0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a machine says about itself; what could not be found out is explained in ``problems``.
+
+    Args:
+        host: The machine's name.
+        system: Operating system and processor.
+        python: Python's version.
+        packages: Versions by name, :data:`ABSENT` where there is none.
+        environment: What decides the last bits of a training, see :func:`topk_platform.training.environment`.
+        code: The hash of the sources of losses, data, models and training.
+        data: Fingerprints by regime.
+        files: Names of the entries of the folder of datasets; None if there is no such folder.
+        reply: The file that was written beside the token; empty where the token was not found.
+        gpus: Its GPUs.
+        mps: Whether NVIDIA's MPS runs, where there are GPUs.
+        cores: Number of cores that this process may use.
+        memory: Bytes that are available.
+        free: Free bytes on the disks of important folders, by their purpose.
+        open_token: The file of Ray's token, if others than its owner can read it; else empty.
+        problems: Error texts by what was asked: ``"environment"``, ``"store"``, ``"gpus"``, ``"mps"``,
+            ``"reference NAME"``, ``"data NAME"``.
+    """
+
+    host: str
+    system: str
+    python: str
+    packages: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    code: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
+    files: Sequence[str] | None = None
+    reply: str = ""
+    gpus: Sequence[Gpu] = ()
+    mps: bool = False
+    cores: int = 0
+    memory: int = 0
+    free: Mapping[str, int] = field(default_factory=dict)
+    open_token: str = ""
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+def now() -> float:
+    """Return the machine's time, in seconds since 1970."""
+    return time.time()
+
+
+def examine(question: Question) -> Facts:
+    """Return this machine's answers. Writes one file into the store, if one was given, and nothing else."""
+    tell = _Teller()
+    none: list[Gpu] = []
+    gpus = tell("gpus", lambda: gpus_here(question.gpus), none)
+    return Facts(
+        host=platform.node(),
+        system=f"{platform.platform()}",
+        python=platform.python_version(),
+        packages={name: _version(name) for name in question.packages},
+        environment=tell("environment", lambda: _environment(question.device, gpus), {}),
+        code=tell("code", _code, ""),
+        data=_data(question, tell),
+        files=_files(question.data),
+        reply=tell("store", lambda: _reply(question), ""),
+        gpus=gpus,
+        mps=bool(gpus) and tell("mps", mps_runs, False),
+        cores=local_cpus(),
+        memory=tell("memory", available_memory, 0),
+        free=_free(question),
+        open_token=tell("token", _open_token, ""),
+        problems=tell.problems | _unimportable(question.references),
+    )
+
+
+class _Teller:
+    """Ask for one fact after another, and keep the reason where one could not be found out."""
+
+    def __init__(self) -> None:
+        self.problems: dict[str, str] = {}
+
+    def __call__(self, name: str, question: Callable[[], T], otherwise: T) -> T:
+        try:
+            return question()
+        except Exception as error:  # noqa: BLE001 - a diagnosis goes on, whatever is wrong
+            self.problems[name] = reason(error)
+            return otherwise
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ABSENT
+
+
+def _environment(device: str, gpus: Sequence[Gpu]) -> dict[str, str]:
+    from topk_platform.training import environment  # noqa: PLC0415 - torch, which may be missing
+
+    if device == "cpu":
+        return environment(device)
+    return {**environment("cpu"), **(dict(gpus[0].environment) if gpus else {})}
+
+
+def _code() -> str:
+    from topk_platform.code_version import platform_version  # noqa: PLC0415 - reads all sources
+
+    return platform_version()
+
+
+def _data(question: Question, tell: _Teller) -> dict[str, str]:
+    found = {}
+    for regime in question.regimes:
+        name = f"data {regime.name}"
+        found[regime.name] = tell(name, partial(_fingerprint, regime, question.data), "")
+    return found
+
+
+def _fingerprint(regime: Regime, folder: str) -> str:
+    from topk_platform.data import data_at, load  # noqa: PLC0415 - torch
+
+    with data_at(folder or None):
+        return load(regime).fingerprint
+
+
+def _files(folder: str) -> list[str] | None:
+    try:
+        return sorted(name for name in os.listdir(folder) if not name.startswith(".")) if folder else None
+    except OSError:
+        return None
+
+
+def _reply(question: Question) -> str:
+    """Read the token, and write what it holds into a file of this process's own."""
+    if not question.store:
+        return ""
+    store, name = Store.open(question.store), f"{question.token}-{platform.node()}-{os.getpid()}"
+    try:
+        seen = store.read(question.token)
+    except FileNotFoundError:
+        raise StoreError("what was written there a moment ago is not there") from None
+    store.write(name, seen)
+    return name
+
+
+def _unimportable(references: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for name in references:
+        try:
+            import_reference(name)
+        except UserError as error:
+            found[f"reference {name}"] = str(error)
+    return found
+
+
+def _open_token() -> str:
+    """Return the file of Ray's token if others can read it; whoever does runs code on the cluster."""
+    if os.environ.get("RAY_AUTH_MODE") == "disabled":
+        return ""
+    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    others = stat.S_IRWXG | stat.S_IRWXO
+    return str(file) if file.is_file() and file.stat().st_mode & others else ""
+
+
+def _free(question: Question) -> dict[str, int]:
+    folders = {"temporary files": tempfile.gettempdir(), "datasets": question.data}
+    if question.store and "://" not in question.store:
+        folders["the store"] = question.store
+    return {
+        name: shutil.disk_usage(place).free for name, place in folders.items() if Path(place or "?").is_dir()
+    }

@@ -1,0 +1,93 @@
+"""The results of a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from topk_platform.running.preflight.doctor.facts import Facts
+
+__all__ = ["DRIVER", "HERE", "CheckResult", "Diagnosis", "Node", "State", "merged"]
+
+DRIVER, HERE = "driver", "here"
+"""Names for this machine: as the driver of a cluster, and alone."""
+
+State = Literal["good", "warning", "wrong"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a cluster, or this machine.
+
+    Args:
+        name: The node's name.
+        facts: Its answers; None if it did not answer.
+        problem: Why it did not answer.
+        gpus: How many GPUs Ray was told it has.
+        behind: By how many seconds its clock is behind the driver's; negative if ahead.
+        lost: Whether it left the cluster while it was asked.
+    """
+
+    name: str
+    facts: Facts | None
+    problem: str = ""
+    gpus: float = 0.0
+    behind: float = 0.0
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The result of one check, shown as one line.
+
+    Args:
+        check: What was looked at.
+        state: ``"good"``; ``"warning"``, for what works and may surprise; ``"wrong"``, for what stops a study or
+            makes its results differ.
+        found: What was found, in one line.
+        remedy: What to do about it; empty where it is good.
+        nodes: The names of the nodes concerned, or ``"driver"``.
+    """
+
+    check: str
+    state: State
+    found: str
+    remedy: str = ""
+    nodes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The result of all checks.
+
+    Args:
+        results: What the checks found.
+        driver: What this machine says of itself.
+        nodes: The cluster's nodes; empty without a cluster.
+    """
+
+    results: Sequence[CheckResult]
+    driver: Facts
+    nodes: Sequence[Node] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong; there may be warnings."""
+        return all(result.state != "wrong" for result in self.results)
+
+
+def merged(results: Iterable[CheckResult]) -> list[CheckResult]:
+    """Return the results by check; results that are equal on several nodes are merged into one.
+
+    Example:
+        >>> two = [CheckResult("clock", "good", "right", nodes=[name]) for name in ("a", "b")]
+        >>> merged(two)[0].nodes
+        ['a', 'b']
+    """
+    where: dict[tuple[str, State, str, str], list[str]] = {}
+    for one in results:
+        where.setdefault((one.check, one.state, one.found, one.remedy), []).extend(one.nodes)
+    order = {check: place for place, check in enumerate(dict.fromkeys(check for check, *_ in where))}
+    found = [CheckResult(*said, nodes=list(dict.fromkeys(nodes))) for said, nodes in where.items()]
+    return sorted(found, key=lambda result: order[result.check])

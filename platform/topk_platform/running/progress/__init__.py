@@ -1,0 +1,1 @@
+"""How a running study is doing, for those who watch it."""

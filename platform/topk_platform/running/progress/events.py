@@ -1,0 +1,57 @@
+"""What happens in a run, for those who watch it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from topk_platform.running.machine.gpu_use import GpuSample
+from topk_platform.specs import Trial, TrialRecord
+
+__all__ = ["Event", "EventKind"]
+
+EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "measured"]
+"""What happened to a run or to its trials:
+
+- ``begun``: the run began;
+- ``started``: trials started;
+- ``ended``: a trial ended and has a record;
+- ``again``: a fault stopped trials, which will be tried again;
+- ``open``: a fault stopped trials, which stay without a result for now;
+- ``cut``: trials were cut off because the time is used up;
+- ``measured``: a trial told how busy its GPU is; only the run's ``Watch`` hears of it.
+"""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened in a run.
+
+    Args:
+        kind: What happened.
+        trials: The trials it happened to; none when the run begins.
+        record: The record of the trial that ended.
+        why: The fault in words; when the run begins, why some recorded trials do not count, if any.
+        workers: How many workers are busy now.
+        slots: When the run begins: how many trials may run at once.
+        gpus: When the run begins: how many GPUs the cluster has.
+        share: When the run begins: the part of a GPU that a trial takes.
+        seconds: When the run begins: about how long a trial (or an ensemble) takes, by arm identity, where known.
+        sample: How busy the trial's GPU is, where one was measured.
+
+    Example:
+        >>> Event("begun", slots=2).kind
+        'begun'
+    """
+
+    kind: EventKind
+    trials: tuple[Trial, ...] = ()
+    record: TrialRecord | None = None
+    why: str = ""
+    workers: int = 0
+    slots: int = 0
+    gpus: float = 0.0
+    share: float = 1.0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    sample: GpuSample | None = None

@@ -1,0 +1,95 @@
+"""A running study below the cell of a notebook: one output that is drawn anew, with no widget to install."""
+
+from __future__ import annotations
+
+import html
+import logging
+import time
+import warnings
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+
+from topk_platform.running.progress.events import Event
+from topk_platform.running.progress.repeating import Repeating
+from topk_platform.running.progress.rows import arms_text, headline
+from topk_platform.running.progress.views import ForPeople
+from topk_platform.running.progress.watching import Watch
+from topk_platform.running.progress.words import duration
+
+__all__ = ["NotebookView"]
+
+_SECONDS = 1.0
+_WIDTH, _ROWS, _NEWS = 110, 14, 4
+_PRE = '<pre style="line-height: 1.3; white-space: pre; overflow-x: auto">'
+
+
+class _Standing:
+    """How a study stands, in HTML where that is shown and as text elsewhere."""
+
+    def __init__(self, head: str, done: int = 0, total: int = 0, lines: str = "") -> None:
+        self.head, self.done, self.total, self.lines = head, done, total, lines
+
+    def __repr__(self) -> str:
+        return f"{self.head}\n{self.lines}".rstrip()
+
+    def _repr_html_(self) -> str:
+        bar = f'<progress value="{self.done}" max="{self.total}"></progress> ' if self.total else ""
+        rows = f"{_PRE}{html.escape(self.lines)}</pre>" if self.lines else ""
+        return f"<div>{bar}{html.escape(self.head)}</div>{rows}"
+
+
+class NotebookView(ForPeople):
+    """Shows how a study runs below the cell that runs it, and leaves there how it ended.
+
+    It is drawn by a thread of its own, once a second and where something has changed, so that neither the driver waits
+    for a browser nor a browser is sent every event.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(Console())
+        self._watch: Watch | None = None
+        self._since = time.monotonic()
+        self._repeating = Repeating(_SECONDS, self._draw)
+        self._handle: Any = None
+        self._shown = ""
+
+    def __enter__(self) -> Self:
+        from IPython.display import display  # noqa: PLC0415 - for notebooks, which have it
+
+        # Ray and what it imports ask for widgets, of which nothing here is made.
+        logging.getLogger("ray.widgets").setLevel(logging.WARNING)
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        self._handle = display(_Standing("starting Ray"), display_id=True)
+        self._repeating.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._repeating.__exit__(kind, error, trace)
+        self._draw()
+
+    def __call__(self, watch: Watch, event: Event) -> None:
+        """Take note of an event."""
+        super().__call__(watch, event)
+        self._watch = watch
+
+    def drawn(self) -> _Standing:
+        """Return what is shown now."""
+        passed = duration(time.monotonic() - self._since)
+        if self._watch is None:
+            return _Standing(f"starting Ray ({passed})")
+        state = self._watch.state()
+        done = state.tally.ended
+        news = [] if self._repeating.over.is_set() else ["", *state.events[-_NEWS:]]
+        lines = "\n".join([arms_text(state, _WIDTH, _ROWS).plain, *news])
+        head = f"{state.study}  {headline(state)}, {passed} passed"
+        return _Standing(head, done, done + (state.left or 0), lines.rstrip())
+
+    def _draw(self) -> None:
+        now = self.drawn()
+        if repr(now) != self._shown:
+            self._shown = repr(now)
+            self._handle.update(now)

@@ -1,0 +1,166 @@
+"""Progress for people: live in a terminal, below a notebook's cell, or as occasional lines elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
+from topk_platform.running.progress.events import Event
+from topk_platform.running.progress.repeating import Repeating
+from topk_platform.running.progress.rows import arm_line, arms_text, headline
+from topk_platform.running.progress.watching import Watch
+from topk_platform.running.progress.words import duration
+from topk_platform.terminal import PlainConsole
+
+__all__ = ["ForPeople", "Lines", "LiveView", "View", "view_for"]
+
+_LINE_SECONDS = 10.0
+_REFRESHES = 2.0  # a second: each costs the driver some milliseconds
+_NEWS = 4  # the last events that are shown
+_AROUND = 8  # lines beside the rows and the events: headline, bar, heads, rules, the line of the prompt
+_BAR = 40
+
+
+class View:
+    """Shows a running study: a context manager that is called with every event. This one shows nothing.
+
+    Args:
+        console: Where to show it.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return
+
+    def __call__(self, watch: Watch, event: Event) -> None:
+        """Take note of an event."""
+
+
+class ForPeople(View):
+    """A view for people, which also says which recorded trials do not count."""
+
+    def __call__(self, watch: Watch, event: Event) -> None:  # noqa: ARG002 - what is shown of it is others' affair
+        """Take an event; when the run begins, say which recorded trials do not count and why."""
+        if event.kind == "begun" and event.why:
+            self.console.print(f"Trained again: {event.why}", highlight=False, markup=False)
+
+
+class LiveView(ForPeople):
+    """Shows one row per arm, the last events and what is left, redrawn twice a second."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._watch: Watch | None = None
+        self._since = time.monotonic()
+        self._live = Live(
+            console=console,
+            get_renderable=self.drawn,
+            refresh_per_second=_REFRESHES,
+            transient=True,
+            vertical_overflow="crop",
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def __call__(self, watch: Watch, event: Event) -> None:
+        """Take an event; another thread draws it later."""
+        super().__call__(watch, event)
+        self._watch = watch
+
+    def drawn(self) -> RenderableType:
+        """Return what is shown now."""
+        passed = duration(time.monotonic() - self._since)
+        if self._watch is None:
+            return Text(f"starting Ray ({passed})")
+        state = self._watch.state()
+        news = state.events[-_NEWS:]
+        rows = max(2, self.console.height - _AROUND - len(news))
+        width = self.console.width
+        lines = [Text(line, no_wrap=True, overflow="ellipsis", style="dim") for line in news]
+        done = state.tally.ended
+        bar = ProgressBar(total=max(1, done + (state.left or 0)), completed=done, width=min(_BAR, width))
+        head = Text(f"{state.study}  {headline(state)}, {passed} passed", no_wrap=True, overflow="ellipsis")
+        return Group(head, bar, Text(), arms_text(state, width, rows), Text(), *lines)
+
+
+class Lines(ForPeople):
+    """Prints a study's progress every ten seconds, if it has changed, and at once each fault, failure and finished arm.
+
+    A thread of its own looks: at the moment at which one trial has ended, a worker seems free that in the next has
+    another.
+    """
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._watch: Watch | None = None
+        self._last = ""
+        self._looking = threading.Lock()  # else an older line could follow a newer one
+        self._repeating = Repeating(_LINE_SECONDS, self.look)
+
+    def __enter__(self) -> Self:
+        self._repeating.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._repeating.__exit__(kind, error, trace)
+
+    def __call__(self, watch: Watch, event: Event) -> None:
+        """Take note of an event."""
+        super().__call__(watch, event)
+        self._watch = watch
+        failed = event.record is not None and event.record.status == "failed"
+        fault = event.kind in ("again", "open", "cut") or failed
+        if fault:
+            self._print(watch.news)
+        if event.record is not None and not watch.board.arms[event.record.trial.arm_id].left:
+            self._print(arm_line(watch.arm(event.record.trial.arm_id)))
+        if fault or event.kind == "begun":
+            self.look()
+
+    def look(self) -> None:
+        """Print the progress if it has changed and anything is left."""
+        if self._watch is None or not self._watch.board.left:
+            return
+        with self._looking:
+            line = headline(self._watch.state())
+            if line != self._last:
+                self._last = line
+                self._print(line)
+
+    def _print(self, line: str) -> None:
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def view_for(shown: bool) -> View:
+    """Return the view for a run started from Python; one that shows nothing unless ``shown``."""
+    console = PlainConsole(stderr=True)
+    if not shown:
+        return View(console)
+    if console.is_jupyter:
+        from topk_platform.running.progress.notebook import NotebookView  # noqa: PLC0415 - it imports this module
+
+        return NotebookView()
+    return (LiveView if console.is_terminal else Lines)(console)

@@ -1,0 +1,269 @@
+"""The progress of a running study: updated by every event, and noted in its store for other terminals."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self, get_args
+
+from topk_platform.errors import StoreError
+from topk_platform.outcomes import best
+from topk_platform.records import ArmState, GpuUse, Store, StudyState, Tally, note_state, trend_of
+from topk_platform.running.machine.gpu_use import GpuSample
+from topk_platform.running.progress.events import Event
+from topk_platform.running.progress.repeating import Repeating
+from topk_platform.search import ArmBoard, Board
+from topk_platform.specs import Scalar, Status, Trial, TrialRecord
+
+__all__ = ["Noting", "Watch", "value_told", "values_told"]
+
+_EVENTS = 8  # the last ones, that are remembered
+_NOTE_SECONDS = 3.0
+_FRESH_SECONDS = 60.0  # a GPU that no trial has told of for so long is not counted among the measured ones
+
+
+class _Arm:
+    """Counts for one arm, updated event by event."""
+
+    def __init__(self, board: ArmBoard) -> None:
+        self.board, self.metric = board, board.arm.metric
+        ended = [*board.searched.values(), *board.confirmed.values()]
+        # All keys from the start: another thread reads it, and must not meet a new one.
+        self.tally = Counter(dict.fromkeys(get_args(Status), 0))
+        self.tally.update(trial.status for trial in ended)
+        shown = board.searched if board.arm.is_searched else board.confirmed
+        found = best(trial for trial in shown.values() if not math.isnan(trial.objective))
+        self.best = None if found is None else (found.objective, found.values)
+        self.count, self.total, self.guess = 0, 0.0, math.nan
+        searched = sorted(board.searched.items())
+        self.values = [trial.objective for _, trial in searched if trial.status == "completed"]
+
+    def end(self, record: TrialRecord) -> bool:
+        """Count an ended trial; return whether it is the best so far."""
+        self.tally[record.status] += 1
+        if record.status in ("completed", "pruned"):
+            self.count, self.total = self.count + 1, self.total + record.train_seconds
+        if record.status != "completed" or (record.trial.phase == "confirm" and self.board.arm.is_searched):
+            return False
+        value = record.validation.get(self.metric, -math.inf)
+        if record.trial.phase == "search":
+            self.values.append(value)
+        if self.best is not None and not value > self.best[0]:
+            return False
+        self.best = value, record.trial.values
+        return True
+
+    @property
+    def trial_seconds(self) -> float:
+        """The mean time of its trials, or of its ensembles; NaN before the first."""
+        return self.total / self.count if self.count else self.guess
+
+    def work(self, otherwise: float) -> float:
+        """Return the seconds of training left, one worker alone."""
+        seconds = otherwise if math.isnan(self.trial_seconds) else self.trial_seconds
+        return math.ceil((self.board.left + self.board.along) / self.board.arm.protocol.ensemble) * seconds
+
+    @property
+    def workers(self) -> int:
+        return max(1, math.ceil(len(self.board.running) / self.board.arm.protocol.ensemble))
+
+    def state(self, otherwise: float) -> ArmState:
+        seconds = self.work(otherwise) / self.workers
+        return ArmState(
+            arm=self.board.arm.name,
+            tally=Tally(**self.tally),
+            left=self.board.left + self.board.along,
+            running=len(self.board.running),
+            lost=len(self.board.open),
+            metric=self.metric,
+            best=None if self.best is None else self.best[0],
+            values={} if self.best is None else self.best[1],
+            seconds=None if math.isnan(seconds) else seconds,
+            trend=trend_of(self.values.copy()),
+        )
+
+
+class Watch:
+    """The progress of a running study.
+
+    The driver's thread tells it of every event, which takes some microseconds; any thread may ask for the state,
+    which takes longer.
+
+    Args:
+        study: The study's name.
+        board: Its board.
+
+    Attributes:
+        study: The same.
+        board: The same.
+    """
+
+    def __init__(self, study: str, board: Board) -> None:
+        self.board, self.study = board, study
+        self._arms = {arm_id: _Arm(arm) for arm_id, arm in board.arms.items()}
+        self._workers = self._slots = 0
+        self._gpus, self._share = 0.0, 1.0
+        self._samples: dict[str, tuple[float, GpuSample]] = {}
+        self._events: deque[tuple[datetime, Event, bool]] = deque(maxlen=_EVENTS)
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        self._workers = event.workers
+        if event.kind == "begun":
+            self._slots, self._gpus, self._share = event.slots, event.gpus, event.share
+            for arm_id, seconds in event.seconds.items():
+                self._arms[arm_id].guess = seconds
+        if event.sample is not None:
+            self._samples[event.sample.uuid] = time.monotonic(), event.sample
+            return
+        leads = event.record is not None and self._arms[event.record.trial.arm_id].end(event.record)
+        if event.kind not in ("begun", "started"):  # of starts there are as many as ends
+            self._events.append((datetime.now(UTC), event, leads))
+
+    @property
+    def news(self) -> str:
+        """The last event in words."""
+        return _news(*self._events[-1][1:])
+
+    def arm(self, arm_id: str) -> ArmState:
+        """Return an arm's progress, by its identity."""
+        return self._arms[arm_id].state(math.nan)
+
+    def close(self) -> None:
+        """Take note that nothing runs any more."""
+        self._workers = 0
+
+    def state(self) -> StudyState:
+        """Return the study's progress."""
+        arms = self._arms.values()
+        known = [seconds for arm in arms if not math.isnan(seconds := arm.trial_seconds)]
+        otherwise = sum(known) / len(known) if known else math.nan
+        states = tuple(arm.state(otherwise) for arm in arms)
+        return StudyState(
+            study=self.study,
+            arms=states,
+            workers=self._workers,
+            slots=self._slots,
+            seconds=self._seconds(otherwise),
+            again=self.board.again,
+            events=tuple(
+                f"{when:%H:%M:%S} {_news(event, leads)}" for when, event, leads in self._events.copy()
+            ),
+            when=datetime.now(UTC).isoformat(timespec="seconds"),
+            gpu_use=self._gpu_use(),
+        )
+
+    def _gpu_use(self) -> GpuUse | None:
+        if not self._gpus:
+            return None
+        arm = next(iter(self.board.arms.values()))
+        used = self._workers * self._share if arm.study.device == "cuda" else 0.0
+        since = time.monotonic() - _FRESH_SECONDS
+        fresh = [sample for when, sample in self._samples.copy().values() if when >= since and self._workers]
+        return GpuUse(
+            used,
+            max(used, self._gpus),  # a cluster may have grown since the run began
+            busy=sum(sample.busy for sample in fresh) / len(fresh) if fresh else None,
+            memory_used=sum(sample.memory_used for sample in fresh),
+            memory=sum(sample.memory for sample in fresh),
+        )
+
+    def _seconds(self, otherwise: float) -> float | None:
+        """Return the expected time of the rest: all work on all workers, or the longest arm on its workers."""
+        work = [(arm, arm.work(otherwise)) for arm in self._arms.values() if arm.board.left]
+        widest = [seconds / max(arm.workers, _width(arm.board)) for arm, seconds in work]
+        found = max(sum(seconds for _, seconds in work) / max(1, self._slots), *widest, 0.0)
+        return None if math.isnan(found) else found
+
+
+def _width(board: ArmBoard) -> int:
+    return sum(lane.search_workers or lane.confirm_workers for lane in board.lanes)
+
+
+def _news(event: Event, leads: bool) -> str:
+    """Return in words an event that has befallen trials."""
+    if event.record is not None:
+        return _told(event.record, leads)
+    place = f"{_place(event.trials[0])} ({event.trials[0].key})"
+    if event.kind == "cut":
+        return f"{place} is cut off: the time is used up, it goes on from its checkpoint"
+    return f"{place} {'is tried again' if event.kind == 'again' else 'has no result for now'}: {event.why}"
+
+
+def _told(record: TrialRecord, leads: bool) -> str:
+    metric = record.trial.arm.metric
+    value = value_told(record.validation.get(metric), metric) if record.status == "completed" else ""
+    best_ = (
+        f", the best so far by {values_told(record.trial.values)}" if leads and record.trial.values else ""
+    )
+    why = f": {record.reason}" if record.reason else ""
+    return f"{_place(record.trial)} {record.status}{f', {value}' if value else ''}{best_}{why}"
+
+
+def _place(trial: Trial) -> str:
+    number = f"search {trial.number}" if trial.phase == "search" else f"seed {trial.seed}"
+    return f"{trial.arm.name} {number}"
+
+
+def value_told(value: float | None, metric: str) -> str:
+    """Return a validation value as it is shown: an accuracy in percent.
+
+    Example:
+        >>> value_told(0.8871, "top5"), value_told(None, "top5")
+        ('top5 88.7 %', '')
+    """
+    return "" if value is None else f"{metric} {100 * value:.1f} %"
+
+
+def values_told(values: Mapping[str, Scalar]) -> str:
+    """Return a trial's chosen values in one line.
+
+    Example:
+        >>> values_told({"learning_rate": 0.0125, "samples": 10})
+        'learning_rate=0.0125, samples=10'
+    """
+    return ", ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in values.items()
+    )
+
+
+class Noting:
+    """Writes a study's progress to its store every few seconds, for as long as the block lasts.
+
+    If the store refuses, the next note tries again: notes are for people, while the ledger holds the results.
+
+    Args:
+        store: The study's folder.
+        watch: Where the progress comes from.
+    """
+
+    def __init__(self, store: Store, watch: Watch) -> None:
+        self._store, self._watch = store, watch
+        self._repeating = Repeating(_NOTE_SECONDS, self._note)
+        self._noted: StudyState | None = None
+
+    def __enter__(self) -> Self:
+        self._repeating.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._repeating.__exit__(kind, error, trace)
+        self._watch.close()
+        self._note()
+
+    def _note(self) -> None:
+        now = self._watch.state()
+        if self._noted == dataclasses.replace(now, when=self._noted.when if self._noted else ""):
+            return
+        with suppress(StoreError):
+            note_state(self._store, now)
+            self._noted = now

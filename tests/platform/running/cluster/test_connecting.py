@@ -1,0 +1,259 @@
+"""Ray clusters by address: which are meant, how long each is waited for, and how much each holds."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+from ray._private import ray_constants, services
+
+from topk_platform import Loss, Model, Recipe, Regime, Study, grid, run
+from topk_platform.errors import ClusterError
+from topk_platform.running.cluster import capacity, reaching
+from topk_platform.running.cluster import connecting as cluster
+from topk_platform.running.cluster.address import is_loopback
+from topk_platform.running.cluster.messages import messages_on_stderr
+from topk_platform.running.cluster.patience import Patience
+from topk_platform.running.own_ray import starting as own_ray
+from topk_platform.running.own_ray.loopback import on_loopback
+
+AT_ONCE = Patience(0)
+
+
+def a_study(**changes: Any) -> Study:
+    loss = Loss(changes.pop("loss", "cross_entropy"))
+    arms = grid([Regime("plain", "digits")], [Model("mlp")], [loss], k=3, recipe=Recipe(epochs=1))
+    return Study("s", arms, topk=(3,), **changes)
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which nobody listens, nor will as long as the test lasts."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "head", "local", "head:", ":6379", "head:70000", "head:port", "ray://head:10001", "a b:1", "a:1:2"],
+)
+def test_a_malformed_address_is_refused(address: str) -> None:
+    with (
+        pytest.raises(ClusterError, match="--address must be host:port"),
+        cluster.connected(a_study(), address, None, AT_ONCE),
+    ):
+        pytest.fail("connected")
+
+
+def test_a_host_that_does_not_exist() -> None:
+    with (
+        pytest.raises(ClusterError, match=r"no Ray cluster answers at 'nowhere\.invalid:6379'"),
+        cluster.connected(a_study(), "nowhere.invalid:6379", None, AT_ONCE),
+    ):
+        pytest.fail("connected")
+
+
+def test_nobody_at_an_address_is_told_before_anything_is_written(nobody: str, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    with pytest.raises(ClusterError, match=f"no Ray cluster answers at '{nobody}': .*refused") as caught:
+        run(a_study(), store=store, address=nobody, wait=0)
+    assert "\n" not in str(caught.value)
+    assert not store.exists()
+
+
+def test_auto_is_the_address_in_the_environment(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", nobody)
+    with (
+        pytest.raises(ClusterError, match=f"no Ray cluster answers at '{nobody}'"),
+        cluster.connected(a_study(), "auto", None, AT_ONCE),
+    ):
+        pytest.fail("connected")
+
+
+def test_auto_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setattr(services, "find_gcs_addresses", cache(set))  # whatever else runs on this machine
+    with (
+        pytest.raises(ClusterError, match="no Ray cluster answers at 'auto': Could not find any"),
+        cluster.connected(a_study(), "auto", None, AT_ONCE),
+    ):
+        pytest.fail("connected")
+
+
+def test_auto_is_refused_where_it_could_mean_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(services, "find_gcs_addresses", cache(lambda: {"127.0.0.1:7000", "10.0.0.1:6379"}))
+    with (
+        pytest.raises(
+            ClusterError, match=r"several Rays on this machine: 10\.0\.0\.1:6379, 127\.0\.0\.1:7000\. Give"
+        ),
+        cluster.connected(a_study(), "auto", None),
+    ):
+        pytest.fail("connected")
+
+
+def test_what_ray_says_in_the_driver_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    published = {"lines": ["A worker died or was killed."], "pid": "raylet", "is_err": False}
+    with messages_on_stderr():
+        ray._private.worker.print_to_stdstream(published, ignore_prefix=False)
+    out, err = capsys.readouterr()
+    assert out == "" and "A worker died" in err
+    ray._private.worker.print_to_stdstream({**published, "lines": ["Another."]}, ignore_prefix=False)
+    assert "Another." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mode", ["token", "disabled"])
+def test_the_token_that_a_ray_of_our_own_leaves_is_its_owners_alone(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = os.umask(0o022)
+    try:
+        assert own_ray._token_where_none_is_kept.__wrapped__() == {}
+    finally:
+        assert os.umask(before) == 0o022
+    made = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / ".ray").iterdir()}
+    assert made == ({"auth_token": 0o600} if mode == "token" else {})
+
+
+def test_how_large_a_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "nodes", lambda: nodes({"CPU": 3}))
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 3.0, "GPU": 1.0})
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379"))
+    assert capacity.size_told() == "10.0.0.1:6379: 1 node, 3 CPUs, 1 GPU"
+
+
+@pytest.mark.parametrize(
+    ("address", "stays"),
+    [
+        ("127.0.0.1:6379", True),
+        ("127.1.2.3:6379", True),
+        ("localhost:6379", True),
+        ("[::1]:6379", True),
+        ("10.0.0.7:6379", False),
+        ("head:6379", False),
+        ("[2001:db8::7]:6379", False),
+    ],
+)
+def test_what_connects_on_loopback_stays_there(address: str, stays: bool) -> None:
+    assert is_loopback(address) == stays
+
+
+def test_what_listens_on_loopback_alone_is_over_at_the_end() -> None:
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    with on_loopback():
+        assert not ray_constants.ENABLE_RAY_CLUSTER
+    assert before == ray_constants.ENABLE_RAY_CLUSTER
+
+
+def test_something_else_that_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reaching, "_ANSWER_SECONDS", 3)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        with (
+            pytest.raises(ClusterError, match=f"no Ray cluster answers at '{address}' within 3 s"),
+            cluster.connected(a_study(), address, None, AT_ONCE),
+        ):
+            pytest.fail("connected")
+
+
+def test_the_patience_with_an_address_is_below_30_seconds() -> None:
+    assert reaching._CONNECT_SECONDS + reaching._ANSWER_SECONDS <= 25
+
+
+def test_what_modules_import_is_shipped_and_installed_packages_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, source in {
+        "single_lab.py": "def loss(): ...",
+        "imported_lab.py": "",
+        "parts_lab/__init__.py": "",
+        "parts_lab/parts.py": "def loss():\n    import imported_lab",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = ["torch.nn:CrossEntropyLoss", "single_lab:loss", "parts_lab.parts:loss", "math:floor"]
+    found = {path.name for name in names for path in cluster._shipped(a_study(loss=name))}
+    assert found == {"topk_losses", "topk_platform", "single_lab.py", "parts_lab", "imported_lab.py"}
+
+
+def nodes(*resources: dict[str, float]) -> list[dict[str, Any]]:
+    return [{"Alive": True, "Resources": each} for each in resources] + [
+        {"Alive": False, "Resources": {"CPU": 99}}
+    ]
+
+
+def test_a_trial_never_spans_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "nodes", lambda: nodes({"CPU": 3}, {"CPU": 5, "GPU": 2}))
+    for study, expected in [
+        (a_study(), 8),
+        (a_study(threads=2), 3),
+        (a_study(threads=4), 1),
+        (a_study(device="cuda"), 2),
+        (a_study(device="cuda", gpus=0.1), 5),
+        (a_study(device="cuda", threads=3), 1),
+    ]:
+        assert capacity.slots(study, None, may_grow=False) == expected
+    assert capacity.slots(a_study(), 3, may_grow=False) == 3
+    for study in (a_study(threads=6), a_study(device="cuda", threads=6)):
+        for workers, may_grow in ((None, False), (None, True), (2, False)):
+            with pytest.raises(ClusterError, match="on one node, and the nodes have"):
+                capacity.slots(study, workers, may_grow=may_grow, patience=AT_ONCE)
+
+
+def test_a_kind_of_gpu_leaves_the_nodes_of_that_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = [{"CPU": 8, "GPU": 2, f"accelerator_type:{kind}": 1} for kind in ("T4", "L4", "L4")]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes(*kinds, {"CPU": 64}))
+    for accelerator, expected in (("", 6), ("T4", 2), ("L4", 4)):
+        study = a_study(device="cuda", accelerator=accelerator)
+        assert capacity.slots(study, None, may_grow=False) == expected
+    with pytest.raises(ClusterError) as caught:
+        capacity.slots(a_study(device="cuda", accelerator="A100"), None, may_grow=False)
+    needs, have = str(caught.value).split(" on one node, and the nodes have ")
+    assert needs.endswith("{'CPU': 1, 'GPU': 1.0, 'accelerator_type:A100': 0.001}")
+    assert have.startswith("{'CPU': 8, 'GPU': 2, 'accelerator_type:T4': 1}, {")
+
+
+def test_shares_are_rounded_down_for_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts ten thousandths, and would round a sixth up, of which five fit."""
+    monkeypatch.setattr(ray, "nodes", lambda: nodes({"CPU": 64, "GPU": 1}))
+    for trials in range(1, 40):
+        assert capacity.slots(a_study(device="cuda", gpus=1 / trials), None, may_grow=False) == trials
+
+
+def test_a_node_that_is_on_its_way_is_waited_for_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    up, told = [{"CPU": 0.0}], list[str]()
+    monkeypatch.setattr(ray, "nodes", lambda: nodes(*up))
+    patience = Patience(tell=told.append, sleep=lambda _: up.append({"CPU": 3.0}))
+    assert capacity.slots(a_study(threads=2), None, may_grow=True, patience=patience) == 1
+    (line,) = told
+    assert line.startswith(
+        "a trial of s needs {'CPU': 2} on one node, and the nodes have {'CPU': 0.0, 'GPU': 0}"
+    )
+    assert line.endswith("; waiting for up to 60 s, see --wait")
+
+
+def test_a_cluster_that_grows_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    up, asked = [{"CPU": 1.0}], []
+
+    def request(bundles: list[dict[str, float]]) -> None:
+        asked.append(bundles)
+
+    monkeypatch.setattr(ray, "nodes", lambda: nodes(*up))
+    monkeypatch.setattr(capacity, "request_resources", request)
+    patience = Patience(sleep=lambda _: up.append({"CPU": 8.0, "GPU": 1.0}))
+    assert capacity.slots(a_study(device="cuda"), 5, may_grow=True, patience=patience) == 5
+    assert asked == [[{"CPU": 1, "GPU": 1.0}], []]

@@ -1,0 +1,71 @@
+"""A process on a part of a GPU: it gets its share of the memory and no more. Ray is not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from topk_platform.running.machine.devices import cap_memory, memory_part
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+SHARE = 0.05
+SPARE = 2**26  # the allocator takes memory in blocks
+
+
+@pytest.fixture
+def capped() -> Iterator[int]:
+    """The bytes that this process's tensors may take, a twentieth of the GPU less what CUDA holds."""
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties().total_memory
+    cap_memory(SHARE)
+    try:
+        yield int(total * memory_part(SHARE, total))
+    finally:
+        cap_memory(1.0)
+        torch.cuda.empty_cache()
+
+
+def test_tensors_fit_into_the_share_and_not_beyond_it(capped: int) -> None:
+    held = torch.empty(capped - torch.cuda.memory_reserved() - SPARE, dtype=torch.uint8, device="cuda")
+    with pytest.raises(torch.OutOfMemoryError, match="out of memory"):
+        torch.empty(2 * SPARE, dtype=torch.uint8, device="cuda")
+    del held
+
+
+def test_the_memory_beyond_it_stays_the_neighbours(capped: int) -> None:
+    free, total = torch.cuda.mem_get_info()
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(capped + SPARE, dtype=torch.uint8, device="cuda")
+    assert torch.cuda.mem_get_info()[0] >= free - SPARE
+    assert capped < SHARE * total
+
+
+def test_a_whole_gpu_has_no_limit() -> None:
+    cap_memory(SHARE)
+    cap_memory(1.0)
+    total = torch.cuda.get_device_properties().total_memory
+    torch.empty(min(int(0.2 * total), torch.cuda.mem_get_info()[0] // 2), dtype=torch.uint8, device="cuda")
+
+
+def test_what_a_trial_takes_is_measured_with_its_context_left_aside() -> None:
+    pytest.importorskip("optuna")
+    from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+    from topk_platform.data import load
+    from topk_platform.identity import Identity
+    from topk_platform.running.estimate.packing import measure, packing
+    from topk_platform.search import ArmBoard
+
+    arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 3, Recipe(1))
+    study = Study("s", [arm], topk=(1, 3), device="cuda", gpus="auto")
+    board = ArmBoard(study, arm, Identity("code", load(arm.regime).fingerprint))
+    trial = board.trial(("confirm", 0, 1))
+    found = measure([trial.to_json()], "data")
+    peak = found.peaks[arm.name]
+    assert peak is not None and 0 < peak < found.free <= torch.cuda.mem_get_info()[1]
+    assert packing([found]).trials >= 1

@@ -1,0 +1,67 @@
+"""A cluster that is on its way is waited for, in so many words and for so long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from topk_platform.errors import ClusterError, UserError
+from topk_platform.running.cluster.patience import NotYetError, Patience
+
+
+@dataclass
+class World:
+    """A clock that passes while somebody sleeps, and what was told."""
+
+    now: float = 0.0
+    told: list[str] = field(default_factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def patience(self, seconds: float | None) -> Patience:
+        return Patience(seconds, self.told.append, lambda: self.now, self.sleep)
+
+    def there_at(self, moment: float, *lacks: str) -> Callable[[], float]:
+        def ask() -> float:
+            if self.now >= moment:
+                return self.now
+            raise NotYetError(lacks[min(int(self.now), len(lacks) - 1)])
+
+        return ask
+
+
+def test_what_comes_in_time_is_waited_for_and_told_once_for_each_reason() -> None:
+    world = World()
+    found = world.patience(10).until(world.there_at(5, "no head", "no head", "no node"))
+    assert found == 5
+    assert world.told == [
+        "no head; waiting for up to 10 s, see --wait",
+        "no node; waiting for up to 10 s, see --wait",
+    ]
+
+
+@pytest.mark.parametrize(("seconds", "waited"), [(None, 60), (90.0, 90), (0.0, 0)])
+def test_it_is_given_up_in_one_line(seconds: float | None, waited: int) -> None:
+    world = World()
+    with pytest.raises(ClusterError) as caught:
+        world.patience(seconds).until(world.there_at(1000, "no head"))
+    assert world.now == waited
+    assert str(caught.value) == (f"no head (waited {waited} s; longer with --wait)" if waited else "no head")
+
+
+def test_what_is_wrong_for_good_is_not_waited_for() -> None:
+    def wrong() -> None:
+        raise ClusterError("--address must be host:port")
+
+    world = World()
+    with pytest.raises(ClusterError, match="must be"):
+        world.patience(60).until(wrong)
+    assert world.now == 0 and world.told == []
+
+
+def test_a_time_below_zero_is_refused() -> None:
+    with pytest.raises(UserError, match="wait must be at least 0 seconds, got -1"):
+        Patience(-1)

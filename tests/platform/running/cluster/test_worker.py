@@ -1,0 +1,157 @@
+"""What a worker refuses to train."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform.code_version import code_version
+from topk_platform.data import load
+from topk_platform.errors import FAULTS, FaultError, TimeLimitError, UnreachableStoreError
+from topk_platform.identity import Identity
+from topk_platform.records import Store, damaged_artifacts, missing_artifacts
+from topk_platform.records.schema import trial_row
+from topk_platform.records.store import MARK
+from topk_platform.running.cluster import worker
+from topk_platform.running.cluster.worker import TrialActor
+from topk_platform.search import ArmBoard
+from topk_platform.specs import TrialRecord
+from topk_platform.training import Pulse, environment
+
+
+def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: Any) -> dict[str, Any]:
+    """What the worker brings of a trial that was planned so, its messages together."""
+    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
+    known = {"dataset_fingerprint": load(arm.regime).fingerprint, "code_version": code_version(arm)}
+    (tmp_path / MARK).touch()
+    board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
+    trial = board.trial(board.next_slot())
+    actor = object.__new__(TrialActor)
+    config = {"trials": [trial.to_json()], "recorded": [], "data": "data", "store": str(store or tmp_path)}
+    actor.setup(
+        {**config, "checkpoint_seconds": 60.0, "time_limit": limit, "report_seconds": 2.0, "share": 1.0}
+    )
+    brought: dict[str, Any] = {"ended": False}
+    while not brought["ended"]:
+        brought |= actor.step()
+    assert actor.step() == {"done": True}
+    return brought
+
+
+def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    def training(trials: Any, _config: Any) -> Any:
+        started.append(trials[0].seed)
+        yield Pulse()
+        return []
+
+    monkeypatch.setattr(worker, "_checked", training)
+    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
+    board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity("c", "f"))
+    trials = [board.trial(("confirm", 0, seed)).to_json() for seed in (1, 2, 3)]
+    configs = [{"trials": [trial], "data": "data", "report_seconds": 0.0, "share": 1.0} for trial in trials]
+    actor = object.__new__(TrialActor)
+    actor.setup(configs[0])
+    assert [actor.step()["ended"] for _ in range(2)] == [False, True]
+    actor.assign(configs[1])
+    assert [actor.step()["ended"] for _ in range(2)] == [False, True]
+    assert actor.step() == actor.step() == {"done": True}
+    assert actor.reset_config(configs[2]) and started == [1, 2]
+    assert not actor.step()["ended"] and started == [1, 2, 3]
+
+
+def test_what_was_planned_is_trained(tmp_path: Path) -> None:
+    here = {**environment("cpu"), "optuna": "of the driver, which a worker need not have"}
+    for found in (result(tmp_path), result(tmp_path, environment=here)):
+        (record,) = map(TrialRecord.from_json, found["records"])
+        assert record.status == "completed" and not found.keys() & {"fault", "refused"}
+        assert damaged_artifacts(Store.open(tmp_path), [trial_row(record)]) == []
+        assert missing_artifacts(Store.open(tmp_path), [trial_row(record)]) == []
+
+
+@pytest.mark.parametrize("place", ["models", "ranks", "guesses"])
+def test_a_file_in_the_way_of_a_folder_costs_the_network_alone_or_is_a_fault_at_once(
+    place: str, tmp_path: Path
+) -> None:
+    (tmp_path / place).write_text("in the way")
+    found = result(tmp_path)
+    if place != "models":
+        assert found["fault"] == "RefusingStoreError" and "records" not in found
+        assert f"{tmp_path / place}" in found["why"]
+        return
+    (record,) = map(TrialRecord.from_json, found["records"])
+    assert record.status == "completed" and record.test
+    assert record.artifacts.keys() == {"ranks", "guesses"}
+    assert "cannot be written" in record.missing["network"]
+    rows = [trial_row(record)]
+    assert damaged_artifacts(Store.open(tmp_path), rows) == []
+    assert [file.kind for file in missing_artifacts(Store.open(tmp_path), rows)] == ["network"]
+
+
+@pytest.mark.parametrize(
+    ("store", "limit", "fault"),
+    [
+        ("nowhere://bucket", math.inf, UnreachableStoreError),
+        ("/nowhere/that/is/shared", math.inf, UnreachableStoreError),
+        ("", 0.0, TimeLimitError),
+    ],
+)
+def test_a_fault_is_told_by_its_name_and_brings_no_record(
+    store: str, limit: float, fault: type[FaultError], tmp_path: Path
+) -> None:
+    found = result(tmp_path, store, limit)
+    assert found.keys() == {"ended", "fault", "why"}
+    assert FAULTS[found["fault"]] is fault and found["why"]
+
+
+@pytest.mark.parametrize(
+    ("planned", "reason"),
+    [
+        ({"code_version": "another"}, "arm r/linear/cross_entropy: a worker found code version"),
+        ({"dataset_fingerprint": "another"}, "dataset digits has fingerprint"),
+        (
+            {"environment": {**environment("cpu"), "machine": "another"}},
+            "arm r/linear/cross_entropy: a worker is another machine than the study began with, machine ",
+        ),
+    ],
+)
+def test_other_code_data_or_machines_than_planned_are_refused_and_bring_no_record(
+    tmp_path: Path, planned: dict[str, str], reason: str
+) -> None:
+    found = result(tmp_path, **planned)
+    assert found.keys() == {"ended", "refused"} and found["ended"]
+    assert found["refused"].startswith(reason) and "another" in found["refused"]
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_a_trial_that_outgrows_its_share_of_a_gpu_is_left_open_and_brings_no_record(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a whole GPU it is a result."""
+    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
+    study = Study("s", [arm], topk=(1, 3), device="cuda", gpus=share)
+    trial = ArmBoard(study, arm, Identity("c", "f")).trial(("confirm", 0, 1))
+    record = TrialRecord(trial, "failed", "CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    def training(_trials: Any, _config: Any) -> Any:
+        yield Pulse()
+        return [record]
+
+    monkeypatch.setattr(worker, "_checked", training)
+    actor = object.__new__(TrialActor)
+    config = {"trials": [trial.to_json()], "data": "data", "report_seconds": 0.0}
+    actor.setup({**config, "share": share})
+    messages = [actor.step()]
+    while not messages[-1]["ended"]:
+        messages.append(actor.step())
+    assert any("records" in message for message in messages) == (share == 1)
+    if share < 1:
+        assert messages[-1].keys() == {"ended", "fault", "why"}
+        assert messages[-1]["fault"] == "SmallShareError"
+        assert messages[-1]["why"].startswith("it takes more memory than 0.5 of a GPU: CUDA out of memory.")
+    assert actor.step() == {"done": True}

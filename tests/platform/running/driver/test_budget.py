@@ -1,0 +1,248 @@
+"""What a run may spend: nothing starts that would end beyond it, and what runs too long is cut off for now."""
+
+from __future__ import annotations
+
+import math
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topk_platform import (
+    TPE,
+    Arm,
+    Float,
+    Loss,
+    Model,
+    NoPruning,
+    Protocol,
+    Recipe,
+    Regime,
+    Study,
+    UserError,
+    run,
+)
+from topk_platform.identity import Identity
+from topk_platform.outcomes import Ended
+from topk_platform.running.driver.budget import Budget, Limits
+from topk_platform.running.driver.conductor import Conductor, Orders
+from topk_platform.running.driver.retries import PAUSES
+from topk_platform.running.estimate.forecast import Forecast
+from topk_platform.running.estimate.planning import ArmPlan, Plan
+from topk_platform.search import ArmBoard, Board
+from topk_platform.specs import EpochRecord, Trial, TrialRecord
+
+SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
+
+
+def a_study(arms: int = 2, trials: int = 4, seeds: int = 3, **protocol: Any) -> Study:
+    how = Protocol(TPE(random=50), pruner=NoPruning(), **protocol)
+    made = [
+        Arm(Regime(f"r{i}", "digits"), Model("mlp"), SEARCHED, 3, Recipe(1), protocol=how)
+        for i in range(arms)
+    ]
+    return Study("s", made, topk=(1, 3), trials=trials, seeds=seeds)
+
+
+def record_of(trial: Trial, seconds: float) -> TrialRecord:
+    epoch = EpochRecord(1, 0.5, {"top1": 0.5, "top3": 0.5}, 1.0, 0.1)
+    return TrialRecord(trial, "completed", epochs=(epoch,), train_seconds=seconds)
+
+
+class Driver:
+    """A study of which each trial takes so many seconds, by a clock that moves from one ending to the next."""
+
+    def __init__(self, study: Study, limits: Limits, workers: int, seconds: float, gpus: float = 1.0) -> None:
+        self.now, self.workers, self.seconds = 0.0, workers, seconds
+        self.kept: list[TrialRecord] = []
+        self.names = count()
+        self.board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms)
+        self.budget = Budget(limits, gpus, clock=lambda: self.now)
+        self.conductor = Conductor(
+            *(self.board, self.kept.append, lambda _record: None, Orders("", 30.0), PAUSES, self.budget),
+            clock=lambda: self.now,
+        )
+
+    def go_on(self) -> None:
+        ends: dict[str, float] = {}
+        while True:
+            while len(ends) < self.workers and not self.conductor.done:
+                name = f"t{next(self.names)}"
+                if self.conductor.start(name) is None:
+                    break
+                self.conductor.watch(name)
+                ends[name] = self.now + self.seconds
+            if not ends:
+                break
+            name = min(ends, key=ends.__getitem__)
+            self.now = ends.pop(name)
+            self.end(name)
+        assert self.conductor.done
+
+    def end(self, name: str) -> None:
+        """Let a worker bring its trials' records."""
+        trials = self.conductor._runs[name].trials
+        records = [record_of(trial, self.seconds).to_json() for trial in trials]
+        self.conductor.hear(name, {"ended": True, "records": records})
+
+
+@given(
+    workers=st.integers(1, 5),
+    seconds=st.integers(60, 4000),
+    limit=st.floats(0.05, 9),
+    ensemble=st.integers(1, 2),
+)
+def test_a_run_ends_in_time_and_leaves_no_time_for_another_trial(
+    workers: int, seconds: int, limit: float, ensemble: int
+) -> None:
+    driver = Driver(a_study(ensemble=ensemble), Limits(hours=limit), workers, seconds)
+    driver.budget.expect(dict.fromkeys(driver.board.arms, float(seconds)), {})
+    driver.go_on()
+    assert driver.now <= 3600 * limit
+    assert (driver.board.left > 0) == driver.board.held(driver.budget.allows)
+    assert driver.board.left == 0 or driver.now + seconds > 3600 * limit
+
+
+@given(
+    workers=st.integers(1, 5),
+    seconds=st.integers(60, 4000),
+    limit=st.floats(0.05, 9),
+    gpus=st.sampled_from([1.0, 0.25]),
+)
+def test_gpu_hours_are_of_all_workers_together(workers: int, seconds: int, limit: float, gpus: float) -> None:
+    driver = Driver(a_study(), Limits(gpu_hours=limit), workers, seconds, gpus)
+    driver.budget.expect({}, {arm: [float(seconds)] for arm in driver.board.arms})
+    driver.go_on()
+    spent = len(driver.kept) * seconds * gpus
+    assert spent <= 3600 * limit + 1e-6
+    assert driver.board.left == 0 or spent + seconds * gpus > 3600 * limit - 1e-6
+
+
+@given(workers=st.integers(1, 5), most=st.integers(2, 20), ensemble=st.integers(1, 2))
+def test_no_more_trials_start_than_may(workers: int, most: int, ensemble: int) -> None:
+    driver = Driver(a_study(ensemble=ensemble), Limits(trials=most), workers, 60)
+    driver.go_on()
+    assert len(driver.kept) <= most
+    assert driver.board.left == 0 or len(driver.kept) > most - ensemble
+
+
+def test_an_arm_without_an_ended_trial_is_taken_for_the_mean_of_the_others() -> None:
+    budget = Budget(Limits(hours=1), clock=lambda: 0.0)
+    assert budget.seconds("new") == 0.0 and budget.allows("new", 1)
+    budget.expect({"b": 3000.0, "c": 9e9}, {"a": [1000.0, 3000.0], "b": [], "c": [7000.0]})
+    assert [budget.seconds(arm) for arm in ("a", "b", "c")] == [2000, 3000, 7000]
+    assert budget.seconds("new") == 4000
+    assert not budget.allows("new", 1) and budget.held == {"max_hours 1"}
+
+
+def test_what_still_runs_when_the_time_is_up_is_cut_off_and_no_fault() -> None:
+    driver = Driver(a_study(), Limits(hours=1), 1, 60)
+    assert driver.conductor.start("t") is not None
+    (trial,) = driver.conductor._runs["t"].trials
+    driver.conductor.watch("t")
+    driver.now = 3599.0
+    assert driver.conductor.stalled() == [] and not driver.conductor.done
+    driver.now = 3602.0
+    assert driver.conductor.stalled() == ["t"] and driver.conductor.done
+    assert driver.conductor.stalled() == []
+    driver.conductor.lose("t", "killed")
+    assert driver.conductor.faults.open == [] and driver.conductor.wait is None and driver.board.again == 0
+    assert driver.budget.held == {"max_hours 1"}
+    assert driver.board.next_trials() == (trial,)  # goes on from its checkpoint, in the next run
+
+
+def test_what_is_tried_again_counts_once() -> None:
+    driver = Driver(a_study(arms=1), Limits(trials=1), 1, 60)
+    assert driver.conductor.start("a") is not None
+    driver.conductor.lose("a", "the node died")
+    driver.now += PAUSES[0]
+    assert driver.conductor.start("b") is not None
+    driver.end("b")
+    assert driver.conductor.start("c") is None and driver.conductor.done
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"max_hours": 0}, "max_hours must be above 0, got 0"),
+        ({"max_hours": math.nan}, "max_hours must be above 0, got nan"),
+        ({"max_gpu_hours": -1}, "max_gpu_hours must be above 0, got -1"),
+        ({"max_gpu_hours": 1}, "max_gpu_hours must be left out: study s trains on the CPU; use max_hours"),
+        (
+            {"max_trials": 0},
+            "max_trials must be at least 2, for arm r0/mlp/.* trains as many together, got 0",
+        ),
+        (
+            {"max_trials": 1},
+            "max_trials must be at least 2, for arm r0/mlp/.* trains as many together, got 1",
+        ),
+    ],
+)
+def test_limits_that_let_nothing_start_are_refused(
+    limits: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=message):
+        run(a_study(ensemble=2), store=tmp_path, **limits)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_plan_tells_what_is_left_costs_and_whom_it_feeds() -> None:
+    study = a_study(arms=10, trials=16, seeds=5)
+    board = ArmBoard(study, study.arms[0], Identity("c", "f"))
+    (lane,) = board.lanes
+    assert (lane.search_workers, lane.confirm_workers) == (1, 5)
+    arms = tuple(ArmPlan(arm, 0, 0, 21, 60.0, True, 1, 5) for arm in study.arms)
+    plan = Plan(study, arms, Forecast(1, 12600.0, 12540.0, 0.0))
+    assert (plan.search_workers, plan.confirm_workers) == (10, 50)
+    assert plan.seconds == 10 * 21 * 60 and plan.cost(2.0) == pytest.approx(7.0)
+
+
+@given(
+    width=st.integers(1, 6), ensemble=st.integers(1, 3), searches=st.integers(1, 3), places=st.integers(1, 4)
+)
+def test_no_more_workers_can_be_busy_than_are_told(
+    width: int, ensemble: int, searches: int, places: int
+) -> None:
+    """By starting all that can start, then ending the oldest; a single search can feed them all."""
+    size = searches * ensemble * places
+    study = a_study(1, size, size, width=width, ensemble=ensemble, searches=searches)
+    board = Board([ArmBoard(study, study.arms[0], Identity("c", "f"))])
+    lanes = next(iter(board.arms.values())).lanes
+    told = {
+        "search": sum(lane.search_workers for lane in lanes),
+        "confirm": sum(lane.confirm_workers for lane in lanes),
+    }
+    most, running = dict.fromkeys(told, 0), []
+    while board.left:
+        while trials := board.next_trials():
+            running.append(trials)
+        for phase in most:
+            most[phase] = max(most[phase], sum(trials[0].phase == phase for trials in running))
+        for trial in running.pop(0):
+            board.end(trial, Ended(trial.number, trial.values, "completed", {1: 0.5}))
+    assert all(most[phase] <= told[phase] for phase in told)
+    assert searches > 1 or most == told
+
+
+def test_arms_that_start_from_another_search_after_it_and_not_beside_it() -> None:
+    """Of a chain a <- (b, c), b <- d, and e alone: a's two workers, then those of b and c or of d and c, and e's."""
+    starts = {"a": "", "b": "a", "c": "a", "d": "b", "e": ""}
+    width = {"a": 2, "b": 1, "c": 1, "d": 3, "e": 1}
+    arms = [
+        Arm(
+            Regime(name, "digits"),
+            Model("mlp"),
+            SEARCHED,
+            3,
+            Recipe(1),
+            protocol=Protocol(start_from=f"{start}/*/*" if start else ""),
+        )
+        for name, start in starts.items()
+    ]
+    study = Study("s", arms, topk=(1, 3))
+    arm_plans = tuple(ArmPlan(arm, 0, 0, 1, 1.0, True, width[arm.regime.name], 1) for arm in study.arms)
+    plan = Plan(study, arm_plans, Forecast(1, 5.0, 4.0, 0.0))
+    assert plan.search_workers == max(2, max(1, 3) + 1) + 1

@@ -1,0 +1,265 @@
+"""What becomes of faults: tried again with growing pauses, anew after progress, and left open in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study
+from topk_platform.identity import Identity
+from topk_platform.outcomes import Ended
+from topk_platform.running.driver.conductor import Conductor, Orders
+from topk_platform.running.driver.retries import PAUSES, Retries
+from topk_platform.running.machine.gpu_use import GpuSample
+from topk_platform.search import ArmBoard, Board
+from topk_platform.specs import EpochRecord, Trial, TrialRecord
+
+SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
+
+
+@dataclass
+class Stage:
+    """A conductor whose clock a test turns, and what it kept and told."""
+
+    conductor: Conductor
+    board: Board
+    kept: list[TrialRecord]
+    now: list[float]
+    names: list[str] = field(default_factory=list)
+
+    def start(self) -> str | None:
+        """Start the next trial; return its name."""
+        name = f"t{len(self.names)}"
+        if self.conductor.start(name) is None:
+            return None
+        self.names.append(name)
+        self.conductor.watch(name)
+        return name
+
+    def key(self, name: str) -> str:
+        return self.conductor._runs[name].key
+
+    def end(self, name: str, status: str = "completed") -> None:
+        """Let a worker bring its trial's records."""
+        trials = self.conductor._runs[name].trials
+        records = [record_of(trial, status).to_json() for trial in trials]
+        self.conductor.hear(name, {"ended": True, "records": records})
+
+    def turn(self, seconds: float) -> list[str]:
+        """Let the driver turn for so long, once every two seconds; return what it found stalled."""
+        found = []
+        for _ in range(round(seconds / 2)):
+            self.now[0] += 2
+            found += self.conductor.stalled()
+        return found
+
+    def run_all(self) -> None:
+        while (name := self.start()) is not None:
+            self.end(name)
+
+
+def record_of(trial: Trial, status: str = "completed") -> TrialRecord:
+    epoch = EpochRecord(1, 0.5, {"top1": 0.5, "top3": 0.5}, 1.0, 0.1)
+    return TrialRecord(trial, status, epochs=(epoch,))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Callable[..., Stage]:
+    def make(arms: int = 1, protocol: Protocol | None = None, keep: Any = None, **sizes: int) -> Stage:
+        made = [
+            Arm(
+                Regime(f"r{i}", "digits"),
+                Model("mlp"),
+                SEARCHED,
+                3,
+                Recipe(1),
+                protocol=protocol or Protocol(pruner=NoPruning()),
+            )
+            for i in range(arms)
+        ]
+        study = Study("s", made, topk=(1, 3), **{"trials": 2, "seeds": 1, **sizes})  # type: ignore[arg-type]
+        board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in made)
+        kept: list[TrialRecord] = []
+        now = [0.0]
+        conductor = Conductor(
+            board,
+            keep or kept.append,
+            lambda _record: None,
+            Orders(str(tmp_path), 30.0, 3600.0),
+            PAUSES,
+            clock=lambda: now[0],
+        )
+        return Stage(conductor, board, kept, now)
+
+    return make
+
+
+def test_a_fault_is_tried_again_after_growing_pauses_then_left_open(stage: Callable[..., Stage]) -> None:
+    found = stage()
+    pauses = []
+    for _ in PAUSES:
+        name = found.start()
+        assert name is not None
+        found.conductor.lose(name, "the node died")
+        assert found.start() is None  # neither it nor what has to know it
+        wait = found.conductor.wait
+        assert wait is not None
+        pauses.append(wait)
+        found.now[0] += wait
+    name = found.start()
+    assert name is not None
+    key = found.key(name)
+    found.conductor.lose(name, "the node died")
+    assert tuple(pauses) == PAUSES
+    assert found.conductor.done and found.conductor.wait is None
+    assert found.kept == []
+    (left,) = found.conductor.faults.open
+    assert (left.key, left.arm) == (key, "r0/mlp/smooth_topk_svm")
+    assert left.fault == "process lost: the node died"
+    assert found.board.left == 2 + 1 and found.board.stuck and found.board.again == len(PAUSES)
+
+
+def test_the_study_goes_on_without_what_waits_or_is_open(stage: Callable[..., Stage]) -> None:
+    found = stage(arms=3)
+    first = found.start()
+    assert first is not None
+    arm = found.conductor._runs[first].trials[0].arm_id
+    found.conductor.hear(first, {"ended": True, "fault": "TimeLimitError", "why": "2 h of 1 h"})
+    found.run_all()
+    assert {record.trial.arm_id for record in found.kept} == set(found.board.arms) - {arm}
+    assert len(found.kept) == 2 * (2 + 1)
+    assert found.conductor.done
+    assert [left.fault for left in found.conductor.faults.open] == ["time limit: 2 h of 1 h"]
+
+
+def test_a_trial_that_gets_further_is_never_given_up(stage: Callable[..., Stage]) -> None:
+    found = stage()
+    for number in range(50):
+        name = found.start()
+        assert name is not None
+        found.conductor.hear(name, {"ended": False, "kept": 10 * number, "patience": 60.0})
+        found.conductor.lose(name, "preempted")
+        assert found.conductor.wait == PAUSES[0]
+        found.now[0] += PAUSES[0]
+    name = found.start()
+    assert name is not None
+    found.end(name)
+    assert found.conductor.faults.open == [] and len(found.kept) == 1
+
+
+def test_one_that_is_set_back_does_not_count_as_further() -> None:
+    retries = Retries((1.0, 2.0))
+    retries.progress("a", 5)
+    assert retries.pause("a") == 1.0
+    for step in (0, 3, 5):
+        retries.progress("a", step)
+    assert retries.pause("a") == 2.0
+    assert retries.pause("a") is None
+    retries.forget("a")
+    assert retries.pause("a") == 1.0
+
+
+def test_a_silent_process_is_ended_after_its_own_patience(stage: Callable[..., Stage]) -> None:
+    found = stage(arms=2)
+    quick, slow = found.start(), found.start()
+    assert quick is not None and slow is not None
+    found.conductor.hear(quick, {"ended": False, "kept": 1, "patience": 100.0})
+    assert found.turn(158) == []
+    assert found.turn(6) == [quick]
+    assert found.turn(60) == []  # told once
+    found.conductor.lose(quick, "killed")
+    found.now[0] += PAUSES[0]
+    for _ in PAUSES[1:]:
+        again = found.start()
+        assert again is not None
+        found.conductor.lose(again, "killed")
+        found.now[0] += 1000
+    last = found.start()
+    assert last is not None
+    found.turn(3700)
+    found.conductor.lose(last, "killed")
+    (left,) = found.conductor.faults.open
+    assert left.fault.startswith("stalled: its process showed no progress for 36")
+
+
+def test_how_busy_a_gpu_is_goes_on_to_those_who_watch(stage: Callable[..., Stage]) -> None:
+    found, heard = stage(), []
+    found.conductor.tell = heard.append
+    name = found.start()
+    assert name is not None
+    message = {"ended": False, "kept": 0, "patience": 60.0, "gpu": ["GPU-a", 0.5, 1, 2]}
+    found.conductor.hear(name, message)
+    assert [event.kind for event in heard] == ["started", "measured"]
+    assert heard[1].sample == GpuSample("GPU-a", 0.5, 1, 2) and heard[1].workers == 1
+
+
+def test_a_driver_that_stood_still_itself_blames_nobody(stage: Callable[..., Stage]) -> None:
+    found = stage()
+    name = found.start()
+    assert name is not None
+    found.conductor.hear(name, {"ended": False, "kept": 0, "patience": 60.0})
+    found.now[0] += 8 * 3600  # a laptop that was shut
+    assert found.conductor.stalled() == []
+
+
+def test_why_a_network_is_missing_is_told_from_the_record(stage: Callable[..., Stage]) -> None:
+    found = stage(trials=1)
+    search = found.start()
+    assert search is not None
+    found.end(search)
+    name = found.start()
+    assert name is not None
+    (trial,) = found.conductor._runs[name].trials
+    record = replace(record_of(trial), missing={"network": "OSError: in the way"})
+    message = {"ended": True, "records": [record.to_json()]}
+    found.conductor.hear(name, message)
+    assert "records" not in message  # Tune would keep them
+    assert [record.missing for record in found.kept] == [{}, {"network": "OSError: in the way"}]
+    assert found.conductor.faults.unsaved == {trial.key: "OSError: in the way"}
+    assert found.conductor.done and found.board.left == 0
+
+
+def test_a_worker_is_told_which_members_of_an_ensemble_have_a_record(stage: Callable[..., Stage]) -> None:
+    """Their files stay as they are."""
+    found = stage(trials=1, seeds=2, protocol=Protocol(ensemble=2, pruner=NoPruning()))
+    search = found.start()
+    assert search is not None
+    found.end(search)
+    config = found.conductor.start("confirms")
+    assert config is not None and config["recorded"] == []
+    first, second = found.conductor._runs["confirms"].trials
+    found.board.end(first, Ended.from_record(record_of(first)))
+    found.conductor.lose("confirms", "the node died")
+    found.now[0] += PAUSES[0]
+    config = found.conductor.start("again")
+    assert config is not None and config["recorded"] == [first.key]
+    assert len(config["trials"]) == 2 and second.key not in config["recorded"]
+
+
+def test_a_record_that_cannot_be_written_ends_the_study_and_is_raised_afterwards(
+    stage: Callable[..., Stage],
+) -> None:
+    def full(_record: TrialRecord) -> None:
+        raise OSError("No space left on device")
+
+    found = stage(arms=2, keep=full)
+    one, other = found.start(), found.start()
+    assert one is not None and other is not None
+    found.end(one)
+    assert found.conductor.done
+    found.end(other)
+    assert "No space left" in str(found.conductor.broken)
+    assert found.board.left == 2 * 3
+
+
+def test_an_ensemble_is_left_open_whole(stage: Callable[..., Stage]) -> None:
+    found = stage(protocol=Protocol(ensemble=2, pruner=NoPruning()), seeds=2)
+    name = found.start()
+    assert name is not None
+    found.conductor.hear(name, {"ended": True, "fault": "TimeLimitError", "why": "too long"})
+    assert len({left.key for left in found.conductor.faults.open}) == 2
+    assert found.conductor.done

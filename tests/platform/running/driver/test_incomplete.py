@@ -1,0 +1,234 @@
+"""Confirmations that lost a file: told plainly, refused where the file is read, and trained again to the same bits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, plan, run
+from topk_platform.cli import main
+from topk_platform.outcomes import Ended
+from topk_platform.records import (
+    Ledger,
+    Row,
+    Store,
+    StoreKeeper,
+    artifact_name,
+    damaged_artifacts,
+    missing_artifacts,
+)
+from topk_platform.records.artifacts import KINDS, Kind
+from topk_platform.records.mark import Mark
+from topk_platform.running.driver import execution
+from topk_platform.running.driver.recording import Recorder
+from topk_platform.running.driver.retries import Faults
+from topk_platform.running.progress.events import Event
+from topk_platform.search import Board
+from topk_platform.training import finish, run_trials
+
+LAB = """
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+losses = [Loss("cross_entropy"), Loss("topk_hinge")]
+arms = [Arm(Regime("r", "digits"), Model("linear"), loss, 3, Recipe(1)) for loss in losses]
+study = Study("lost", arms, topk=(1, 3), seeds=3, baseline="cross_entropy")
+"""
+CONFIRMATIONS = 6
+TABLES = ("table.csv", "seeds.csv", "table.md")
+
+
+def trained_here(
+    study: Study, board: Board, recorder: Recorder, tell: Callable[..., None], *_: object
+) -> Faults:
+    """Train what is left in this process, and note how many trials that were."""
+    while trials := board.next_trials():
+        keeper = StoreKeeper(recorder.ledger.store, 1e9, ())
+        for trial, record in zip(trials, finish(run_trials(trials, keeper)), strict=True):
+            recorder(record.replace_versions(**trial.environment))
+            board.end(trial, Ended.from_record(record))
+            tell(Event("ended", (trial,), record))
+    return Faults()
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder with a study's module, and neither Ray nor MLflow."""
+    monkeypatch.setattr(execution, "on_cluster", lambda *_: nullcontext(execution.Cluster(1)))
+    monkeypatch.setattr(execution, "open_sink", lambda *_: None)
+    monkeypatch.setattr(execution, "_run_trials", trained_here)
+    (tmp_path / "lab_of_losses.py").write_text(LAB)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "lab_of_losses", raising=False)
+    monkeypatch.setenv("COLUMNS", "300")
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> dict[str, Any]:
+    return {}
+
+
+@pytest.fixture
+def store(tmp_path: Path, undisturbed: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the whole study, trained once."""
+    if not undisturbed:
+        folder = tmp_path_factory.mktemp("undisturbed")
+        assert run(the_study(), store=folder, progress=False).ran == CONFIRMATIONS
+        undisturbed["store"] = folder
+    shutil.copytree(undisturbed["store"], tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def the_study() -> Study:
+    losses = [Loss("cross_entropy"), Loss("topk_hinge")]
+    arms = [Arm(Regime("r", "digits"), Model("linear"), loss, 3, Recipe(1)) for loss in losses]
+    return Study("lost", arms, topk=(1, 3), seeds=3, baseline="cross_entropy")
+
+
+def rows_of(store: Path) -> list[Row]:
+    return Ledger.open(Store.open(store), "lost").rows("phase = 'confirm'")
+
+
+def file_of(store: Path, kind: Kind, place: int = 0) -> Path:
+    return store / "lost" / artifact_name(kind, rows_of(store)[place]["key"])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    content[-20] ^= 8
+    path.write_bytes(content)
+
+
+def tables(store: Path) -> list[str]:
+    return [(store / "lost" / "tables" / name).read_text() for name in TABLES]
+
+
+def plain(rows: list[Row]) -> list[dict[str, Any]]:
+    """Rows without times."""
+    times = ("train_seconds", "started", "ended")
+    return [{name: value for name, value in row.items() if name not in times} for row in rows]
+
+
+def topk(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["topk", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, flip, lambda path: path.write_bytes(b"")])
+@pytest.mark.parametrize("kind", ["ranks", "guesses"])
+def test_the_next_run_trains_again_what_lost_its_ranks_or_guesses(
+    kind: Kind, damage: Callable[[Path], None], store: Path, undisturbed: dict[str, Any]
+) -> None:
+    before, lost = tables(store), [file_of(store, kind, place) for place in (1, 4)]
+    for path in lost:
+        damage(path)
+    assert plan(the_study(), store=store).left == 2
+    said: list[str] = []
+    summary = run(the_study(), store=store, progress=False, waiting=said.append)
+    assert (summary.ran, summary.left) == (2, 0)
+    (line,) = said
+    assert line.startswith("2 confirmations are trained again: ") and line.endswith(" are gone or damaged")
+    assert all(f"{kind}/{path.name}" in line for path in lost)
+    assert tables(store) == before
+    assert plain(rows_of(store)) == plain(rows_of(undisturbed["store"]))  # and so are all SHA-256
+    place = Store.open(store).at("lost")
+    assert damaged_artifacts(place, rows_of(store)) == missing_artifacts(place, rows_of(store)) == []
+    assert run(the_study(), store=store, progress=False, waiting=said.append).ran == 0 and len(said) == 1
+
+
+def test_what_a_part_does_not_train_is_set_aside_and_told(store: Path) -> None:
+    lost = file_of(store, "ranks")
+    flip(lost)
+    loss = rows_of(store)[0]["loss"]
+    other = "topk_hinge" if loss == "cross_entropy" else "cross_entropy"
+    summary = run(the_study(), store=store, only=f"r/*/{other}", progress=False)
+    assert summary.ran == 0 and not lost.exists()
+    assert (store / "lost" / "damaged" / "ranks" / lost.name).exists()
+    assert "Of 6 confirmations, 1 lack the ranks" in (store / "lost" / "tables" / "table.md").read_text()
+    assert run(the_study(), store=store, progress=False).ran == 1 and lost.exists()
+
+
+def test_until_then_the_table_and_the_status_say_how_many_lack_theirs(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in (0, 1, 2):
+        file_of(store, "ranks", place).unlink()
+    file_of(store, "network").unlink()
+    told = "Of 6 confirmations, 3 lack the ranks of their test images: intervals over those leave out"
+    for output in ("rich", "md"):
+        code, out, err = topk(capsys, "table", "lab_of_losses:study", "--format", output)
+        assert code == 0 and told in " ".join(out.split()) and not err
+    for arguments in (("--format", "csv"), ("--json",)):
+        code, _, err = topk(capsys, "table", "lab_of_losses:study", *arguments)
+        assert code == 0 and err.startswith(f"topk: {told}") and len(err.splitlines()) == 1
+    lines = [
+        "ranks or guesses: 3 confirmations lack theirs; `topk run` trains again those that count",
+        "networks: 1 confirmations lack theirs; `topk run --networks` trains them again",
+    ]
+    code, out, _ = topk(capsys, "status", "lost")
+    assert code == 0 and out.splitlines()[-2:] == lines
+    _, out, _ = topk(capsys, "status", "lost", "--json")
+    assert json.loads(out)[0]["notes"][-2:] == lines
+
+
+COMMANDS = {
+    "ranks": ("table", "report", "bundle", "plot topk", "export"),
+    "guesses": ("plot confusion", "report"),
+    "network": ("export",),
+}
+
+
+@pytest.mark.parametrize(("kind", "command"), [(kind, c) for kind in KINDS for c in COMMANDS[kind]])
+def test_a_command_that_reads_a_damaged_file_is_one_line_that_names_it(
+    kind: Kind, command: str, store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for place in range(CONFIRMATIONS):
+        flip(file_of(store, kind, place))
+    name, *more = command.split()
+    arm = rows_of(store)[0]["arm"]
+    options = {"export": ("--arm", arm, "--to", "out"), "bundle": ("--to", "out")}.get(name, ())
+    code, _, err = topk(capsys, name, "lab_of_losses:study", *more, *options)
+    (line,) = err.splitlines()
+    assert code == 2
+    assert f": {artifact_name(kind, 'KEY').partition('KEY')[0]}" in line
+    assert "is damaged; `topk run" in line and "raised" not in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_networks_are_trained_again_when_asked_for(store: Path, undisturbed: dict[str, Any]) -> None:
+    file_of(store, "network", 0).unlink()
+    flip(file_of(store, "network", 1))
+    assert run(the_study(), store=store, progress=False).ran == 0
+    said: list[str] = []
+    assert run(the_study(), store=store, progress=False, networks=True, waiting=said.append).ran == 2
+    assert said[0].startswith("2 confirmations are trained again: models/")
+    assert plain(rows_of(store)) == plain(rows_of(undisturbed["store"]))
+    assert damaged_artifacts(Store.open(store).at("lost"), rows_of(store)) == []
+
+
+def test_a_file_in_the_way_of_the_networks_costs_no_ranks(
+    tmp_path: Path, undisturbed: dict[str, Any], store: Path
+) -> None:
+    blocked = tmp_path / "blocked"
+    (blocked / "lost").mkdir(parents=True)
+    Mark("lost").write(Store.open(blocked).at("lost"))
+    (blocked / "lost" / "models").write_text("in the way")
+    assert run(the_study(), store=blocked, progress=False).ran == CONFIRMATIONS
+    assert tables(blocked) == tables(store)
+    rows = rows_of(blocked)
+    assert all("cannot be written" in json.loads(row["artifacts"])["missing"]["network"] for row in rows)
+    (blocked / "lost" / "models").unlink()
+    assert run(the_study(), store=blocked, progress=False).ran == 0
+    assert run(the_study(), store=blocked, progress=False, networks=True).ran == CONFIRMATIONS
+    assert plain(rows_of(blocked)) == plain(rows_of(store))

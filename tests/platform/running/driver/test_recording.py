@@ -1,0 +1,53 @@
+"""What is deleted once a trial has ended; the store, the ledger and its writer are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from topk_platform.errors import StoreError
+from topk_platform.running.driver import recording
+from topk_platform.running.driver.recording import Recorder
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The checkpoints that are there, and ``gone`` for as long as the store is not."""
+    there = {"a", "b", "c"}
+
+    def forget(_store: object, keys: Iterable[str]) -> None:
+        if "gone" in there:
+            raise StoreError("nobody answers")
+        there.difference_update(keys)
+
+    monkeypatch.setattr(recording, "forget", forget)
+    return there
+
+
+def a_recorder() -> tuple[Recorder, Callable[[str], None]]:
+    writer: Any = SimpleNamespace(error=None, flush=lambda: None)
+    recorder = Recorder(SimpleNamespace(store=None), writer, None)  # type: ignore[arg-type]
+    return recorder, lambda key: writer.committed([SimpleNamespace(trial=SimpleNamespace(key=key))])
+
+
+def test_a_checkpoint_that_a_store_kept_while_it_was_gone_is_deleted_with_the_next(there: set[str]) -> None:
+    _, commit = a_recorder()
+    there.add("gone")
+    commit("a")
+    assert there == {"a", "b", "c", "gone"}
+    there.discard("gone")
+    commit("b")
+    assert there == {"c"}
+
+
+def test_or_at_the_end(there: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recorder, "_write_tables", lambda *_: None)
+    recorder, commit = a_recorder()
+    there.add("gone")
+    commit("a")
+    there.discard("gone")
+    recorder.close(None, lambda _: {})  # type: ignore[arg-type]
+    assert there == {"b", "c"}

@@ -1,0 +1,128 @@
+"""Tune is started anew where all that is left waits to be tried again; what stopped a study is raised in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.tune.execution import class_cache
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform.errors import ChangedError
+from topk_platform.identity import Identity
+from topk_platform.running.driver import tuning
+from topk_platform.running.driver.conductor import Conductor
+from topk_platform.running.driver.retries import Faults
+from topk_platform.running.own_ray.lifeline import Lifeline, LostRayError
+from topk_platform.search import ArmBoard, Board
+from topk_platform.specs import Trial, TrialRecord
+
+Fit = Callable[[Conductor], None]
+
+
+@dataclass
+class Tuner:
+    """What Tune would do with a conductor, once for each time that it is started."""
+
+    fits: list[Fit]
+    conductor: Conductor
+
+    def fit(self) -> None:
+        self.fits.pop(0)(self.conductor)
+
+
+def lose(conductor: Conductor) -> None:
+    assert conductor.start("lost") is not None
+    conductor.lose("lost", "the node died")
+
+
+def complete(conductor: Conductor) -> None:
+    config = conductor.start("completed")
+    assert config is not None and config["time_limit"] == 5400.0
+    records = [TrialRecord(Trial.from_json(text), "completed").to_json() for text in config["trials"]]
+    conductor.hear("completed", {"ended": True, "records": records})
+
+
+def refuse(conductor: Conductor) -> None:
+    conductor.start("refused")
+    conductor.hear("refused", {"ended": True, "refused": "other code"})
+
+
+@pytest.fixture
+def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Faults, list[float], Board]]:
+    def run(*fits: Fit, keep: Any = None, sleep: Any = None) -> tuple[Faults, list[float], Board]:
+        left, slept = list(fits), []
+        monkeypatch.setattr(tuning, "_tuner", lambda study, conductor, *_: Tuner(left, conductor))
+        monkeypatch.setattr(tuning, "PAUSES", (0.0, 0.0))
+        line = Lifeline()
+        monkeypatch.setattr(line, "sleep", sleep or slept.append)
+        arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 3, Recipe(1))
+        study = Study("s", [arm], topk=(1, 3), seeds=1, time_limit=1.5)
+        board = Board([ArmBoard(study, arm, Identity("c", "f"))])
+        tell = keep or (lambda _record: None)
+        found = tuning.tune_trials(
+            study, board, tell, lambda _record: None, str(tmp_path), 1, "", 30.0, line=line
+        )
+        assert not left
+        return found, slept, board
+
+    return run
+
+
+def test_it_waits_for_what_is_to_be_tried_again(tune: Callable[..., Any]) -> None:
+    found, slept, board = tune(lose, lose, complete)
+    assert found == Faults() and len(slept) == 2 and board.left == 0
+
+
+def test_it_ends_with_what_is_left_open(tune: Callable[..., Any]) -> None:
+    found, slept, board = tune(lose, lose, lose)
+    assert len(found.open) == 1 and len(slept) == 2 and board.stuck
+
+
+def test_an_interrupt_while_it_waits_is_the_callers(
+    tune: Callable[..., Any],
+) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tune(lose, sleep=interrupt)
+
+
+def test_without_ray_nothing_is_tried_again_and_nothing_is_open(tune: Callable[..., Any]) -> None:
+    def vanish(conductor: Conductor) -> None:
+        conductor.start("running")
+        raise LostRayError("Ray's raylet (process 7) has ended")
+
+    found, slept, board = tune(vanish)
+    assert found == Faults(ended="Ray's raylet (process 7) has ended")
+    assert board.left == 1 and not board.stuck and slept == []
+
+
+def test_what_stopped_it_is_raised(tune: Callable[..., Any]) -> None:
+    def full(_record: TrialRecord) -> None:
+        raise OSError("No space left on device")
+
+    with pytest.raises(ChangedError, match=r"other code\. What had ended is kept"):
+        tune(refuse)
+    with pytest.raises(OSError, match="No space left"):
+        tune(complete, keep=full)
+
+
+def test_tune_sends_no_worker_the_drivers_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray writes what it is sent into the logs of every node."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+    monkeypatch.setenv("RAY_CHDIR_TO_TRIAL_DIR", "0")
+
+    def sent() -> dict[str, str]:
+        actor = class_cache._ActorClassCache().get(type("Nobody", (), {}))
+        found: dict[str, str] = actor._default_options["runtime_env"]["env_vars"]
+        return found
+
+    assert "AWS_SECRET_ACCESS_KEY" in sent()
+    with tuning._own_keys():
+        assert "AWS_SECRET_ACCESS_KEY" not in sent() and sent()["RAY_CHDIR_TO_TRIAL_DIR"] == "0"
+    assert "AWS_SECRET_ACCESS_KEY" in sent()

@@ -1,0 +1,254 @@
+"""The files in a study's ``tables`` folder: of the whole study, whichever part ran and however it ended."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from made_up import keep_made_up
+
+from topk_platform import Arm, Float, Loss, Model, Protocol, Recipe, Regime, Study, grid, plan, run
+from topk_platform.data import Source, digits
+from topk_platform.errors import StoreError, UserError
+from topk_platform.outcomes import Ended
+from topk_platform.records import Extras, Store
+from topk_platform.running.driver import execution as running
+from topk_platform.running.driver import recording, remembered
+from topk_platform.running.driver.recording import Recorder
+from topk_platform.running.driver.retries import Faults
+from topk_platform.running.preflight import reading
+from topk_platform.running.preflight.rehearsal import Rehearsal
+from topk_platform.running.progress.events import Event
+from topk_platform.search import Board
+from topk_platform.specs import TrialRecord
+
+RATE = {"learning_rate": Float(0.01, 1)}
+LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
+REGIMES = [Regime("a", "digits"), Regime("b", "digits")]
+STUDY = Study(
+    "s", grid(REGIMES, [Model("linear")], LOSSES, k=3, recipe=Recipe(1)), topk=(1, 3), trials=2, seeds=3
+)
+
+
+class TroubleError(Exception):
+    pass
+
+
+def ends_at_once(
+    study: Study, board: Board, recorder: Recorder, tell: Callable[..., None], *_: object
+) -> Faults:
+    while trials := board.next_trials():
+        for trial in trials:
+            metrics = dict.fromkeys(study.metrics, 0.5 + trial.seed / 100)
+            record = TrialRecord(trial, "completed", validation=metrics, test=metrics if trial.seed else None)
+            record = dataclasses.replace(record, artifacts=keep_made_up(recorder.ledger.store, trial))
+            recorder(record.replace_versions(**trial.environment))
+            board.end(trial, Ended.from_record(record))
+            tell(Event("ended", (trial,), record))
+    return Faults()
+
+
+def ends_within(*arguments: Any) -> Faults:
+    board, recorder, budget = arguments[1], arguments[2], arguments[-1].budget
+    while trials := board.next_trials(budget.allows):
+        for place, trial in enumerate(trials):
+            budget.begin(trial.key, trial.arm_id, 1)
+            metrics = dict.fromkeys(STUDY.metrics, 0.5 + trial.seed / 100)
+            record = TrialRecord(trial, "completed", validation=metrics, test=metrics if trial.seed else None)
+            record = dataclasses.replace(record, artifacts=keep_made_up(recorder.ledger.store, trial))
+            recorder(record.replace_versions(**trial.environment))
+            board.end(trial, Ended.from_record(record))
+            budget.end(trial.key, ended=True)
+            assert place == 0
+    return Faults()
+
+
+def ends_in_trouble(*arguments: Any) -> None:
+    ends_at_once(*arguments)
+    raise TroubleError("the first error")
+
+
+@pytest.fixture(autouse=True)
+def without_ray_and_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "on_cluster", lambda *_: nullcontext(running.Cluster(1)))
+    monkeypatch.setattr(running, "open_sink", lambda *_: None)
+    monkeypatch.setattr(running, "_run_trials", ends_at_once)
+
+
+def written(store: Path, name: str = "table.csv") -> list[dict[str, str]]:
+    with (store / "s" / "tables" / name).open() as file:
+        return list(csv.DictReader(file))
+
+
+def told(store: Path) -> dict[tuple[str, str], str]:
+    return {(r["regime"], r["loss"]): r["n"] for r in written(store) if r["metric"] == "top3"}
+
+
+def test_what_a_part_runs_is_written_beside_what_others_ran(tmp_path: Path) -> None:
+    run(STUDY, store=tmp_path, only="a/*")
+    part = run(STUDY, store=tmp_path, only=["b/*/cross_entropy", "b/*/smooth*"], seeds=2).table
+    assert part.columns == ("b",)
+    assert {cell.value.n for cell in part.cells.values() if cell.value} == {2}
+    expected = {("a", "cross_entropy"): "3", ("a", "smooth_topk_svm"): "3"}
+    expected |= {("b", "cross_entropy"): "2", ("b", "smooth_topk_svm"): "2"}
+    assert told(tmp_path) == expected
+    text = (tmp_path / "s" / "tables" / "table.md").read_text()
+    assert "| loss | a | b |" in text
+    assert len(written(tmp_path, "seeds.csv")) == 2 * 3 + 2 * 2
+
+
+def test_a_part_tells_of_its_difference_to_a_baseline_that_ran_before(tmp_path: Path) -> None:
+    run(STUDY, store=tmp_path, only="a/*/cross_entropy")
+    found = run(STUDY, store=tmp_path, only="a/*/smooth*").table
+    difference = found.cells["smooth_topk_svm", "a", "top3"].difference
+    assert difference is not None and (difference.n, difference.mean) == (3, 0)
+
+
+def test_a_larger_budget_for_once_does_not_change_what_the_files_are_of(tmp_path: Path) -> None:
+    run(STUDY, store=tmp_path)
+    before = (tmp_path / "s" / "tables" / "table.csv").read_bytes()
+    assert run(STUDY, store=tmp_path, seeds=5).table.study.seeds == 5
+    assert (tmp_path / "s" / "tables" / "table.csv").read_bytes() == before
+
+
+def test_the_sink_gets_the_tables_and_what_draws_them_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it is handed draws the whole study, whatever part ran."""
+    handed: list[tuple[Mapping[str, str], Extras | None]] = []
+
+    class Sink:
+        def put(self, record: TrialRecord) -> None: ...
+
+        def put_files(self, files: Mapping[str, str], extras: Extras | None) -> None:
+            handed.append((files, extras))
+
+        def close(self) -> None: ...
+
+    def made(study: Study, store: str) -> Extras:
+        return Extras(lambda: {arm.regime.name: store.encode() for arm in study.arms}, dict)
+
+    monkeypatch.setattr(running, "open_sink", lambda *_: Sink())
+    monkeypatch.setattr(running, "extras_of", made)
+    for told in ("on", "off"):
+        monkeypatch.setenv("TOPK_REPORT", told)
+        run(STUDY, store=tmp_path, only="a/*")
+    (files, extras), (_, none) = handed
+    assert "table.md" in files and extras is not None and none is None
+    assert extras.pictures() == {name: str(tmp_path).encode() for name in ("a", "b")}
+    monkeypatch.setenv("TOPK_REPORT", "yes")
+    with pytest.raises(UserError, match="TOPK_REPORT must be on or off, got 'yes'"):
+        run(STUDY, store=tmp_path)
+
+
+def test_after_an_error_what_had_ended_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_run_trials", ends_in_trouble)
+    with pytest.raises(TroubleError, match="the first error"):
+        run(STUDY, store=tmp_path)
+    assert set(told(tmp_path).values()) == {"3"}
+
+
+@pytest.mark.parametrize("broken", ["build_table", "write"])
+def test_an_error_of_the_tables_does_not_take_the_first_ones_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    original = Store.write
+
+    def no_tables(self: Store, name: str, data: bytes) -> None:
+        if name.startswith("tables/"):
+            raise StoreError("no space left")
+        original(self, name, data)
+
+    def no_table(*_: object, **__: object) -> None:
+        raise StoreError("no space left")
+
+    monkeypatch.setattr(running, "_run_trials", ends_in_trouble)
+    if broken == "write":
+        monkeypatch.setattr(Store, "write", no_tables)
+    else:
+        monkeypatch.setattr(recording, "build_table", no_table)
+    with pytest.raises(TroubleError, match="the first error") as caught:
+        run(STUDY, store=tmp_path)
+    assert "no space left" in caught.value.__notes__[0]
+    monkeypatch.setattr(running, "_run_trials", ends_at_once)
+    with pytest.raises(StoreError, match="no space left"):  # of a run in order it is the only one
+        run(STUDY, store=tmp_path)
+
+
+def test_rows_count_by_the_study_as_it_is_now_though_nothing_runs(tmp_path: Path) -> None:
+    def counting() -> int:
+        return sum(pq.read_table(tmp_path / "s" / "tables" / "trials.parquet")["counts"].to_pylist())
+
+    run(STUDY, store=tmp_path)
+    assert counting() == STUDY.size
+    fewer = dataclasses.replace(STUDY, seeds=2)
+    assert run(fewer, store=tmp_path).ran == 0
+    assert counting() == fewer.size < STUDY.size
+
+
+def test_a_study_that_is_done_runs_again_on_other_data_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its arms are not tried before it, but its data are read: with one image changed every trial runs anew."""
+    rehearsed: list[str] = []
+    original = Rehearsal.__call__
+
+    def noted(self: Rehearsal, arm: Arm, dataset: Source) -> None:
+        rehearsed.append(arm.name)
+        original(self, arm, dataset)
+
+    monkeypatch.setattr(Rehearsal, "__call__", noted)
+    assert (run(STUDY, store=tmp_path).ran, len(rehearsed)) == (STUDY.size, 4)
+    assert (run(STUDY, store=tmp_path).ran, len(rehearsed)) == (0, 4)
+    assert (run(STUDY, store=tmp_path, seeds=4).ran, len(rehearsed)) == (4, 8)
+    assert plan(STUDY, store=tmp_path).left == 0
+
+    changed = digits()
+    changed.train.inputs[0, 0, 0, 0] += 1
+    monkeypatch.setattr(reading, "load", lambda regime: changed)
+    monkeypatch.setattr(remembered, "noted", lambda store: None)
+    assert (run(STUDY, store=tmp_path, only="a/*").ran, len(rehearsed)) == (STUDY.size // 2, 10)
+    assert (run(STUDY, store=tmp_path, only="a/*").ran, len(rehearsed)) == (0, 10)
+    monkeypatch.undo()
+    assert plan(STUDY, store=tmp_path, only="a/*").left == 0
+
+
+def test_a_run_that_may_not_go_on_says_so_in_its_table_and_the_same_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_run_trials", ends_within)
+    left = STUDY.size
+    for ran in (7, 12, 1):
+        summary = run(STUDY, store=tmp_path, max_trials=ran if ran > 1 else 100)
+        left -= summary.ran
+        assert (summary.left, summary.interrupted, summary.partial) == (
+            left,
+            False,
+            f"max_trials {ran}" if left else "",
+        )
+        partial = f"Partial: {left} trials have not ended yet."
+        assert (partial in (tmp_path / "s" / "tables" / "table.md").read_text()) == (left > 0)
+    assert summary.ran == 1 and summary.table.left == 0
+
+
+def test_a_search_that_starts_from_another_ones_best_belongs_to_one_budget(tmp_path: Path) -> None:
+    """With more trials the other arm goes on, and what starts from it begins anew; the table is of those asked for."""
+    how = Protocol(start_from="a/*/*")
+    arms = grid(REGIMES, [Model("linear")], LOSSES[:1], k=3, recipe=Recipe(1), protocol=how)
+    study = Study("s", arms, topk=(1, 3), trials=2, seeds=3)
+    assert run(study, store=tmp_path).ran == 2 * (2 + 3)
+    # Equal results: the first trial stays the best, and its confirmations count.
+    more = run(study, store=tmp_path, trials=3)
+    assert (more.ran, more.left) == (1 + 3 + 3, 0)
+    assert {cell.value.n for cell in more.table.cells.values() if cell.value} == {3}
+    assert {len(choices) for choices in more.table.choices.values()} == {1}
+    assert run(study, store=tmp_path).ran == 0
+    part = run(study, store=tmp_path, only="b/*", trials=4)  # with what it starts from
+    assert part.table.columns == ("a", "b") and part.ran == 1 + 4 + 3
+    assert plan(study, store=tmp_path, trials=4).left == 0

@@ -1,0 +1,144 @@
+"""What a plan makes of the times of trials: which of them it expects to be pruned, and how long those take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from topk_platform import (
+    Arm,
+    Float,
+    LongTail,
+    Loss,
+    Model,
+    NoPruning,
+    Protocol,
+    Quantile,
+    Recipe,
+    Regime,
+    Study,
+    grid,
+)
+from topk_platform.cli.planning import _plan_data, _print_plan
+from topk_platform.running.estimate import timing
+from topk_platform.running.estimate.planning import plan
+from topk_platform.search import ArmBoard
+from topk_platform.specs import Pruner
+
+
+@pytest.fixture(autouse=True)
+def hundred_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds(boards: Sequence[ArmBoard]) -> dict[str, float]:
+        return dict.fromkeys((board.arm_id for board in boards), 100.0)
+
+    monkeypatch.setattr(timing, "trial_seconds", seconds)
+
+
+@pytest.mark.parametrize(
+    ("pruner", "ensemble", "seconds"),
+    [
+        # Eight trials one after another and two confirmations; four trials fill the rungs, the others take half.
+        (NoPruning(), 1, 1000),
+        (Quantile(rungs=(0.25, 0.5), quantile=0.5, startup=4), 1, 400 + 4 * 50 + 200),
+        (Quantile(rungs=(0.25, 0.5), quantile=0.5, startup=9), 1, 1000),
+        # Two stacks of four: at least one of the second one's goes on past the rungs with chances 15/16 and 175/256.
+        (Quantile(rungs=(0.25, 0.5), startup=4), 4, 100 + 25 + 25 * 15 / 16 + 50 * 175 / 256 + 100),
+    ],
+)
+def test_search_trials_are_expected_to_be_pruned_once_the_rungs_are_filled(
+    pruner: Pruner, ensemble: int, seconds: float, tmp_path: Path
+) -> None:
+    loss = Loss("smooth_topk_svm", {"tau": Float(0.1, 10.0)}, {"tau": 1.0})
+    protocol = Protocol(pruner=pruner, ensemble=ensemble)
+    arm = Arm(Regime("all", "digits"), Model("linear"), loss, 3, Recipe(4), protocol=protocol)
+    study = Study("s", [arm], topk=(1, 3), trials=8, seeds=2)
+    found = plan(study, store=tmp_path, workers=1)
+    assert found.forecast.seconds == pytest.approx(seconds)
+    assert found.seconds == pytest.approx(100 * (10 if ensemble == 1 else 3))  # at most: nothing pruned
+
+
+def digits_as_they_are_and_with_a_tail() -> Study:
+    regimes = [Regime("all", "digits"), Regime("again", "digits"), Regime("tail", "digits", (LongTail(10),))]
+    arms = grid(
+        regimes=regimes,
+        models=[Model("linear")],
+        losses=[Loss("cross_entropy")],
+        k=3,
+        recipe=Recipe(1),
+        metric="top3",
+    )
+    return Study("s", arms, topk=(1, 3), seeds=1)
+
+
+def test_a_plan_tells_what_each_regime_is_trained_validated_and_tested_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of digits' 1797 images; a tail begins with as many of a class as the rarest has."""
+    found = plan(digits_as_they_are_and_with_a_tail(), store=tmp_path, workers=1)
+    _print_plan(Console(width=200), found)
+    out = capsys.readouterr().out
+    everything, _, tail = found.samples
+    assert everything.train + everything.validation + everything.test == 1797 and everything.classes == 10
+    assert tail.train < everything.train and (tail.validation, tail.test) == (
+        everything.validation,
+        everything.test,
+    )
+    assert (tail.most, tail.fewest) == (everything.fewest, round(everything.fewest / 10))
+    assert f"all, again: trained with {everything.train}, validated with {everything.validation}, " in out
+    assert f"tail: trained with {tail.train}, " in out
+    assert "besides the start of Ray" in out
+    assert [regime["train"] for regime in _plan_data(found, None)["samples"]] == [
+        everything.train,
+        everything.train,
+        tail.train,
+    ]
+
+
+def test_a_plan_with_nothing_left_says_that_it_did_not_look_at_the_data(
+    tmp_path: Path, train_study: Callable[[Study, Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = digits_as_they_are_and_with_a_tail()
+    train_study(study, tmp_path)
+    found = plan(study, store=tmp_path, workers=1)
+    _print_plan(Console(width=200), found)
+    assert found.left == 0 and found.samples == ()
+    assert "The data were not looked at" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("ensemble", "trials", "searches", "chosen"),
+    [
+        (5, 15, 1, None),
+        (8, 15, 1, "7 of the 15"),
+        (8, 32, 2, None),
+        (8, 30, 2, "7 of the 15"),
+        (8, 8, 1, None),
+    ],
+)
+def test_stacks_that_leave_the_sampler_too_little_are_named(
+    ensemble: int, trials: int, searches: int, chosen: str | None, tmp_path: Path
+) -> None:
+    """Of eight trials even one after another would leave it two, so that the stacks are not to blame."""
+    loss = Loss("smooth_topk_svm", {"tau": Float(0.1, 10.0)}, {"tau": 1.0})
+    protocol = Protocol(ensemble=ensemble, searches=searches)
+    arms = grid(
+        [Regime("all", "digits")],
+        [Model("linear")],
+        [loss, Loss("ldam")],
+        k=3,
+        recipe=Recipe(1),
+        protocol=protocol,
+    )
+    found = plan(Study("s", arms, topk=(1, 3), trials=trials, seeds=searches), store=tmp_path, workers=1)
+    console = Console(width=200, record=True)
+    _print_plan(console, found)
+    text = console.export_text()
+    assert ("leave the sampler" in text) == (chosen is not None)
+    if chosen is not None:
+        assert (
+            f"Stacks of 8 leave the sampler {chosen} trials" in text
+            and "(all/linear/smooth_topk_svm)" in text
+        )

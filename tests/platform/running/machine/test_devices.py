@@ -1,0 +1,154 @@
+"""What a machine's GPUs are to trials, and what of their memory is whose; the GPUs are fakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform.errors import BrokenDeviceError, SmallShareError
+from topk_platform.identity import Identity
+from topk_platform.running.machine import devices
+from topk_platform.running.machine.devices import (
+    OWN_BYTES,
+    cap_memory,
+    gpu_count,
+    listed_devices,
+    memory_part,
+    outside_fault,
+    parts_visible,
+    slices_here,
+)
+from topk_platform.running.machine.here import local_workers
+from topk_platform.search import ArmBoard
+from topk_platform.specs import Status, TrialRecord
+
+GIB = 2**30
+
+LISTING = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)
+  MIG 1g.5gb      Device  0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)
+  MIG 2g.10gb     Device  1: (UUID: MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-09fb2a11-8f4c-4f0e-9bbd-000000000001)
+"""
+SLICES = ["MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f", "MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb"]
+OLD = "MIG-GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77/1/0"  # the name of a slice before driver 470
+
+
+def a_study(**more: object) -> Study:
+    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
+    return Study("s", [arm], topk=(1, 3), **more)  # type: ignore[arg-type]
+
+
+def a_record(reason: str, status: Status = "failed", device: str = "cuda") -> TrialRecord:
+    study = a_study(device=device)
+    board = ArmBoard(study, study.arms[0], Identity("code", "data"))
+    slot = board.next_slot()
+    assert slot is not None
+    return TrialRecord(board.trial(slot), status, reason)
+
+
+@pytest.mark.parametrize("gib", [4, 16, 40, 80, 141])
+@pytest.mark.parametrize("trials", [2, 3, 4, 7, 20])
+def test_trials_that_share_a_gpu_take_no_more_than_there_is(trials: int, gib: int) -> None:
+    """Their tensors, and what their processes hold beside them where a share is large enough for both."""
+    part = memory_part(1 / trials, gib * GIB)
+    assert 0 < trials * part < 1
+    if gib >= 2 * trials:
+        assert trials * (part * gib * GIB + OWN_BYTES) <= gib * GIB * (1 + 1e-9)
+
+
+def test_a_process_is_held_to_its_share_and_let_go_of_with_a_whole_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[float] = []
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(total_memory=20 * GIB)
+    )
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limits.append)
+    for share in (0.5, 0.25, 1.0):
+        cap_memory(share)
+    assert limits == [0.45, 0.2, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("reason", "share", "fault"),
+    [
+        ("CUDA out of memory. Tried to allocate 20.00 MiB.", 0.5, SmallShareError),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", 0.5, SmallShareError),
+        ("CUDA out of memory. Tried to allocate 20.00 MiB.", 1.0, None),
+        ("IndexError: index 5 is out of range", 0.5, None),
+        ("CUDA error: the MPS client failed to connect to the MPS server", 1.0, BrokenDeviceError),
+    ],
+)
+def test_what_a_share_is_too_small_for_is_no_result(
+    reason: str, share: float, fault: type[Exception] | None
+) -> None:
+    found = outside_fault([a_record("", "completed"), a_record(reason)], share)
+    assert type(found) is (fault or type(None))
+    if found is not None:
+        assert reason in str(found)
+
+
+def test_on_the_cpu_and_where_nothing_failed_there_is_no_such_fault() -> None:
+    told = "out of memory"
+    assert outside_fault([a_record(told, device="cpu"), a_record(told, "diverged")], 0.25) is None
+
+
+def test_slices_stand_in_place_of_the_gpu_that_they_are_of() -> None:
+    assert listed_devices(LISTING) == [*SLICES, "GPU-09fb2a11-8f4c-4f0e-9bbd-000000000001"]
+    assert listed_devices("No devices were found") == listed_devices("") == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "listed", "found"),
+    [
+        (None, SLICES, SLICES),
+        ("", SLICES, []),
+        (f"{SLICES[1]}, {SLICES[0]}", SLICES, SLICES[::-1]),
+        (OLD, [], [OLD]),
+        ("0,1", SLICES, []),
+        ("GPU-09fb2a11", SLICES, []),
+        (None, ["GPU-09fb2a11"], []),
+        (None, [], []),
+    ],
+)
+def test_the_slices_that_may_be_used(variable: str | None, listed: list[str], found: list[str]) -> None:
+    assert parts_visible(variable, listed) == found
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A driver that tells of two slices and a GPU."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n[ \"$1\" = -L ] && cat <<'END'\n{LISTING}END\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return program
+
+
+def test_slices_are_counted_as_gpus_though_a_process_sees_one_of_them(
+    driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert slices_here(None) == listed_devices(LISTING)
+    assert gpu_count() == 3
+    monkeypatch.setattr("topk_platform.running.machine.here.local_cpus", lambda: 64)
+    assert local_workers(a_study(device="cuda", gpus=0.5)) == 6
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", SLICES[0])
+    assert gpu_count() == 1
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert slices_here("1") == [] and gpu_count() == 1
+
+
+@pytest.mark.parametrize("broken", ["exit 9", "exec sleep 9"])
+def test_a_driver_that_does_not_answer_tells_of_none(
+    broken: str, driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.write_text(f"#!/bin/sh\n{broken}\n")
+    monkeypatch.setattr(devices, "_ANSWER_SECONDS", 0.1)
+    assert slices_here(None) == []

@@ -1,0 +1,157 @@
+"""The folders for Ray's and Tune's files: of drivers that live, that have ended and that were killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from topk_platform.errors import UserError
+from topk_platform.running.own_ray.scratch import check_temporary, ray_folder, scratch_folder
+
+HOLD = """
+import sys, tempfile
+tempfile.tempdir = sys.argv[1]
+from topk_platform.running.own_ray.scratch import scratch_folder
+with scratch_folder() as folder:
+    open(folder + "/something", "w").close()
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+OWN_MOUNTS = ["unshare", "--user", "--map-root-user", "--mount"]
+CHECK = "from topk_platform.running.own_ray.scratch import check_temporary; check_temporary()"
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("RAY_TMPDIR", "TMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@contextmanager
+def running(*command: str | Path) -> Iterator[subprocess.Popen[str]]:
+    line = [sys.executable, "-c", *map(str, command)]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def left_by_a_killed_driver(temporary: Path) -> Path:
+    with running(HOLD, temporary) as other:
+        assert other.stdout is not None
+        return Path(other.stdout.readline().strip())
+
+
+def test_it_is_its_owners_alone_and_nothing_is_left_at_the_end(temporary: Path) -> None:
+    before = os.umask(0)
+    try:
+        with scratch_folder() as folder:
+            (Path(folder) / "file").touch()
+            assert Path(folder).parent == temporary
+            assert Path(folder).stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
+    assert not list(temporary.iterdir())
+
+
+def test_what_a_killed_driver_left_is_swept_and_what_a_living_one_holds_is_not(temporary: Path) -> None:
+    with running(HOLD, temporary) as other:
+        assert other.stdout is not None
+        held = Path(other.stdout.readline().strip())
+        with scratch_folder() as folder:
+            assert (held / "something").exists()
+            assert {*temporary.iterdir()} == {held, Path(folder)}
+        other.kill()
+        other.wait()
+        assert held.exists()
+        with scratch_folder():
+            assert not held.exists()
+    assert not list(temporary.iterdir())
+
+
+def test_what_is_not_of_a_run_of_this_users_stays(temporary: Path) -> None:
+    """Of the same name: a folder of the user's, one that others can write to, and a link to what a driver left."""
+    (temporary / "topk-studies").mkdir(mode=0o700)
+    left = left_by_a_killed_driver(temporary)
+    open_to_all = left.rename(temporary / "topk-open")
+    open_to_all.chmod(0o777)
+    elsewhere = left_by_a_killed_driver(temporary).rename(temporary / "elsewhere")
+    (temporary / "topk-link").symlink_to(elsewhere)
+    with scratch_folder():
+        pass
+    assert {path.name for path in temporary.iterdir()} == {
+        "topk-studies",
+        "topk-open",
+        "elsewhere",
+        "topk-link",
+    }
+    assert (elsewhere / "something").exists()
+
+
+def test_what_a_process_of_a_killed_driver_still_uses_stays_until_it_has_ended(temporary: Path) -> None:
+    left = left_by_a_killed_driver(temporary)
+    with running(
+        "import sys; print(flush=True); sys.stdin.read()", f"--session-dir={left}/r/session"
+    ) as agent:
+        assert agent.stdout is not None
+        agent.stdout.readline()
+        with scratch_folder():
+            assert left.exists()
+    with scratch_folder():
+        assert not left.exists()
+
+
+@pytest.mark.parametrize("name", ["RAY_TMPDIR", "TMPDIR"])
+def test_a_folder_that_cannot_be_written_to_is_named_with_its_variable(
+    name: str, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_temporary()
+    (temporary / "file").touch()
+    monkeypatch.setenv(name, str(temporary / "file"))
+    with pytest.raises(
+        UserError, match=f"{name} must be a folder that can be written to, .*'{temporary}/file'"
+    ):
+        check_temporary()
+    monkeypatch.setenv(name, str(temporary))
+    check_temporary()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"), [("size=64k", "No space left on device"), ("ro", "Read-only file system")]
+)
+def test_a_full_disk_and_one_that_is_read_only_are_named_as_that(
+    options: str, why: str, temporary: Path
+) -> None:
+    if subprocess.run([*OWN_MOUNTS, "true"], capture_output=True).returncode:
+        pytest.skip("no mounts of its own for a process here")
+    script = f"mount -t tmpfs -o {options} none {temporary} && exec {sys.executable} -c '{CHECK}'"
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    done = subprocess.run(
+        [*OWN_MOUNTS, "sh", "-c", script], env=environment, capture_output=True, text=True, timeout=120
+    )
+    told = done.stderr.splitlines()[-1]
+    assert "UserError: TMPDIR must be a folder that can be written to, with some space left, got " in told
+    assert why in told
+
+
+def test_rays_folder_is_short_enough_for_sockets(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+    assert ray_folder() == Path("/tmp")
+    monkeypatch.setattr(tempfile, "tempdir", f"/scratch/{'long' * 10}")
+    assert ray_folder() == Path("/tmp")
+    monkeypatch.setenv("RAY_TMPDIR", "/scratch/mine")
+    assert ray_folder() == Path("/scratch/mine")
+    monkeypatch.setenv("RAY_TMPDIR", f"/scratch/{'long' * 10}")
+    with pytest.raises(
+        UserError, match=r"RAY_TMPDIR must be at most \d\d bytes long, for Ray's sockets, got '/s"
+    ):
+        ray_folder()

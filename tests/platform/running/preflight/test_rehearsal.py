@@ -1,0 +1,331 @@
+"""What is wrong with a user's data, model or loss is one line before anything starts."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from topk_platform import Choice, Float, Int, Loss, Model, Recipe, Regime, Study, UserError, grid
+from topk_platform.data import from_tensors, load
+from topk_platform.references import import_reference
+from topk_platform.running.preflight.checks import check_study
+from topk_platform.specs import Dimension
+
+LAB = """
+import random, sys
+import numpy as np, torch
+from torch import nn
+from topk_platform.data import Dataset, Split, from_tensors
+
+PICTURES = torch.arange(60 * 3 * 8 * 8).reshape(60, 3, 8, 8).to(torch.uint8)
+
+def data(kind="right"):
+    inputs, labels = torch.randn(60, 5, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 6
+    both = inputs, labels
+    if kind == "unseeded": inputs = torch.randn(60, 5)
+    if kind == "nan": inputs[7, 2] = float("nan")
+    if kind == "infinite": return from_tensors(both, both, (inputs.where(inputs < 2, float("inf")), labels))
+    if kind == "double": return Dataset(*[Split(inputs.double(), labels)] * 3, classes=6)
+    if kind == "whole": inputs = inputs.long()
+    if kind == "channels last": inputs = PICTURES.permute(0, 2, 3, 1)
+    if kind == "grey": inputs = PICTURES[:, 0]
+    if kind == "pixels": inputs = PICTURES.flatten(1)
+    if kind == "shapes": return from_tensors(both, (inputs[:, :3], labels), both)
+    if kind == "empty": return from_tensors(both, (inputs[:0], labels[:0]), both)
+    if kind == "from 1": labels = labels + 1
+    if kind == "negative": labels = labels - 1
+    if kind == "gaps": labels = labels * 1000
+    if kind == "raises": raise LookupError("no table")
+    if kind == "exits": sys.exit("enough")
+    if kind == "beyond":
+        return Dataset(*[Split(inputs, labels)] * 3, classes=5)
+    return from_tensors((inputs, labels))
+
+pair = data()
+
+def drawn(generator): return from_tensors((torch.randn(60, 5), torch.arange(60) % 6))
+
+def net(shape, classes, head, kind="right"):
+    if kind == "raises": raise LookupError("no layer")
+    if kind == "narrow": return nn.Linear(shape[0], classes - 1)
+    if kind == "frozen": return nn.Linear(shape[0], classes).requires_grad_(False)
+    if kind == "tuple": return Pair(shape[0], classes)
+    if kind == "function": return lambda x: x
+    if kind == "probabilities": return nn.Sequential(nn.Linear(shape[0], classes), nn.Softmax(1))
+    if kind == "nan": return nn.Sequential(nn.Linear(shape[0], classes), Times(float("nan")))
+    return nn.Linear(shape[0], classes)
+
+class Pair(nn.Linear):
+    def forward(self, x): return (super().forward(x), 0)
+
+class Times(nn.Module):
+    def __init__(self, factor): super().__init__(); self.factor = factor
+    def forward(self, x): return x * self.factor
+
+made = nn.Linear(5, 6)
+
+def without_head(shape, classes): return nn.Linear(5, 6)
+
+def plain_loss(scores, labels): return nn.functional.cross_entropy(scores, labels)
+
+criterion = nn.CrossEntropyLoss()
+
+class Bad(nn.Module):
+    def __init__(self, kind, scale):
+        super().__init__()
+        if scale == 13: raise KeyError("unlucky")
+        self.kind = kind
+    def forward(self, scores, target):
+        if self.kind == "raises": raise LookupError("no loss")
+        if self.kind == "exits": sys.exit(3)
+        each = nn.functional.cross_entropy(scores, target, reduction="none")
+        return {"vector": each, "float": float(each.mean()), "detached": each.mean().detach(),
+            "nan": each.mean() * float("nan")}.get(
+            self.kind, each.mean())
+
+class Messy(nn.Module):
+    def forward(self, scores, target):
+        torch.set_default_dtype(torch.float64); torch.set_num_threads(3); torch.set_grad_enabled(False)
+        torch.manual_seed(1); random.seed(1); np.random.seed(1)
+        with torch.enable_grad(): return nn.functional.cross_entropy(scores, target)
+
+def loss(kind="right", scale=1.0): return Bad(kind, scale) if kind != "plain" else 3
+def messy(): return Messy()
+"""
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"lab_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(LAB)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    return name
+
+
+def study(
+    lab: str,
+    data: str = "right",
+    net: str = "right",
+    loss: str = "right",
+    function: str = "loss",
+    scale: Dimension | None = None,
+    dataset: str = "data",
+    model: str = "net",
+    **more: Any,
+) -> Study:
+    space = {} if scale is None else {"scale": scale}
+    first = {name: dimension.ends[0] for name, dimension in space.items()}
+    fixed: dict[str, Any] = {"kind": loss} if function == "loss" else {}
+    arms = grid(
+        [Regime("r", f"{lab}:{dataset}", options={"kind": data} if dataset == "data" else {})],
+        [Model(model if ":" in model else f"{lab}:{model}", {"kind": net} if model == "net" else {})],
+        [Loss(function if ":" in function else f"{lab}:{function}", space, first, fixed)],
+        k=3,
+        recipe=Recipe(1),
+    )
+    return Study("s", arms, **{"topk": (1, 3), **more})
+
+
+def test_what_is_right_passes(lab: str) -> None:
+    check_study(study(lab, scale=Float(1, 12)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            {"data": "double"},
+            r"data: inputs must be float32 or whole .*, got float64 \(60, 5\): take inputs.float\(\)",
+        ),
+        (
+            {"data": "whole"},
+            r"called with a int64 tensor of shape .*take inputs.float\(\).* raised RuntimeError",
+        ),
+        (
+            {"data": "unseeded"},
+            "must give the same data in every process, got others at a second call: draw what",
+        ),
+        (
+            {"dataset": "drawn"},
+            "drawn must give the same data for the same generator, got others at a second",
+        ),
+        (
+            {"data": "nan"},
+            r"inputs must be finite, got NaN or infinity in sample \d+ \(from 0\) of the (train|test|val)",
+        ),
+        (
+            {"data": "infinite"},
+            r"inputs must be finite, got NaN or infinity in sample \d+ \(from 0\) of the test split",
+        ),
+        ({"data": "channels last"}, r"got uint8 \(60, 8, 8, 3\): take inputs.permute\(0, 3, 1, 2\)"),
+        (
+            {"data": "grey"},
+            r"uint8 inputs must be images \(n, channels, height, width\), got uint8 \(60, 8, 8\): of grey",
+        ),
+        ({"data": "pixels"}, r"got uint8 \(60, 192\): .* of other numbers inputs.float\(\)"),
+        (
+            {"data": "shapes"},
+            r"the inputs of all splits must be of one .*'validation': 'torch.float32 \(3,\)'",
+        ),
+        ({"data": "empty"}, "data: the validation split must hold at least one sample"),
+        ({"data": "from 1"}, "got 6 different ones from 1 to 6: take labels - 1"),
+        (
+            {"dataset": "pair"},
+            "pair must be a function or a class, got a Dataset: name a function that returns it",
+        ),
+        ({"data": "negative"}, "from -1 to 4"),
+        ({"data": "gaps"}, "labels must number the classes from 0 .*, got 6 different ones from 0 to 5000"),
+        (
+            {"data": "beyond"},
+            r"dataset lab.*:data: train labels must lie in \[0, 5\), got 0 to 5",
+        ),
+        ({"data": "raises"}, r"dataset lab.*:data raised LookupError: no table \(.*lab.*py:\d+ in data\)"),
+        ({"data": "exits"}, "data raised SystemExit: enough"),
+        (
+            {"net": "raises"},
+            r"arm r/net/loss: model .* raised LookupError: no layer \(.*lab.*py:\d+ in net\)",
+        ),
+        (
+            {"net": "narrow"},
+            r"net \(lab.*py:\d+\) must give scores of shape \(4, 6\), got a .* shape \(4, 5\)",
+        ),
+        ({"net": "frozen"}, "must give scores that depend on its parameters"),
+        ({"net": "tuple"}, r"must give scores of shape \(4, 6\), got a tuple"),
+        ({"net": "function"}, "must return a torch.nn.Module, got a function"),
+        (
+            {"net": "probabilities"},
+            "must give scores, any real numbers, got probabilities, .*leave out its softmax",
+        ),
+        ({"net": "nan"}, "must give finite scores"),
+        (
+            {"model": "made"},
+            "model lab.*:made must be a function of shape, classes, head .*, got a Linear: wrap it",
+        ),
+        (
+            {"model": "without_head"},
+            r"must be a function of shape, .*, got one of \['shape', 'classes'\]: wrap it",
+        ),
+        (
+            {"model": "torch.nn:Linear"},
+            r"model torch.nn:Linear must be a function of shape, .* got one of \['in_f",
+        ),
+        (
+            {"model": "torchvision.models:resnet18"},
+            r"called Model\('torchvision', {'architecture': 'resnet18'}\)",
+        ),
+        ({"function": "plain_loss"}, r"nothing gives its \['scores', 'labels'\]: a plain function of scores"),
+        (
+            {"function": "torch.nn.functional:cross_entropy"},
+            r"nothing gives its \['input', 'target'\]: a plain",
+        ),
+        (
+            {"function": "criterion"},
+            "must be a function or a class that returns .*, got a CrossEntropyLoss: wrap it",
+        ),
+        ({"function": "torch:dot"}, "loss torch:dot must be a function that says what it takes"),
+        ({"loss": "nan"}, r"must give a finite loss, got nan of scores \(4, 6\)"),
+        ({"loss": "raises"}, r"arm r/net/loss: loss .* raised LookupError: no loss \(.*py:\d+ in forward\)"),
+        ({"loss": "exits"}, "raised SystemExit: 3"),
+        ({"loss": "vector"}, r"shape \(\) that depends on the scores, got a float32 tensor of shape \(4,\)"),
+        ({"loss": "float"}, "got a float"),
+        ({"loss": "detached"}, r"shape \(\) without gradient"),
+        ({"loss": "plain"}, "must return a torch.nn.Module, got a int"),
+        ({"scale": Int(1, 13)}, "arm r/net/loss: loss loss raised KeyError: .* the space holds scale = 13"),
+        ({"scale": Choice((1, 13, 2))}, "the space holds scale = 13"),
+        ({"topk": (1, 3, 50)}, r"topk must be at most the number of classes \(6 in .*\), got \(1, 3, 50\)"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(lab: str, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        check_study(study(lab, **wrong))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_parameter_is_told_what_may_be_searched() -> None:
+    loss = Loss("cross_entropy", {"lr": Float(0.1, 1)}, {"lr": 0.1})
+    arms = grid([Regime("r", "digits")], [Model("mlp")], [loss], k=3, recipe=Recipe(1))
+    with pytest.raises(
+        UserError, match=r"unknown parameter of loss cross_entropy 'lr' .*learning_rate, .*temperature"
+    ):
+        check_study(Study("s", arms, topk=(3,)))
+
+
+def test_a_module_that_runs_its_study_when_it_is_imported_is_refused(tmp_path: Path, lab: str) -> None:
+    """Every worker would import it and run the study as well."""
+    (tmp_path / f"{lab}_runs.py").write_text(
+        "from topk_platform import Loss, Model, Recipe, Regime, Study, grid, run\n"
+        "def data(): ...\n"
+        f"arms = grid([Regime('r', '{lab}_runs:data')], [Model('mlp')], [Loss('focal')], k=3, recipe=Recipe(1))\n"
+        f"run(Study('s', arms, topk=(3,)), store={str(tmp_path / 'runs')!r})\n"
+    )
+    with pytest.raises(
+        UserError, match=r"must not be run by importing module .*: put run\(...\) under if __name__ =="
+    ):
+        import_reference(f"{lab}_runs:arms")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_script_that_is_run_is_no_module_of_the_workers() -> None:
+    with pytest.raises(UserError, match="as any process can import it, got '__main__:data'"):
+        import_reference("__main__:data")
+
+
+@pytest.mark.parametrize("hidden", [-4, "a"])
+def test_options_of_our_models_are_tried(hidden: Any) -> None:
+    loss = Loss("cross_entropy")
+    arms = grid([Regime("r", "digits")], [Model("mlp", {"hidden": hidden})], [loss], k=3, recipe=Recipe(1))
+    with pytest.raises(UserError, match=r"arm r/mlp/cross_entropy: model mlp \(mlp.py:\d+\) raised"):
+        check_study(Study("s", arms, topk=(3,)))
+
+
+@pytest.mark.parametrize(
+    ("name", "dimension", "message"),
+    [
+        ("tau", Float(-1, 1), r"tau must be .*, got -1.0; the space holds tau = -1.0"),
+        ("learning_rate", Float(-0.5, 1), "learning_rate must be at least 0, got -0.5"),
+        ("momentum", Float(0.5, 1), r"momentum must be in \[0, 1\), got 1.0; the space holds"),
+        ("batch_size", Int(0, 64), "batch_size must be at least 1, got 0"),
+        ("batch_size", Choice((64, 2.5)), "batch_size must be a whole number, got 2.5"),
+    ],
+)
+def test_a_space_is_tried_at_its_ends(name: str, dimension: Dimension, message: str) -> None:
+    first = 64 if name == "batch_size" else 0.5
+    loss = Loss("smooth_topk_svm", {name: dimension}, {name: first})
+    arms = grid([Regime("r", "digits")], [Model("mlp")], [loss], k=3, recipe=Recipe(1))
+    with pytest.raises(UserError, match=f"arm r/mlp/smooth_topk_svm: .*{message}"):
+        check_study(Study("s", arms, topk=(3,)))
+
+
+def test_the_process_is_left_as_it_was(lab: str) -> None:
+    def state() -> list[Any]:
+        numbers = torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
+        return [torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled(), numbers]
+
+    check_study(study(lab))  # which reads the data
+    before = state()
+    check_study(study(lab, function="messy"))
+    assert state() == before
+
+
+def test_labels_may_leave_some_classes_out() -> None:
+    labels = torch.tensor([0, 2, 4, 5]).repeat(10)
+    assert from_tensors((torch.zeros(40, 1), labels)).classes == 6
+    with pytest.raises(UserError, match="at least one sample"):
+        from_tensors((torch.zeros(0, 1), torch.zeros(0, dtype=torch.int64)))
+
+
+def test_of_an_arm_that_is_finished_only_the_data_are_looked_at(lab: str) -> None:
+    """A loss that raises at its first step is told of, unless all trials have ended; with other data it is again."""
+    wrong = study(lab, loss="raises")
+    arm_id, fingerprint = wrong.arm_id(wrong.arms[0]), load(wrong.arms[0].regime).fingerprint
+    (found,) = check_study(wrong, finished={arm_id: fingerprint}).values()
+    assert found.dataset_fingerprint == fingerprint
+    for finished in ({}, {arm_id: "other data"}):
+        with pytest.raises(UserError, match="LookupError: no loss"):
+            check_study(wrong, finished=finished)
