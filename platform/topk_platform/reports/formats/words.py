@@ -410,7 +410,8 @@ def _environments(table: Table) -> str:
     """Return the line that says that trials were made in several environments, or nothing."""
     if not table.environments:
         return ""
-    return f"Machines or versions differ, and with them the last bits of results: {counts_in_words(table.environments)}."
+    counts = counts_in_words(table.environments)
+    return f"Machines or versions differ, and with them the last bits of results: {counts}."
 
 
 def _adopted(table: Table) -> str:
