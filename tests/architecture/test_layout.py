@@ -46,6 +46,7 @@ LEAVES = {
         "sources",
     ),
     *("trust", "elsewhere", "terminal"),  # files of others, and what they may do here
+    "lazy",  # how packages import their names on first use
     *("calibration", "racing", "fronts"),  # what starts and what a table counts are decided by the same rules
 }
 
