@@ -18,7 +18,7 @@ from topk_platform.records.ledger.snapshot import write_snapshot
 from topk_platform.reports.formats.data import to_files
 from topk_platform.reports.reading import table
 
-PAGE = (Path(__file__).parents[3] / "docs" / "columns.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "columns.md").read_text()
 PREFIXES = {"param", "validation", "test"}  # with a column for each parameter and metric
 
 
