@@ -25,12 +25,14 @@ ALLOWED = {
     "records": {"protocol"},  # what is recorded of an arm becomes its state
     # Optuna's distributions of a space, for importances; losses and kept networks, for what is drawn of them
     "reports": {"records", "protocol", "training", "models"},
-    "running": {"data", "models", "training", "protocol", "records", "reports", "serving"},
-    "serving": {"data", "models", "training", "records", "reports"},  # networks at work, with their numbers
+    "tracking": {"records"},  # trackers are filled from the ledger alone
+    "running": {"data", "models", "training", "protocol", "records", "reports", "serving", "tracking"},
+    # networks at work, with their numbers; their graphs go to trackers
+    "serving": {"data", "models", "training", "records", "reports", "tracking"},
     # what a study's results rest on, computed again
     "evidence": {"data", "models", "records", "reports", "running", "protocol", "training"},
-    "cli": {"running", "records", "reports", "protocol", "serving", "evidence"},
-    "testing": {"data", "training", "protocol"},
+    "cli": {"running", "records", "reports", "protocol", "serving", "evidence", "tracking"},
+    "testing": {"data", "training", "protocol", "tracking"},
     "sources": set(),
 }
 LEAVES = {

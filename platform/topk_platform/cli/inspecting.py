@@ -127,8 +127,9 @@ def ui(
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 5000,
 ) -> None:
     """Open MLflow's UI over a store's runs, on loopback unless told otherwise."""
-    from topk_platform.records import Store, tracking_uri  # noqa: PLC0415
+    from topk_platform.records import Store  # noqa: PLC0415
     from topk_platform.running.cluster.address import is_loopback_host  # noqa: PLC0415
+    from topk_platform.tracking import experiments, tracking_uri  # noqa: PLC0415
 
     folder = Store.open(store).local
     if folder is None or not (folder / "mlflow.db").exists():
@@ -143,7 +144,10 @@ def ui(
             f"warning: MLflow asks nobody for a password: who reaches {host}:{port} can read and change all runs",
             err=True,
         )
-    say(f"MLflow on http://{host}:{port} (Ctrl-C ends it)")
+    address = f"http://{host}:{port}"
+    say(f"MLflow on {address} (Ctrl-C ends it)")
+    for name, number in experiments(tracking_uri(folder)).items():
+        say(f"  {name}: {address}/#/experiments/{number}/runs")
     raise typer.Exit(_served(command, environment))
 
 

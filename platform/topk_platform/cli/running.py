@@ -18,6 +18,9 @@ from topk_platform.cli.options import (
     SmokeOption,
     StoreOption,
     StudyArgument,
+    TrackNetworksOption,
+    TrackOption,
+    TrackSearchOption,
     TrialsOption,
     named_place,
 )
@@ -65,6 +68,9 @@ def run(
         ),
     ] = None,
     mlflow: MlflowOption = None,
+    track: TrackOption = None,
+    track_search: TrackSearchOption = "all",
+    track_networks: TrackNetworksOption = True,
     checkpoints: Annotated[
         float,
         typer.Option(
@@ -152,6 +158,9 @@ def run(
             only=only,
             workers=workers,
             mlflow_uri=mlflow,
+            track=track,
+            track_search=track_search,
+            track_networks=track_networks,
             checkpoint_seconds=checkpoints,
             progress=course.told(view),
             data=data,

@@ -1,7 +1,9 @@
-"""Commands that repair a damaged ledger, and bring MLflow up to date."""
+"""Commands that repair a damaged ledger, and bring trackers up to date."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from topk_platform.cli.consoles import say
@@ -10,12 +12,15 @@ from topk_platform.cli.options import (
     RecordedArgument,
     SmokeOption,
     StoreOption,
+    TrackNetworksOption,
+    TrackOption,
+    TrackSearchOption,
     recorded_name,
 )
 from topk_platform.cli.studies import known_studies, wanted_study
 
 if TYPE_CHECKING:
-    from topk_platform.records import Extras
+    from topk_platform.tracking import Extras
 
 __all__ = ["repair", "sync"]
 
@@ -51,24 +56,36 @@ def sync(
     study: RecordedArgument,
     store: StoreOption = "runs",
     mlflow: MlflowOption = None,
+    track: TrackOption = None,
+    track_search: TrackSearchOption = "all",
+    track_networks: TrackNetworksOption = True,
     smoke: SmokeOption = False,
 ) -> None:
-    """Bring MLflow up to date with a study's ledger, later or from elsewhere.
+    """Bring trackers, by default MLflow, up to date with a study's ledger, later or from elsewhere.
 
     For a study that `topk list` shows, MLflow gets the report, plots and graphs too; for others the study's next run
     brings them.
     """
-    from topk_platform.records import sync as sync_study  # noqa: PLC0415
+    from topk_platform.tracking import sync as sync_study  # noqa: PLC0415
 
     name = recorded_name(study, smoke)
-    sync_study(name, store=store, mlflow_uri=mlflow, extras=_extras(study, store, smoke))
-    say(f"MLflow has all of {name}")
+    titles = sync_study(
+        name,
+        store=store,
+        track=track,
+        mlflow_uri=mlflow,
+        track_search=track_search,
+        track_networks=track_networks,
+        extras=_extras(study, store, smoke),
+    )
+    for title in titles:
+        say(f"{title} has all of {name}")
 
 
-def _extras(name: str, store: str, smoke: bool) -> Extras | None:
-    """Return what a finished study adds to MLflow; None if the study's definition is not found by its name."""
-    from topk_platform.running.driver.recording import extras_of, report_wanted  # noqa: PLC0415 - pyarrow and numpy
+def _extras(name: str, store: str, smoke: bool) -> Callable[[], Extras] | None:
+    """Return what makes the report and more of a study; None if the study's definition is not found by its name."""
+    from topk_platform.running.driver.recording import draws_report, make_extras  # noqa: PLC0415 - pyarrow and numpy
 
-    if not report_wanted() or name not in known_studies():
+    if not draws_report() or name not in known_studies():
         return None
-    return extras_of(wanted_study(name, smoke), store)
+    return partial(make_extras, wanted_study(name, smoke), store)

@@ -1,4 +1,4 @@
-"""Contracts: tests that you can run on your own regimes and samplers. Only running them needs pytest."""
+"""Contracts: tests that you can run on your own regimes, samplers and trackers. Only running them needs pytest."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from topk_platform.testing.regimes import RegimeContract
     from topk_platform.testing.samplers import SamplerContract
+    from topk_platform.testing.trackers import TrackerContract
 
-__all__ = ["RegimeContract", "SamplerContract"]
+__all__ = ["RegimeContract", "SamplerContract", "TrackerContract"]
 
-_MODULES = {"RegimeContract": "regimes", "SamplerContract": "samplers"}
+_MODULES = {"RegimeContract": "regimes", "SamplerContract": "samplers", "TrackerContract": "trackers"}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from topk_platform.code_version import references
 from topk_platform.errors import ClusterError, UserError, masked
-from topk_platform.records import Store, check_tracking
+from topk_platform.records import Store
 from topk_platform.running.cluster.address import host_and_port
 from topk_platform.running.preflight.doctor import checks
 from topk_platform.running.preflight.doctor.facts import Facts, Question, examine
@@ -18,6 +18,7 @@ from topk_platform.running.preflight.doctor.requirements import platform_require
 from topk_platform.running.preflight.doctor.results import DRIVER, HERE, CheckResult, Diagnosis, Node, merged
 from topk_platform.specs import Regime, Study
 from topk_platform.specs.checks import check_place as check_named
+from topk_platform.tracking import check_tracking
 
 __all__ = ["diagnose"]
 
