@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata
 
 from topk_platform import Racing, UserError
-from topk_platform.racing import _is_behind, race
+from topk_platform.protocol.racing import _is_behind, race
 
 
 def slow_p(differences: list[float]) -> float:

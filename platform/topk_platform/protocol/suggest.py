@@ -20,8 +20,8 @@ from optuna.storages import InMemoryStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from topk_platform.outcomes import Ended
-from topk_platform.search.samplers import make_sampler, random_draws
+from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.samplers import make_sampler, random_draws
 from topk_platform.specs import (
     GP,
     TPE,

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Quantile, Recipe, Regime
-from topk_platform.outcomes import Ended
-from topk_platform.search import early_correlations
+from topk_platform.protocol import early_correlations
+from topk_platform.protocol.ended import Ended
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
 

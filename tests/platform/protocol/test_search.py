@@ -30,9 +30,9 @@ from topk_platform import (
     Study,
 )
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended, best
-from topk_platform.search import ArmBoard, Board, stopping_values
-from topk_platform.search.suggest import _told, suggest, to_optuna
+from topk_platform.protocol import ArmBoard, Board, stopping_values
+from topk_platform.protocol.ended import Ended, best
+from topk_platform.protocol.suggest import _told, suggest, to_optuna
 from topk_platform.specs import Sampler, Status, Trial
 
 LOSS = Loss(

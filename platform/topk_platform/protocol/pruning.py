@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topk_platform.outcomes import Ended
+from topk_platform.protocol.ended import Ended
 from topk_platform.specs import NoPruning, Patient, Pruner, Quantile, Recipe, SuccessiveHalving, rungs_of
 
 __all__ = ["Stopping", "expected_part", "rung_epochs", "stopping_values", "values_at"]

@@ -6,8 +6,8 @@ import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
-from topk_platform.outcomes import Ended, chosen
-from topk_platform.search.free import Free, Place
+from topk_platform.protocol.ended import Ended, chosen
+from topk_platform.protocol.free import Free, Place
 from topk_platform.specs import Arm, Phase
 
 __all__ = ["Lane", "Slot"]

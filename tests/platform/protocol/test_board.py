@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from topk_platform import TPE, Arm, Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended, best
-from topk_platform.search import ArmBoard, Board
-from topk_platform.search.lane import Slot
+from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol.ended import Ended, best
+from topk_platform.protocol.lane import Slot
 
 SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
 FIXED = Loss("cross_entropy")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from topk_platform.search.arm_board import ArmBoard
+    from topk_platform.protocol.arm_board import ArmBoard
 
 __all__ = ["Order", "Pace", "alike", "paces"]
 

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 
 from topk_platform import TPE, Arm, Float, Loss, Model, NoPruning, Protocol, Racing, Recipe, Regime, Study
 from topk_platform.identity import Identity, with_origins
-from topk_platform.outcomes import Ended
+from topk_platform.protocol import Board
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import ArmHistory
 from topk_platform.records.table.schema import trial_row
 from topk_platform.reports import build_table, to_csv, to_files, to_markdown
 from topk_platform.running.driver.boards import make_board
-from topk_platform.search import Board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 SPACE = {"tau": Float(0.01, 10, log=True), "learning_rate": Float(0.001, 1, log=True)}

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_platform import NoPruning, Patient, Quantile, Recipe, SuccessiveHalving, UserError
-from topk_platform.outcomes import Ended
-from topk_platform.search import Stopping, stopping_values
-from topk_platform.search.pruning import expected_part, rung_epochs
+from topk_platform.protocol import Stopping, stopping_values
+from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.pruning import expected_part, rung_epochs
 from topk_platform.specs import EpochRecord, Pruner, rungs_of
 from topk_platform.training.member import Member
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from topk_platform.fronts import pareto, spread
+from topk_platform.protocol.fronts import pareto, spread
 from topk_platform.specs import Arm, Scalar, Status, TrialRecord
 
 __all__ = ["Ended", "best", "chosen"]

@@ -30,9 +30,9 @@ from topk_platform import (
     Regime,
     UserError,
 )
-from topk_platform.outcomes import Ended
-from topk_platform.search import check_sampler
-from topk_platform.search.suggest import Searcher, suggest
+from topk_platform.protocol import check_sampler
+from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.suggest import Searcher, suggest
 from topk_platform.specs import Dimension, Sampler, Scalar, Status
 from topk_platform.testing import SamplerContract
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended
-from topk_platform.racing import Results
-from topk_platform.search.lane import Lane, Slot
-from topk_platform.search.pruning import Stopping, stopping_values
+from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.lane import Lane, Slot
+from topk_platform.protocol.pruning import Stopping, stopping_values
+from topk_platform.protocol.racing import Results
 from topk_platform.specs import Arm, Loss, NoPruning, Scalar, Study, Trial
 
 if TYPE_CHECKING:
-    from topk_platform.search.suggest import Searcher
+    from topk_platform.protocol.suggest import Searcher
 
 __all__ = ["ArmBoard"]
 
@@ -216,7 +216,7 @@ class ArmBoard:
 
     def _searcher(self, number: int) -> Searcher:
         """Return the searcher of a trial's search, made once; each search has its own random draws."""
-        from topk_platform.search.suggest import Searcher  # noqa: PLC0415 - Optuna, which counting need not wait for
+        from topk_platform.protocol.suggest import Searcher  # noqa: PLC0415 - Optuna, which counting need not wait for
 
         repeats = self.arm.repeats
         search = repeats.search_of(number)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna._hypervolume import compute_hypervolume
 
-from topk_platform.fronts import hypervolume, pareto, spread
+from topk_platform.protocol.fronts import hypervolume, pareto, spread
 
 POINTS = st.integers(2, 3).flatmap(
     lambda size: st.lists(

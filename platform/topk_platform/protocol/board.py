@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from topk_platform.outcomes import Ended
-from topk_platform.racing import race, racing_groups, racing_step
-from topk_platform.search.arm_board import ArmBoard
-from topk_platform.search.lane import Slot
-from topk_platform.search.order import Order, Pace, alike
+from topk_platform.protocol.arm_board import ArmBoard
+from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.lane import Slot
+from topk_platform.protocol.order import Order, Pace, alike
+from topk_platform.protocol.racing import race, racing_groups, racing_step
 from topk_platform.specs import Trial
 
 __all__ = ["Board"]
