@@ -166,7 +166,7 @@ def test_a_ledger_without_the_column_gets_it_and_its_rows_stay_unchecked(
     before = pa.schema([field for field in ledger_schema(study) if field.name != "artifacts"])
     old, new = record(study, 0, seed=1), record(study, 0, seed=2)
     with monkeypatch.context() as earlier:
-        earlier.setattr("topk_platform.records.ledger.ledger.ledger.ledger_schema", lambda _: before)
+        earlier.setattr("topk_platform.records.ledger.ledger.ledger_schema", lambda _: before)
         with ledger.writing(study) as writer:
             writer.put(old)
     assert "artifacts" not in ledger.rows()[0]
