@@ -6,29 +6,13 @@ import importlib.metadata
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from topk_platform.cli import (
-    adopting,
-    asking,
-    doctoring,
-    exporting,
-    findings,
-    inspecting,
-    listing,
-    planning,
-    recommending,
-    reporting,
-    running,
-    standing,
-    starting,
-    upkeep,
-)
 from topk_platform.cli.codes import MEANINGS, Exit
 from topk_platform.cli.consoles import say
+from topk_platform.cli.group import CommandGroup
 from topk_platform.cli.studies import find_modules_here
 from topk_platform.errors import UserError, is_of_users_code, masked, place_of, reason
 from topk_platform.terminal import printable
@@ -36,47 +20,6 @@ from topk_platform.terminal import printable
 __all__ = ["app", "main"]
 
 _DEBUG = "--debug"
-
-_COMMANDS: dict[str, tuple[tuple[Callable[..., Any], str], ...]] = {
-    "Studies": (
-        (starting.new, "topk new my_birds --from photos/birds --network resnet18 -k 5"),
-        (listing.list_, "topk list"),
-        (planning.plan, "topk plan letters_quick --price 0.5"),
-        (planning.probe, "topk probe garcin2022_plantnet --memory 40"),
-        (running.run, "topk run letters_quick --only 'noise-0.8/*' --max-hours 2"),
-        (standing.status, "topk status --store s3://bucket/runs --watch"),
-    ),
-    "Results": (
-        (reporting.table, "topk table letters_quick --format latex > table.tex"),
-        (reporting.plot, "topk plot letters_map map --to map.pdf"),
-        (reporting.report, "topk report letters_quick --to letters.html"),
-        (asking.claims, "topk claims ring_modes --json"),
-        (asking.tuning, "topk tuning letters_quick --within 1"),
-        (asking.checklist, "topk checklist letters_quick > checklist.md"),
-        (findings.findings, "topk findings letters --plot map --to map.pdf"),
-        (
-            recommending.recommend,
-            "topk recommend --classes 5000 --images 300000 --imbalance 100 --noise 0.1 --k 5",
-        ),
-    ),
-    "Trials": (
-        (inspecting.show, "topk show 3f2a"),
-        (inspecting.replay, "topk replay 3f2a"),
-        (inspecting.ui, "topk ui --port 5001"),
-    ),
-    "Taking results elsewhere": (
-        (exporting.export, "topk export letters_quick --arm noise-0.8/mlp/smooth_topk_svm --to winner"),
-        (exporting.predict, "topk predict winner photo.png -k 3"),
-        (exporting.bundle, "topk bundle letters_quick --to letters.topk"),
-        (exporting.verify, "topk verify letters.topk --replay 3"),
-    ),
-    "Upkeep": (
-        (doctoring.doctor, "topk doctor letters_quick --address 10.0.0.1:6379 --store s3://bucket/runs"),
-        (upkeep.sync, "topk sync letters_quick --mlflow http://127.0.0.1:5000"),
-        (adopting.adopt, "topk adopt letters_quick --replay 3"),
-        (upkeep.repair, "topk repair letters_quick"),
-    ),
-}
 
 _EPILOG = "\n\n".join(
     [
@@ -88,14 +31,11 @@ _EPILOG = "\n\n".join(
 
 app = typer.Typer(
     name="topk",
+    cls=CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     epilog=_EPILOG,
 )
-for _panel, _commands in _COMMANDS.items():
-    for _command, _example in _commands:
-        _name = _command.__name__.rstrip("_")
-        app.command(_name, rich_help_panel=_panel, epilog=f"Example: {_example}")(_command)
 
 
 def _tell_version(wanted: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from topk_platform.cli.studies import known_studies
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import check_place
 from topk_platform.specs.smoke import SMOKE
@@ -53,13 +54,11 @@ def recorded_name(study: str, smoke: bool) -> str:
     return f"{study}{SMOKE}" if smoke and not study.endswith(SMOKE) else study
 
 
-_SIZE, _PLACES, _OUTPUT = "What of it", "Where things are", "Output"
+_SIZE, _PLACES, _OUTPUT = "Which part of the study", "Where things are", "Output"
 
 
 def _begins(incomplete: str) -> list[str]:
     """Return the studies whose names begin like this, for shell completion; none if they cannot be found."""
-    from topk_platform.cli.studies import known_studies  # noqa: PLC0415 - of completion alone
-
     with suppress(Exception):  # a shell's line is no place for an error
         return [name for name in known_studies() if name.startswith(incomplete)]
     return []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from topk_platform import records
 from topk_platform.errors import UserError, blamed
 from topk_platform.references import check_arguments, import_reference, is_reference, look_up
 from topk_platform.specs import STANDINS, Arm, Study
@@ -27,10 +28,10 @@ __all__ = [
     "known_studies",
     "load_study",
     "others",
+    "requested_study",
     "shipped_findings",
     "smoke_notice",
     "smoke_study",
-    "wanted_study",
 ]
 
 
@@ -86,7 +87,7 @@ def load_study(name: str, store: str | None = None) -> Study:
     return study
 
 
-def wanted_study(
+def requested_study(
     name: str,
     smoke: bool,
     address: str | None = None,
@@ -126,11 +127,9 @@ def _known(name: str, store: str | None) -> Callable[[], Study]:
 
 
 def _is_held(name: str, store: str) -> bool:
-    from topk_platform.records import Ledger, Store  # noqa: PLC0415 - pyarrow, for a name that is wrong
-
     with suppress(UserError):  # of a store that is wrong too, the name is told first
-        place = Store.open(store)
-        return name in place.folders() and Ledger(place.at(name), name).exists
+        place = records.Store.open(store)
+        return name in place.folders() and records.Ledger(place.at(name), name).exists
     return False
 
 

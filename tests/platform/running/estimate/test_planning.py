@@ -22,7 +22,7 @@ from topk_platform import (
     Study,
     grid,
 )
-from topk_platform.cli.planning import _plan_data, _print_plan
+from topk_platform.cli.commands.plan import _plan_data, _print_plan
 from topk_platform.protocol import ArmBoard
 from topk_platform.running.estimate import timing
 from topk_platform.running.estimate.planning import plan

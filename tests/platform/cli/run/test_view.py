@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.cli.progress import make_view
-from topk_platform.cli.standing import status
+from topk_platform.cli.commands.status import status
+from topk_platform.cli.run.view import make_view
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board

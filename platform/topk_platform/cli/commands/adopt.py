@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,14 +16,13 @@ from topk_platform.cli.options import (
     StoreOption,
     StudyArgument,
 )
-from topk_platform.cli.studies import wanted_study
+from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
+from topk_platform.evidence.adopting import Adoption, give_up
+from topk_platform.evidence.adopting import adopt as adopt_results
+from topk_platform.evidence.verifying import Checked
+from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few
-
-if TYPE_CHECKING:
-    from topk_platform.evidence.adopting import Adoption
-    from topk_platform.evidence.verifying import Checked
-    from topk_platform.specs import Study
 
 __all__ = ["adopt"]
 
@@ -54,16 +53,15 @@ def adopt(
     smoke: SmokeOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Train some recorded trials again with the code at hand; if they come out the same, count all that were like them.
+    """Train some recorded trials again with the code at hand; if they come out the same, count all like them.
 
     For results that count no more because the code, the machine or a package's version has changed. The table says
     what was adopted and on what evidence. Exit code 1: a trial came out differently, and nothing was adopted.
     """
-    wanted = wanted_study(study, smoke, store=store)
+    wanted = requested_study(study, smoke, store=store)
     if undo:
         _undo(wanted, store, only, json=json)
         return
-    from topk_platform.evidence.adopting import adopt as adopt_results  # noqa: PLC0415 - torch
 
     found = adopt_results(
         wanted,
@@ -83,7 +81,6 @@ def adopt(
 
 
 def _undo(study: Study, store: str, only: list[str] | None, *, json: bool) -> None:
-    from topk_platform.evidence.adopting import give_up  # noqa: PLC0415 - pyarrow
 
     arms = give_up(study, store=store, only=only)
     if not arms:

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from topk_platform.cli.new_data import DataCode, data_code
-from topk_platform.cli.new_networks import NETWORKS, NetworkCode, network_code
+from topk_platform.cli.new.data import DataCode, data_code
+from topk_platform.cli.new.networks import NETWORKS, NetworkCode, network_code
 from topk_platform.cli.options import named_place
 from topk_platform.errors import UserError, reason
 

@@ -7,10 +7,11 @@ import hashlib
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from topk_platform import serving
 from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import plain, print_json, say
 from topk_platform.cli.options import (
@@ -24,14 +25,16 @@ from topk_platform.cli.options import (
     check_format,
     named_place,
 )
-from topk_platform.cli.studies import wanted_study
+from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError, reason
+from topk_platform.evidence import bundle as bundle_study
+from topk_platform.evidence import findings, tidy
+from topk_platform.evidence import verify as verify_file
+from topk_platform.evidence.verifying import Verification
+from topk_platform.serving.package import Config
+from topk_platform.specs import Study
 from topk_platform.terminal import printable
-
-if TYPE_CHECKING:
-    from topk_platform.evidence.verifying import Verification
-    from topk_platform.serving import Candidate
-    from topk_platform.specs import Study
+from topk_platform.trust import Trust
 
 __all__ = ["bundle", "export", "predict", "verify"]
 
@@ -76,17 +79,14 @@ def export(
     _check_export(output, arm, seed, onnx or mlflow)
     if output != "findings" and (note or data is not None):
         raise UserError(f"--note and --data are of --format findings, got --format {output}")
-    wanted = wanted_study(study, smoke, store=store, searches=searches)
+    wanted = requested_study(study, smoke, store=store, searches=searches)
     if arm is not None:
-        from topk_platform.serving import export_model  # noqa: PLC0415 - pyarrow and numpy
-
-        found = export_model(wanted, arm, to, store=store, seed=seed, onnx=onnx, mlflow=mlflow)
+        found = serving.export_model(wanted, arm, to, store=store, seed=seed, onnx=onnx, mlflow=mlflow)
         say(f"{found.config.arm}, seed {found.seed}: {', '.join(found.files)} in {to}")
         return
     if output == "findings":
         _export_findings(wanted, Path(to), store, data, note)
         return
-    from topk_platform.evidence import tidy  # noqa: PLC0415 - as above
 
     write = {"csv": tidy.export_csv, "optuna": tidy.export_optuna}[output]
     written = write(wanted, to, store=store)
@@ -94,7 +94,6 @@ def export(
 
 
 def _export_findings(study: Study, to: Path, store: str, data: str | None, note: str) -> None:
-    from topk_platform.evidence import findings  # noqa: PLC0415 - pyarrow and numpy
 
     found = findings(study, store=store, data=data, note=note)
     content = found.to_bytes()
@@ -137,14 +136,10 @@ def predict(
     of this package is run, unless --trust names a module.
     """
     check_format(output, *_FORMATS, json=json)
-    from topk_platform.serving.package import Config  # noqa: PLC0415 - pyarrow
-    from topk_platform.trust import Trust  # noqa: PLC0415 - as above
 
     config = Config.read(Path(folder))  # before torch, which takes a second
     Trust.of(trust or ()).check(folder, {"model": config.model.name})
-    from topk_platform.serving import load_model  # noqa: PLC0415 - torch
-
-    found = load_model(folder, trust=trust or ()).predict(images, k)
+    found = serving.load_model(folder, trust=trust or ()).predict(images, k)
     if json:
         print_json(_data(images, found))
     else:
@@ -159,8 +154,7 @@ def bundle(
     smoke: SmokeOption = False,
 ) -> None:
     """Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions."""
-    wanted = wanted_study(study, smoke, store=store, searches=searches)
-    from topk_platform.evidence import bundle as bundle_study  # noqa: PLC0415 - pyarrow and numpy
+    wanted = requested_study(study, smoke, store=store, searches=searches)
 
     found = bundle_study(wanted, store=store)
     data = found.to_bytes()
@@ -193,8 +187,6 @@ def verify(
     Trials whose data, network or loss are code outside of this package are trained only if --trust names its module.
     A study's ledger in a store is examined, and mended, by `topk repair`.
     """
-    from topk_platform.evidence import verify as verify_file  # noqa: PLC0415 - as above
-
     found = verify_file(file, again=again, seed=seed, tolerance=tolerance, data=data, trust=trust or ())
     if json:
         print_json({**plain(found), "holds": found.holds})
@@ -214,7 +206,7 @@ def _print_verification(found: Verification) -> None:
     )
 
 
-def _text(images: Sequence[str], found: Sequence[Sequence[Candidate]]) -> str:
+def _text(images: Sequence[str], found: Sequence[Sequence[serving.Candidate]]) -> str:
     names = [[printable(candidate.name, line=True) for candidate in row] for row in found]
     width = max((len(name) for row in names for name in row), default=0)
     lines = []
@@ -224,7 +216,7 @@ def _text(images: Sequence[str], found: Sequence[Sequence[Candidate]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _csv(images: Sequence[str], found: Sequence[Sequence[Candidate]]) -> str:
+def _csv(images: Sequence[str], found: Sequence[Sequence[serving.Candidate]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("image", "place", "label", "name", "probability"))
@@ -234,7 +226,7 @@ def _csv(images: Sequence[str], found: Sequence[Sequence[Candidate]]) -> str:
     return text.getvalue()
 
 
-def _data(images: Sequence[str], found: Sequence[Sequence[Candidate]]) -> list[dict[str, Any]]:
+def _data(images: Sequence[str], found: Sequence[Sequence[serving.Candidate]]) -> list[dict[str, Any]]:
     return [
         {
             "image": image,

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -26,13 +26,14 @@ from topk_platform.cli.options import (
     StudyArgument,
     TrialsOption,
 )
-from topk_platform.cli.studies import wanted_study
+from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
-
-if TYPE_CHECKING:
-    from topk_platform.running.estimate.batch_sizes import Probe
-    from topk_platform.running.estimate.planning import Plan
-    from topk_platform.specs import Study
+from topk_platform.running.estimate.batch_sizes import Probe
+from topk_platform.running.estimate.batch_sizes import probe as probe_study
+from topk_platform.running.estimate.planning import Plan
+from topk_platform.running.estimate.planning import plan as plan_study
+from topk_platform.running.preflight.changes import avoidable
+from topk_platform.specs import Study
 
 __all__ = ["plan", "probe"]
 
@@ -70,8 +71,7 @@ def plan(
     if price is not None and not (math.isfinite(price) and price > 0):
         raise UserError(f"--price must be above 0, got {price}")
     console = make_console()
-    wanted = wanted_study(study, smoke, tell=None if json else console, searches=searches)
-    from topk_platform.running.estimate.planning import plan as plan_study  # noqa: PLC0415 - torch, unless all is done
+    wanted = requested_study(study, smoke, tell=None if json else console, searches=searches)
 
     found = plan_study(
         wanted,
@@ -117,8 +117,7 @@ def probe(
     Exit code 1: for some arm none was found.
     """
     console = make_console()
-    wanted = wanted_study(study, smoke, tell=None if json else console)
-    from topk_platform.running.estimate.batch_sizes import probe as probe_study  # noqa: PLC0415 - torch
+    wanted = requested_study(study, smoke, tell=None if json else console)
 
     with make_console(stderr=True).status("reading data") as shown:
         found = probe_study(
@@ -212,7 +211,6 @@ def _print_plan(
 
 
 def _avoidable(plan: Plan, command: str) -> str:
-    from topk_platform.running.preflight.changes import avoidable  # noqa: PLC0415 - loaded with the plan
 
     return avoidable(plan.outdated, command)
 

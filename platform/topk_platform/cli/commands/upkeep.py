@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from topk_platform.cli.consoles import say
 from topk_platform.cli.options import (
     MlflowOption,
@@ -12,10 +10,11 @@ from topk_platform.cli.options import (
     StoreOption,
     recorded_name,
 )
-from topk_platform.cli.studies import known_studies, wanted_study
-
-if TYPE_CHECKING:
-    from topk_platform.records import Extras
+from topk_platform.cli.studies import known_studies, requested_study
+from topk_platform.records import Extras
+from topk_platform.records import repair as repair_study
+from topk_platform.records import sync as sync_study
+from topk_platform.running.driver.recording import extras_of, report_wanted
 
 __all__ = ["repair", "sync"]
 
@@ -30,8 +29,6 @@ def repair(
     The damaged table is kept whole, in the folder `damaged` of the study; what was lost is named.
     Whether a bundle's results can be computed again is what `topk verify` tells.
     """
-    from topk_platform.records import repair as repair_study  # noqa: PLC0415
-
     found = repair_study(recorded_name(study, smoke), store)
     for name in found.damaged:
         say(f"set aside: {name} is now in the folder damaged")
@@ -58,8 +55,6 @@ def sync(
     For a study that `topk list` shows, MLflow gets the report, plots and graphs too; for others the study's next run
     brings them.
     """
-    from topk_platform.records import sync as sync_study  # noqa: PLC0415
-
     name = recorded_name(study, smoke)
     sync_study(name, store=store, mlflow_uri=mlflow, extras=_extras(study, store, smoke))
     say(f"MLflow has all of {name}")
@@ -67,8 +62,6 @@ def sync(
 
 def _extras(name: str, store: str, smoke: bool) -> Extras | None:
     """Return what a finished study adds to MLflow; None if the study's definition is not found by its name."""
-    from topk_platform.running.driver.recording import extras_of, report_wanted  # noqa: PLC0415 - pyarrow and numpy
-
     if not report_wanted() or name not in known_studies():
         return None
-    return extras_of(wanted_study(name, smoke), store)
+    return extras_of(requested_study(name, smoke), store)

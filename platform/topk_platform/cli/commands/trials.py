@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -18,11 +18,11 @@ from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json, say
 from topk_platform.cli.options import DataOption, JsonOption, StoreOption, TrustOption, named_place
 from topk_platform.errors import UserError
+from topk_platform.evidence.replaying import Replay
+from topk_platform.evidence.replaying import replay as replay_trial
+from topk_platform.records import Found, Store, find, tracking_uri
+from topk_platform.running.cluster.address import is_loopback_host
 from topk_platform.specs.checks import first_few
-
-if TYPE_CHECKING:
-    from topk_platform.evidence.replaying import Replay
-    from topk_platform.records import Found
 
 __all__ = ["replay", "show", "ui"]
 
@@ -33,8 +33,6 @@ KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first le
 
 def show(key: KeyArgument, store: StoreOption = "runs", json: JsonOption = False) -> None:
     """Show one trial: how it ended, its configuration, its epochs, and how to run it alone."""
-    from topk_platform.records import find  # noqa: PLC0415
-
     found = find(key, store)
     if json:
         read = {
@@ -77,8 +75,6 @@ def replay(
     Modules of your own files are run as the record names them; one of an installed package needs --trust.
     Exit code 1: something differs.
     """
-    from topk_platform.evidence.replaying import replay as replay_trial  # noqa: PLC0415
-
     found = replay_trial(key, store, data, trust=trust or ())
     if json:
         print_json(_replayed(found))
@@ -127,9 +123,6 @@ def ui(
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 5000,
 ) -> None:
     """Open MLflow's UI over a store's runs, on loopback unless told otherwise."""
-    from topk_platform.records import Store, tracking_uri  # noqa: PLC0415
-    from topk_platform.running.cluster.address import is_loopback_host  # noqa: PLC0415
-
     folder = Store.open(store).local
     if folder is None or not (folder / "mlflow.db").exists():
         raise UserError(f"store {store!r} holds no MLflow database; `topk run` makes one in a local store")

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topk_platform.cli.new_checks import check_finite, check_labels, few_images, has_tail, image_counts
+import numpy as np
+
+from topk_platform.cli.new.data_faults import check_finite, check_labels, few_images, has_tail, image_counts
 from topk_platform.errors import UserError, reason
 
 __all__ = ["DataCode", "data_code"]
@@ -187,7 +189,6 @@ def _arrays(file: Path, groups: str) -> DataCode:
         raise UserError(
             f"--from must be a folder of images or a file {' or '.join(_ARRAYS)}, got {str(file)!r}"
         )
-    import numpy as np  # noqa: PLC0415 - what is a folder need not wait for
 
     arrays = {name: np.asarray(array) for name, array in _reader(file.suffix)(file).items()}
     grouped = _grouped(file, arrays, groups)
@@ -227,7 +228,6 @@ def _reader(suffix: str) -> Callable[[Path], Mapping[Any, Any]]:
 
 
 def _npz(file: Path) -> Mapping[Any, Any]:
-    import numpy as np  # noqa: PLC0415 - as above
 
     try:
         with np.load(file) as arrays:

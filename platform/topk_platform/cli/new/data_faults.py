@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import first_few
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 __all__ = ["check_finite", "check_labels", "few_images", "has_tail", "image_counts"]
 
@@ -72,8 +71,6 @@ def check_labels(name: Any, labels: npt.NDArray[np.integer[Any]]) -> None:
         name: What they are called in their file.
         labels: Whole numbers ``(n,)``.
     """
-    import numpy as np  # noqa: PLC0415 - what is a folder need not wait for
-
     found, first, counts = np.unique(labels, return_index=True, return_counts=True)
     if len(found) and found[0] == 1 and found[-1] == len(found):
         raise UserError(
@@ -93,8 +90,6 @@ def check_labels(name: Any, labels: npt.NDArray[np.integer[Any]]) -> None:
 
 def check_finite(name: Any, inputs: npt.NDArray[Any]) -> None:
     """Raise ``UserError`` if inputs ``(n, ...)`` hold NaN or infinity, naming the rows by their places in the file."""
-    import numpy as np  # noqa: PLC0415 - as above
-
     if inputs.dtype.kind != "f":
         return
     rows = np.flatnonzero(~np.isfinite(inputs.reshape(len(inputs), -1)).all(1)).tolist()

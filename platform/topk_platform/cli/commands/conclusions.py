@@ -20,8 +20,12 @@ from topk_platform.cli.options import (
     TrialsOption,
     check_format,
 )
-from topk_platform.cli.studies import wanted_study
+from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
+from topk_platform.reports import claimed, deciding, tuned
+from topk_platform.reports.checklist import checklist as filled_in
+from topk_platform.reports.tuning import check_within
+from topk_platform.reports.tuning import tuning as tuning_of
 
 __all__ = ["checklist", "claims", "tuning"]
 
@@ -54,7 +58,7 @@ def claims(
 ) -> None:
     """Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data."""
     check_format(output, "rich", "md", "csv", json=json)
-    wanted = wanted_study(study, smoke, store=store, searches=searches)
+    wanted = requested_study(study, smoke, store=store, searches=searches)
     if not wanted.claims:
         why = (
             "a smoke run carries none, as its numbers say nothing of them"
@@ -62,7 +66,6 @@ def claims(
             else "give it some, claims=..."
         )
         raise UserError(f"study {wanted.name} has no claims: {why}")
-    from topk_platform.reports import claimed, deciding  # noqa: PLC0415 - pyarrow and numpy
 
     found = deciding.decide(wanted, store=store, trials=trials, seeds=seeds)
     _shown(
@@ -88,10 +91,7 @@ def tuning(
 ) -> None:
     """Show what the search gained, how many trials were enough, and which parameters mattered, by validation alone."""
     check_format(output, "rich", "md", "csv", json=json)
-    wanted = wanted_study(study, smoke, store=store, searches=searches)
-    from topk_platform.reports import tuned  # noqa: PLC0415 - as above
-    from topk_platform.reports.tuning import check_within  # noqa: PLC0415 - as above
-    from topk_platform.reports.tuning import tuning as tuning_of  # noqa: PLC0415 - as above
+    wanted = requested_study(study, smoke, store=store, searches=searches)
 
     part = check_within(within)
     found = tuning_of(wanted, store=store, trials=trials, only=only)
@@ -115,8 +115,7 @@ def checklist(
     json: JsonOption = False,
 ) -> None:
     """Write what venues ask to be reported of a study, filled in from its ledger, as Markdown."""
-    wanted = wanted_study(study, smoke, store=store, searches=searches)
-    from topk_platform.reports.checklist import checklist as filled_in  # noqa: PLC0415 - as above
+    wanted = requested_study(study, smoke, store=store, searches=searches)
 
     found = filled_in(wanted, store=store, trials=trials, seeds=seeds)
     if json:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from topk_platform import plan
 from topk_platform.cli import main
-from topk_platform.cli.new_networks import NETWORKS
+from topk_platform.cli.new.networks import NETWORKS
 from topk_platform.cli.studies import load_study
 from topk_platform.data import data_at, read
 from topk_platform.models import MODELS
@@ -296,7 +296,7 @@ def test_our_networks_are_those_that_there_are() -> None:
 
 def test_what_counts_as_an_image_is_what_is_read() -> None:
     """Two rules: what reads images loads torch, for which looking at a folder need not wait."""
-    from topk_platform.cli.new_checks import _is_image
+    from topk_platform.cli.new.data_faults import _is_image
     from topk_platform.data.listing import ENDINGS, is_image
 
     names = [f"{start}a{end}" for start in ("", ".", "._") for end in (*ENDINGS, ".JPG", ".txt", ".gif", "")]

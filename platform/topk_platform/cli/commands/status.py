@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -17,15 +17,26 @@ from rich.live import Live
 from rich.text import Text
 
 from topk_platform.cli.codes import Exit
+from topk_platform.cli.commands.early import early_table
 from topk_platform.cli.consoles import make_console, print_json, say
 from topk_platform.cli.options import JsonOption, SmokeOption, StoreOption, recorded_name
 from topk_platform.cli.studies import load_study
 from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import counts_in_words
+from topk_platform.records import (
+    NEEDED,
+    Ledger,
+    Row,
+    Store,
+    StudyState,
+    Undone,
+    driven,
+    is_study,
+    missing_artifacts,
+    read_state,
+)
 from topk_platform.references import is_reference
-
-if TYPE_CHECKING:
-    from topk_platform.records import Ledger, Row, StudyState
+from topk_platform.running.progress.rows import arms_text, headline
 
 __all__ = ["standing", "status"]
 
@@ -100,8 +111,6 @@ def _none(store: str, study: str | None) -> str:
 
 def _read(place: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]], list[UserError]]:
     """Return the ledgers of a store, or of one study, with their rows, and what is wrong with those unreadable."""
-    from topk_platform.records import Ledger, Store, is_study  # noqa: PLC0415 - pyarrow
-
     store, problems = Store.open(place), list[UserError]()
     found: list[tuple[Ledger, list[Row]]] = []
     for study in store.folders():
@@ -119,7 +128,6 @@ def _read(place: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]],
 def _shown(console: Console, study: tuple[Ledger, Sequence[Row]]) -> list[RenderableType]:
     """Return what is printed of a study, a text as it is."""
     ledger, rows = study
-    from topk_platform.cli.early import early_table  # noqa: PLC0415
 
     counting = _counting(ledger, rows)
     early = early_table(ledger, counting)
@@ -135,9 +143,6 @@ def _rendered(
     console: Console, ledger: Ledger, rows: Sequence[Row], most: int | None = None
 ) -> RenderableType:
     """Return a study's headline, one row per arm and, while it runs, the last events."""
-    from topk_platform.records import read_state  # noqa: PLC0415
-    from topk_platform.running.progress.rows import arms_text, headline  # noqa: PLC0415
-
     state = read_state(ledger, _counting(ledger, rows))
     lines = [Text(_title(ledger, rows))]
     if state.left:
@@ -179,7 +184,6 @@ def _watched(console: Console, most: int, study: tuple[Ledger, Sequence[Row]]) -
 
 
 def _data(study: tuple[Ledger, Sequence[Row]]) -> dict[str, Any]:
-    from topk_platform.records import read_state  # noqa: PLC0415
 
     ledger, rows = study
     state: StudyState = read_state(ledger, _counting(ledger, rows))
@@ -210,8 +214,6 @@ def _counting(ledger: Ledger, rows: Sequence[Row]) -> list[Row]:
 
 def standing(ledger: Ledger) -> list[str]:
     """Return lines that say who runs a study, and what is left undone."""
-    from topk_platform.records import Undone, driven  # noqa: PLC0415
-
     undone, begun = Undone.read(ledger.store), ledger.store.folders("checkpoints")
     ended = _ended(ledger, {*begun, *(trial.key for trial in undone.open)})
     lines = [f"{ledger.study}: {driven(ledger.store)}"]
@@ -225,8 +227,6 @@ def standing(ledger: Ledger) -> list[str]:
 
 def _lacking(ledger: Ledger, rows: Sequence[Row]) -> list[str]:
     """Return lines that say how many confirmations lack a file, and how they get it."""
-    from topk_platform.records import NEEDED, missing_artifacts  # noqa: PLC0415
-
     files = missing_artifacts(ledger.store, rows)
     results = len({file.key for file in files if file.kind in NEEDED})
     networks = len({file.key for file in files if file.kind not in NEEDED})

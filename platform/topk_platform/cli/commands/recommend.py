@@ -9,6 +9,9 @@ import typer
 from topk_platform.cli.consoles import make_console, print_json, say
 from topk_platform.cli.options import DataOption, JsonOption, StoreOption, check_format
 from topk_platform.cli.studies import known_studies, load_study, shipped_findings
+from topk_platform.evidence.recommending import recommend as recommend_for
+from topk_platform.reports import recommendation
+from topk_platform.reports.findings import Findings
 
 __all__ = ["recommend"]
 
@@ -50,9 +53,6 @@ def recommend(
     """
     check_format(output, "rich", "md", json=json)
     wanted = [load_study(name) for name in study or ()]
-    from topk_platform.evidence.recommending import recommend as recommend_for  # noqa: PLC0415 - as above
-    from topk_platform.reports import recommendation  # noqa: PLC0415 - pyarrow and numpy
-    from topk_platform.reports.findings import Findings  # noqa: PLC0415 - as above
 
     named = {made.name for made in wanted}
     wanted += [made for make in known_studies().values() if (made := make()).name not in named]

@@ -1,4 +1,4 @@
-"""A running study on the command line: as people see it, or nothing, or events for programs."""
+"""What the command line shows of a running study: a view for people, events for programs, or nothing."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Events(View):
     def __call__(self, watch: Watch, event: Event) -> None:
         """Print an event."""
         board = watch.board
-        found: dict[str, Any] = {
+        shown: dict[str, Any] = {
             "event": event.kind,
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
         if event.kind == "begun":
-            found |= {"study": watch.study, "workers": event.slots, "not_counted": dict(board.outdated)}
-        found |= {"busy": event.workers, "total": board.total, "left": board.left}
+            shown |= {"study": watch.study, "workers": event.slots, "not_counted": dict(board.outdated)}
+        shown |= {"busy": event.workers, "total": board.total, "left": board.left}
         for trial in event.trials or (None,):
             one = {} if trial is None else _trial(trial)
-            print_json({**found, **one, **_outcome(event)}, lines=True)
+            print_json({**shown, **one, **_outcome(event)}, lines=True)
 
 
 def _trial(trial: Any) -> dict[str, Any]:

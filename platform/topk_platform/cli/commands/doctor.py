@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -13,9 +13,7 @@ from topk_platform.cli.codes import Exit
 from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.options import DataOption, JsonOption, MlflowOption, StoreOption, named_place
 from topk_platform.cli.studies import load_study
-
-if TYPE_CHECKING:
-    from topk_platform.running.preflight.doctor import CheckResult, Diagnosis
+from topk_platform.running.preflight.doctor import CheckResult, Diagnosis, diagnose
 
 __all__ = ["doctor"]
 
@@ -45,7 +43,6 @@ def doctor(
     Exit code 1: something is wrong. Include the output in a bug report.
     """
     wanted = None if study is None else load_study(study)
-    from topk_platform.running.preflight.doctor import diagnose  # noqa: PLC0415 - after the study, whose name may be misspelt
 
     found = diagnose(wanted, store=store, address=address, mlflow_uri=mlflow, data=data)
     if json:

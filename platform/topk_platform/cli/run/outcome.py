@@ -1,19 +1,18 @@
-"""The summary printed at the end of a run."""
+"""What a run prints at its end, and its exit code."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
 from topk_platform.cli.codes import Exit
 from topk_platform.errors import reason
-
-if TYPE_CHECKING:
-    from topk_platform.running.driver.summary import Summary
+from topk_platform.reports import to_rich
+from topk_platform.running.driver.summary import Summary, problems
 
 __all__ = ["exit_code", "print_problems", "print_summary", "summary_data"]
 
@@ -21,8 +20,9 @@ __all__ = ["exit_code", "print_problems", "print_summary", "summary_data"]
 def exit_code(summary: Summary) -> int:
     """Return a run's exit code.
 
-    It is 130 after an interrupt; else 4 if a limit of this run is used up and no fault left anything; else 3 if faults
-    left trials without a result or ended the run; else 1 if a trial failed or an arm ended without a result.
+    It is 130 after an interrupt; otherwise 4 if a limit of this run is used up and no fault left a trial open;
+    otherwise 3 if faults left trials without a result or ended the run; otherwise 1 if a trial failed or an arm ended
+    without a result.
     """
     if summary.interrupted:
         return 128 + signal.SIGINT
@@ -34,9 +34,7 @@ def exit_code(summary: Summary) -> int:
 
 
 def print_summary(console: Console, summary: Summary, store: str) -> None:
-    """Print what a run did: its table, where its results are, and what went wrong."""
-    from topk_platform.reports import to_rich  # noqa: PLC0415 - pyarrow and numpy
-
+    """Print a run's table, the folder of its results, and its problems."""
     console.print(to_rich(summary.table))
     console.print(
         f"{summary.done} Results: {summary.folder} (ledger, tables, models, ranks)",
@@ -50,15 +48,13 @@ def print_summary(console: Console, summary: Summary, store: str) -> None:
 
 
 def print_problems(console: Console, summary: Summary) -> None:
-    """Print what went wrong in a run, and what is left of it, a line each."""
-    from topk_platform.running.driver.summary import problems  # noqa: PLC0415 - as above
-
+    """Print a run's problems and what it left open, a line each."""
     for line in problems(summary):
         console.print(line)
 
 
 def summary_data(summary: Summary) -> dict[str, Any]:
-    """Return what a run did, for programs."""
+    """Return a run's summary as JSON types."""
     error, faults = summary.tracking_error, summary.faults
     return {
         "event": "finished",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,10 @@ from topk_platform.cli.consoles import make_console, print_json, print_rows, say
 from topk_platform.cli.options import JsonOption, MetricsOption, check_format
 from topk_platform.cli.studies import shipped_findings
 from topk_platform.errors import UserError, reason, unknown_name
-
-if TYPE_CHECKING:
-    from topk_platform.reports.findings import Findings
+from topk_platform.reports import plots
+from topk_platform.reports.findings import Findings
+from topk_platform.reports.formats import as_format
+from topk_platform.reports.formats.data import to_rows
 
 __all__ = ["findings"]
 
@@ -54,8 +55,6 @@ def findings(
     if plot:
         _plot(found, plot, to, (metric or [""])[0])
         return
-    from topk_platform.reports.formats import as_format  # noqa: PLC0415 - pyarrow and numpy
-    from topk_platform.reports.formats.data import to_rows  # noqa: PLC0415 - as above
 
     if json:
         print_rows(to_rows(found.table, metric or ()))
@@ -79,7 +78,6 @@ def _list(*, json: bool) -> None:
 
 
 def _named(name: str) -> Findings:
-    from topk_platform.reports.findings import Findings  # noqa: PLC0415 - pyarrow and numpy
 
     if name.endswith(".gz"):
         return Findings.read(name)
@@ -90,7 +88,6 @@ def _named(name: str) -> Findings:
 
 
 def _plot(found: Findings, kind: str, to: Path | None, metric: str) -> None:
-    from topk_platform.reports import plots  # noqa: PLC0415 - pyarrow and numpy
 
     if kind not in plots.KINDS:
         raise unknown_name("kind of plot", kind, plots.KINDS)

@@ -20,8 +20,13 @@ from topk_platform.cli.options import (
     TrialsOption,
     check_format,
 )
-from topk_platform.cli.studies import wanted_study
+from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
+from topk_platform.reports import page, plots
+from topk_platform.reports.formats import as_format
+from topk_platform.reports.formats.data import to_rows
+from topk_platform.reports.formats.words import without_ranks
+from topk_platform.reports.reading import table as read_table
 
 __all__ = ["plot", "report", "table"]
 
@@ -43,11 +48,7 @@ def table(
 ) -> None:
     """Print a study's table from the results in the store; runs nothing."""
     check_format(output, *_FORMATS, json=json)
-    wanted = wanted_study(study, smoke, store=store, searches=searches)
-    from topk_platform.reports.formats import as_format  # noqa: PLC0415 - pyarrow and numpy
-    from topk_platform.reports.formats.data import to_rows  # noqa: PLC0415 - as above
-    from topk_platform.reports.formats.words import without_ranks  # noqa: PLC0415 - as above
-    from topk_platform.reports.reading import table as read_table  # noqa: PLC0415 - as above
+    wanted = requested_study(study, smoke, store=store, searches=searches)
 
     found = read_table(wanted, store=store, trials=trials, seeds=seeds, only=only)
     if (line := without_ranks(found)) and (json or output == "csv"):  # other formats have it below the table
@@ -94,10 +95,9 @@ def plot(
     smoke: SmokeOption = False,
 ) -> None:
     """Plot a study's results from the store into a file."""
-    wanted = wanted_study(study, smoke, store=store, searches=searches)
+    wanted = requested_study(study, smoke, store=store, searches=searches)
     path = to or Path(f"{wanted.name}-{kind}.svg")
     _check_suffix(path)
-    from topk_platform.reports import plots  # noqa: PLC0415 - pyarrow and numpy
 
     found = plots.plot(wanted, kind, store=store, metric=metric, by=by, trials=trials, seeds=seeds, only=only)
     _write(path, plots.written(found, path.suffix[1:]))
@@ -130,11 +130,10 @@ def report(
 ) -> None:
     """Write all that a study says as one HTML page, which needs no other file and no network, or as Markdown."""
     check_format(output, "html", "md")
-    wanted = wanted_study(study, smoke, store=store, searches=searches)
+    wanted = requested_study(study, smoke, store=store, searches=searches)
     path = to or Path(f"{wanted.name}.{output}")
     if path.suffix != f".{output}":
         raise UserError(f"--to must end in .{output} with --format {output}, got {str(path)!r}")
-    from topk_platform.reports import page  # noqa: PLC0415 - pyarrow and numpy
 
     made = page.report if output == "html" else page.markdown_report
     _write(path, made(wanted, store=store, trials=trials, seeds=seeds).encode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.cli.early import early_table
+from topk_platform.cli.commands.early import early_table
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
