@@ -124,7 +124,7 @@ def test_trials_count_again_once_some_came_out_the_same_and_it_can_be_taken_back
     assert plan(the_study(), store=runs).left == 0
     assert give_up(the_study(), store=runs) == ["plain/linear/loss"]
     assert counted(runs) == [2, 0]
-    events = json.loads((runs / "adopted" / "adopted.json").read_bytes())
+    events = json.loads((runs / "adopted" / "adopted.json").read_bytes())["events"]
     assert [event["event"] for event in events] == ["adopted", "taken back"]
     assert [one["outcome"] for one in events[0]["evidence"]["trials"]] == ["to the bit"] * 3
     assert {one["key"] for one in events[0]["evidence"]["trials"]} == set(told)

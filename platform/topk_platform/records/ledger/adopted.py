@@ -12,6 +12,7 @@ from typing import Any
 
 from topk_platform.errors import StoreError
 from topk_platform.identity import Adopted, Identity, Provenance
+from topk_platform.records.storage.checked_json import checked, written
 from topk_platform.records.storage.store import Store
 
 __all__ = ["ADOPTED", "Evidence", "adopted_in", "note_adopted", "read_adopted", "take_back"]
@@ -47,6 +48,8 @@ def read_adopted(store: Store) -> dict[str, tuple[Adopted, ...]]:
         return {}
     try:
         return adopted_in(store.read(ADOPTED))
+    except StoreError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"store {store.uri!r}: {ADOPTED} is damaged: put back a copy of it, or delete it and adopt again"
@@ -54,19 +57,32 @@ def read_adopted(store: Store) -> dict[str, tuple[Adopted, ...]]:
 
 
 def adopted_in(content: bytes) -> dict[str, tuple[Adopted, ...]]:
-    """Return what a file's content says that was adopted and not taken back, by arm identity."""
-    found: dict[str, list[Adopted]] = defaultdict(list)
-    for event in json.loads(content):
+    """Return what was adopted and not taken back, by arm identity.
+
+    Args:
+        content: The content of the file.
+
+    Raises:
+        ValueError, LookupError, TypeError, AttributeError: if it is damaged.
+    """
+    adopted: dict[str, list[Adopted]] = defaultdict(list)
+    for event in _events(content):
         if event["event"] == "taken back":
             for arm_id in event["arms"]:
-                found.pop(arm_id, None)
+                adopted.pop(arm_id, None)
         else:
             for arm_id, arm in event["arms"].items():
-                found[arm_id] += _adopted(arm, event["evidence"]["told"])
-    return {arm_id: tuple(adopted) for arm_id, adopted in found.items()}
+                adopted[arm_id] += _adopted(arm, event["evidence"]["told"])
+    return {arm_id: tuple(results) for arm_id, results in adopted.items()}
 
 
-def _adopted(arm: Mapping[str, Any], told: str) -> list[Adopted]:
+def _events(content: bytes) -> list[dict[str, Any]]:
+    """Return the history in a file; earlier programs wrote it as a list, without a checksum."""
+    history = json.loads(content)
+    return history if isinstance(history, list) else list(checked(content)["events"])
+
+
+def _adopted(arm: Mapping[str, Any], evidence: str) -> list[Adopted]:
     counts_for = arm["for"]
     return [
         Adopted(
@@ -74,7 +90,7 @@ def _adopted(arm: Mapping[str, Any], told: str) -> list[Adopted]:
             counts_for["code_version"],
             counts_for["environment"],
             counts_for["origin"],
-            told,
+            evidence,
         )
         for was in arm["was"]
     ]
@@ -117,7 +133,7 @@ def take_back(store: Store, arms: Iterable[str]) -> None:
 
 
 def _add(store: Store, event: dict[str, Any]) -> None:
-    read_adopted(store)  # what is damaged is not written over
-    before = json.loads(store.read(ADOPTED)) if store.exists(ADOPTED) else []
+    read_adopted(store)  # a damaged file is not overwritten
+    before = _events(store.read(ADOPTED)) if store.exists(ADOPTED) else []
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    store.write(ADOPTED, json.dumps([*before, {"when": now, **event}], indent=1).encode())
+    store.write(ADOPTED, written({"events": [*before, {"when": now, **event}]}))

@@ -61,10 +61,18 @@ class Writer(threading.Thread):
         Raises:
             StoreError: if nothing more is written, for an error or because the thread has ended.
         """
-        if self.ident is not None and not self.is_alive():
-            raise self._ended()
+        self.check()
         self._handed_over += 1
         self._queue.put(record)
+
+    def check(self) -> None:
+        """Raise the error that ended the writing, if it has ended.
+
+        Raises:
+            StoreError: if nothing more is written, because of an error or because the thread has ended.
+        """
+        if self.ident is not None and not self.is_alive():
+            raise self._ended()
 
     def _ended(self) -> Exception:
         return self.error or StoreError(f"{self._store_name}: trial handed over after the end of writing")

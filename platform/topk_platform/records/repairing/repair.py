@@ -14,6 +14,7 @@ from topk_platform.records.artifacts.damage import damaged_artifacts
 from topk_platform.records.ledger.ledger import IDENTITIES, Ledger
 from topk_platform.records.notes.undone import Undone
 from topk_platform.records.repairing.salvage import salvage
+from topk_platform.records.storage.aside import ASIDE, move_aside
 from topk_platform.records.storage.checked_json import DamagedError, checked
 from topk_platform.records.storage.lease import Lease, strays
 from topk_platform.records.storage.store import MARK, Store
@@ -28,7 +29,6 @@ from topk_platform.specs.checks import check_name
 
 __all__ = ["Repaired", "repair"]
 
-_ASIDE = "damaged"
 _TABLE = re.compile(rf"{FOLDER}(?:-(\d+))?")
 _NOTES = ("standing.json", "environment.json", "code.json")  # made anew by the next run
 _DERIVED = "tables"
@@ -115,11 +115,7 @@ class _Repair:
 
     def _set_aside(self, *names: str) -> None:
         for name in names:
-            to, number = f"{_ASIDE}/{name}", 0
-            while self.place.exists(to):
-                number += 1
-                to = f"{_ASIDE}/{name}.{number}"
-            self.place.move(name, to)
+            move_aside(self.place, name)
             self.damaged.append(name)
 
     def _mark(self) -> Mark:
@@ -166,11 +162,11 @@ class _Repair:
         for folder in _tables(self.place):
             if folder != mark.table:
                 self._move(folder)
-                self.kept = f"{_ASIDE}/{folder}" if _number(folder) < _number(mark.table) else self.kept
+                self.kept = f"{ASIDE}/{folder}" if _number(folder) < _number(mark.table) else self.kept
 
     def _move(self, folder: str) -> None:
         for name in self.place.files(folder):
-            self.place.move(name, f"{_ASIDE}/{name}")
+            self.place.move(name, f"{ASIDE}/{name}")
         self.place.delete_all(folder)  # folders without files
 
     def _table(self, mark: Mark) -> None:
@@ -183,7 +179,7 @@ class _Repair:
         self.trials += found.lost
         mark.noted(self.place, table=self._written(found.rows), checksums=True)
         self._move(mark.table)
-        self.kept = f"{_ASIDE}/{mark.table}"
+        self.kept = f"{ASIDE}/{mark.table}"
 
     def _written(self, rows: pa.Table) -> str:
         """Write a new table beside the old one, read it back, and return its folder."""
@@ -205,7 +201,7 @@ class _Repair:
 
     def _free(self) -> str:
         """Return the name of a table that is neither there nor set aside."""
-        taken = [*_tables(self.place), *_tables(self.place.at(_ASIDE)), FOLDER]
+        taken = [*_tables(self.place), *_tables(self.place.at(ASIDE)), FOLDER]
         return f"{FOLDER}-{max(map(_number, taken)) + 1}"
 
     def _identities(self) -> None:
