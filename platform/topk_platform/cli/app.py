@@ -38,8 +38,8 @@ app = typer.Typer(
 )
 
 
-def _tell_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"topk {importlib.metadata.version('topk-studies')}")
         raise typer.Exit
 
@@ -47,7 +47,7 @@ def _tell_version(wanted: bool) -> None:
 @app.callback()
 def _topk(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     _debug: Annotated[
         bool, typer.Option(_DEBUG, help="Show the traceback of an error; may stand anywhere in the command.")
@@ -57,9 +57,9 @@ def _topk(
 
 
 def main() -> None:
-    """Run the command: errors that the user can fix, and errors of the program itself, are shown in one line each.
+    """Run the command. Errors are shown in one line, both those that the user can fix and those of the program itself.
 
-    ``--debug``, anywhere in the command, shows the traceback of either. For the exit codes see
+    ``--debug``, anywhere in the command, shows the traceback. For the exit codes see
     :class:`~topk_platform.cli.codes.Exit`.
     """
     find_modules_here()
@@ -69,7 +69,7 @@ def main() -> None:
         app(args=arguments, prog_name="topk")
     except UserError as error:
         _end(error, f"topk: {error}", Exit.BAD_INPUT, debug)
-    except Exception as error:  # noqa: BLE001 - told in a line, its traceback is kept
+    except Exception as error:  # noqa: BLE001 - shown in one line; its traceback is kept in a file
         kept = "" if debug else f"; its traceback is in {_kept(error)}"
         theirs = is_of_users_code(error)
         what = "your code raised" if theirs else "unexpected"
@@ -89,7 +89,7 @@ def _traceback(error: Exception) -> str:
 
 
 def _kept(error: Exception) -> str:
-    """Write an error's traceback into a file, so that the cause of a long run's end is kept; return the file's name."""
+    """Write an error's traceback into a file, so that it is kept after a long run; return the file's name."""
     with tempfile.NamedTemporaryFile("w", prefix="topk-error-", suffix=".txt", delete=False) as file:
         file.write(_traceback(error))
     return file.name

@@ -47,14 +47,14 @@ COMMANDS: dict[str, Listed] = {
     "list": Listed(
         _STUDIES,
         "commands.listing",
-        "List the studies, and the losses and regimes that installed packages bring.",
+        "List the studies, and the losses and regimes that installed packages register.",
         "topk list",
         "list_",
     ),
     "plan": Listed(
         _STUDIES,
         "commands.plan",
-        "Show a study's arms, what is done, about how long the rest takes, and how many workers it can keep busy.",
+        "Show a study's arms, what is left to run, about how long that takes, and how many workers it can keep busy.",
         "topk plan letters_quick --price 0.5",
     ),
     "probe": Listed(
@@ -72,7 +72,7 @@ COMMANDS: dict[str, Listed] = {
     "status": Listed(
         _STUDIES,
         "commands.status",
-        "Show the progress of a store's studies, or of one of them, an arm a row; what is open, and who runs them.",
+        "Show the progress of a store's studies arm by arm, which trials are open, and which process runs each study.",
         "topk status --store s3://bucket/runs --watch",
     ),
     "table": Listed(
@@ -90,7 +90,7 @@ COMMANDS: dict[str, Listed] = {
     "report": Listed(
         _RESULTS,
         "commands.results",
-        "Write all that a study says as one HTML page, which needs no other file and no network, or as Markdown.",
+        "Write all results of a study as one HTML page, which needs no other file and no network, or as Markdown.",
         "topk report letters_quick --to letters.html",
     ),
     "claims": Listed(
@@ -114,7 +114,7 @@ COMMANDS: dict[str, Listed] = {
     "findings": Listed(
         _RESULTS,
         "commands.findings",
-        "Print what studies found elsewhere: the table, or a plot, of findings that are shipped or in a file.",
+        "Print the findings of a study from a file or from this package: its table, or a plot.",
         "topk findings letters --plot map --to map.pdf",
     ),
     "recommend": Listed(
@@ -138,7 +138,7 @@ COMMANDS: dict[str, Listed] = {
     "ui": Listed(
         _TRIALS,
         "commands.trials",
-        "Open MLflow's UI over a store's runs, on loopback unless told otherwise.",
+        "Open MLflow's UI for the runs in a store; only this machine can reach it by default.",
         "topk ui --port 5001",
     ),
     "export": Listed(
@@ -162,7 +162,7 @@ COMMANDS: dict[str, Listed] = {
     "verify": Listed(
         _ELSEWHERE,
         "commands.export",
-        "Compute a bundle's tables and claims again, train some of its trials again. Exit code 1: something differs.",
+        "Compute a bundle's tables and claims again, and train some trials again. Exit code 1: something differs.",
         "topk verify letters.topk --replay 3",
     ),
     "doctor": Listed(
@@ -174,19 +174,19 @@ COMMANDS: dict[str, Listed] = {
     "sync": Listed(
         _UPKEEP,
         "commands.upkeep",
-        "Bring MLflow up to date with a study's ledger, later or from elsewhere.",
+        "Bring MLflow up to date with a study's ledger, later or from another machine.",
         "topk sync letters_quick --mlflow http://127.0.0.1:5000",
     ),
     "adopt": Listed(
         _UPKEEP,
         "commands.adopt",
-        "Train some recorded trials again with the code at hand; if they come out the same, count all like them.",
+        "Train some recorded trials again; if they come out the same, count all trials like them.",
         "topk adopt letters_quick --replay 3",
     ),
     "repair": Listed(
         _UPKEEP,
         "commands.upkeep",
-        "Read every file of a study's records; of damaged ones keep what is sound, and let the lost trials run again.",
+        "Read every file of a study's records, and repair damaged ones; the next `topk run` trains lost trials again.",
         "topk repair letters_quick",
     ),
 }

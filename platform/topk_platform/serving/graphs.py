@@ -16,7 +16,7 @@ __all__ = ["study_graphs"]
 
 
 def study_graphs(study: Study, store: str) -> Graphs:
-    """Return what makes a graph of each arm's network, of the one that ``topk export`` takes; by its trial's key.
+    """Return a function that makes the graph of each arm's network, the one that ``topk export`` takes, by trial key.
 
     Args:
         study: The study.
@@ -24,12 +24,12 @@ def study_graphs(study: Study, store: str) -> Graphs:
     """
     held = read(study, store)
     last = last_seeds(study, held.histories)
-    found = (
+    best = (
         best_of(history, history.confirmations(study.trials, last[arm_id]))
         for arm_id, history in held.histories.items()
     )
     trust = Trust.of_study(study)
-    return {row["key"]: partial(_graph, held.ledger.store, row, trust) for row in found if row is not None}
+    return {row["key"]: partial(_graph, held.ledger.store, row, trust) for row in best if row is not None}
 
 
 def _graph(store: Store, row: Row, trust: Trust) -> Graph:

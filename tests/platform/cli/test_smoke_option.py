@@ -38,7 +38,7 @@ def test_what_a_smoke_run_left_is_found(
     for command, code, said in (
         ("status quick --smoke", 0, "quick-smoke: 2 trials ended"),
         ("status quick_lab:made --smoke", 0, "quick-smoke: 2 trials ended"),
-        ("status --smoke", 2, "--smoke is of one study: name it"),
+        ("status --smoke", 2, "--smoke is for one study: name it"),
         ("repair quick --smoke", 0, "nothing is damaged"),
         ("repair quick-smoke --smoke", 0, "nothing is damaged"),
         ("claims quick_lab:made --smoke", 2, "study quick-smoke has no claims: a smoke run carries none"),

@@ -1,4 +1,4 @@
-"""``topk adopt``: results of other code or another machine count again, after some of them were trained again."""
+"""``topk adopt``: lets results of other code or another machine count, after some of them were trained again."""
 
 from __future__ import annotations
 
@@ -53,53 +53,55 @@ def adopt(
     smoke: SmokeOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Train some recorded trials again with the code at hand; if they come out the same, count all like them.
+    """Train some recorded trials again; if they come out the same, count all trials like them.
 
-    For results that count no more because the code, the machine or a package's version has changed. The table says
-    what was adopted and on what evidence. Exit code 1: a trial came out differently, and nothing was adopted.
+    It is for results that no longer count because the code, the machine or a package's version has changed. The table
+    says what was adopted and why. Exit code 1: a trial came out differently, and nothing was adopted.
     """
-    wanted = requested_study(study, smoke, store=store)
+    requested = requested_study(study, smoke, store=store)
     if undo:
-        _undo(wanted, store, only, json=json)
+        _undo(requested, store, only, json=json)
         return
 
-    found = adopt_results(
-        wanted,
+    adoption = adopt_results(
+        requested,
         store=store,
         again=again,
         seed=seed,
         within=within,
         only=only,
         data=data,
-        tell=(lambda _: None) if json else _print,
+        report=(lambda _: None) if json else _print,
     )
     if json:
-        print_json({**plain(found), "adopted": bool(found.told)})
+        print_json({**plain(adoption), "adopted": bool(adoption.summary)})
     else:
-        typer.echo(_outcome(found))
-    raise typer.Exit(Exit.FAILED if found.differing else Exit.DONE)
+        typer.echo(_outcome(adoption))
+    raise typer.Exit(Exit.FAILED if adoption.differing else Exit.DONE)
 
 
 def _undo(study: Study, store: str, only: list[str] | None, *, json: bool) -> None:
 
     arms = give_up(study, store=store, only=only)
     if not arms:
-        raise UserError(f"nothing was adopted of study {study.name}")
+        raise UserError(f"study {study.name} has no adopted results")
     if json:
         print_json({"study": study.name, "arms": arms})
     else:
-        typer.echo(f"{study.name}: what was adopted of {first_few(arms, _NAMED)} does not count any more")
+        typer.echo(f"{study.name}: the adopted results of {first_few(arms, _NAMED)} no longer count")
 
 
 def _print(one: Checked) -> None:
     typer.echo(f"trial {one.name}: {one.outcome}{f' ({one.why})' if one.why else ''}")
 
 
-def _outcome(found: Adoption) -> str:
-    if not found.checked:
-        return f"{found.study}: there is nothing to adopt: all recorded trials of these arms and data count"
-    whose = f"{found.trials} trials of {first_few(found.arms, _NAMED)}"
-    if found.differing:
-        names = first_few([one.name for one in found.differing], _NAMED)
-        return f"{found.study}: {whose} are not adopted, because of {len(found.differing)}: {names}"
-    return f"{found.study}: {whose} are adopted: {found.told}"
+def _outcome(adoption: Adoption) -> str:
+    if not adoption.checked:
+        return (
+            f"{adoption.study}: there is nothing to adopt: all recorded trials of these arms and data count"
+        )
+    whose = f"{adoption.trials} trials of {first_few(adoption.arms, _NAMED)}"
+    if adoption.differing:
+        names = first_few([one.name for one in adoption.differing], _NAMED)
+        return f"{adoption.study}: {whose} are not adopted, because of {len(adoption.differing)}: {names}"
+    return f"{adoption.study}: {whose} are adopted: {adoption.summary}"

@@ -1,4 +1,4 @@
-"""Commands about what a study's results say: its claims, its tuning, and the checklist for a paper."""
+"""Commands for conclusions from a study's results: its claims, its tuning, and the checklist for a paper."""
 
 from __future__ import annotations
 
@@ -30,20 +30,23 @@ from topk_platform.reports.tuning import tuning as tuning_of
 __all__ = ["checklist", "claims", "tuning"]
 
 _Within = Annotated[
-    float, typer.Option("--within", help="How many points below the best count as close enough.")
+    float, typer.Option("--within", help="How many points below the best still count as good enough.")
 ]
 
 
 def _shown(
-    output: str, json: bool, rows: Callable[[], Iterable[Mapping[str, object]]], **made: Callable[[], object]
+    output: str,
+    json: bool,
+    rows: Callable[[], Iterable[Mapping[str, object]]],
+    **formats: Callable[[], object],
 ) -> None:
-    """Print what was asked for: on the terminal as it is, else as text."""
+    """Print the requested format."""
     if json:
         print_rows(rows())
     elif output == "rich":
-        make_console().print(made["rich"]())
+        make_console().print(formats["rich"]())
     else:
-        say(str(made[output]()), nl=False)
+        say(str(formats[output]()), nl=False)
 
 
 def claims(
@@ -58,23 +61,23 @@ def claims(
 ) -> None:
     """Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data."""
     check_format(output, "rich", "md", "csv", json=json)
-    wanted = requested_study(study, smoke, store=store, searches=searches)
-    if not wanted.claims:
+    requested = requested_study(study, smoke, store=store, searches=searches)
+    if not requested.claims:
         why = (
-            "a smoke run carries none, as its numbers say nothing of them"
+            "a smoke run carries none, because its numbers say nothing about them"
             if smoke
             else "give it some, claims=..."
         )
-        raise UserError(f"study {wanted.name} has no claims: {why}")
+        raise UserError(f"study {requested.name} has no claims: {why}")
 
-    found = deciding.decide(wanted, store=store, trials=trials, seeds=seeds)
+    decisions = deciding.decide(requested, store=store, trials=trials, seeds=seeds)
     _shown(
         output,
         json,
-        rich=lambda: claimed.claims_to_rich(found),
-        md=lambda: claimed.claims_to_markdown(wanted.name, found),
-        csv=lambda: claimed.claims_to_csv(found),
-        rows=lambda: claimed.claims_to_rows(found),
+        rich=lambda: claimed.claims_to_rich(decisions),
+        md=lambda: claimed.claims_to_markdown(requested.name, decisions),
+        csv=lambda: claimed.claims_to_csv(decisions),
+        rows=lambda: claimed.claims_to_rows(decisions),
     )
 
 
@@ -91,17 +94,17 @@ def tuning(
 ) -> None:
     """Show what the search gained, how many trials were enough, and which parameters mattered, by validation alone."""
     check_format(output, "rich", "md", "csv", json=json)
-    wanted = requested_study(study, smoke, store=store, searches=searches)
+    requested = requested_study(study, smoke, store=store, searches=searches)
 
     part = check_within(within)
-    found = tuning_of(wanted, store=store, trials=trials, only=only)
+    tuned_arms = tuning_of(requested, store=store, trials=trials, only=only)
     _shown(
         output,
         json,
-        rich=lambda: tuned.tuning_to_rich(found, part),
-        md=lambda: tuned.tuning_to_markdown(found, part),
-        csv=lambda: tuned.tuning_to_csv(found),
-        rows=lambda: tuned.tuning_to_rows(found),
+        rich=lambda: tuned.tuning_to_rich(tuned_arms, part),
+        md=lambda: tuned.tuning_to_markdown(tuned_arms, part),
+        csv=lambda: tuned.tuning_to_csv(tuned_arms),
+        rows=lambda: tuned.tuning_to_rows(tuned_arms),
     )
 
 
@@ -115,10 +118,10 @@ def checklist(
     json: JsonOption = False,
 ) -> None:
     """Write what venues ask to be reported of a study, filled in from its ledger, as Markdown."""
-    wanted = requested_study(study, smoke, store=store, searches=searches)
+    requested = requested_study(study, smoke, store=store, searches=searches)
 
-    found = filled_in(wanted, store=store, trials=trials, seeds=seeds)
+    items = filled_in(requested, store=store, trials=trials, seeds=seeds)
     if json:
-        print_json(found)
+        print_json(items)
     else:
-        say(found.to_markdown(), nl=False)
+        say(items.to_markdown(), nl=False)

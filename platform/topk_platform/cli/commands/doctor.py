@@ -1,4 +1,4 @@
-"""``topk doctor``: finds out beforehand what would keep a study from running."""
+"""``topk doctor``: checks beforehand for problems that would keep a study from running."""
 
 from __future__ import annotations
 
@@ -42,27 +42,25 @@ def doctor(
 
     Exit code 1: something is wrong. Include the output in a bug report.
     """
-    wanted = None if study is None else load_study(study)
+    requested = None if study is None else load_study(study)
 
-    found = diagnose(wanted, store=store, address=address, mlflow_uri=mlflow, data=data)
+    diagnosis = diagnose(requested, store=store, address=address, mlflow_uri=mlflow, data=data)
     if json:
-        print_json(_data(found))
+        print_json(_data(diagnosis))
     else:
-        make_console().print(_table(found))
-        typer.echo(_summary(found))
-    raise typer.Exit(Exit.DONE if found.sound else Exit.FAILED)
+        make_console().print(_table(diagnosis))
+        typer.echo(_summary(diagnosis))
+    raise typer.Exit(Exit.DONE if diagnosis.sound else Exit.FAILED)
 
 
-def _table(found: Diagnosis) -> Table:
-    table = Table(
-        "", "check", "where", "found, and what to do", box=None, pad_edge=False, header_style="bold"
-    )
-    for result in sorted(found.results, key=lambda result: [*_MARKS].index(result.state)):
+def _table(diagnosis: Diagnosis) -> Table:
+    table = Table("", "check", "where", "result and remedy", box=None, pad_edge=False, header_style="bold")
+    for result in sorted(diagnosis.results, key=lambda result: [*_MARKS].index(result.state)):
         mark, style = _MARKS[result.state]
-        said = Text(result.found)
+        text = Text(result.found)
         if result.remedy:
-            said.append(f"\n{result.remedy}", style)
-        table.add_row(Text(mark, style), Text(result.check), Text(_where(result.nodes)), said)
+            text.append(f"\n{result.remedy}", style)
+        table.add_row(Text(mark, style), Text(result.check), Text(_where(result.nodes)), text)
     return table
 
 
@@ -70,25 +68,25 @@ def _where(nodes: Sequence[str]) -> str:
     return f"{len(nodes)} nodes" if len(nodes) > _MANY else ", ".join(nodes)
 
 
-def _summary(found: Diagnosis) -> str:
-    wrong = [result for result in found.results if result.state == "wrong"]
-    notes = sum(result.state == "warning" for result in found.results)
-    told = (
+def _summary(diagnosis: Diagnosis) -> str:
+    wrong = [result for result in diagnosis.results if result.state == "wrong"]
+    notes = sum(result.state == "warning" for result in diagnosis.results)
+    text = (
         f"{len(wrong)} things are wrong"
         if len(wrong) > 1
         else "1 thing is wrong"
         if wrong
         else "Nothing is wrong"
     )
-    return told + (f", {notes} to note" if notes else "") + "."
+    return text + (f", {notes} to note" if notes else "") + "."
 
 
-def _data(found: Diagnosis) -> dict[str, Any]:
+def _data(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
-        "sound": found.sound,
-        "results": [_as_json(result) for result in found.results],
-        "driver": found.driver,
-        "nodes": found.nodes,
+        "sound": diagnosis.sound,
+        "results": [_as_json(result) for result in diagnosis.results],
+        "driver": diagnosis.driver,
+        "nodes": diagnosis.nodes,
     }
 
 

@@ -1,4 +1,4 @@
-"""What ``topk status`` says about stopping trials early."""
+"""The table of ``topk status`` about stopping trials early."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def early_table(ledger: Ledger, rows: Sequence[Row]) -> Table | None:
     )
     for history in sorted(histories.values(), key=lambda history: history.arm.name):
         ended = list(history.ended().values())
-        found = early_correlations(history.arm, ended).items()
-        told = (f"{epoch}: {'–' if value is None else f'{value:.2f}'}" for epoch, (_, value) in found)
+        correlations = early_correlations(history.arm, ended).items()
+        texts = (f"{epoch}: {'–' if value is None else f'{value:.2f}'}" for epoch, (_, value) in correlations)
         completed = sum(trial.status == "completed" for trial in ended)
-        table.add_row(history.arm.name, str(completed), ", ".join(told) or "–")
+        table.add_row(history.arm.name, str(completed), ", ".join(texts) or "–")
     return table
 
 

@@ -1,4 +1,4 @@
-"""Commands that take results elsewhere: networks, trials, findings, and a whole study as one file."""
+"""Commands that export results: networks, trials, findings, and a whole study as one file."""
 
 from __future__ import annotations
 
@@ -78,31 +78,31 @@ def export(
     """
     _check_export(output, arm, seed, onnx or mlflow)
     if output != "findings" and (note or data is not None):
-        raise UserError(f"--note and --data are of --format findings, got --format {output}")
-    wanted = requested_study(study, smoke, store=store, searches=searches)
+        raise UserError(f"--note and --data are for --format findings, got --format {output}")
+    requested = requested_study(study, smoke, store=store, searches=searches)
     if arm is not None:
-        found = serving.export_model(wanted, arm, to, store=store, seed=seed, onnx=onnx, mlflow=mlflow)
-        say(f"{found.config.arm}, seed {found.seed}: {', '.join(found.files)} in {to}")
+        exported = serving.export_model(requested, arm, to, store=store, seed=seed, onnx=onnx, mlflow=mlflow)
+        say(f"{exported.config.arm}, seed {exported.seed}: {', '.join(exported.files)} in {to}")
         return
     if output == "findings":
-        _export_findings(wanted, Path(to), store, data, note)
+        _export_findings(requested, Path(to), store, data, note)
         return
 
     write = {"csv": tidy.export_csv, "optuna": tidy.export_optuna}[output]
-    written = write(wanted, to, store=store)
+    written = write(requested, to, store=store)
     say(f"{written.trials} trials in {' and '.join(map(str, written.files))}")
 
 
 def _export_findings(study: Study, to: Path, store: str, data: str | None, note: str) -> None:
 
-    found = findings(study, store=store, data=data, note=note)
-    content = found.to_bytes()
+    exported = findings(study, store=store, data=data, note=note)
+    content = exported.to_bytes()
     try:
         to.write_bytes(content)
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {reason(error)}") from error
-    counting = sum(one.counts for one in found.compared())
-    say(f"{to}: {counting} comparisons, {len(content)} bytes; {found.told()}")
+    counting = sum(one.counts for one in exported.compared())
+    say(f"{to}: {counting} comparisons, {len(content)} bytes; {exported.told()}")
 
 
 def _check_export(output: str, arm: str | None, seed: int | None, more: bool) -> None:
@@ -113,18 +113,22 @@ def _check_export(output: str, arm: str | None, seed: int | None, more: bool) ->
         need = (
             "needs --arm regime/model/loss, whose network it is"
             if arm is None
-            else "is of all arms: leave --arm out"
+            else "is about all arms: leave --arm out"
         )
         raise UserError(f"--format {output} {need}")
     if arm is None and (more or seed is not None):
-        raise UserError(f"--onnx, --mlflow and --seed are of a network, not of --format {output}")
+        raise UserError(f"--onnx, --mlflow and --seed are for a network, not for --format {output}")
 
 
 def predict(
-    folder: Annotated[str, typer.Argument(help="What `topk export --arm` wrote.", callback=named_place)],
-    images: Annotated[list[str], typer.Argument(help="Image files; .npy files of a network of numbers.")],
+    folder: Annotated[
+        str, typer.Argument(help="A folder that `topk export --arm` wrote.", callback=named_place)
+    ],
+    images: Annotated[
+        list[str], typer.Argument(help="Image files; .npy files for a network that takes numbers.")
+    ],
     k: Annotated[
-        int | None, typer.Option("-k", help="How many candidates; by default as many as it was trained for.")
+        int | None, typer.Option("-k", help="How many candidates; by default the K that it was trained for.")
     ] = None,
     output: Annotated[str, typer.Option("--format", help="text or csv.")] = "text",
     trust: TrustOption = None,
@@ -132,18 +136,18 @@ def predict(
 ) -> None:
     """Print the K candidates for each image, with the probability of being among the K best.
 
-    Those of all classes add up to K; for K = 1 they are the softmax of the scores. They are not calibrated. Only code
-    of this package is run, unless --trust names a module.
+    The probabilities of all classes add up to K; for K = 1 they are the softmax of the scores. They are not
+    calibrated. Only code of this package is run, unless --trust names a module.
     """
     check_format(output, *_FORMATS, json=json)
 
-    config = Config.read(Path(folder))  # before torch, which takes a second
+    config = Config.read(Path(folder))  # before torch is loaded, which takes a second
     Trust.of(trust or ()).check(folder, {"model": config.model.name})
-    found = serving.load_model(folder, trust=trust or ()).predict(images, k)
+    candidates = serving.load_model(folder, trust=trust or ()).predict(images, k)
     if json:
-        print_json(_data(images, found))
+        print_json(_data(images, candidates))
     else:
-        say(_FORMATS[output](images, found), nl=False)
+        say(_FORMATS[output](images, candidates), nl=False)
 
 
 def bundle(
@@ -154,22 +158,22 @@ def bundle(
     smoke: SmokeOption = False,
 ) -> None:
     """Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions."""
-    wanted = requested_study(study, smoke, store=store, searches=searches)
+    requested = requested_study(study, smoke, store=store, searches=searches)
 
-    found = bundle_study(wanted, store=store)
-    data = found.to_bytes()
+    bundled = bundle_study(requested, store=store)
+    data = bundled.to_bytes()
     try:
         Path(to).write_bytes(data)
     except OSError as error:
         raise UserError(f"--to {to!r} cannot be written: {reason(error)}") from error
     say(
-        f"{to}: {found.manifest['trials']} trials of {found.study.name}, {len(data)} bytes, "
+        f"{to}: {bundled.manifest['trials']} trials of {bundled.study.name}, {len(data)} bytes, "
         f"sha256 {hashlib.sha256(data).hexdigest()}"
     )
 
 
 def verify(
-    file: Annotated[str, typer.Argument(help="What `topk bundle` wrote.", callback=named_place)],
+    file: Annotated[str, typer.Argument(help="A file that `topk bundle` wrote.", callback=named_place)],
     again: Annotated[
         int, typer.Option("--replay", help="How many of the bundle's trials to train again.")
     ] = 0,
@@ -182,57 +186,59 @@ def verify(
     trust: TrustOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compute a bundle's tables and claims again, train some of its trials again. Exit code 1: something differs.
+    """Compute a bundle's tables and claims again, and train some trials again. Exit code 1: something differs.
 
-    Trials whose data, network or loss are code outside of this package are trained only if --trust names its module.
-    A study's ledger in a store is examined, and mended, by `topk repair`.
+    Trials whose data, network or loss are code outside this package are trained only if --trust names its module.
+    To check and repair a study's ledger in a store, use `topk repair`.
     """
-    found = verify_file(file, again=again, seed=seed, tolerance=tolerance, data=data, trust=trust or ())
+    verification = verify_file(
+        file, again=again, seed=seed, tolerance=tolerance, data=data, trust=trust or ()
+    )
     if json:
-        print_json({**plain(found), "holds": found.holds})
+        print_json({**plain(verification), "holds": verification.holds})
     else:
-        _print_verification(found)
-    raise typer.Exit(Exit.DONE if found.holds else Exit.FAILED)
+        _print_verification(verification)
+    raise typer.Exit(Exit.DONE if verification.holds else Exit.FAILED)
 
 
-def _print_verification(found: Verification) -> None:
-    for kind, checked in (("result", found.results), ("trial", found.trials)):
+def _print_verification(verification: Verification) -> None:
+    for kind, checked in (("result", verification.results), ("trial", verification.trials)):
         for one in checked:
             name = one.name.removeprefix("results/")
             say(f"{kind} {name}: {one.outcome}{f' ({one.why})' if one.why else ''}")
     say(
-        f"{found.study}: "
-        + ("all of it came out the same" if found.holds else "not all of it came out the same")
+        f"{verification.study}: "
+        + ("all of it came out the same" if verification.holds else "not all of it came out the same")
     )
 
 
-def _text(images: Sequence[str], found: Sequence[Sequence[serving.Candidate]]) -> str:
-    names = [[printable(candidate.name, line=True) for candidate in row] for row in found]
+def _text(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> str:
+    names = [[printable(candidate.name, line=True) for candidate in row] for row in candidates]
     width = max((len(name) for row in names for name in row), default=0)
     lines = []
-    for image, row, named in zip(images, found, names, strict=True):
+    for image, row, named in zip(images, candidates, names, strict=True):
         lines.append(printable(image, line=True))
         lines += [f"  {name:<{width}}  {one.probability:7.2%}" for name, one in zip(named, row, strict=True)]
     return "\n".join(lines) + "\n"
 
 
-def _csv(images: Sequence[str], found: Sequence[Sequence[serving.Candidate]]) -> str:
+def _csv(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("image", "place", "label", "name", "probability"))
-    for image, row in zip(images, found, strict=True):
-        for place, found_one in enumerate(row, 1):
-            writer.writerow((image, place, found_one.label, found_one.name, found_one.probability))
+    for image, row in zip(images, candidates, strict=True):
+        for rank, one in enumerate(row, 1):
+            writer.writerow((image, rank, one.label, one.name, one.probability))
     return text.getvalue()
 
 
-def _data(images: Sequence[str], found: Sequence[Sequence[serving.Candidate]]) -> list[dict[str, Any]]:
+def _data(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> list[dict[str, Any]]:
     return [
         {
             "image": image,
             "candidates": [{"label": c.label, "name": c.name, "probability": c.probability} for c in row],
         }
-        for image, row in zip(images, found, strict=True)
+        for image, row in zip(images, candidates, strict=True)
     ]
 
 

@@ -44,36 +44,36 @@ def findings(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Print what studies found elsewhere: the table, or a plot, of findings that are shipped or in a file."""
+    """Print the findings of a study from a file or from this package: its table, or a plot."""
     check_format(output, *_FORMATS, json=json)
     if to is not None and (not plot or to.suffix not in _SUFFIXES):
-        raise UserError(f"--to is of --plot and must end in .svg, .png or .pdf, got {str(to)!r}")
+        raise UserError(f"--to is for --plot and must end in .svg, .png or .pdf, got {str(to)!r}")
     if name is None:
         _list(json=json)
         return
-    found = _named(name)
+    shown = _named(name)
     if plot:
-        _plot(found, plot, to, (metric or [""])[0])
+        _plot(shown, plot, to, (metric or [""])[0])
         return
 
     if json:
-        print_rows(to_rows(found.table, metric or ()))
+        print_rows(to_rows(shown.table, metric or ()))
         return
-    made = as_format(output, found.table, metric or (), transpose=transpose)
+    formatted = as_format(output, shown.table, metric or (), transpose=transpose)
     if output == "rich":
-        make_console().print(made, found.told())
+        make_console().print(formatted, shown.told())
     else:
-        say(str(made), nl=False)
+        say(str(formatted), nl=False)
 
 
 def _list(*, json: bool) -> None:
-    found = shipped_findings()
+    shipped = shipped_findings()
     if json:
-        print_json([{"study": one.study.name, **one.made} for one in found])
+        print_json([{"study": one.study.name, **one.made} for one in shipped])
     else:
-        for one in found:
+        for one in shipped:
             say(one.told())
-        if not found:
+        if not shipped:
             say("No findings are shipped.")
 
 
@@ -87,14 +87,14 @@ def _named(name: str) -> Findings:
     return shipped[name]
 
 
-def _plot(found: Findings, kind: str, to: Path | None, metric: str) -> None:
+def _plot(findings_: Findings, kind: str, to: Path | None, metric: str) -> None:
 
     if kind not in plots.KINDS:
         raise unknown_name("kind of plot", kind, plots.KINDS)
-    path = to or Path(f"{found.study.name}-{kind}.svg")
-    made = plots.draw(kind, plots.plotted_table(found.table, metric))
+    path = to or Path(f"{findings_.study.name}-{kind}.svg")
+    figure = plots.draw(kind, plots.plotted_table(findings_.table, metric))
     try:
-        path.write_bytes(plots.written(made, path.suffix[1:]))
+        path.write_bytes(plots.written(figure, path.suffix[1:]))
     except OSError as error:
         raise UserError(f"{path} cannot be written: {reason(error)}") from error
     say(f"wrote {path}")

@@ -1,4 +1,4 @@
-"""Commands that look ahead: what a study still has to do, and what fits into memory."""
+"""Commands that plan a run: what is left of a study, and which batches fit into memory."""
 
 from __future__ import annotations
 
@@ -50,31 +50,30 @@ def plan(
     price: Annotated[
         float | None,
         typer.Option(
-            "--price", help="Price of an hour of a GPU (or of a CPU worker): shows what the rest will cost."
+            "--price", help="Price of an hour of a GPU (or of a CPU worker): shows the cost of the rest."
         ),
     ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Number of workers for which to say how long the rest takes; by default as many as "
-            "`topk run` would use here."
+            help="Number of workers for the estimated time; by default as many as `topk run` would use here."
         ),
     ] = None,
     smoke: SmokeOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Show a study's arms, what is done, about how long the rest takes, and how many workers it can keep busy.
+    """Show a study's arms, what is left to run, about how long that takes, and how many workers it can keep busy.
 
-    Also how many samples each regime trains, validates and tests with; where nothing is left, the data are not read.
-    For recorded trials that no longer count it says why, such as which definition in the code has changed.
+    It also shows each regime's numbers of samples; if nothing is left, the data are not read. For recorded trials that
+    no longer count, it says why, such as which definition in the code has changed.
     """
     if price is not None and not (math.isfinite(price) and price > 0):
         raise UserError(f"--price must be above 0, got {price}")
     console = make_console()
-    wanted = requested_study(study, smoke, tell=None if json else console, searches=searches)
+    requested = requested_study(study, smoke, notice_to=None if json else console, searches=searches)
 
-    found = plan_study(
-        wanted,
+    planned = plan_study(
+        requested,
         store=store,
         trials=trials,
         seeds=seeds,
@@ -84,13 +83,13 @@ def plan(
         workers=workers,
     )
     if json:
-        print_json(_plan_data(found, price))
+        print_json(_plan_data(planned, price))
     else:
-        _print_plan(console, found, price, _adopting(study, store, only))
+        _print_plan(console, planned, price, _adopting(study, store, only))
 
 
 def _adopting(study: str, store: str, only: list[str] | None) -> str:
-    """Return the command that adopts what a plan would train again."""
+    """Return the command that adopts the results that a run would train again."""
     where = ["--store", store] if store != "runs" else []
     return shlex.join(
         ["topk", "adopt", study, *(part for glob in only or () for part in ("--only", glob)), *where]
@@ -114,20 +113,24 @@ def probe(
 ) -> None:
     """Find the largest batch of each arm that fits into this machine's memory, by trying training steps.
 
-    Exit code 1: for some arm none was found.
+    Exit code 1: for some arm, no batch fits.
     """
     console = make_console()
-    wanted = requested_study(study, smoke, tell=None if json else console)
+    requested = requested_study(study, smoke, notice_to=None if json else console)
 
     with make_console(stderr=True).status("reading data") as shown:
-        found = probe_study(
-            wanted, only=only, memory=memory, data=data, tell=lambda arm: shown.update(f"trying {arm.name}")
+        probed = probe_study(
+            requested,
+            only=only,
+            memory=memory,
+            data=data,
+            tell=lambda arm: shown.update(f"trying {arm.name}"),
         )
     if json:
-        print_json(_probe_data(found))
+        print_json(_probe_data(probed))
     else:
-        _print_probe(console, found)
-    raise typer.Exit(Exit.FAILED if any(arm.problem for arm in found.arms) else Exit.DONE)
+        _print_probe(console, probed)
+    raise typer.Exit(Exit.FAILED if any(arm.problem for arm in probed.arms) else Exit.DONE)
 
 
 def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
@@ -148,7 +151,7 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     ]
     workers = {"search_workers": plan.search_workers, "confirm_workers": plan.confirm_workers}
     cost = None if price is None else plan.cost(price)
-    again = [dataclasses.asdict(found) for found in plan.outdated]
+    again = [dataclasses.asdict(one) for one in plan.outdated]
     foreseen = {"workers": plan.forecast.workers, "elapsed": plan.forecast.seconds}
     totals = {
         "left": plan.left,
@@ -158,14 +161,14 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
         **workers,
         "cost": cost,
     }
-    samples = [dataclasses.asdict(found) for found in plan.samples]
+    samples = [dataclasses.asdict(one) for one in plan.samples]
     return {"study": plan.study.name, **totals, "outdated": again, "samples": samples, "arms": arms}
 
 
-def _probe_data(found: Probe) -> dict[str, Any]:
+def _probe_data(probed: Probe) -> dict[str, Any]:
     names = ("samples", "batch", "largest", "accumulate", "problem")
-    arms = [{"arm": arm.arm.name, **{name: getattr(arm, name) for name in names}} for arm in found.arms]
-    return {"study": found.study.name, "device": found.study.device, "memory": found.memory, "arms": arms}
+    arms = [{"arm": arm.arm.name, **{name: getattr(arm, name) for name in names}} for arm in probed.arms]
+    return {"study": probed.study.name, "device": probed.study.device, "memory": probed.memory, "arms": arms}
 
 
 def _print_plan(
@@ -174,10 +177,10 @@ def _print_plan(
     """Print a plan.
 
     Args:
-        console: Where.
+        console: The console.
         plan: The plan.
         price: Price of an hour, see :meth:`~topk_platform.running.estimate.planning.Plan.cost`; None: no cost is shown.
-        command: The command that adopts what would be trained again.
+        command: The command that adopts the results that would be trained again.
     """
     study = plan.study
     cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
@@ -197,16 +200,16 @@ def _print_plan(
     )
     for line in plan.crowded:
         console.print(line, highlight=False, markup=False)
-    for found in plan.outdated:
-        console.print(f"Trained again: {found}", highlight=False, markup=False)
+    for reason in plan.outdated:
+        console.print(f"Trained again: {reason}", highlight=False, markup=False)
     if hint := _avoidable(plan, command):
         console.print(hint, highlight=False, markup=False, soft_wrap=True)
     if plan.left:
-        told = (
+        line = (
             f"About {duration(plan.forecast.seconds)} on {_workers(study, plan.forecast.workers)}, "
             "besides the start of Ray and its workers, tens of seconds on an idle machine"
         )
-        console.print(told, highlight=False)
+        console.print(line, highlight=False)
         console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
 
 
@@ -216,18 +219,22 @@ def _avoidable(plan: Plan, command: str) -> str:
 
 
 def _along(plan: Plan) -> str:
-    return f" and {plan.along} more that train along, as ensembles are trained whole" if plan.along else ""
+    return (
+        f" and {plan.along} more that are trained too, because ensembles are trained as a whole"
+        if plan.along
+        else ""
+    )
 
 
 def _samples(plan: Plan) -> Iterator[str]:
-    """Yield a line for all regimes that have the same numbers of samples."""
+    """Yield a line for each set of regimes with the same numbers of samples."""
     if not plan.samples:
-        yield "The data were not looked at, as nothing is left to run; `topk run` finds out whether they have changed"
+        yield "The data were not read, because nothing is left to run; `topk run` checks whether they have changed"
     alike: dict[str, list[str]] = {}
-    for found in plan.samples:
-        alike.setdefault(str(found), []).append(found.regime)
-    for told, regimes in alike.items():
-        yield f"{', '.join(regimes)}: {told}"
+    for one in plan.samples:
+        alike.setdefault(str(one), []).append(one.regime)
+    for text, regimes in alike.items():
+        yield f"{', '.join(regimes)}: {text}"
 
 
 def _feeds(plan: Plan) -> str:
@@ -236,17 +243,17 @@ def _feeds(plan: Plan) -> str:
 
 
 def _workers(study: Study, count: int) -> str:
-    told = f"{count} worker{'s' if count > 1 else ''}"
+    text = f"{count} worker{'s' if count > 1 else ''}"
     gpus = math.ceil(count * study.gpu_share)
-    return told if study.device == "cpu" else f"{told} ({gpus} GPU{'s' if gpus > 1 else ''})"
+    return text if study.device == "cpu" else f"{text} ({gpus} GPU{'s' if gpus > 1 else ''})"
 
 
-def _print_probe(console: Console, found: Probe) -> None:
-    """Print what a probe found."""
-    memory = "all free memory" if found.memory is None else f"{found.memory / 2**30:.2f} GiB"
-    title = f"{found.study.name} on {found.study.device}, {memory} a trial"
+def _print_probe(console: Console, probed: Probe) -> None:
+    """Print a probe."""
+    memory = "all free memory" if probed.memory is None else f"{probed.memory / 2**30:.2f} GiB"
+    title = f"{probed.study.name} on {probed.study.device}, {memory} a trial"
     table = Table("arm", "largest batch", "recipe's batch", "accumulate", title=title, title_justify="left")
-    for arm in found.arms:
+    for arm in probed.arms:
         numbers = arm.largest or "–", arm.batch, arm.accumulate or "–"
         table.add_row(arm.arm.name, *map(str, numbers))
     console.print(table)
@@ -254,6 +261,6 @@ def _print_probe(console: Console, found: Probe) -> None:
         "largest batch: the most samples that fit into one step, found to within 1/16, at most the "
         "training split; accumulate: the least number of parts with which the recipe's batch fits"
     )
-    problems = {arm.arm.name: arm.problem for arm in found.arms if arm.problem}
+    problems = {arm.arm.name: arm.problem for arm in probed.arms if arm.problem}
     for name, problem in problems.items():
         console.print(f"{name}: {problem}", markup=False, style="red")

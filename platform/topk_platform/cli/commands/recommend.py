@@ -49,15 +49,15 @@ def recommend(
 ) -> None:
     """Recommend a loss to start with, from studies on similar data, or say that it is not known.
 
-    The evidence is the store's studies and the shipped findings.
+    The evidence is the store's studies and the findings in this package.
     """
     check_format(output, "rich", "md", json=json)
-    wanted = [load_study(name) for name in study or ()]
+    studies = [load_study(name) for name in study or ()]
 
-    named = {made.name for made in wanted}
-    wanted += [made for make in known_studies().values() if (made := make()).name not in named]
-    found = recommend_for(
-        wanted,
+    named = {known.name for known in studies}
+    studies += [known for make in known_studies().values() if (known := make()).name not in named]
+    recommended = recommend_for(
+        studies,
         classes=classes,
         images=images,
         imbalance=imbalance,
@@ -68,8 +68,8 @@ def recommend(
         evidence=[*(shipped_findings() if shipped else ()), *map(Findings.read, evidence or ())],
     )
     if json:
-        print_json(recommendation.recommendation_data(found))
+        print_json(recommendation.recommendation_data(recommended))
     elif output == "md":
-        say(recommendation.recommendation_to_markdown(found), nl=False)
+        say(recommendation.recommendation_to_markdown(recommended), nl=False)
     else:
-        make_console().print(recommendation.recommendation_to_rich(found))
+        make_console().print(recommendation.recommendation_to_rich(recommended))

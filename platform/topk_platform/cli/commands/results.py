@@ -48,19 +48,21 @@ def table(
 ) -> None:
     """Print a study's table from the results in the store; runs nothing."""
     check_format(output, *_FORMATS, json=json)
-    wanted = requested_study(study, smoke, store=store, searches=searches)
+    requested = requested_study(study, smoke, store=store, searches=searches)
 
-    found = read_table(wanted, store=store, trials=trials, seeds=seeds, only=only)
-    if (line := without_ranks(found)) and (json or output == "csv"):  # other formats have it below the table
+    results = read_table(requested, store=store, trials=trials, seeds=seeds, only=only)
+    if (line := without_ranks(results)) and (
+        json or output == "csv"
+    ):  # the other formats show it below the table
         typer.echo(f"topk: {line}", err=True)
     if json:
-        print_rows(to_rows(found, metric or ()))
+        print_rows(to_rows(results, metric or ()))
         return
-    made = as_format(output, found, metric or (), transpose=transpose)
+    formatted = as_format(output, results, metric or (), transpose=transpose)
     if output == "rich":
-        make_console().print(made)
+        make_console().print(formatted)
     else:
-        say(str(made), nl=False)
+        say(str(formatted), nl=False)
 
 
 def plot(
@@ -95,12 +97,14 @@ def plot(
     smoke: SmokeOption = False,
 ) -> None:
     """Plot a study's results from the store into a file."""
-    wanted = requested_study(study, smoke, store=store, searches=searches)
-    path = to or Path(f"{wanted.name}-{kind}.svg")
+    requested = requested_study(study, smoke, store=store, searches=searches)
+    path = to or Path(f"{requested.name}-{kind}.svg")
     _check_suffix(path)
 
-    found = plots.plot(wanted, kind, store=store, metric=metric, by=by, trials=trials, seeds=seeds, only=only)
-    _write(path, plots.written(found, path.suffix[1:]))
+    figure = plots.plot(
+        requested, kind, store=store, metric=metric, by=by, trials=trials, seeds=seeds, only=only
+    )
+    _write(path, plots.written(figure, path.suffix[1:]))
 
 
 def _check_suffix(path: Path) -> None:
@@ -128,12 +132,12 @@ def report(
     seeds: SeedsOption = None,
     smoke: SmokeOption = False,
 ) -> None:
-    """Write all that a study says as one HTML page, which needs no other file and no network, or as Markdown."""
+    """Write all results of a study as one HTML page, which needs no other file and no network, or as Markdown."""
     check_format(output, "html", "md")
-    wanted = requested_study(study, smoke, store=store, searches=searches)
-    path = to or Path(f"{wanted.name}.{output}")
+    requested = requested_study(study, smoke, store=store, searches=searches)
+    path = to or Path(f"{requested.name}.{output}")
     if path.suffix != f".{output}":
         raise UserError(f"--to must end in .{output} with --format {output}, got {str(path)!r}")
 
-    made = page.report if output == "html" else page.markdown_report
-    _write(path, made(wanted, store=store, trials=trials, seeds=seeds).encode())
+    make = page.report if output == "html" else page.markdown_report
+    _write(path, make(requested, store=store, trials=trials, seeds=seeds).encode())

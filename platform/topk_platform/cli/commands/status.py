@@ -1,4 +1,4 @@
-"""``topk status``: the progress of a store's studies, who runs them, and what is left undone and why."""
+"""``topk status``: the progress of a store's studies, the processes that run them, and open trials."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every few seconds until Ctrl-C.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show the progress of a store's studies, or of one of them, an arm a row; what is open, and who runs them.
+    """Show the progress of a store's studies arm by arm, which trials are open, and which process runs each study.
 
-    Also shows how well early validation predicts final validation, which stopping trials early relies on.
+    It also shows how well early validation predicts final validation, which early stopping relies on.
     """
     if watch and json:
         raise UserError("--watch and --json exclude each other: leave one out")
@@ -84,22 +84,22 @@ def status(
 def _each(
     ledgers: Sequence[tuple[Ledger, list[Row]]], made: Callable[[tuple[Ledger, list[Row]]], T]
 ) -> tuple[list[T], list[StoreError]]:
-    """Return what is made of each study, and what is wrong with those of which it cannot be made."""
-    found: list[T] = []
+    """Return a function's result for each study, and the errors of studies for which it failed."""
+    shown: list[T] = []
     problems: list[StoreError] = []
     for one in ledgers:
         try:
-            found.append(made(one))
+            shown.append(made(one))
         except StoreError as error:
             problems.append(error)
-    return found, problems
+    return shown, problems
 
 
 def _name(study: str | None, smoke: bool) -> str | None:
     """Return the name of the study's folder, None for all folders."""
     if study is None:
         if smoke:
-            raise UserError("--smoke is of one study: name it")
+            raise UserError("--smoke is for one study: name it")
         return None
     return recorded_name(load_study(study).name if is_reference(study) else study, smoke)
 
@@ -109,24 +109,24 @@ def _none(store: str, study: str | None) -> str:
     return f"store {store!r} holds no study" + (f" {study!r}" if study else "") + absent
 
 
-def _read(place: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]], list[UserError]]:
-    """Return the ledgers of a store, or of one study, with their rows, and what is wrong with those unreadable."""
-    store, problems = Store.open(place), list[UserError]()
-    found: list[tuple[Ledger, list[Row]]] = []
+def _read(uri: str, only: str | None) -> tuple[list[tuple[Ledger, list[Row]]], list[UserError]]:
+    """Return the ledgers of a store, or of one study, with their rows, and the errors of unreadable ones."""
+    store, problems = Store.open(uri), list[UserError]()
+    ledgers: list[tuple[Ledger, list[Row]]] = []
     for study in store.folders():
         if only not in (None, study):
             continue
         try:
             ledger = Ledger.open(store, study)
-            found += [(ledger, ledger.rows())] if ledger.exists else []
+            ledgers += [(ledger, ledger.rows())] if ledger.exists else []
         except UserError as error:
-            # else a folder of something else, such as MLflow's artifacts
+            # otherwise it is no study, but a folder such as MLflow's artifacts
             problems += [error] if is_study(store, study) else []
-    return found, problems
+    return ledgers, problems
 
 
 def _shown(console: Console, study: tuple[Ledger, Sequence[Row]]) -> list[RenderableType]:
-    """Return what is printed of a study, a text as it is."""
+    """Return what is printed about a study; texts are printed unchanged."""
     ledger, rows = study
 
     counting = _counting(ledger, rows)
@@ -159,7 +159,7 @@ def _title(ledger: Ledger, rows: Sequence[Row]) -> str:
 
 
 def _watch(console: Console, store: str, study: str | None) -> None:
-    """Show the studies of a store until interrupted; where there is no terminal, one after another."""
+    """Show the studies of a store until interrupted; without a terminal, each state is printed below the last."""
     with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
         for shown in _seen(console, store, study):
             live.update(shown, refresh=True)
@@ -168,11 +168,11 @@ def _watch(console: Console, store: str, study: str | None) -> None:
 
 def _seen(console: Console, store: str, study: str | None) -> Iterator[RenderableType]:
     while True:
-        found, problems = _read(store, study)
-        if not found and not problems:
+        ledgers, problems = _read(store, study)
+        if not ledgers and not problems:
             raise UserError(_none(store, study))
-        most = max(2, console.height // max(1, len(found)) - _AROUND - 2)
-        shown, more = _each(found, partial(_watched, console, most))
+        most = max(2, console.height // max(1, len(ledgers)) - _AROUND - 2)
+        shown, more = _each(ledgers, partial(_watched, console, most))
         yield Group(*chain(*shown), *(Text(f"topk: {problem}") for problem in (*problems, *more)))
 
 
@@ -213,7 +213,7 @@ def _counting(ledger: Ledger, rows: Sequence[Row]) -> list[Row]:
 
 
 def standing(ledger: Ledger) -> list[str]:
-    """Return lines that say who runs a study, and what is left undone."""
+    """Return lines about the process that runs a study, and about open trials."""
     undone, begun = Undone.read(ledger.store), ledger.store.folders("checkpoints")
     ended = _ended(ledger, {*begun, *(trial.key for trial in undone.open)})
     lines = [f"{ledger.study}: {driven(ledger.store)}"]
@@ -226,7 +226,7 @@ def standing(ledger: Ledger) -> list[str]:
 
 
 def _lacking(ledger: Ledger, rows: Sequence[Row]) -> list[str]:
-    """Return lines that say how many confirmations lack a file, and how they get it."""
+    """Return lines that say how many confirmations lack a file, and how to make it again."""
     files = missing_artifacts(ledger.store, rows)
     results = len({file.key for file in files if file.kind in NEEDED})
     networks = len({file.key for file in files if file.kind not in NEEDED})
@@ -243,7 +243,7 @@ def _lacking(ledger: Ledger, rows: Sequence[Row]) -> list[str]:
 
 
 def _ended(ledger: Ledger, keys: Collection[str]) -> set[str]:
-    """Return those of a few trials that have ended."""
+    """Return the keys of those trials, among a few, that have ended."""
     names = ", ".join(f"'{key}'" for key in keys if key.isalnum())
-    found = ledger.read("trials", ["key"], where=f"key in ({names})") if names else None
-    return set(found["key"].to_pylist()) if found else set()
+    rows = ledger.read("trials", ["key"], where=f"key in ({names})") if names else None
+    return set(rows["key"].to_pylist()) if rows else set()

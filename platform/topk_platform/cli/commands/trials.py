@@ -1,4 +1,4 @@
-"""Commands that look into one trial, and MLflow's UI for all trials."""
+"""Commands about one trial, and MLflow's UI for all trials."""
 
 from __future__ import annotations
 
@@ -33,30 +33,32 @@ KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first le
 
 def show(key: KeyArgument, store: StoreOption = "runs", json: JsonOption = False) -> None:
     """Show one trial: how it ended, its configuration, its epochs, and how to run it alone."""
-    found = find(key, store)
+    recorded = find(key, store)
     if json:
         read = {
-            name: json_.loads(found.row[name]) for name in ("config", "values", "versions") if found.row[name]
+            name: json_.loads(recorded.row[name])
+            for name in ("config", "values", "versions")
+            if recorded.row[name]
         }
-        print_json({**found.row, **read, "epochs": found.epochs})
+        print_json({**recorded.row, **read, "epochs": recorded.epochs})
         return
-    row, console = found.row, make_console()
+    row, console = recorded.row, make_console()
     console.print(f"[bold]{row['key']}[/]  {row['arm']}  {row['phase']} {row['number']}, seed {row['seed']}")
     console.print(f"{row['status']}{': ' + row['reason'] if row['reason'] else ''}", markup=False)
     parameters = {f"param.{name}": value for name, value in json_.loads(row["values"]).items()}
     for name, value in {**parameters, **row}.items():
         if value is not None and name.startswith(("param.", "validation.", "test.")):
             console.print(f"  {name:<28} {value}", highlight=False)
-    console.print(_epochs(found))
+    console.print(_epochs(recorded))
     console.print_json(json_.dumps(json_.loads(row["config"])))
     console.print(f"run it alone: {sys.argv[0]} replay {row['key']} --store {store}", highlight=False)
 
 
-def _epochs(found: Found) -> Table:
-    first = found.epochs[0] if found.epochs else {}
+def _epochs(recorded: Found) -> Table:
+    first = recorded.epochs[0] if recorded.epochs else {}
     metrics = [name for name, value in first.items() if name not in ("key", "epoch") and value is not None]
     table = Table("epoch", *metrics, title="epochs", title_justify="left")
-    for row in found.epochs:
+    for row in recorded.epochs:
         table.add_row(
             str(row["epoch"]), *("" if row[name] is None else f"{row[name]:.4g}" for name in metrics)
         )
@@ -72,47 +74,47 @@ def replay(
 ) -> None:
     """Run one recorded trial again, alone in this process, and compare it with its record.
 
-    Modules of your own files are run as the record names them; one of an installed package needs --trust.
+    Code in files of your own is run if the record names it; code of an installed package needs --trust.
     Exit code 1: something differs.
     """
-    found = replay_trial(key, store, data, trust=trust or ())
+    replayed = replay_trial(key, store, data, trust=trust or ())
     if json:
-        print_json(_replayed(found))
+        print_json(_replayed(replayed))
     else:
-        _print_replay(found)
-    raise typer.Exit(Exit.FAILED if found.differing else Exit.DONE)
+        _print_replay(replayed)
+    raise typer.Exit(Exit.FAILED if replayed.differing else Exit.DONE)
 
 
-def _replayed(found: Replay) -> dict[str, Any]:
-    record = found.record
+def _replayed(replayed: Replay) -> dict[str, Any]:
+    record = replayed.record
     named = {"status": record.status, "reason": record.reason, "seconds": record.train_seconds}
     return {
         "key": record.trial.key,
         **named,
         "validation": record.validation,
         "test": record.test,
-        "differing": found.differing,
-        "code_version": found.code_version,
-        "recorded_code_version": found.found.trial.code_version,
-        "environment": found.environment,
+        "differing": replayed.differing,
+        "code_version": replayed.code_version,
+        "recorded_code_version": replayed.recorded.trial.code_version,
+        "environment": replayed.environment,
     }
 
 
-def _print_replay(found: Replay) -> None:
-    record = found.record
+def _print_replay(replayed: Replay) -> None:
+    record = replayed.record
     say(f"{record.status}{': ' + record.reason if record.reason else ''} in {record.train_seconds:.2f} s")
     for name, value in {**record.validation, **(record.test or {})}.items():
         say(f"  {name:<16} {value:.6f}")
-    if found.code_version != found.found.trial.code_version:
+    if replayed.code_version != replayed.recorded.trial.code_version:
         say(
-            f"the code has changed: its record's version is {found.found.trial.code_version}, "
-            f"this one's {found.code_version}"
+            f"the code has changed: the record has version {replayed.recorded.trial.code_version}, "
+            f"the present code {replayed.code_version}"
         )
-    if found.environment:
-        say(f"the machine or its packages are others: {found.environment}")
+    if replayed.environment:
+        say(f"another machine or other packages: {replayed.environment}")
     say(
-        f"differs from its record in {first_few(found.differing, _NAMED)}"
-        if found.differing
+        f"differs from its record in {first_few(replayed.differing, _NAMED)}"
+        if replayed.differing
         else "the same as its record, bit for bit"
     )
 
@@ -122,7 +124,7 @@ def ui(
     host: Annotated[str, typer.Option(help="Address to listen on.", callback=named_place)] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 5000,
 ) -> None:
-    """Open MLflow's UI over a store's runs, on loopback unless told otherwise."""
+    """Open MLflow's UI for the runs in a store; only this machine can reach it by default."""
     folder = Store.open(store).local
     if folder is None or not (folder / "mlflow.db").exists():
         raise UserError(f"store {store!r} holds no MLflow database; `topk run` makes one in a local store")
@@ -133,7 +135,7 @@ def ui(
     _check_free(host, port)
     if not is_loopback_host(host):
         say(
-            f"warning: MLflow asks nobody for a password: who reaches {host}:{port} can read and change all runs",
+            f"warning: MLflow asks nobody for a password: whoever reaches {host}:{port} can read and change all runs",
             err=True,
         )
     say(f"MLflow on http://{host}:{port} (Ctrl-C ends it)")
@@ -141,12 +143,12 @@ def ui(
 
 
 def _served(command: list[str], environment: dict[str, str]) -> int:
-    """Run a server and return its exit code, or that of the signal that ended this process; no child of it stays.
+    """Run a server until it ends or a signal arrives; return the exit code. All its processes end.
 
-    It has a process group of its own, as MLflow's processes do not end each other.
+    It has its own process group, because MLflow's processes do not end each other.
     """
-    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
-    before = {number: signal.signal(number, _interrupt) for number in heard}
+    handled = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, _interrupt) for number in handled}
     with subprocess.Popen(command, env=environment, process_group=0) as server:  # noqa: S603 - our own interpreter
         try:
             return server.wait()

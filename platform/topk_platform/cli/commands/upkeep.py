@@ -1,4 +1,4 @@
-"""Commands that repair a damaged ledger, and bring MLflow up to date."""
+"""Commands that repair a damaged study and bring MLflow up to date."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def repair(
     store: StoreOption = "runs",
     smoke: SmokeOption = False,
 ) -> None:
-    """Read every file of a study's records; of damaged ones keep what is sound, and let the lost trials run again.
+    """Read every file of a study's records, and repair damaged ones; the next `topk run` trains lost trials again.
 
-    The damaged table is kept whole, in the folder `damaged` of the study; what was lost is named.
-    Whether a bundle's results can be computed again is what `topk verify` tells.
+    The damaged table is kept in the folder `damaged` of the study, and lost files are named. To check a bundle, use
+    `topk verify`.
     """
-    found = repair_study(recorded_name(study, smoke), store)
-    for name in found.damaged:
+    repaired = repair_study(recorded_name(study, smoke), store)
+    for name in repaired.damaged:
         say(f"set aside: {name} is now in the folder damaged")
-    for name in found.missing:
+    for name in repaired.missing:
         say(f"missing: {name}")
-    for name in found.made:
+    for name in repaired.made:
         say(f"made anew: {name}")
-    if found.kept:
-        say(f"a new table holds all that is sound; the old one is {found.kept}")
-    if found.trials:
-        say(f"{found.trials} trials whose epochs were lost run again as well")
-    if found.is_nothing:
+    if repaired.kept:
+        say(f"a new table holds all sound rows; the old table is {repaired.kept}")
+    if repaired.trials:
+        say(f"{repaired.trials} trials whose epochs were lost will run again as well")
+    if repaired.is_nothing:
         say("nothing is damaged")
 
 
@@ -50,10 +50,10 @@ def sync(
     mlflow: MlflowOption = None,
     smoke: SmokeOption = False,
 ) -> None:
-    """Bring MLflow up to date with a study's ledger, later or from elsewhere.
+    """Bring MLflow up to date with a study's ledger, later or from another machine.
 
-    For a study that `topk list` shows, MLflow gets the report, plots and graphs too; for others the study's next run
-    brings them.
+    For a study that `topk list` shows, MLflow also gets the report, plots and graphs; other studies bring them with
+    their next run.
     """
     name = recorded_name(study, smoke)
     sync_study(name, store=store, mlflow_uri=mlflow, extras=_extras(study, store, smoke))
@@ -61,7 +61,7 @@ def sync(
 
 
 def _extras(name: str, store: str, smoke: bool) -> Extras | None:
-    """Return what a finished study adds to MLflow; None if the study's definition is not found by its name."""
+    """Return the report, plots and graphs of a study for MLflow; None if the study's definition is unknown."""
     if not report_wanted() or name not in known_studies():
         return None
     return extras_of(requested_study(name, smoke), store)

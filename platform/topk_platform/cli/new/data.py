@@ -53,24 +53,24 @@ def arrays(rows: Rows) -> tuple[np.ndarray, list[int]]:
 
 @dataclass(frozen=True)
 class DataCode:
-    """What a study file says of its data.
+    """The parts of a study file that are about its data.
 
     Args:
-        title: What they are, in words.
-        place: The folder of datasets that holds them.
+        title: The data in words.
+        folder: The folder of datasets that contains them.
         classes: How many classes there are.
-        network: What suits them.
+        network: A network that fits the data.
         regime: The code of the regime; ``{name}`` stands for the study's name.
-        function: The code of a function that reads them, if they need one.
-        imports: The lines that it needs, of other packages.
-        names: What it needs of ``topk_platform``.
-        augmentation: The code of the recipe's, if there is one.
+        function: The code of a function that reads the data, if they need one.
+        imports: Its imports from other packages.
+        names: Its imports from ``topk_platform``.
+        augmentation: The code of the recipe's augmentation, if there is one.
         tail: Whether some classes have many times as many samples as others.
-        note: What to tell of the data; empty for nothing.
+        note: A note about the data for the user; may be empty.
     """
 
     title: str
-    place: Path
+    folder: Path
     classes: int
     network: str
     regime: str
@@ -82,26 +82,26 @@ class DataCode:
     note: str = ""
 
 
-def data_code(place: Path, size: int, groups: str = "") -> DataCode:
+def data_code(source: Path, size: int, groups: str = "") -> DataCode:
     """Return the code of a study's data.
 
     Args:
-        place: A folder of images, an ``.npz`` or ``.pt`` file, or a folder that ``datasets`` saved to.
-        size: Of images, in pixels.
-        groups: Where the groups of a folder's images are named, see :func:`topk_platform.data.image_folder`; of arrays,
-            the name of the array of groups, by default ``groups``.
+        source: A folder of images, an ``.npz`` or ``.pt`` file, or a folder that ``datasets`` saved to.
+        size: The side of the images in pixels.
+        groups: For a folder of images, how to find their groups, see :func:`topk_platform.data.image_folder`; for
+            arrays, the name of the array of groups, by default ``groups``.
 
     Raises:
-        UserError: if it is none of these, cannot be read, ``datasets`` is not installed that it takes, or there are no
-            such groups.
+        UserError: if it is none of these, cannot be read, needs ``datasets`` and this is not installed, or there are
+            no such groups.
     """
-    if not place.is_dir():
-        return _arrays(place, groups)
-    if not any((place / name).is_file() for name in _SAVED):
-        return _images(place, size, groups)
+    if not source.is_dir():
+        return _arrays(source, groups)
+    if not any((source / name).is_file() for name in _SAVED):
+        return _images(source, size, groups)
     if groups:
-        raise UserError(f"--groups is for folders of images and for arrays; {place} was saved by datasets")
-    return _saved(place, size)
+        raise UserError(f"--groups is for folders of images and for arrays; {source} was saved by datasets")
+    return _saved(source, size)
 
 
 def _saved(folder: Path, size: int) -> DataCode:
@@ -112,17 +112,17 @@ def _saved(folder: Path, size: int) -> DataCode:
     import datasets  # noqa: PLC0415 - a second or two
 
     try:
-        found = datasets.load_from_disk(str(folder))
-    except Exception as error:  # whatever it says of a folder that it cannot read
+        saved = datasets.load_from_disk(str(folder))
+    except Exception as error:  # the library documents no error types
         raise UserError(f"--from {str(folder)!r} cannot be read: {reason(error)}") from error
-    several = isinstance(found, datasets.DatasetDict)
-    if several and "train" not in found:
-        raise UserError(f"--from must hold a split 'train', got {sorted(found)} in {folder}")
-    image, label, classes = _columns(folder, (found["train"] if several else found).features)
-    splits = _splits(found if several else {})
+    several = isinstance(saved, datasets.DatasetDict)
+    if several and "train" not in saved:
+        raise UserError(f"--from must hold a split 'train', got {sorted(saved)} in {folder}")
+    image, label, classes = _columns(folder, (saved["train"] if several else saved).features)
+    splits = _splits(saved if several else {})
     return DataCode(
         title=f"on the images of {folder.name}",
-        place=folder.parent,
+        folder=folder.parent,
         classes=classes,
         network="convnet",
         regime='Regime("images", "{name}:data")',
@@ -141,7 +141,7 @@ def _saved(folder: Path, size: int) -> DataCode:
 
 
 def _columns(folder: Path, features: Mapping[str, Any]) -> tuple[str, str, int]:
-    """Return the names of the column of images and of that of labels, and how many classes there are."""
+    """Return the names of the columns of images and of labels, and the number of classes."""
     images = [name for name, feature in features.items() if type(feature).__name__ == "Image"]
     labels = [name for name, feature in features.items() if type(feature).__name__ == "ClassLabel"]
     if len(images) != 1 or len(labels) != 1:
@@ -153,11 +153,11 @@ def _columns(folder: Path, features: Mapping[str, Any]) -> tuple[str, str, int]:
     return images[0], labels[0], int(features[labels[0]].num_classes)
 
 
-def _splits(found: Mapping[str, Any]) -> str:
-    """Return the arguments of ``from_tensors``; what there is no split for is taken from training."""
-    if not found:
+def _splits(saved: Mapping[str, Any]) -> str:
+    """Return the arguments of ``from_tensors``; missing splits are taken from the training split."""
+    if not saved:
         return "arrays(splits)"
-    names = {part: next((n for n in names if n in found), "") for part, names in _HELD_OUT.items()}
+    names = {part: next((n for n in names if n in saved), "") for part, names in _HELD_OUT.items()}
     given = [f"{part}=arrays(splits[{_code(name)}])" for part, name in names.items() if name]
     return ", ".join(['arrays(splits["train"])', *given])
 
@@ -171,7 +171,7 @@ def _images(folder: Path, size: int, groups: str) -> DataCode:
     options = f'{{"folder": {_code(folder.name)}, "size": {size}{grouped}}}'
     return DataCode(
         title=f"on the images of {folder.name}",
-        place=folder.parent,
+        folder=folder.parent,
         classes=len(counts),
         network="convnet",
         regime=f'Regime("images", "image_folder", options={options.replace("{", "{{").replace("}", "}}")})',
@@ -200,7 +200,7 @@ def _arrays(file: Path, groups: str) -> DataCode:
     read, library = (_READ_NPZ, "import numpy as np") if file.suffix == ".npz" else (_READ_PT, "import torch")
     return DataCode(
         title=f"on the arrays of {file.name}",
-        place=file.parent,
+        folder=file.parent,
         classes=len(numbers),
         network="convnet" if image else "mlp",
         regime='Regime("arrays", "{name}:data")',
@@ -232,7 +232,7 @@ def _npz(file: Path) -> Mapping[Any, Any]:
     try:
         with np.load(file) as arrays:
             return dict(arrays)
-    except Exception as error:  # whatever NumPy says of a file that is none
+    except Exception as error:  # NumPy documents no error types
         raise UserError(f"--from {str(file)!r} cannot be read: {reason(error)}") from error
 
 
@@ -240,19 +240,19 @@ def _pt(file: Path) -> Mapping[Any, Any]:
     import torch  # noqa: PLC0415 - a second or two
 
     try:
-        found = torch.load(file, weights_only=True)
-    except Exception as error:  # whatever torch says of a file that is none
+        content = torch.load(file, weights_only=True)
+    except Exception as error:  # torch documents no error types
         raise UserError(f"--from {str(file)!r} cannot be read: {reason(error)}") from error
-    named = dict(enumerate(found)) if isinstance(found, tuple | list) else found
+    named = dict(enumerate(content)) if isinstance(content, tuple | list) else content
     if not isinstance(named, dict):
         raise UserError(
-            f"--from must hold a dictionary or a pair of tensors, got {type(found).__name__} in {file}"
+            f"--from must hold a dictionary or a pair of tensors, got {type(content).__name__} in {file}"
         )
     return {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
 
 
 def _pair(file: Path, arrays: Mapping[Any, Any]) -> tuple[Any, Any]:
-    """Return the names of the inputs and of the labels: the one list of whole numbers, and what is as long as it."""
+    """Return the names of the inputs and the labels: the only array ``(n,)`` of integers, and one as long as it."""
     labels = [name for name, array in arrays.items() if array.ndim == 1 and array.dtype.kind in "iu"]
     inputs = [name for name in arrays if labels and name not in labels and arrays[name].ndim >= 2]
     inputs = [name for name in inputs if len(arrays[name]) == len(arrays[labels[0]])]

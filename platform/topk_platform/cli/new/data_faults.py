@@ -1,4 +1,4 @@
-"""What ``topk new`` looks for in users' data: rare classes, wrong labels, NaN."""
+"""Faults in users' data that ``topk new`` reports: classes with few images, wrong labels, NaN."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _TAIL = 5  # times as many samples in the most frequent class as in the rarest
 
 
 def image_counts(folder: Path) -> dict[str, int]:
-    """Return how many images each class of a folder has, by name; hidden files are no images.
+    """Return how many images each class of a folder has, by name; hidden files are ignored.
 
     Args:
         folder: The folder of a split, with a folder for each class.
     """
-    classes = sorted(place for place in folder.iterdir() if place.is_dir() and place.name[0] != ".")
-    return {place.name: sum(map(_is_image, _names(place))) for place in classes}
+    classes = sorted(entry for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
+    return {entry.name: sum(map(_is_image, _names(entry))) for entry in classes}
 
 
 def _names(folder: Path) -> list[str]:
@@ -42,7 +42,7 @@ def few_images(counts: Mapping[str, int], least: int) -> str:
 
     Args:
         counts: Images by class.
-        least: How many a class needs: one for training and one for each split that is taken from it.
+        least: How many images a class needs: one for training, and one for each split that is taken from training.
 
     Example:
         >>> few_images({"gull": 9, "owl": 2}, 3)[:61]
@@ -65,31 +65,33 @@ def has_tail(counts: Mapping[Any, int]) -> bool:
 
 
 def check_labels(name: Any, labels: npt.NDArray[np.integer[Any]]) -> None:
-    """Raise ``UserError`` unless labels number classes from 0 on, naming those that do not and their first rows.
+    """Raise ``UserError`` unless the labels are class numbers from 0 on; it names the others with their first rows.
 
     Args:
-        name: What they are called in their file.
+        name: The name of the labels in their file.
         labels: Whole numbers ``(n,)``.
     """
-    found, first, counts = np.unique(labels, return_index=True, return_counts=True)
-    if len(found) and found[0] == 1 and found[-1] == len(found):
+    numbers, first, counts = np.unique(labels, return_index=True, return_counts=True)
+    if len(numbers) and numbers[0] == 1 and numbers[-1] == len(numbers):
         raise UserError(
-            f"--from: labels {name!r} must number the classes from 0 on, got 1 to {found[-1]}: save labels - 1"
+            f"--from: labels {name!r} must number the classes from 0 on, got 1 to {numbers[-1]}: save labels - 1"
         )
-    odd = (found < 0) | (found >= 2 * len(found))  # of the numbers up to the largest most must occur
+    odd = (numbers < 0) | (
+        numbers >= 2 * len(numbers)
+    )  # at least half of the numbers up to the largest must occur
     rows = [
         f"{label} ({count} times, first in row {row})"
-        for label, count, row in zip(found[odd], counts[odd], first[odd], strict=True)
+        for label, count, row in zip(numbers[odd], counts[odd], first[odd], strict=True)
     ]
     if rows:
         raise UserError(
-            f"--from: labels {name!r} must number the classes from 0 on, at most every other without a sample; of "
-            f"{len(found)} different ones these do not: {first_few(rows)}"
+            f"--from: labels {name!r} must number the classes from 0 on, and at least half of the numbers must occur; "
+            f"{len(numbers)} different labels, and not among these: {first_few(rows)}"
         )
 
 
 def check_finite(name: Any, inputs: npt.NDArray[Any]) -> None:
-    """Raise ``UserError`` if inputs ``(n, ...)`` hold NaN or infinity, naming the rows by their places in the file."""
+    """Raise ``UserError`` if inputs ``(n, ...)`` contain NaN or infinity; it names their rows."""
     if inputs.dtype.kind != "f":
         return
     rows = np.flatnonzero(~np.isfinite(inputs.reshape(len(inputs), -1)).all(1)).tolist()

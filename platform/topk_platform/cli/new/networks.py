@@ -12,7 +12,7 @@ from topk_platform.references import is_reference
 __all__ = ["NETWORKS", "NetworkCode", "network_code"]
 
 NETWORKS = ("convnet", "densenet", "densenet121_small", "linear", "mlp", "resnet18_small")
-"""Ours."""
+"""The networks of this package that ``topk new`` offers."""
 
 _TIMM = "timm:"
 
@@ -27,13 +27,13 @@ def network(shape: tuple[int, ...], classes: int, head: str, architecture: str) 
 
 @dataclass(frozen=True)
 class NetworkCode:
-    """What a study file says of its network.
+    """The parts of a study file that are about its network.
 
     Args:
         model: The code of the ``Model``; ``{name}`` stands for the study's name.
-        function: The code of a function that builds it, if it needs one.
-        imports: The lines that this needs, of other packages.
-        ours: Likewise, of ``topk_platform``.
+        function: The code of a function that builds the network, if it needs one.
+        imports: Its imports from other packages.
+        ours: Its imports from ``topk_platform``.
     """
 
     model: str
@@ -50,8 +50,8 @@ def network_code(network: str) -> NetworkCode:
             the user's, ``module:function``.
 
     Raises:
-        UserError: if there is none of that name, timm is not installed, or the function does not take what a network's
-            function does.
+        UserError: if there is no such network, timm is not installed, or the function does not have the parameters of a
+            network's function.
 
     Example:
         >>> network_code("mlp").model
@@ -87,9 +87,9 @@ def _timm(architecture: str) -> NetworkCode:
         near = get_close_matches(architecture, timm.list_models(), n=1)
         hint = f": did you mean {_TIMM}{near[0]}?" if near else ""
         raise UserError(f"timm has no network {architecture!r}{hint}")
-    found = timm.get_pretrained_cfg(architecture)
+    config = timm.get_pretrained_cfg(architecture)
     fixed = (
-        found is not None and found.fixed_input_size
+        config is not None and config.fixed_input_size
     )  # its positions are those of one size, which has to be told
     return NetworkCode(
         model=f'Model("{{name}}:network", {{{{"architecture": "{architecture}"}}}}, label="{architecture}")',

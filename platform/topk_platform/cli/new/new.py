@@ -1,4 +1,4 @@
-"""``topk new``: a study file that runs, for one's own images or arrays."""
+"""``topk new``: writes a study file that runs, for the user's own images or arrays."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from topk_platform.errors import UserError, reason
 
 __all__ = ["new"]
 
-_PANEL = "What is asked for otherwise"
+_PANEL = "Asked for if not given"
 
 _FILE = '''"""{title}
 
-    topk plan {name}:study --data {place}
-    topk run {name}:study --data {place} --smoke
-    topk run {name}:study --data {place}
+    topk plan {name}:study --data {folder}
+    topk run {name}:study --data {folder} --smoke
+    topk run {name}:study --data {folder}
 """
 
 {imports}
@@ -58,7 +58,7 @@ study = Study(
 _TAIL_LOSS = """
             Loss("balanced_softmax", {"learning_rate": RATE}, {"learning_rate": 0.1}),"""
 _TAIL_METRIC = """
-        metric="macro_top{k}",  # the mean over classes: a rare one counts as much as a frequent one"""
+        metric="macro_top{k}",  # the mean over classes: a rare class counts as much as a frequent one"""
 
 
 def new(
@@ -89,7 +89,7 @@ def new(
     groups: Annotated[
         str,
         typer.Option(
-            help="What resembles one another and is to be in one split: a pattern of images' paths such as "
+            help="Groups of similar samples that must stay in one split: a pattern of images' paths such as "
             "'{class}/{group}_*', a CSV file of paths and groups in the folder, or the name of an array."
         ),
     ] = "",
@@ -100,20 +100,20 @@ def new(
 ) -> None:
     """Write a study file that runs: two losses, searched and compared, on your own images or arrays.
 
-    Where some classes are rare there is a third loss, balanced_softmax, and all classes count alike. What neither an
-    option nor an answer says is chosen, and told.
+    If some classes are rare, a third loss, balanced_softmax, is added, and all classes count equally. Values that are
+    not given are chosen and printed.
     """
     file = _file(name)
-    place = Path(_answer(source, "--from", "Folder of images, or .npz or .pt file")).expanduser().absolute()
-    data = data_code(place, size, groups)
+    path = Path(_answer(source, "--from", "Folder of images, or .npz or .pt file")).expanduser().absolute()
+    data = data_code(path, size, groups)
     if data.classes < 2:
-        raise UserError(f"--from must hold at least 2 classes, got {data.classes} in {place}")
+        raise UserError(f"--from must hold at least 2 classes, got {data.classes} in {path}")
     model = network_code(_answer(network, "--network", "Network", data.network))
     guesses = _guesses(k, data.classes)
     text = _FILE.format(
         title=f"{name}: which loss finds the right one among {guesses} of {data.classes} classes, {data.title}.",
         name=name,
-        place=_quoted(data.place),
+        folder=_quoted(data.folder),
         imports=_imports(data, model),
         function=_functions(data, model),
         regime=data.regime.format(name=name),
@@ -134,36 +134,36 @@ def new(
         typer.echo(f"chosen: {chosen}")
     if data.tail:
         typer.echo(f"some classes are rare: balanced_softmax is among the losses, macro_top{guesses} selects")
-    typer.echo(f"wrote {file}; now: topk plan {name}:study --data {_quoted(data.place)}")
+    typer.echo(f"wrote {file}; now: topk plan {name}:study --data {_quoted(data.folder)}")
 
 
 def _chosen(options: Mapping[str, tuple[Any, Any]]) -> str:
-    """Return what was taken for the options that were not given, where nobody was asked."""
+    """Return the values chosen for options that were not given, if nobody could be asked."""
     if sys.stdin.isatty():
         return ""
     return ", ".join(f"{option} {taken}" for option, (given, taken) in options.items() if given is None)
 
 
 def _file(name: str) -> Path:
-    """Return the file of a study that is to be; raise ``UserError`` for a name that no module may have."""
+    """Return the file of a new study; raise ``UserError`` for a name that a module cannot have."""
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
-        raise UserError(f"NAME must be letters, digits and _, as a module's is, got {name!r}")
+        raise UserError(f"NAME must be a module's name, of letters, digits and _, got {name!r}")
     file = Path(f"{name}.py")
     if file.exists() or Path(name).exists():
-        raise UserError(f"{file if file.exists() else name} is there already: choose another name")
+        raise UserError(f"{file if file.exists() else name} exists already: choose another name")
     if name in sys.builtin_module_names or importlib.util.find_spec(name) is not None:
         raise UserError(f"NAME must not be an installed module's, which it would hide, got {name!r}")
     return file
 
 
 def _answer(value: Any, option: str, question: str, default: Any = None) -> str:
-    """Return the option given, or ask for it; raise ``UserError`` where there is no terminal to ask on."""
+    """Return the given option, or ask for it; raise ``UserError`` if there is no terminal to ask on."""
     if value is not None:
         return str(value)
     if sys.stdin.isatty():
         return str(typer.prompt(question, default=default))
     if default is None:
-        raise UserError(f"{option} must be given where there is no terminal to ask on")
+        raise UserError(f"{option} must be given if there is no terminal to ask on")
     return str(default)
 
 
@@ -176,7 +176,7 @@ def _guesses(given: int | None, classes: int) -> int:
 
 def _imports(data: DataCode, network: NetworkCode) -> str:
     names = sorted({*data.names, "Float", "Loss", "Model", "Recipe", "Regime", "Study"})
-    # As ruff sorts them: plain imports first, and capitals as small letters.
+    # Sorted as by ruff: plain imports first, ignoring case.
     others = sorted(
         {*data.imports, *network.imports}, key=lambda line: (line.startswith("from"), line.lower())
     )
@@ -192,15 +192,15 @@ def _functions(data: DataCode, network: NetworkCode) -> str:
     return data.function or network.function
 
 
-def _quoted(place: Path) -> str:
-    return shlex.quote(str(place))
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
 
 
 def _write(file: Path, text: str) -> None:
     try:
-        with file.open("x", encoding="utf-8") as out:  # never over another
+        with file.open("x", encoding="utf-8") as out:  # never overwrites a file
             out.write(text)
     except FileExistsError as error:
-        raise UserError(f"{file} is there already: choose another name") from error
+        raise UserError(f"{file} exists already: choose another name") from error
     except OSError as error:
         raise UserError(f"{file} cannot be written: {reason(error)}") from error

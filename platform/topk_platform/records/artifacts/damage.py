@@ -81,9 +81,11 @@ def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
     """
     rows = _completed(rows)
     there = _there(store, kinds) if rows else {}
-    found = [(kind, row) for kind in kinds for row in rows if artifact_name(kind, row["key"]) in there[kind]]
-    small = [pair for pair in found if pair[0] != "network"]
-    large = [pair for pair in found if pair[0] == "network"]  # one at a time, for they may fill the memory
+    present = [
+        (kind, row) for kind in kinds for row in rows if artifact_name(kind, row["key"]) in there[kind]
+    ]
+    small = [pair for pair in present if pair[0] != "network"]
+    large = [pair for pair in present if pair[0] == "network"]  # one at a time, for they may fill the memory
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         damaged = [*pool.map(lambda pair: _is_damaged(store, *pair), small)]
     damaged += [_is_damaged(store, *pair) for pair in large]

@@ -1,4 +1,4 @@
-"""Results of other code or another machine that were adopted: a history in the study's folder, with the evidence."""
+"""The history of adopted results: results of other code or another machine that count, and the evidence for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from topk_platform.errors import StoreError
 from topk_platform.identity import Adopted, Identity, Provenance
-from topk_platform.records.storage.checked_json import checked, written
+from topk_platform.records.storage.checked_json import with_checksum, without_checksum
 from topk_platform.records.storage.store import Store
 
 __all__ = ["ADOPTED", "Evidence", "adopted_in", "note_adopted", "read_adopted", "take_back"]
@@ -23,23 +23,23 @@ ADOPTED = "adopted.json"
 
 @dataclass(frozen=True)
 class Evidence:
-    """What adopted results rest on.
+    """Why adopted results count.
 
     Args:
-        told: The outcome in words.
-        trials: Of each trial that was trained again its ``key``, ``arm``, ``outcome`` and ``why``.
+        summary: The outcome in words.
+        trials: For each trial that was trained again, its ``key``, ``arm``, ``outcome`` and ``why``.
         seed: The seed of the draw.
-        within: By how much a metric could differ; None: not by a bit.
+        within: By how much a metric could differ; None if every bit had to be the same.
     """
 
-    told: str
+    summary: str
     trials: Sequence[Mapping[str, str]]
     seed: int
     within: float | None
 
 
 def read_adopted(store: Store) -> dict[str, tuple[Adopted, ...]]:
-    """Return what was adopted and not taken back, by arm identity.
+    """Return what a study adopted and did not take back, by arm identity.
 
     Raises:
         StoreError: if the file is damaged.
@@ -79,7 +79,7 @@ def adopted_in(content: bytes) -> dict[str, tuple[Adopted, ...]]:
 def _events(content: bytes) -> list[dict[str, Any]]:
     """Return the history in a file; earlier programs wrote it as a list, without a checksum."""
     history = json.loads(content)
-    return history if isinstance(history, list) else list(checked(content)["events"])
+    return history if isinstance(history, list) else list(without_checksum(content)["events"])
 
 
 def _adopted(arm: Mapping[str, Any], evidence: str) -> list[Adopted]:
@@ -103,14 +103,14 @@ def note_adopted(
     identities: Mapping[str, Identity],
     evidence: Evidence,
 ) -> None:
-    """Note that rows count beside those of their arms' identities.
+    """Note that rows count in addition to those of their arms' identities.
 
     Args:
         store: The study's folder, which this process holds for writing.
-        names: Of the arms, by identity.
+        names: The arms' names, by identity.
         was: What made the rows, by arm identity.
-        identities: What they count for.
-        evidence: What that rests on.
+        identities: The identities that the rows count for.
+        evidence: Why they count.
     """
     arms = {
         arm_id: {
@@ -124,11 +124,12 @@ def note_adopted(
         }
         for arm_id, made in was.items()
     }
-    _add(store, {"event": "adopted", "arms": arms, "evidence": dataclasses.asdict(evidence)})
+    facts = {"trials": [*evidence.trials], "seed": evidence.seed, "within": evidence.within}
+    _add(store, {"event": "adopted", "arms": arms, "evidence": {"told": evidence.summary, **facts}})
 
 
 def take_back(store: Store, arms: Iterable[str]) -> None:
-    """Note that what was adopted of some arms, given by identity, counts no more."""
+    """Note that the adopted rows of some arms, given by identity, no longer count."""
     _add(store, {"event": "taken back", "arms": sorted(arms)})
 
 
@@ -136,4 +137,4 @@ def _add(store: Store, event: dict[str, Any]) -> None:
     read_adopted(store)  # a damaged file is not overwritten
     before = _events(store.read(ADOPTED)) if store.exists(ADOPTED) else []
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    store.write(ADOPTED, written({"events": [*before, {"when": now, **event}]}))
+    store.write(ADOPTED, with_checksum({"events": [*before, {"when": now, **event}]}))

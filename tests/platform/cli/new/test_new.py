@@ -228,12 +228,12 @@ def test_what_is_not_given_is_asked_for(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a-b", "--from", "lab"], "NAME must be letters, digits and _, as a module's is, got 'a-b'"),
-        (["../up", "--from", "lab"], "NAME must be letters"),
-        (["class", "--from", "lab"], "NAME must be letters"),
+        (["a-b", "--from", "lab"], "NAME must be a module's name, of letters, digits and _, got 'a-b'"),
+        (["../up", "--from", "lab"], "NAME must be a module's name"),
+        (["class", "--from", "lab"], "NAME must be a module's name"),
         (["json", "--from", "lab"], "must not be an installed module's, which it would hide, got 'json'"),
-        (["taken", "--from", "lab"], "taken.py is there already: choose another name"),
-        (["mine"], "--from must be given where there is no terminal to ask on"),
+        (["taken", "--from", "lab"], "taken.py exists already: choose another name"),
+        (["mine"], "--from must be given if there is no terminal to ask on"),
         (["mine", "--from", "nothing"], "--from: there is no '/"),
         (["mine", "--from", "taken.py"], "--from must be a folder of images or a file"),
         (["mine", "--from", "junk.npz"], "junk.npz' cannot be read: "),
@@ -262,7 +262,7 @@ def test_what_is_not_given_is_asked_for(
         ),
         (
             ["mine", "--from", "odd.npz"],
-            "of 4 different ones these do not: -1 (1 times, first in row 2), 99 (2 times, first",
+            "4 different labels, and not among these: -1 (1 times, first in row 2), 99 (2 times, first",
         ),
         (
             ["mine", "--from", "nan.npz"],

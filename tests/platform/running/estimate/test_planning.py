@@ -105,7 +105,7 @@ def test_a_plan_with_nothing_left_says_that_it_did_not_look_at_the_data(
     found = plan(study, store=tmp_path, workers=1)
     _print_plan(Console(width=200), found)
     assert found.left == 0 and found.samples == ()
-    assert "The data were not looked at" in capsys.readouterr().out
+    assert "The data were not read" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
