@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from topk_platform.records.guesses import Guesses, read_guesses
     from topk_platform.records.history import (
         ArmHistory,
+        ArmResults,
         add_curves,
         last_counted,
-        last_seeds,
         read_history,
+        results_of,
     )
     from topk_platform.records.lease import check_undriven, driven
     from topk_platform.records.ledger import Ledger, is_study
@@ -55,6 +56,7 @@ __all__ = [
     "NEEDED",
     "SCHEMA_VERSION",
     "ArmHistory",
+    "ArmResults",
     "ArmState",
     "DamagedError",
     "Evidence",
@@ -89,7 +91,6 @@ __all__ = [
     "is_current",
     "is_study",
     "last_counted",
-    "last_seeds",
     "missing_artifacts",
     "moved",
     "note_adopted",
@@ -103,6 +104,7 @@ __all__ = [
     "read_ranks",
     "read_state",
     "repair",
+    "results_of",
     "save_model",
     "set_aside",
     "sync",
@@ -115,6 +117,7 @@ __all__ = [
 _HOMES = {
     "ADOPTED": "adopted",
     "ArmHistory": "history",
+    "ArmResults": "history",
     "ArmState": "states",
     "Evidence": "adopted",
     "DamagedError": "checked",
@@ -151,7 +154,6 @@ _HOMES = {
     "is_current": "snapshot",
     "is_study": "ledger",
     "last_counted": "history",
-    "last_seeds": "history",
     "missing_artifacts": "unsound",
     "moved": "tracked_place",
     "note_adopted": "adopted",
@@ -166,6 +168,7 @@ _HOMES = {
     "read_state": "states",
     "trend_of": "states",
     "repair": "repairing",
+    "results_of": "history",
     "save_model": "models",
     "set_aside": "unsound",
     "sync": "syncing",

@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
+from types import MappingProxyType
+from typing import TypeVar
 
 from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity, with_origins
-from topk_platform.protocol.ended import Ended, chosen
-from topk_platform.protocol.racing import Race, Results, race, racing_groups, racing_step
+from topk_platform.protocol import ArmProgress, Ended, Slot, hold_races
 from topk_platform.records.curves import Curves
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.views import Row, RowViews
-from topk_platform.specs import Arm, Study
+from topk_platform.specs import Arm, Scalar, Study
 
-__all__ = ["ArmHistory", "add_curves", "last_counted", "last_seeds", "read_history"]
+__all__ = ["ArmHistory", "ArmResults", "add_curves", "last_counted", "read_history", "results_of"]
+
+_NO_CURVE: Mapping[int, float] = MappingProxyType({})
 
 _SEARCHED = (
     *("key", "arm_id", "phase", "number", "seed", "status", "reason", "values", "train_seconds"),
@@ -37,7 +41,6 @@ class ArmHistory:
         confirm: Confirmation rows by number and seed.
         curves: The selection metric by epoch, by key.
         outdated: How many rows of the arm do not count, by reason: other code, other data, another machine.
-        points: The most configurations of each search that are confirmed.
         adopted: How many of the rows count because they were adopted, by the evidence.
     """
 
@@ -46,165 +49,162 @@ class ArmHistory:
     confirm: dict[tuple[int, int], Row] = field(default_factory=dict)
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     outdated: Counter[str] = field(default_factory=Counter)
-    points: int = 1
     adopted: Counter[str] = field(default_factory=Counter)
-    _choices: dict[tuple[int, int, int], list[tuple[Ended, ...]]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def ended(self) -> dict[int, Ended]:
-        """Return the search trials in the search's form."""
-        return {number: self._ended(row) for number, row in self.search.items()}
+        """Return the search trials in the protocol's form, by number."""
+        return {number: self.ended_of(row) for number, row in self.search.items()}
 
-    def ended_confirmations(self) -> dict[tuple[int, int], Ended]:
-        """Return the confirmations in the search's form, by number and seed."""
-        return {place: self._ended(row) for place, row in self.confirm.items()}
+    def ended_confirmations(self) -> dict[Slot, Ended]:
+        """Return the confirmations in the protocol's form, by slot."""
+        return {slot: self.ended_of(row) for slot, row in self.slots().items()}
 
-    def _ended(self, row: Row) -> Ended:
-        chosen = json.loads(row["values"])
+    def slots(self) -> dict[Slot, Row]:
+        """Return the confirmations by slot."""
+        return {("confirm", number, seed): row for (number, seed), row in self.confirm.items()}
+
+    def ended_of(self, row: Row) -> Ended:
+        """Return one of the arm's rows in the protocol's form."""
+        return _whole(self.glance(row))
+
+    def glance(self, row: Row) -> Ended:
+        """Return a row in the protocol's form, whose values are parsed when they are looked at."""
+        others = self.arm.objectives[1:]
         return Ended(
-            number=row["number"],
-            values={name: chosen[name] for name in self.arm.loss.space if name in chosen},
-            status=row["status"],
-            curve=self.curves.get(row["key"], {}),
-            selected=row.get(f"validation.{self.arm.metric}"),
-            others=tuple(_or_nan(row.get(f"validation.{metric}")) for metric in self.arm.objectives[1:]),
+            row["number"],
+            _Values(row, self.arm.loss.space),
+            row["status"],
+            self.curves.get(row["key"], _NO_CURVE),
+            row.get(f"validation.{self.arm.metric}"),
+            tuple(_or_nan(row.get(f"validation.{metric}")) for metric in others) if others else (),
         )
-
-    def chosen(self, trials: int) -> list[tuple[Ended, ...]]:
-        """Return what each of the arm's searches chose, if they share out ``trials``.
-
-        For an arm that searches nothing it is the arm's only configuration; for a search without a completed trial it
-        is empty.
-        """
-        known = trials, len(self.search), len(self.curves)  # to which rows are added, never changed
-        if known not in self._choices:
-            self._choices[known] = [self._chosen(search, trials) for search in range(self.arm.repeats.count)]
-        return self._choices[known]
-
-    def _chosen(self, search: int, trials: int) -> tuple[Ended, ...]:
-        numbers = self.arm.repeats.numbers(search, trials)
-        known = self.search
-        completed = [r for n in numbers if (r := known.get(n)) is not None and r["status"] == "completed"]
-        if len(self.arm.objectives) > 1:
-            return chosen(self.arm, map(self._ended, completed), self.points)
-        metric = f"validation.{self.arm.metric}"
-        values = [self._objective(r) if (v := r.get(metric)) is None else v for r in completed]
-        top = max(values, default=None)  # what most of many trials chose is never looked at
-        return chosen(
-            self.arm, (self._ended(r) for r, value in zip(completed, values, strict=True) if value == top)
-        )
-
-    def _objective(self, row: Row) -> float:
-        found: float | None = row.get(f"validation.{self.arm.metric}")
-        if found is None:
-            curve = self.curves[row["key"]]
-            found = curve[max(curve)]
-        return found
-
-    def score(self, row: Row) -> float:
-        """Return the selection metric of one of the arm's rows; 0 unless it was completed."""
-        return self._objective(row) if row["status"] == "completed" else 0.0
-
-    def results(self, trials: int, seeds: int) -> Results | None:
-        """Return the arm's results in a race, by the seed's rank; None if it has nothing to confirm.
-
-        Args:
-            trials: How many search trials count.
-            seeds: How many seeds count.
-        """
-        done, chosen = self._done(trials), self.chosen(trials)
-        if not any(found or not is_done for found, is_done in zip(chosen, done, strict=True)):
-            return None
-        results = {}
-        for rank, seed in enumerate(self.arm.repeats.seeds(seeds), 1):
-            search = self.arm.repeats.search_of_seed(seed)
-            rows = [self.confirm.get((ended.number, seed)) for ended in chosen[search][:1]]
-            if done[search] and None not in rows:
-                results[rank] = sum(
-                    self.score(row) for row in rows if row is not None
-                )  # 0 where it cannot be
-        return results
-
-    def _done(self, trials: int) -> list[bool]:
-        """Return of each of the arm's searches whether it has ended."""
-        repeats, asked = self.arm.repeats, trials if self.arm.is_searched else 0
-        return [all(n in self.search for n in repeats.numbers(i, asked)) for i in range(repeats.count)]
-
-    def searched(self, trials: int) -> list[Row]:
-        """Return the search trials that have ended, if the searches share out ``trials``."""
-        return [row for number, row in self.search.items() if self.arm.repeats.holds(number, trials)]
-
-    def confirmations(self, trials: int, seeds: int) -> dict[int, Row]:
-        """Return by seed the confirmations of what the seed's search has chosen by now, whatever their status.
-
-        Args:
-            trials: How many search trials count.
-            seeds: How many seeds count.
-        """
-        found = self.chosen(trials)
-        rows = {}
-        for seed in self.arm.repeats.seeds(seeds):
-            for ended in found[self.arm.repeats.search_of_seed(seed)][:1]:
-                rows[seed] = self.confirm.get((ended.number, seed))
-        return {seed: row for seed, row in rows.items() if row is not None}
-
-    def confirmed_points(self, trials: int, seeds: int) -> dict[int, list[Row]]:
-        """Return by seed the confirmations of all configurations that the seed's search has chosen, the main one first.
-
-        Args:
-            trials: How many search trials count.
-            seeds: How many seeds count.
-        """
-        found, repeats = self.chosen(trials), self.arm.repeats
-        chosen = {seed: found[repeats.search_of_seed(seed)] for seed in repeats.seeds(seeds)}
-        rows = {seed: [self.confirm.get((e.number, seed)) for e in points] for seed, points in chosen.items()}
-        return {seed: [row for row in points if row is not None] for seed, points in rows.items()}
-
-    def left(self, trials: int, seeds: int) -> int:
-        """Return how many of the trials and seeds have not ended, without confirmations that cannot take place."""
-        asked = trials if self.arm.is_searched else 0
-        repeats, chosen, done = self.arm.repeats, self.chosen(trials), self._done(trials)
-        left = (repeats.asked(asked) if asked else 0) - len(self.searched(asked))
-        for seed in repeats.seeds(seeds):
-            search = repeats.search_of_seed(seed)
-            open_ = sum((ended.number, seed) not in self.confirm for ended in chosen[search])
-            left += open_ if done[search] else self.points
-        return left
-
-    def counting(self, trials: int, seeds: int) -> list[Row]:
-        """Return the rows that make a table for this many trials and seeds."""
-        return [*self.searched(trials), *chain(*self.confirmed_points(trials, seeds).values())]
 
     def rows(self) -> list[Row]:
         """Return all rows of the arm's identity."""
         return [*self.search.values(), *self.confirm.values()]
 
 
-def races(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, Race]:
-    """Return the race that each arm is in, by arm identity; empty for a study without racing.
+class _Values(Mapping[str, Scalar]):
+    """A trial's values, parsed each time they are looked at; a table looks at those of few trials."""
+
+    __slots__ = ("_row", "_space")
+
+    def __init__(self, row: Row, space: Collection[str]) -> None:
+        self._row, self._space = row, space
+
+    def _parsed(self) -> dict[str, Scalar]:
+        values = json.loads(self._row["values"])
+        return {name: values[name] for name in self._space if name in values}
+
+    def __getitem__(self, name: str) -> Scalar:
+        return self._parsed()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parsed())
+
+    def __len__(self) -> int:
+        return len(self._parsed())
+
+
+def _whole(ended: Ended) -> Ended:
+    return ended._replace(values=dict(ended.values))
+
+
+_Key = TypeVar("_Key", int, Slot)
+
+
+class _Glances(Mapping[_Key, Ended]):
+    """Rows in the protocol's form, each converted when it is looked at."""
+
+    def __init__(self, rows: Mapping[_Key, Row], glance: Callable[[Row], Ended]) -> None:
+        self._rows: Mapping[_Key, Row] = rows
+        self._glance = glance
+
+    def __getitem__(self, key: _Key) -> Ended:
+        return self._glance(self._rows[key])
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[_Key]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+@dataclass(frozen=True)
+class ArmResults:
+    """What counts of an arm within a study's budget: the protocol's state of it, and the rows behind that.
 
     Args:
-        study: The study, which says which arms race over how many seeds.
+        history: All rows of the arm.
+        state: What has ended of it, and what follows.
+    """
+
+    history: ArmHistory
+    state: ArmProgress
+
+    @property
+    def arm(self) -> Arm:
+        """The arm."""
+        return self.history.arm
+
+    @property
+    def last(self) -> int:
+        """How many seeds count: fewer than the study's if the arm dropped out of a race."""
+        return self.state.last
+
+    @property
+    def left(self) -> int:
+        """How many trials and seeds have not ended, without confirmations that cannot run."""
+        return self.state.left
+
+    @cached_property
+    def chosen(self) -> list[tuple[Ended, ...]]:
+        """What each search has chosen by now, the main configuration first; empty without a completed trial."""
+        return [tuple(map(_whole, search)) for search in self.state.chosen]
+
+    def searched(self) -> list[Row]:
+        """Return the search trials that the budget asks for, and that have ended."""
+        return [row for number, row in self.history.search.items() if self.state.counts(number)]
+
+    def confirmations(self) -> dict[int, Row]:
+        """Return by seed the confirmation of what the seed's search has chosen by now, whatever its status."""
+        return {seed: rows[0] for seed, rows in self._confirmed(1).items() if rows}
+
+    def confirmed_points(self) -> dict[int, list[Row]]:
+        """Return by seed the confirmations of what the seed's search has chosen, the main configuration first."""
+        return self._confirmed(self.state.points)
+
+    def _confirmed(self, points: int) -> dict[int, list[Row]]:
+        """Return by seed the confirmations of the first configurations that the seed's search has chosen."""
+        confirmed, repeats = self.history.confirm, self.arm.repeats
+        chosen = {seed: self.chosen[repeats.search_of_seed(seed)] for seed in repeats.seeds(self.last)}
+        slots = {seed: [(ended.number, seed) for ended in mine[:points]] for seed, mine in chosen.items()}
+        return {seed: [confirmed[slot] for slot in mine if slot in confirmed] for seed, mine in slots.items()}
+
+    def counting(self) -> list[Row]:
+        """Return the rows that make a table."""
+        return [*self.searched(), *chain(*self.confirmed_points().values())]
+
+
+def results_of(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, ArmResults]:
+    """Return what counts of each arm within a study's budget and races, by arm identity.
+
+    Args:
+        study: The study, which says how many trials and seeds there are, and which arms race.
         histories: By arm identity.
     """
-    found: dict[str, Race] = {}
-    for group in racing_groups(study):
-        arm_ids = [arm_id for arm in group if (arm_id := study.arm_id(arm)) in histories]
-        results = {i: histories[i].results(study.trials, study.seeds) for i in arm_ids}
-        assert study.racing is not None  # noqa: S101 - for the type checker: there would be no groups
-        stands = race(study.racing, racing_step(group), study.seeds, results)
-        found |= dict.fromkeys(arm_ids, stands)
-    return found
+    results = {arm_id: ArmResults(history, _state(study, history)) for arm_id, history in histories.items()}
+    hold_races(study, {arm_id: arm.state for arm_id, arm in results.items()})
+    return results
 
 
-def last_seeds(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, int]:
-    """Return how many seeds of each arm count, by identity: the study's, unless the arm dropped out earlier."""
-    stands = races(study, histories)
-    return {
-        arm_id: stands[arm_id].last(arm_id, study.seeds) if arm_id in stands else study.seeds
-        for arm_id in histories
-    }
+def _state(study: Study, history: ArmHistory) -> ArmProgress:
+    searched = _Glances(history.search, history.glance)
+    confirmed = _Glances(history.slots(), history.glance)
+    return ArmProgress(history.arm, study.trials, study.seeds, study.points(history.arm), searched, confirmed)
 
 
 def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = None) -> dict[str, Identity]:
@@ -239,7 +239,7 @@ def read_history(
         identities: Which of an arm's rows count, by arm identity; all rows of arms that are missing here.
         curves: Whether to read epochs, which the search needs and tables do not.
     """
-    histories = {study.arm_id(arm): ArmHistory(arm, points=study.points(arm)) for arm in study.arms}
+    histories = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
     metrics = sorted({f"validation.{metric}" for arm in study.arms for metric in arm.objectives})
     searched = ledger.read("trials", (*_SEARCHED, *metrics), where="phase = 'search'")
     confirmed = ledger.read("trials", without=("config",), where="phase = 'confirm'")

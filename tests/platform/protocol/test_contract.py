@@ -59,9 +59,7 @@ def trained(trial: Trial) -> TrialRecord:
 
 def histories_of(study: Study, records: Iterable[TrialRecord]) -> dict[str, ArmHistory]:
     """What would be read of the records, in any order, from a ledger."""
-    histories = {
-        study.arm_id(arm): ArmHistory(arm, curves={}, points=study.points(arm)) for arm in study.arms
-    }
+    histories = {study.arm_id(arm): ArmHistory(arm, curves={}) for arm in study.arms}
     for record in records:
         if (history := histories.get(record.trial.arm_id)) is None:
             continue
@@ -194,7 +192,7 @@ def test_a_search_knows_the_first_trial_and_all_of_its_own_before() -> None:
     study = a_study(Protocol(TPE(random=2), searches=3, pruner=NoPruning()), LOSS, trials=18)
     arm = board_of(study, run_on(study, 1, 0)).arms[study.arm_id(study.arms[0])]
     for search in range(3):
-        assert [ended.number for ended in arm._known(SPAN * search + 5)] == list(range(5))
+        assert [ended.number for ended in arm.known(SPAN * search + 5)] == list(range(5))
 
 
 def test_a_larger_budget_extends_every_search() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections import Counter
 from functools import cache
@@ -188,7 +187,7 @@ def test_two_objectives_are_told_as_two() -> None:
 
     def past(second: float) -> list[Ended]:
         kept = (ended for ended in a_history()[:9] if ended.status != "pruned")  # none is, of several metrics
-        return [dataclasses.replace(ended, others=(0.5 + second * ended.number,)) for ended in kept]
+        return [ended._replace(others=(0.5 + second * ended.number,)) for ended in kept]
 
     protocol = Protocol(TPE(random=3))
     found = suggest("golden", LOSS, protocol, 9, past(-0.05), objectives=2)
@@ -202,7 +201,7 @@ def test_two_objectives_are_told_as_two() -> None:
 def test_other_samplers_take_two_objectives(sampler: Sampler) -> None:
     assert sampler.most_objectives is None
     kept = [ended for ended in a_history()[:9] if ended.status != "pruned"]
-    past = [dataclasses.replace(ended, others=(0.9 - 0.05 * ended.number,)) for ended in kept]
+    past = [ended._replace(others=(0.9 - 0.05 * ended.number,)) for ended in kept]
     found = suggest("golden", LOSS, Protocol(sampler), 9, past, objectives=2)
     assert all(LOSS.space[name].holds(value) for name, value in found.items())
 

@@ -67,10 +67,7 @@ def make_board(
             arm=history.arm,
             identity=identities[arm_id],
             searched=history.ended(),
-            confirmed={
-                ("confirm", number, seed): ended
-                for (number, seed), ended in history.ended_confirmations().items()
-            },
+            confirmed=history.ended_confirmations(),
             outdated=history.outdated,
         )
         for arm_id, history in histories.items()

@@ -12,8 +12,8 @@ from topk_platform.records import (
     Store,
     Unsound,
     damaged_artifacts,
-    last_seeds,
     missing_artifacts,
+    results_of,
 )
 from topk_platform.records.artifacts import Kind
 from topk_platform.specs import Study
@@ -48,13 +48,8 @@ def used(study: Study, histories: Mapping[str, ArmHistory]) -> list[Row]:
         study: Says how many trials and seeds there are.
         histories: Of its arms, by identity.
     """
-    last = last_seeds(study, histories)
-    return [
-        row
-        for arm_id, history in histories.items()
-        for points in history.confirmed_points(study.trials, last[arm_id]).values()
-        for row in points
-    ]
+    arms = results_of(study, histories).values()
+    return [row for arm in arms for rows in arm.confirmed_points().values() for row in rows]
 
 
 def without(histories: Mapping[str, ArmHistory], files: Iterable[Unsound]) -> dict[str, ArmHistory]:
