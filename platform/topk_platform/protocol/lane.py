@@ -150,7 +150,7 @@ class Lane:
 
     def _confirm(self) -> None:
         self._confirming, self.chosen = True, self._choice()
-        self._free = FreeSlots(map(self._turn, self.missing()))
+        self._free = FreeSlots(sorted(map(self._turn, self.missing())))
         self._unconfirmed = len(self._free)
 
     @property

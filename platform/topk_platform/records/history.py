@@ -65,14 +65,17 @@ class ArmHistory:
 
     def ended_of(self, row: Row) -> Ended:
         """Return one of the arm's rows in the protocol's form."""
-        return _whole(self.glance(row))
+        return self._ended(row, _values(row, self.arm.loss.space))
 
     def glance(self, row: Row) -> Ended:
         """Return a row in the protocol's form, whose values are parsed when they are looked at."""
+        return self._ended(row, _Values(row, self.arm.loss.space))
+
+    def _ended(self, row: Row, values: Mapping[str, Scalar]) -> Ended:
         others = self.arm.objectives[1:]
         return Ended(
             row["number"],
-            _Values(row, self.arm.loss.space),
+            values,
             row["status"],
             self.curves.get(row["key"], _NO_CURVE),
             row.get(f"validation.{self.arm.metric}"),
@@ -84,6 +87,11 @@ class ArmHistory:
         return [*self.search.values(), *self.confirm.values()]
 
 
+def _values(row: Row, space: Collection[str]) -> dict[str, Scalar]:
+    values = json.loads(row["values"])
+    return {name: values[name] for name in space if name in values}
+
+
 class _Values(Mapping[str, Scalar]):
     """A trial's values, parsed each time they are looked at; a table looks at those of few trials."""
 
@@ -92,22 +100,14 @@ class _Values(Mapping[str, Scalar]):
     def __init__(self, row: Row, space: Collection[str]) -> None:
         self._row, self._space = row, space
 
-    def _parsed(self) -> dict[str, Scalar]:
-        values = json.loads(self._row["values"])
-        return {name: values[name] for name in self._space if name in values}
-
     def __getitem__(self, name: str) -> Scalar:
-        return self._parsed()[name]
+        return _values(self._row, self._space)[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._parsed())
+        return iter(_values(self._row, self._space))
 
     def __len__(self) -> int:
-        return len(self._parsed())
-
-
-def _whole(ended: Ended) -> Ended:
-    return ended._replace(values=dict(ended.values))
+        return len(_values(self._row, self._space))
 
 
 _Key = TypeVar("_Key", int, Slot)
@@ -163,7 +163,7 @@ class ArmResults:
     @cached_property
     def chosen(self) -> list[tuple[Ended, ...]]:
         """What each search has chosen by now, the main configuration first; empty without a completed trial."""
-        return [tuple(map(_whole, search)) for search in self.state.chosen]
+        return [tuple(e._replace(values=dict(e.values)) for e in chosen) for chosen in self.state.chosen]
 
     def searched(self) -> list[Row]:
         """Return the search trials that the budget asks for, and that have ended."""
