@@ -46,6 +46,7 @@ LEAVES = {
     ),
     *("trust", "elsewhere", "terminal"),  # files of others, and what they may do here
     "calibration",
+    "lazy",  # how packages import their names on first use
 }
 
 # What each folder of the losses may import of the others: those below it. A family imports no other but for the one

@@ -15,9 +15,9 @@ from typing import TypeVar
 from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity, with_origins
 from topk_platform.protocol import ArmProgress, Ended, Slot, hold_races
-from topk_platform.records.curves import Curves
-from topk_platform.records.ledger import Ledger
-from topk_platform.records.views import Row, RowViews
+from topk_platform.records.ledger.curves import Curves
+from topk_platform.records.ledger.ledger import Ledger
+from topk_platform.records.table.rows import Row, RowViews
 from topk_platform.specs import Arm, Scalar, Study
 
 __all__ = ["ArmHistory", "ArmResults", "add_curves", "last_counted", "read_history", "results_of"]

@@ -25,8 +25,8 @@ from topk_platform.records import (
     damaged_artifacts,
     missing_artifacts,
 )
-from topk_platform.records.artifacts import KINDS, Kind
-from topk_platform.records.mark import Mark
+from topk_platform.records.artifacts.files import KINDS, Kind
+from topk_platform.records.table.mark import Mark
 from topk_platform.running.driver import execution
 from topk_platform.running.driver.recording import Recorder
 from topk_platform.running.driver.retries import Faults
