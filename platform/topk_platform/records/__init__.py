@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from topk_platform.records.history import (
         ArmHistory,
         ArmResults,
+        StudyRows,
         add_curves,
         last_counted,
         read_history,
@@ -82,6 +83,7 @@ __all__ = [
     "SavedModel",
     "Store",
     "StoreKeeper",
+    "StudyRows",
     "StudyState",
     "Tally",
     "TrackingSink",

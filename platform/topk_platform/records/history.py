@@ -20,7 +20,15 @@ from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.table.rows import Row, RowViews
 from topk_platform.specs import Arm, Scalar, Study
 
-__all__ = ["ArmHistory", "ArmResults", "add_curves", "last_counted", "read_history", "results_of"]
+__all__ = [
+    "ArmHistory",
+    "ArmResults",
+    "StudyRows",
+    "add_curves",
+    "last_counted",
+    "read_history",
+    "results_of",
+]
 
 _NO_CURVE: Mapping[int, float] = MappingProxyType({})
 
@@ -228,10 +236,87 @@ def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = 
     return with_origins(study, found)
 
 
+@dataclass(frozen=True)
+class _Read:
+    """What was read of a ledger, at a version of it."""
+
+    version: int
+    searched: RowViews
+    confirmed: RowViews
+    curves: Mapping[str, Curves]
+
+
+class StudyRows:
+    """The rows of a study's ledger, read once, when they are first asked for.
+
+    Which of them count can be asked for any identities and any budget.
+
+    Args:
+        ledger: Where they are.
+        study: Says which metrics the arms are searched by.
+        curves: Whether to read epochs, which the search needs and tables do not.
+    """
+
+    def __init__(self, ledger: Ledger, study: Study, *, curves: bool = True) -> None:
+        self.ledger, self._curves = ledger, curves
+        self._metrics = sorted({f"validation.{metric}" for arm in study.arms for metric in arm.objectives})
+        self._held: _Read | None = None
+
+    @property
+    def _rows(self) -> _Read:
+        if self._held is None:
+            self._held = self._read()
+        return self._held
+
+    def _read(self) -> _Read:
+        ledger, metrics = self.ledger, self._metrics
+        version = ledger.version
+        searched = ledger.read("trials", (*_SEARCHED, *metrics), where="phase = 'search'")
+        confirmed = ledger.read("trials", without=("config",), where="phase = 'confirm'")
+        epochs = ledger.read("epochs", ["key", "epoch", *metrics]) if self._curves else None
+        curves = {} if epochs is None else {metric: Curves(epochs, metric) for metric in metrics}
+        return _Read(version, RowViews(searched), RowViews(confirmed), curves)
+
+    def refresh(self) -> None:
+        """Read again if something was written since the last time."""
+        if self._held is not None and self._held.version != self.ledger.version:
+            self._held = None
+
+    def release(self) -> None:
+        """Free the memory; what is asked for later is read again, without epochs."""
+        self._held, self._curves = None, False
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of all trials, counted or not."""
+        return [*self._rows.searched.column("key"), *self._rows.confirmed.column("key")]
+
+    def histories(self, study: Study, identities: Mapping[str, Identity]) -> dict[str, ArmHistory]:
+        """Return each arm's history by its identity.
+
+        Args:
+            study: Says which arms count.
+            identities: Which of an arm's rows count, by arm identity; all rows of arms that are missing here.
+        """
+        rows = self._rows
+        histories = {
+            study.arm_id(arm): ArmHistory(arm, curves=rows.curves.get(f"validation.{arm.metric}", {}))
+            for arm in study.arms
+        }
+        excluded = _Excluded(identities)
+        for history, row, number, _ in _counted(rows.searched, histories, excluded):
+            history.search[number] = row
+        for history, row, number, seed in _counted(rows.confirmed, histories, excluded):
+            history.confirm[number, seed] = row
+        for arm_id, history in histories.items():
+            history.adopted.update(excluded.evidence(arm_id, history.rows()))
+        return histories
+
+
 def read_history(
     ledger: Ledger, study: Study, identities: Mapping[str, Identity], *, curves: bool = True
 ) -> dict[str, ArmHistory]:
-    """Return each arm's history by its identity.
+    """Return each arm's history by its identity, for who asks once; see :class:`StudyRows`.
 
     Args:
         ledger: Where the rows are.
@@ -239,26 +324,13 @@ def read_history(
         identities: Which of an arm's rows count, by arm identity; all rows of arms that are missing here.
         curves: Whether to read epochs, which the search needs and tables do not.
     """
-    histories = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
-    metrics = sorted({f"validation.{metric}" for arm in study.arms for metric in arm.objectives})
-    searched = ledger.read("trials", (*_SEARCHED, *metrics), where="phase = 'search'")
-    confirmed = ledger.read("trials", without=("config",), where="phase = 'confirm'")
-    excluded = _Excluded(identities)
-    for history, row, number, _ in _counted(RowViews(searched), histories, excluded):
-        history.search[number] = row
-    for history, row, number, seed in _counted(RowViews(confirmed), histories, excluded):
-        history.confirm[number, seed] = row
-    for arm_id, history in histories.items():
-        history.adopted.update(excluded.evidence(arm_id, history.rows()))
-    if curves:
-        add_curves(ledger, histories)
-    return histories
+    return StudyRows(ledger, study, curves=curves).histories(study, identities)
 
 
 def _counted(
     rows: RowViews, histories: Mapping[str, ArmHistory], excluded: _Excluded
 ) -> Iterator[tuple[ArmHistory, Row, int, int]]:
-    """Yield the rows that count, with their arm's history, number and seed; note of the others why they do not.
+    """Yield the rows that count, with their arm's history, number and seed; count the others by the reason.
 
     Of one number and seed, rows that were adopted come first, so that one of an identity's own takes their place.
     """
@@ -281,7 +353,7 @@ def _or_nan(value: float | None) -> float:
 
 
 class _Excluded:
-    """Why a row does not count; asked once of all rows that are alike in what decides it."""
+    """Why a row does not count. Rows that are equal in the deciding columns share one answer."""
 
     BY = ("arm_id", "code_version", "dataset_fingerprint", "versions")
 
@@ -297,7 +369,7 @@ class _Excluded:
         return self._known[kind]
 
     def adopts(self, kind: tuple[str, ...]) -> str:
-        """Return on what evidence rows count that would not otherwise; empty if they count by themselves."""
+        """Return the evidence by which rows count that would not otherwise; empty if they count by themselves."""
         if not (identity := self._identities.get(kind[0], Identity())).adopted:
             return ""
         if kind not in self._adopted:
@@ -306,7 +378,7 @@ class _Excluded:
         return self._adopted[kind]
 
     def evidence(self, arm_id: str, rows: Iterable[Row]) -> Iterator[str]:
-        """Yield for each row that was adopted on what evidence."""
+        """Yield the evidence of each row that was adopted."""
         if self._identities.get(arm_id, Identity()).adopted:
             yield from filter(None, (self.adopts(tuple(row[name] for name in self.BY)) for row in rows))
 

@@ -18,7 +18,7 @@ from topk_platform.records import (
 from topk_platform.records.artifacts.files import Kind
 from topk_platform.specs import Study
 
-__all__ = ["incomplete", "told_again", "used", "without"]
+__all__ = ["incomplete", "trained_again", "used", "without"]
 
 _NAMED = 3
 
@@ -63,11 +63,11 @@ def without(histories: Mapping[str, ArmHistory], files: Iterable[Unsound]) -> di
     }
 
 
-def told_again(files: Sequence[Unsound]) -> str:
+def trained_again(files: Sequence[Unsound]) -> str:
     """Return the line that says how many confirmations are trained again, and why; nothing if there are none.
 
     Example:
-        >>> told_again([Unsound("0a1b", "ranks"), Unsound("0a1b", "guesses")])
+        >>> trained_again([Unsound("0a1b", "ranks"), Unsound("0a1b", "guesses")])
         '1 confirmation is trained again: ranks/0a1b.parquet, guesses/0a1b.parquet are gone or damaged'
     """
     count = len({file.key for file in files})

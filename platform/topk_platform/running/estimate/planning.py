@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, Slot, expected_part, informed
-from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
+from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted
 from topk_platform.running.driver.boards import as_checked, finished, make_board
 from topk_platform.running.driver.incomplete import incomplete, without
 from topk_platform.running.estimate.expecting import ended_seconds
@@ -177,8 +177,8 @@ def plan(
         raise UserError(f"workers must be at least 1, got {workers}")
     study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
-    counted = last_counted(ledger, study)
-    histories = _unfinished(ledger, study, counted)
+    counted, rows = last_counted(ledger, study), StudyRows(ledger, study)
+    histories = _unfinished(rows, study, counted)
     done = finished(study, counted, histories)
     if len(done) == len(histories):
         return _plan(study, make_board(study, counted, histories), histories, {}, workers)
@@ -191,7 +191,7 @@ def plan(
     with data_at(data):
         checked = check_study(study, download, done)
         counted = as_checked(checked, counted)
-        histories = _unfinished(ledger, study, counted)
+        histories = _unfinished(rows, study, counted)
         board = make_board(study, counted, histories)
         likely = _of_their_like(histories)
         unknown = [arm for i, arm in board.arms.items() if arm.left and i not in likely]
@@ -205,10 +205,10 @@ def plan(
         return replace(found, outdated=again, samples=samples_of(study))
 
 
-def _unfinished(ledger: Ledger, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:
+def _unfinished(rows: StudyRows, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:
     """Return the arms' histories without the confirmations that are trained again because their files are gone."""
-    histories = read_history(ledger, study, counted)
-    return without(histories, incomplete(ledger.store, study, histories))
+    histories = rows.histories(study, counted)
+    return without(histories, incomplete(rows.ledger.store, study, histories))
 
 
 def _plan(
