@@ -44,10 +44,10 @@ def in_environment(
 
 
 def as_checked(checked: Mapping[str, Identity], counted: Mapping[str, Identity]) -> dict[str, Identity]:
-    """Return the code and data that a check has found, for the environment that counts, with what was adopted."""
+    """Return the identities with the code and data of a check, and with the environment and adoptions that count."""
     return {
-        arm_id: replace(found, environment=counted[arm_id].environment, adopted=counted[arm_id].adopted)
-        for arm_id, found in checked.items()
+        arm_id: replace(now, environment=counted[arm_id].environment, adopted=counted[arm_id].adopted)
+        for arm_id, now in checked.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Confirmations whose files are gone or damaged: they are trained again, as if they had not ended."""
+"""Confirmations whose files are missing or damaged; they train again, as if they had not ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAMED = 3
 def incomplete(
     store: Store, study: Study, histories: Mapping[str, ArmHistory], kinds: Sequence[Kind] = NEEDED
 ) -> list[Unsound]:
-    """Return the files that are gone or damaged of the confirmations that a study's table uses; all are read.
+    """Return the missing and damaged files of the confirmations that a study's table uses; all files are read.
 
     Args:
         store: The study's folder.
@@ -57,7 +57,7 @@ def without(histories: Mapping[str, ArmHistory], files: Iterable[Unsound]) -> di
     keys = {file.key for file in files}
     return {
         arm_id: replace(
-            history, confirm={place: row for place, row in history.confirm.items() if row["key"] not in keys}
+            history, confirm={slot: row for slot, row in history.confirm.items() if row["key"] not in keys}
         )
         for arm_id, history in histories.items()
     }
