@@ -76,7 +76,8 @@ class Desk:
         self._actor.forget.remote(worker)
 
     def close(self) -> None:
-        """End the actor."""
+        """End the actor, once it has done all that it was asked to."""
+        ray.get(self._actor.forget.remote(""))
         ray.kill(self._actor)
 
 

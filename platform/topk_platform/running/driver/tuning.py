@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -86,15 +86,16 @@ def tune_trials(
 
 def _tune(study: Study, conductor: Conductor, slots: int, scratch: str, line: Lifeline) -> None:
     """Start Tune, and start it anew as long as all that is left waits to be tried again."""
-    with closing(Desk()) as desk:
-        for round_ in count():
-            hooks = BoardSearcher(conductor, desk), Listener(conductor, line, desk)
-            tuner = _tuner(study, *hooks, slots, scratch, f"study-{round_}")
-            with _own_interrupts(), without_keys():
-                tuner.fit()
-            if (pause := conductor.wait) is None:
-                return
-            line.sleep(pause)
+    desk = Desk()
+    for round_ in count():
+        hooks = BoardSearcher(conductor, desk), Listener(conductor, line, desk)
+        tuner = _tuner(study, *hooks, slots, scratch, f"study-{round_}")
+        with _own_interrupts(), without_keys():
+            tuner.fit()
+        if (pause := conductor.wait) is None:
+            break
+        line.sleep(pause)
+    desk.close()  # after an error it ends with the driver: a Ray that is gone would not answer
 
 
 def _tuner(
