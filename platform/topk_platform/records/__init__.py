@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from topk_platform.records.artifacts.ranks import Ranks, read_all_ranks, read_ranks
     from topk_platform.records.history import (
         ArmHistory,
+        ArmResults,
+        StudyRows,
         add_curves,
         last_counted,
-        last_seeds,
         read_history,
+        results_of,
     )
     from topk_platform.records.ledger.adopted import ADOPTED, Evidence, note_adopted, read_adopted, take_back
     from topk_platform.records.ledger.ledger import Ledger, is_study
@@ -57,6 +59,7 @@ __all__ = [
     "NEEDED",
     "SCHEMA_VERSION",
     "ArmHistory",
+    "ArmResults",
     "ArmState",
     "DamagedError",
     "Evidence",
@@ -71,6 +74,7 @@ __all__ = [
     "SavedModel",
     "Store",
     "StoreKeeper",
+    "StudyRows",
     "StudyState",
     "Tally",
     "Undone",
@@ -86,7 +90,6 @@ __all__ = [
     "is_current",
     "is_study",
     "last_counted",
-    "last_seeds",
     "missing_artifacts",
     "note_adopted",
     "note_state",
@@ -98,6 +101,7 @@ __all__ = [
     "read_ranks",
     "read_state",
     "repair",
+    "results_of",
     "save_model",
     "set_aside",
     "take_back",

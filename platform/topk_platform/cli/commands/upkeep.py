@@ -1,0 +1,85 @@
+"""Commands that repair a damaged study and bring trackers up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from topk_platform.cli.consoles import say
+from topk_platform.cli.options import (
+    MlflowOption,
+    RecordedArgument,
+    SmokeOption,
+    StoreOption,
+    TrackNetworksOption,
+    TrackOption,
+    TrackSearchOption,
+    recorded_name,
+)
+from topk_platform.cli.studies import known_studies, requested_study
+from topk_platform.records import repair as repair_study
+from topk_platform.running.driver.recording import draws_report, make_extras
+from topk_platform.tracking import Extras
+from topk_platform.tracking import sync as sync_study
+
+__all__ = ["repair", "sync"]
+
+
+def repair(
+    study: RecordedArgument,
+    store: StoreOption = "runs",
+    smoke: SmokeOption = False,
+) -> None:
+    """Read every file of a study's records, and repair damaged ones; the next `topk run` trains lost trials again.
+
+    The damaged table is kept in the folder `damaged` of the study, and lost files are named. To check a bundle, use
+    `topk verify`.
+    """
+    repaired = repair_study(recorded_name(study, smoke), store)
+    for name in repaired.damaged:
+        say(f"set aside: {name} is now in the folder damaged")
+    for name in repaired.missing:
+        say(f"missing: {name}")
+    for name in repaired.made:
+        say(f"made anew: {name}")
+    if repaired.kept:
+        say(f"a new table holds all sound rows; the old table is {repaired.kept}")
+    if repaired.trials:
+        say(f"{repaired.trials} trials whose epochs were lost will run again as well")
+    if repaired.is_nothing:
+        say("nothing is damaged")
+
+
+def sync(
+    study: RecordedArgument,
+    store: StoreOption = "runs",
+    mlflow: MlflowOption = None,
+    track: TrackOption = None,
+    track_search: TrackSearchOption = "all",
+    track_networks: TrackNetworksOption = True,
+    smoke: SmokeOption = False,
+) -> None:
+    """Bring trackers, by default MLflow, up to date with a study's ledger, later or from another machine.
+
+    For a study that `topk list` shows, MLflow also gets the report, plots and graphs; other studies bring them with
+    their next run.
+    """
+    name = recorded_name(study, smoke)
+    titles = sync_study(
+        name,
+        store=store,
+        track=track,
+        mlflow_uri=mlflow,
+        track_search=track_search,
+        track_networks=track_networks,
+        extras=_extras(study, store, smoke),
+    )
+    for title in titles:
+        say(f"{title} has all of {name}")
+
+
+def _extras(name: str, store: str, smoke: bool) -> Callable[[], Extras] | None:
+    """Return what makes the report and more of a study; None if the study's definition is not found by its name."""
+    if not draws_report() or name not in known_studies():
+        return None
+    return partial(make_extras, requested_study(name, smoke), store)
