@@ -62,16 +62,17 @@ def claims(
             else "give it some, claims=..."
         )
         raise UserError(f"study {wanted.name} has no claims: {why}")
-    from topk_platform.reports import claimed, deciding  # noqa: PLC0415 - pyarrow and numpy
+    from topk_platform.reports import decisions_text  # noqa: PLC0415 - pyarrow and numpy
+    from topk_platform.results import decisions as deciding  # noqa: PLC0415 - pyarrow and numpy
 
     found = deciding.decide(wanted, store=store, trials=trials, seeds=seeds)
     _shown(
         output,
         json,
-        rich=lambda: claimed.claims_to_rich(found),
-        md=lambda: claimed.claims_to_markdown(wanted.name, found),
-        csv=lambda: claimed.claims_to_csv(found),
-        rows=lambda: claimed.claims_to_rows(found),
+        rich=lambda: decisions_text.claims_to_rich(found),
+        md=lambda: decisions_text.claims_to_markdown(wanted.name, found),
+        csv=lambda: decisions_text.claims_to_csv(found),
+        rows=lambda: decisions_text.claims_to_rows(found),
     )
 
 
@@ -89,19 +90,19 @@ def tuning(
     """Show what the search gained, how many trials were enough, and which parameters mattered, by validation alone."""
     check_format(output, "rich", "md", "csv", json=json)
     wanted = wanted_study(study, smoke, store=store, searches=searches)
-    from topk_platform.reports import tuned  # noqa: PLC0415 - as above
-    from topk_platform.reports.tuning import check_within  # noqa: PLC0415 - as above
-    from topk_platform.reports.tuning import tuning as tuning_of  # noqa: PLC0415 - as above
+    from topk_platform.reports import tuning_text  # noqa: PLC0415 - as above
+    from topk_platform.results.tuning import check_within  # noqa: PLC0415 - as above
+    from topk_platform.results.tuning import tuning as tuning_of  # noqa: PLC0415 - as above
 
     part = check_within(within)
     found = tuning_of(wanted, store=store, trials=trials, only=only)
     _shown(
         output,
         json,
-        rich=lambda: tuned.tuning_to_rich(found, part),
-        md=lambda: tuned.tuning_to_markdown(found, part),
-        csv=lambda: tuned.tuning_to_csv(found),
-        rows=lambda: tuned.tuning_to_rows(found),
+        rich=lambda: tuning_text.tuning_to_rich(found, part),
+        md=lambda: tuning_text.tuning_to_markdown(found, part),
+        csv=lambda: tuning_text.tuning_to_csv(found),
+        rows=lambda: tuning_text.tuning_to_rows(found),
     )
 
 

@@ -13,7 +13,7 @@ from topk_platform.cli.studies import shipped_findings
 from topk_platform.errors import UserError, reason, unknown_name
 
 if TYPE_CHECKING:
-    from topk_platform.reports.findings import Findings
+    from topk_platform.results.findings import Findings
 
 __all__ = ["findings"]
 
@@ -54,8 +54,8 @@ def findings(
     if plot:
         _plot(found, plot, to, (metric or [""])[0])
         return
-    from topk_platform.reports.formats import as_format  # noqa: PLC0415 - pyarrow and numpy
-    from topk_platform.reports.formats.data import to_rows  # noqa: PLC0415 - as above
+    from topk_platform.reports.tables import as_format  # noqa: PLC0415 - pyarrow and numpy
+    from topk_platform.reports.tables.data import to_rows  # noqa: PLC0415 - as above
 
     if json:
         print_rows(to_rows(found.table, metric or ()))
@@ -79,7 +79,7 @@ def _list(*, json: bool) -> None:
 
 
 def _named(name: str) -> Findings:
-    from topk_platform.reports.findings import Findings  # noqa: PLC0415 - pyarrow and numpy
+    from topk_platform.results.findings import Findings  # noqa: PLC0415 - pyarrow and numpy
 
     if name.endswith(".gz"):
         return Findings.read(name)

@@ -51,8 +51,8 @@ def recommend(
     check_format(output, "rich", "md", json=json)
     wanted = [load_study(name) for name in study or ()]
     from topk_platform.evidence.recommending import recommend as recommend_for  # noqa: PLC0415 - as above
-    from topk_platform.reports import recommendation  # noqa: PLC0415 - pyarrow and numpy
-    from topk_platform.reports.findings import Findings  # noqa: PLC0415 - as above
+    from topk_platform.reports import recommendation_text  # noqa: PLC0415 - pyarrow and numpy
+    from topk_platform.results.findings import Findings  # noqa: PLC0415 - as above
 
     named = {made.name for made in wanted}
     wanted += [made for make in known_studies().values() if (made := make()).name not in named]
@@ -68,8 +68,8 @@ def recommend(
         evidence=[*(shipped_findings() if shipped else ()), *map(Findings.read, evidence or ())],
     )
     if json:
-        print_json(recommendation.recommendation_data(found))
+        print_json(recommendation_text.recommendation_data(found))
     elif output == "md":
-        say(recommendation.recommendation_to_markdown(found), nl=False)
+        say(recommendation_text.recommendation_to_markdown(found), nl=False)
     else:
-        make_console().print(recommendation.recommendation_to_rich(found))
+        make_console().print(recommendation_text.recommendation_to_rich(found))

@@ -44,10 +44,10 @@ def table(
     """Print a study's table from the results in the store; runs nothing."""
     check_format(output, *_FORMATS, json=json)
     wanted = wanted_study(study, smoke, store=store, searches=searches)
-    from topk_platform.reports.formats import as_format  # noqa: PLC0415 - pyarrow and numpy
-    from topk_platform.reports.formats.data import to_rows  # noqa: PLC0415 - as above
-    from topk_platform.reports.formats.words import without_ranks  # noqa: PLC0415 - as above
-    from topk_platform.reports.reading import table as read_table  # noqa: PLC0415 - as above
+    from topk_platform.reports.tables import as_format  # noqa: PLC0415 - pyarrow and numpy
+    from topk_platform.reports.tables.data import to_rows  # noqa: PLC0415 - as above
+    from topk_platform.reports.tables.words import without_ranks  # noqa: PLC0415 - as above
+    from topk_platform.results.from_store import table as read_table  # noqa: PLC0415 - as above
 
     found = read_table(wanted, store=store, trials=trials, seeds=seeds, only=only)
     if (line := without_ranks(found)) and (json or output == "csv"):  # other formats have it below the table

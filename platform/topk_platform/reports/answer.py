@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from topk_platform.reports.cells import Cell
-from topk_platform.reports.formats import words
-from topk_platform.reports.statistics import Estimate
-from topk_platform.reports.table import Table
+from topk_platform.reports.tables import words
+from topk_platform.results.cells import Cell
+from topk_platform.results.statistics import Estimate
+from topk_platform.results.table import Table
 from topk_platform.specs import digits_of, less_is_better, scale_of, unit_of
 
 __all__ = ["answer"]

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topk_platform.records import Row, Tally
-from topk_platform.reports.formats.words import counted, covered, once, without_ranks
-from topk_platform.reports.reading import Held, read
-from topk_platform.reports.table import Table, build_table
+from topk_platform.reports.tables.words import counted, covered, once, without_ranks
+from topk_platform.results.from_store import Held, read
+from topk_platform.results.table import Table
+from topk_platform.results.table_building import build_table
 from topk_platform.specs import Choice, Dimension, Study
 
 __all__ = ["Checklist", "Item", "checklist"]

@@ -22,7 +22,7 @@ from topk_platform.cli.codes import MEANINGS, Exit
 from topk_platform.cli.interrupting import Course, interrupts_told
 from topk_platform.cli.studies import known_studies, load_study
 from topk_platform.cli.summary import exit_code, summary_data
-from topk_platform.reports import Table
+from topk_platform.results import Table
 from topk_platform.running.driver.retries import Faults, OpenTrial
 from topk_platform.running.driver.summary import Summary
 from topk_platform.running.progress.events import Event

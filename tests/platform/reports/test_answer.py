@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.records import Tally
-from topk_platform.reports import Cell, Table, estimate
 from topk_platform.reports.answer import answer
-from topk_platform.reports.cells import marked
+from topk_platform.results import Cell, Table, estimate
+from topk_platform.results.cells import marked
 
 REGIMES = ("r0", "r1", "r2")
 LOSSES = ("cross_entropy", "ldam", "focal")

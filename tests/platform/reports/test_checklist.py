@@ -12,7 +12,7 @@ from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserEr
 from topk_platform.records import ArmHistory, Ledger, Store
 from topk_platform.reports import checklist as module
 from topk_platform.reports.checklist import Checklist, checklist
-from topk_platform.reports.reading import Held
+from topk_platform.results.from_store import Held
 
 RATE = {"learning_rate": Float(0.01, 1)}
 LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]

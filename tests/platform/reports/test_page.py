@@ -42,16 +42,16 @@ from topk_platform.records.artifacts.guesses import save_guesses
 from topk_platform.records.artifacts.ranks import save_ranks
 from topk_platform.reports import plots
 from topk_platform.reports.answer import answer
-from topk_platform.reports.formats import FORMATS, as_format
-from topk_platform.reports.formats.blocks import blocks
-from topk_platform.reports.formats.data import to_rows
-from topk_platform.reports.formats.latex import escaped
-from topk_platform.reports.formats.markdown import block_to_markdown
 from topk_platform.reports.page import markdown_report
 from topk_platform.reports.page.drawn import inline
 from topk_platform.reports.plots.axis import axis_of
 from topk_platform.reports.plots.style import INK, looks, wrapped
-from topk_platform.reports.reading import read
+from topk_platform.reports.tables import FORMATS, as_format
+from topk_platform.reports.tables.blocks import blocks
+from topk_platform.reports.tables.data import to_rows
+from topk_platform.reports.tables.latex import escaped
+from topk_platform.reports.tables.markdown import block_to_markdown
+from topk_platform.results.from_store import read
 from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import EpochRecord, Trial, TrialRecord

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from topk_platform.reports.formats.html import block_to_html
 from topk_platform.reports.page.content import content_of
 from topk_platform.reports.page.drawn import Drawn, drawings
 from topk_platform.reports.page.markdown import lowered, to_markdown
 from topk_platform.reports.plots import Plotted, plotted
-from topk_platform.reports.reading import Held, read
+from topk_platform.reports.tables.html import block_to_html
+from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
 
 __all__ = ["Page", "markdown_report", "report", "report_files"]

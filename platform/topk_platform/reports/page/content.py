@@ -6,15 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from topk_platform.reports import claimed, tuned
+from topk_platform.reports import decisions_text, tuning_text
 from topk_platform.reports.answer import answer
 from topk_platform.reports.checklist import checklist
-from topk_platform.reports.deciding import decide
-from topk_platform.reports.formats import words
-from topk_platform.reports.formats.blocks import Block, blocks
-from topk_platform.reports.reading import Held, main_metric
-from topk_platform.reports.table import Table, build_table
-from topk_platform.reports.tuning import Tuning
+from topk_platform.reports.tables import words
+from topk_platform.reports.tables.blocks import Block, blocks
+from topk_platform.results.decisions import decide
+from topk_platform.results.from_store import Held, main_metric
+from topk_platform.results.table import Table
+from topk_platform.results.table_building import build_table
+from topk_platform.results.tuning import Tuning
 from topk_platform.specs import Study, scale_of
 
 __all__ = ["Content", "Keys", "Part", "content_of"]
@@ -98,7 +99,7 @@ def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
     Args:
         held: The results, with the epochs of the trials.
         store: Where they are.
-        tuning: How the arms were tuned.
+        tuning: How the arms were tuning_text.
     """
     study, table = held.study, build_table(held.study, held.histories, ranks=held.ranks)
     striking = words.striking(table)
@@ -114,7 +115,7 @@ def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
             if _has_numbers(block)
         ],
         claims=_claims(study, store),
-        tuning=tuned.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
+        tuning=tuning_text.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
         checklist=checklist(study, store=store).to_markdown(),
         keys=list(_keys(table)),
     )
@@ -150,7 +151,7 @@ def _said(block: Block) -> str:
 
 
 def _claims(study: Study, store: str | Path) -> str:
-    return claimed.claims_to_markdown(study.name, decide(study, store=store)) if study.claims else ""
+    return decisions_text.claims_to_markdown(study.name, decide(study, store=store)) if study.claims else ""
 
 
 def _keys(table: Table) -> Iterable[Keys]:

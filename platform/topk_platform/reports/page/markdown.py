@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topk_platform.reports.formats.markdown import block_to_markdown
 from topk_platform.reports.page.content import Content
+from topk_platform.reports.tables.markdown import block_to_markdown
 
 __all__ = ["lowered", "to_markdown"]
 

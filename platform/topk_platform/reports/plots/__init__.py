@@ -23,9 +23,10 @@ from topk_platform.reports.plots import (
 )
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError
 from topk_platform.reports.plots.style import styled
-from topk_platform.reports.reading import Held, main_metric, read
-from topk_platform.reports.table import Table, build_table
-from topk_platform.reports.tuning import Tuning, tuning
+from topk_platform.results.from_store import Held, main_metric, read
+from topk_platform.results.table import Table
+from topk_platform.results.table_building import build_table
+from topk_platform.results.tuning import Tuning, tuning
 from topk_platform.specs import Study
 
 if TYPE_CHECKING:

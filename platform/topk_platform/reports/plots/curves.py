@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from topk_platform.records import Ranks
-from topk_platform.reports.formats.words import title_of
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, check_searched, legend, panels
 from topk_platform.reports.plots.style import OTHERS, Look
-from topk_platform.reports.statistics import estimate
-from topk_platform.reports.tuning import ArmTuning
+from topk_platform.reports.tables.words import title_of
+from topk_platform.results.statistics import estimate
+from topk_platform.results.tuning import ArmTuning
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

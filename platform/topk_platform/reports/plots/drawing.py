@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory
 from topk_platform.reports.plots.style import COLUMN, OTHERS, PAGE, Look, looks, wrapped
-from topk_platform.reports.reading import Held
-from topk_platform.reports.table import Table, row_and_column
-from topk_platform.reports.tuning import Tuning
+from topk_platform.results.from_store import Held
+from topk_platform.results.table import Table, row_and_column
+from topk_platform.results.tuning import Tuning
 from topk_platform.specs import Arm, Study, less_is_better
 
 if TYPE_CHECKING:

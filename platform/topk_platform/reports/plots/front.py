@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from topk_platform.reports.formats.words import metric_title
 from topk_platform.reports.plots.drawing import (
     NothingToPlotError,
     Plotted,
@@ -16,7 +15,8 @@ from topk_platform.reports.plots.drawing import (
     panels,
 )
 from topk_platform.reports.plots.style import INK, OTHERS
-from topk_platform.reports.statistics import Estimate
+from topk_platform.reports.tables.words import metric_title
+from topk_platform.results.statistics import Estimate
 from topk_platform.specs import less_is_better, scale_of
 
 if TYPE_CHECKING:

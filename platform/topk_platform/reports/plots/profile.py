@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from topk_platform.reports.cells import Cell
-from topk_platform.reports.formats.words import title_of
 from topk_platform.reports.plots.drawing import (
     NothingToPlotError,
     Plotted,
@@ -16,6 +14,8 @@ from topk_platform.reports.plots.drawing import (
     legend,
 )
 from topk_platform.reports.plots.style import COLUMN, INK
+from topk_platform.reports.tables.words import title_of
+from topk_platform.results.cells import Cell
 from topk_platform.specs import less_is_better
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_platform.reports.formats.words import title_of
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError, figure
 from topk_platform.reports.plots.style import COLUMN, INK, wrapped
-from topk_platform.reports.statistics import Ranking
-from topk_platform.reports.statistics.regimes import FEWEST_LOSSES, FEWEST_REGIMES
+from topk_platform.reports.tables.words import title_of
+from topk_platform.results.statistics import Ranking
+from topk_platform.results.statistics.regimes import FEWEST_LOSSES, FEWEST_REGIMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from topk_platform.reports.cells import Cell
-from topk_platform.reports.formats.words import mark, metric_title, title_of
 from topk_platform.reports.plots.axis import Axis, axis_of
 from topk_platform.reports.plots.drawing import (
     NothingToPlotError,
@@ -18,7 +16,9 @@ from topk_platform.reports.plots.drawing import (
     panels,
 )
 from topk_platform.reports.plots.style import COLUMN, INK, OTHERS, PAGE, wrapped
-from topk_platform.reports.statistics import Estimate
+from topk_platform.reports.tables.words import mark, metric_title, title_of
+from topk_platform.results.cells import Cell
+from topk_platform.results.statistics import Estimate
 from topk_platform.specs import less_is_better, scale_of, unit_of
 
 if TYPE_CHECKING:

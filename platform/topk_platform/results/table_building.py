@@ -1,0 +1,177 @@
+"""Building a study's table from what a ledger holds of its arms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from topk_platform.identity import bits_of, chooser_of
+from topk_platform.protocol.ended import Ended
+from topk_platform.records import ArmHistory, Tally, last_seeds
+from topk_platform.results.arm_fronts import front_of
+from topk_platform.results.cells import Cell, cell_of, marked, tested
+from topk_platform.results.confirmed_runs import IMAGES, ReadRanks, Runs, runs_of_all
+from topk_platform.results.machine_kinds import Unlike, unlike
+from topk_platform.results.table import ChosenValues, Fruitless, Table, row_and_column
+from topk_platform.specs import Arm, Study
+
+__all__ = ["build_table"]
+
+Place = tuple[str, str, str]
+"""Row, column and metric."""
+
+
+def build_table(
+    study: Study,
+    histories: Mapping[str, ArmHistory],
+    only: Sequence[Arm] | None = None,
+    ranks: ReadRanks | None = None,
+) -> Table:
+    """Build a study's table from its arms' histories.
+
+    Args:
+        study: Says which arms, how many trials and which metrics.
+        histories: Each arm's history, by identity.
+        only: The arms to show, by default all; numbers and marks are those of the whole table.
+        ranks: Reads the ranks of test images, which intervals over images need; without them, or where the study
+            wants ``interval="seeds"``, intervals cover seeds alone.
+    """
+    across = _across(study)
+    places = {
+        arm_id: row_and_column(study, across, history.arm)
+        for arm_id, history in histories.items()
+        if only is None or history.arm in only
+    }
+    last = last_seeds(study, histories)
+    runs = runs_of_all(study, histories, last)
+    shown = {arm_id: histories[arm_id] for arm_id in places}
+    cells, lacking = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
+    shown_cells = {place: cell for place, cell in cells.items() if place[:2] in places.values()}
+    images = tested(shown_cells)
+    return Table(
+        study=study,
+        rows=tuple(dict.fromkeys(row for row, _ in places.values())),
+        columns=tuple(dict.fromkeys(column for _, column in places.values())),
+        cells=shown_cells,
+        choices={places[i]: found for i, h in shown.items() if (found := _choices(h, study.trials))},
+        failures=tuple(_failures(shown)),
+        fruitless=tuple(filter(None, (_fruitless(study, h, last[arm_id]) for arm_id, h in shown.items()))),
+        outdated=sum((history.outdated for history in shown.values()), Counter()),
+        environments=_environments(shown),
+        adopted=sum((history.adopted for history in shown.values()), Counter()),
+        choosers={places[i]: c for i, h in shown.items() if (c := _choosers(h, study.trials))},
+        across=across,
+        confirmations={place: runs[arm_id].confirmations for arm_id, place in places.items()},
+        fronts={places[i]: f for i, h in shown.items() if (f := front_of(h, study.trials, last[i]))},
+        unlike={places[i]: pairs for i, pairs in _unlike(study, histories, runs).items() if i in places},
+        tested={column: count for column, (count, _) in images.items()},
+        units={column: what for column, (_, what) in images.items() if what != IMAGES},
+        left=sum(history.left(study.trials, last[arm_id]) for arm_id, history in shown.items()),
+        without_ranks=sum(lacking[arm_id] for arm_id in shown),
+    )
+
+
+def _compared(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, list[str]]:
+    """Return the arms grouped by their baseline, that of their regime and model; ``""`` for arms without one."""
+    arms = {arm_id: history.arm for arm_id, history in histories.items()}
+    named = {(a.regime.name, a.model.label): i for i, a in arms.items() if a.loss.label == study.baseline}
+    found: dict[str, list[str]] = {}
+    for arm_id, arm in arms.items():
+        found.setdefault(named.get((arm.regime.name, arm.model.label), ""), []).append(arm_id)
+    return found
+
+
+def _cells(
+    study: Study,
+    histories: Mapping[str, ArmHistory],
+    runs: Mapping[str, Runs],
+    across: str,
+    read: ReadRanks | None,
+) -> tuple[dict[Place, Cell], dict[str, int]]:
+    """Return the cells, and how many confirmations lack their ranks, by arm identity."""
+    cells: dict[Place, tuple[Cell, Tally]] = {}
+    lacking: dict[str, int] = {}
+    for baseline, arm_ids in _compared(study, histories).items():
+        theirs = runs[baseline].with_ranks(read) if baseline else Runs()
+        for arm_id in arm_ids:
+            arm = histories[arm_id].arm
+            ours = theirs if arm_id == baseline else runs[arm_id].with_ranks(read)
+            beside = Runs() if arm_id == baseline else theirs
+            lacking[arm_id] = ours.without_ranks
+            for metric in study.tabled:
+                published, primary = study.published_of(arm, metric), metric in arm.objectives
+                cell = cell_of(ours, beside, metric, published, primary=primary)
+                if cell.value is not None or cell.published is not None or ours.fruitless:
+                    cells[(*row_and_column(study, across, arm), metric)] = cell, beside.confirmed
+    return marked(cells, study.equivalence / 100), lacking
+
+
+def _unlike(study: Study, histories: Mapping[str, ArmHistory], runs: Mapping[str, Runs]) -> dict[str, Unlike]:
+    """Return the pairs on different kinds of machine, by the arm that is compared with its baseline."""
+    compared = {baseline: arms for baseline, arms in _compared(study, histories).items() if baseline}
+    found = {arm: unlike(runs[arm], runs[baseline]) for baseline, arms in compared.items() for arm in arms}
+    return {arm: pairs for arm, pairs in found.items() if pairs}
+
+
+def _across(study: Study) -> str:
+    """Return what the columns are: regimes, or models where there is a single regime."""
+    regimes, models = ({arm.regime.name for arm in study.arms}, {arm.model.label for arm in study.arms})
+    return "model" if len(regimes) == 1 and len(models) > 1 else "regime"
+
+
+def _choices(history: ArmHistory, trials: int) -> tuple[ChosenValues, ...]:
+    if not history.arm.is_searched:
+        return ()
+    found = enumerate(history.chosen(trials))
+    return tuple(_choice(history, search, best[0], trials) for search, best in found if best)
+
+
+def _choice(history: ArmHistory, search: int, best: Ended, trials: int) -> ChosenValues:
+    numbers = history.arm.repeats.numbers(search, trials)
+    tally = Tally.of(history.search[number]["status"] for number in numbers if number in history.search)
+    return ChosenValues(best.values, best.objective, tally.ended, tally.ended - tally.completed, search)
+
+
+def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
+    rows = (row for history in histories.values() for row in history.rows())
+    found = Counter(map(bits_of, rows))
+    return found if len(found) > 1 else {}
+
+
+def _choosers(history: ArmHistory, trials: int) -> dict[int, str]:
+    """Return, if several versions chose an arm's search trials, from which number on which did."""
+    rows = sorted(history.searched(trials), key=lambda row: row["number"])
+    told = {row["number"]: chooser_of(row) for row in rows}
+    before = [None, *told.values()]
+    changes = {
+        n: said for (n, said), last in zip(told.items(), before, strict=False) if said and said != last
+    }
+    return changes if len(changes) > 1 else {}
+
+
+def _fruitless(study: Study, history: ArmHistory, last: int) -> Fruitless | None:
+    confirmed = list(history.confirmations(study.trials, last).values())
+    rows = confirmed or history.searched(study.trials)
+    ends = Tally.of(row["status"] for row in rows)
+    due = _due(study, history, last) if confirmed else study.search_trials(history.arm)
+    if not rows or ends.completed or len(rows) < due:
+        return None
+    first = min(rows, key=lambda row: (row["number"], row["seed"]))
+    return Fruitless(
+        history.arm.name, "confirm" if confirmed else "search", ends, first["key"], first["reason"]
+    )
+
+
+def _due(study: Study, history: ArmHistory, last: int) -> int:
+    """Return how many confirmations are due: none for a search that chose nothing."""
+    chosen, repeats = history.chosen(study.trials), history.arm.repeats
+    return sum(bool(chosen[repeats.search_of_seed(seed)]) for seed in repeats.seeds(last))
+
+
+def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:
+    return [
+        (row["key"], history.arm.name, row["reason"])
+        for history in histories.values()
+        for row in history.rows()
+        if row["status"] == "failed"
+    ]
