@@ -205,7 +205,7 @@ WRONG = (
     ("export digits --format csv --to x --note n", "--note and --data are of --format findings"),
     ("findings digit.gz", "must be a file of findings"),
     ("findings letterz", "unknown study whose findings are shipped"),
-    ("findings --to x.svg", "--to is of --plot"),
+    ("findings --to x.svg", "--to belongs to --plot"),
     ("predict nothing x.png", "must be a folder of `topk export --arm`"),
     ("verify nothing", "must be a file of `topk bundle`"),
     ("doctor digit", "did you mean 'digits'"),

@@ -11,14 +11,14 @@ from topk_platform.cli.consoles import make_console, print_json, print_rows, say
 from topk_platform.cli.options import JsonOption, MetricsOption, check_format
 from topk_platform.cli.studies import shipped_findings
 from topk_platform.errors import UserError, reason, unknown_name
+from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, TABLE_FORMATS, drawn_from, or_of
 
 if TYPE_CHECKING:
     from topk_platform.results.findings import Findings
 
 __all__ = ["findings"]
 
-_FORMATS = ("rich", "md", "csv", "latex", "html")
-_SUFFIXES = (".svg", ".png", ".pdf")
+_SUFFIXES = [f".{kind}" for kind in PLOT_FILES]
 
 
 def findings(
@@ -28,25 +28,23 @@ def findings(
             help="A study whose findings are shipped, or a file of findings; by default all that are shipped."
         ),
     ] = None,
-    output: Annotated[str, typer.Option("--format", help="rich, md, csv, latex or html.")] = "rich",
+    output: Annotated[str, typer.Option("--format", help=f"{or_of(TABLE_FORMATS)}.")] = "rich",
     metric: MetricsOption = None,
     transpose: Annotated[bool, typer.Option("--transpose", help="Losses as columns.")] = False,
     plot: Annotated[
         str,
-        typer.Option(
-            "--plot", help="Plot to write into a file: accuracy, differences, map, front, ranks or profile."
-        ),
+        typer.Option("--plot", help=f"Plot to write into a file: {drawn_from('table')}."),
     ] = "",
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="The plot's file, .svg, .png or .pdf; by default STUDY-KIND.svg."),
+        typer.Option("--to", help=f"The plot's file, {or_of(_SUFFIXES)}; by default STUDY-KIND.svg."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Print what studies found elsewhere: the table, or a plot, of findings that are shipped or in a file."""
-    check_format(output, *_FORMATS, json=json)
+    check_format(output, *TABLE_FORMATS, json=json)
     if to is not None and (not plot or to.suffix not in _SUFFIXES):
-        raise UserError(f"--to is of --plot and must end in .svg, .png or .pdf, got {str(to)!r}")
+        raise UserError(f"--to belongs to --plot and must end in {or_of(_SUFFIXES)}, got {str(to)!r}")
     if name is None:
         _list(json=json)
         return
@@ -92,8 +90,8 @@ def _named(name: str) -> Findings:
 def _plot(found: Findings, kind: str, to: Path | None, metric: str) -> None:
     from topk_platform.reports import plots  # noqa: PLC0415 - pyarrow and numpy
 
-    if kind not in plots.KINDS:
-        raise unknown_name("kind of plot", kind, plots.KINDS)
+    if kind not in PLOTS:
+        raise unknown_name("kind of plot", kind, PLOTS)
     path = to or Path(f"{found.study.name}-{kind}.svg")
     made = plots.draw(kind, plots.plotted_table(found.table, metric))
     try:

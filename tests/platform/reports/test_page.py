@@ -42,11 +42,12 @@ from topk_platform.records.artifacts.guesses import save_guesses
 from topk_platform.records.artifacts.ranks import save_ranks
 from topk_platform.reports import plots
 from topk_platform.reports.answer import answer
+from topk_platform.reports.catalogue import PLOTS, TABLE_FORMATS
 from topk_platform.reports.page import markdown_report
 from topk_platform.reports.page.drawn import inline
 from topk_platform.reports.plots.axis import axis_of
 from topk_platform.reports.plots.style import INK, looks, wrapped
-from topk_platform.reports.tables import FORMATS, as_format
+from topk_platform.reports.tables import as_format
 from topk_platform.reports.tables.blocks import blocks
 from topk_platform.reports.tables.data import to_rows
 from topk_platform.reports.tables.latex import escaped
@@ -188,7 +189,7 @@ def test_the_page_says_what_came_out(page: str) -> None:
     assert "to cross_entropy was tested, because a loss was searched once" in page
     assert "ahead: undecided" in page and "one search of" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
     assert "Which hyperparameters, with which bounds?" in page
-    assert page.count("<svg") == len(plots.KINDS) - 2
+    assert page.count("<svg") == len(PLOTS) - 2
     assert "No plot of" not in page  # of those that no result of the study could make
 
 
@@ -276,7 +277,7 @@ def test_without_a_ledger_there_is_no_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [kind for kind in plots.KINDS if kind not in ("regions", "winners")])
+@pytest.mark.parametrize("kind", [kind for kind in PLOTS if kind not in ("regions", "winners")])
 def test_all_of_a_plot_lies_inside_it(kind: str, store: Path) -> None:
     """No name, number or line is cut off at the edge: what is drawn takes up less than the figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -423,7 +424,7 @@ def test_a_drawing_in_a_page_keeps_its_scales_and_takes_the_pages_ink() -> None:
 
 
 @pytest.mark.parametrize("transpose", [False, True])
-@pytest.mark.parametrize("output", list(FORMATS))
+@pytest.mark.parametrize("output", list(TABLE_FORMATS))
 def test_formats_have_every_number_and_name(store: Path, output: str, transpose: bool) -> None:
     table = table_of(a_study(), store=store)
     made = as_format(output, table, ["top3"], transpose=transpose)

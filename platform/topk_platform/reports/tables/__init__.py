@@ -1,36 +1,28 @@
-"""The formats of tables: a module for each, listed here."""
+"""Tables in the formats of the catalogue, a module each."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from topk_platform.results.table import Table
+from topk_platform.reports.catalogue import TABLE_FORMATS, function_of
 
-__all__ = ["FORMATS", "as_format"]
+if TYPE_CHECKING:
+    from topk_platform.results.table import Table
 
-FORMATS: Mapping[str, str] = {
-    "rich": "terminal:to_rich",
-    "md": "markdown:to_markdown",
-    "csv": "data:to_csv",
-    "latex": "latex:to_latex",
-    "html": "html:to_html",
-}
-"""The function that writes each format, by name; its module is loaded on first use."""
+__all__ = ["as_format"]
 
 
 def as_format(output: str, table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> object:
     """Return a table in a format: text, or what rich prints.
 
     Args:
-        output: One of ``FORMATS``.
+        output: One of ``TABLE_FORMATS``.
         table: The table.
-        metrics: Those to show; by default the study's, and in ``"csv"`` all.
+        metrics: The metrics to show; by default the study's, and in ``"csv"`` all.
         transpose: Whether losses are columns; ``"csv"`` has a row for each cell in any case.
 
     Raises:
         UserError: if a metric is not recorded.
     """
-    module, _, function = FORMATS[output].partition(":")
-    made = getattr(importlib.import_module(f"{__name__}.{module}"), function)
-    return made(table, metrics, transpose=transpose)
+    return function_of(TABLE_FORMATS[output])(table, metrics, transpose=transpose)
