@@ -47,7 +47,7 @@ def table(
     wanted = wanted_study(study, smoke, store=store, searches=searches)
     from topk_platform.reports.tables import as_format  # noqa: PLC0415 - pyarrow and numpy
     from topk_platform.reports.tables.data import to_rows  # noqa: PLC0415 - as above
-    from topk_platform.reports.tables.words import without_ranks  # noqa: PLC0415 - as above
+    from topk_platform.reports.tables.notes import without_ranks  # noqa: PLC0415 - as above
     from topk_platform.results.from_store import table as read_table  # noqa: PLC0415 - as above
 
     found = read_table(wanted, store=store, trials=trials, seeds=seeds, only=only)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topk_platform.records import Row, Tally
-from topk_platform.reports.tables.words import counted, covered, once, without_ranks
+from topk_platform.reports.tables.legend import counted, covered
+from topk_platform.reports.tables.notes import once, without_ranks
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.table import Table
 from topk_platform.results.table_building import build_table

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from topk_platform.reports.tables import words
+from topk_platform.reports import words
 from topk_platform.results.comparisons import Situation
 from topk_platform.results.recommendation import NEAR, Recommendation
 from topk_platform.results.replicates import Pooled

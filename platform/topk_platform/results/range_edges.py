@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from topk_platform.specs import Choice, Dimension, Float, Int, Loss, Scalar
 
-__all__ = ["Edge", "edges", "edges_told"]
+__all__ = ["Edge", "edges"]
 
 _PART = 0.05  # of the range, at either end
 _LEAST = 3  # numbers that options must hold to have ends
-_SHOWN = 4
 _LIMITS: Mapping[tuple[str, str], tuple[float, float]] = {
     ("", "momentum"): (0.0, 1.0),
     ("", "samples"): (1.0, math.inf),
@@ -38,7 +37,7 @@ class Edge:
     proposed: str
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         """The value with both ranges, in words."""
         return f"{self.parameter} = {self.value:.3g} (searched {self.searched}; try {self.proposed})"
 
@@ -56,7 +55,7 @@ def edges(loss: Loss, values: Mapping[str, Scalar]) -> tuple[Edge, ...]:
 
     Example:
         >>> loss = Loss("cross_entropy", {"learning_rate": Float(0.003, 3, log=True)}, {"learning_rate": 0.1})
-        >>> [edge.told for edge in edges(loss, {"learning_rate": 2.9})]
+        >>> [edge.in_words for edge in edges(loss, {"learning_rate": 2.9})]
         ['learning_rate = 2.9 (searched 0.003 to 3; try 0.003 to 30)']
     """
     found = (
@@ -134,16 +133,3 @@ def _of_options(name: str, dimension: Choice, value: float) -> Edge | None:
 
 def _words(low: float, high: float) -> str:
     return f"{low:.3g} to {high:.3g}"
-
-
-def edges_told(found: Sequence[tuple[str, Edge]]) -> str:
-    """Return the line below a table about values at an end; empty if there is none.
-
-    Args:
-        found: Of each such value whose it is, and the value.
-    """
-    if not found:
-        return ""
-    shown = "; ".join(f"{whose}: {edge.told}" for whose, edge in found[:_SHOWN])
-    more = f"; and {len(found) - _SHOWN} more, which `topk tuning` lists" if len(found) > _SHOWN else ""
-    return f"Chosen within 5 % of an end of its range, so that better values may lie beyond: {shown}{more}."

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from topk_platform import Choice, Float, Int, Loss
-from topk_platform.results.range_edges import edges, edges_told
+from topk_platform.reports.tables.notes import range_edges_line
+from topk_platform.results.range_edges import edges
 from topk_platform.specs import Dimension, Scalar
 
 
 def found(name: str, dimension: Dimension, value: Scalar, loss: str = "smooth_topk_svm") -> list[str]:
     space = {name: dimension, "other": Float(0, 1)}
     first = {name: dimension.ends[0], "other": 0.5}
-    return [edge.told for edge in edges(Loss(loss, space, first), {name: value, "other": 0.5})]
+    return [edge.in_words for edge in edges(Loss(loss, space, first), {name: value, "other": 0.5})]
 
 
 RATE, SHARE = Float(0.001, 1, log=True), Float(0, 10)
@@ -54,7 +55,7 @@ def test_what_cannot_be_passed_is_no_end() -> None:
 
 def test_a_line_says_whose_values_lie_there() -> None:
     (edge,) = edges(Loss("x", {"rate": RATE}, {"rate": 0.1}), {"rate": 1.0})
-    assert edges_told([]) == ""
-    text = edges_told([(f"svm, r{i}", edge) for i in range(6)])
+    assert range_edges_line([]) == ""
+    text = range_edges_line([(f"svm, r{i}", edge) for i in range(6)])
     assert "svm, r0: rate = 1 (searched 0.001 to 1; try 0.001 to 10); svm, r1" in text
     assert text.endswith("and 2 more, which `topk tuning` lists.")

@@ -15,7 +15,7 @@ from scipy import stats
 from topk_platform import Arm, Float, Loss, Model, Published, Recipe, Regime, Study, grid
 from topk_platform.records import ArmHistory
 from topk_platform.reports import to_csv, to_files, to_markdown, to_parquet, to_rich, to_seeds
-from topk_platform.reports.tables.words import metric_title
+from topk_platform.reports.words import metric_title
 from topk_platform.results import Cell, Table, build_table, estimate, paired_difference
 from topk_platform.specs import Trial
 

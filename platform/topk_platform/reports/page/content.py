@@ -9,7 +9,8 @@ from pathlib import Path
 from topk_platform.reports import decisions_text, tuning_text
 from topk_platform.reports.answer import answer
 from topk_platform.reports.checklist import checklist
-from topk_platform.reports.tables import words
+from topk_platform.reports.tables import legend
+from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
 from topk_platform.results.decisions import decide
 from topk_platform.results.from_store import Held, main_metric
@@ -102,13 +103,13 @@ def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
         tuning: How the arms were tuning_text.
     """
     study, table = held.study, build_table(held.study, held.histories, ranks=held.ranks)
-    striking = words.striking(table)
+    striking = table_notes.striking(table)
     return Content(
         study=study,
         table=table,
         answer=answer(table, main_metric(study)),
         striking=striking,
-        notes=[note for note in words.notes(table) if note not in striking],
+        notes=[note for note in table_notes.notes(table) if note not in striking],
         tables=[
             Part(title, block, _said(block), " ".join(block.below))
             for title, block in _titled(table)
@@ -147,7 +148,7 @@ def _has_numbers(block: Block) -> bool:
 def _said(block: Block) -> str:
     """Return what stands below a block; not as its caption, which would be as narrow or as wide as the table."""
     n, comma, more = block.common.partition(", ")
-    return f"{f'{n} seeds{comma}{more}. ' if n else ''}{words.legend(block.table)}"
+    return f"{f'{n} seeds{comma}{more}. ' if n else ''}{legend.legend(block.table)}"
 
 
 def _claims(study: Study, store: str | Path) -> str:

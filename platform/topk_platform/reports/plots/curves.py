@@ -12,7 +12,7 @@ import numpy.typing as npt
 from topk_platform.records import Ranks
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, check_searched, legend, panels
 from topk_platform.reports.plots.style import OTHERS, Look
-from topk_platform.reports.tables.words import title_of
+from topk_platform.reports.words import title_of
 from topk_platform.results.statistics import estimate
 from topk_platform.results.tuning import ArmTuning
 

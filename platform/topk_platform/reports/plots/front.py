@@ -15,7 +15,7 @@ from topk_platform.reports.plots.drawing import (
     panels,
 )
 from topk_platform.reports.plots.style import INK, OTHERS
-from topk_platform.reports.tables.words import metric_title
+from topk_platform.reports.words import metric_title
 from topk_platform.results.statistics import Estimate
 from topk_platform.specs import less_is_better, scale_of
 

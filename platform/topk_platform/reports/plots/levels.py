@@ -12,7 +12,7 @@ import numpy.typing as npt
 from topk_platform.errors import UserError, reason
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, panels
 from topk_platform.reports.plots.style import INK, Look, looks, styled, wrapped
-from topk_platform.reports.tables.words import settings
+from topk_platform.reports.words import settings
 from topk_platform.specs import Loss, Recipe, Scalar, numbers
 from topk_platform.specs.setting import Setting
 

@@ -14,7 +14,7 @@ from topk_platform.reports.plots.drawing import (
     legend,
 )
 from topk_platform.reports.plots.style import COLUMN, INK
-from topk_platform.reports.tables.words import title_of
+from topk_platform.reports.words import title_of
 from topk_platform.results.cells import Cell
 from topk_platform.specs import less_is_better
 

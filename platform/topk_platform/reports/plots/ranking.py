@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError, figure
 from topk_platform.reports.plots.style import COLUMN, INK, wrapped
-from topk_platform.reports.tables.words import title_of
+from topk_platform.reports.words import title_of
 from topk_platform.results.statistics import Ranking
 from topk_platform.results.statistics.regimes import FEWEST_LOSSES, FEWEST_REGIMES
 

@@ -16,7 +16,8 @@ from topk_platform.reports.plots.drawing import (
     panels,
 )
 from topk_platform.reports.plots.style import COLUMN, INK, OTHERS, PAGE, wrapped
-from topk_platform.reports.tables.words import mark, metric_title, title_of
+from topk_platform.reports.tables.cell_words import mark
+from topk_platform.reports.words import metric_title, title_of
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
 from topk_platform.specs import less_is_better, scale_of, unit_of

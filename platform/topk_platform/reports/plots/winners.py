@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from topk_platform.reports.plots.axis import Plane, plane_of
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError, panels
 from topk_platform.reports.plots.style import PAGE, wrapped
-from topk_platform.reports.tables.words import metric_title
+from topk_platform.reports.words import metric_title
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
 from topk_platform.specs import Arm, scale_of

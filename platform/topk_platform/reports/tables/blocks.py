@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from topk_platform.errors import UserError
-from topk_platform.reports.tables import words
+from topk_platform.reports import words
+from topk_platform.reports.tables import cell_words, legend
 from topk_platform.results.cells import Cell
 from topk_platform.results.table import Table
 
@@ -42,13 +43,13 @@ class Block:
     def common(self) -> str:
         """What all means have in common, such as "n = 5, one search", if no seed was lost; else nothing."""
         sound = [cell for line in self.cells for cell in line if cell is not None and not cell.confirmed.lost]
-        said = {words.counted_seeds(cell.value) for cell in sound if cell.value is not None}
+        said = {cell_words.counted_seeds(cell.value) for cell in sound if cell.value is not None}
         return said.pop() if len(said) == 1 else ""
 
     @property
     def below(self) -> list[str]:
         """What is said below the block: how its rows rank, and how large a difference would have been seen."""
-        found = (words.ranked(self.table, self.metric), words.detectable(self.table, self.metric))
+        found = (legend.ranked(self.table, self.metric), legend.detectable(self.table, self.metric))
         return [line for line in found if line]
 
 

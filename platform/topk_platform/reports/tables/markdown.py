@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from topk_platform.reports.tables import words
+from topk_platform.reports import words
+from topk_platform.reports.tables import cell_words
+from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block, blocks
 from topk_platform.results.arm_fronts import front_rows
 from topk_platform.results.cells import Cell
@@ -20,7 +22,7 @@ def _markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str
 
 def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
     """Return the table as Markdown: per metric a row per loss, a column per regime (or model), and what was chosen."""
-    parts = [f"# {table.study.name}", *words.notes(table)]
+    parts = [f"# {table.study.name}", *table_notes.notes(table)]
     for block in blocks(table, metrics, transpose=transpose):
         parts += [f"## {block.title}", block_to_markdown(block)]
         parts += block.below
@@ -83,7 +85,7 @@ def _front_points(table: Table) -> str:
             words.settings(values),
             metric,
             f"{100 * validation:.1f}",
-            words.tested(test),
+            cell_words.tested(test),
         ]
         for row, column, search, values, metric, validation, test in front_rows(table.fronts)
     ]
@@ -91,7 +93,7 @@ def _front_points(table: Table) -> str:
 
 
 def _volumes(table: Table) -> str:
-    body = [[*place, words.tested(front.volume)] for place, front in table.fronts.items()]
+    body = [[*place, cell_words.tested(front.volume)] for place, front in table.fronts.items()]
     return _markdown_table(["loss", table.across, "hypervolume, %"], body)
 
 
@@ -99,8 +101,8 @@ def _markdown_cell(cell: Cell | None) -> str:
     if cell is None:
         return ""
     lines = []
-    if runs := words.missing(cell) or words.count(cell):
-        value = f"{words.mean(cell)} {runs}"
-        lines += [f"**{value}**" if cell.best else value, words.difference(cell)]
-    lines += [words.published(cell.published)] if cell.published else []
+    if runs := cell_words.missing(cell) or cell_words.count(cell):
+        value = f"{cell_words.mean(cell)} {runs}"
+        lines += [f"**{value}**" if cell.best else value, cell_words.difference(cell)]
+    lines += [cell_words.published(cell.published)] if cell.published else []
     return "<br>".join(filter(None, lines))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from topk_platform.reports.tables import words
+from topk_platform.reports.tables import cell_words, legend
+from topk_platform.reports.tables import notes as table_notes
 from topk_platform.reports.tables.blocks import Block
 from topk_platform.results.cells import Cell
 
@@ -24,11 +25,11 @@ def cell_lines(cell: Cell | None, common: str) -> list[str]:
     """
     if cell is None:
         return []
-    missing = words.missing(cell)
+    missing = cell_words.missing(cell)
     lines = []
     if cell.value is not None or missing:
-        lines += [words.mean(cell), missing or words.count(cell).replace(f"({common})", "")]
-    lines += [words.difference(cell), words.published(cell.published) if cell.published else ""]
+        lines += [cell_words.mean(cell), missing or cell_words.count(cell).replace(f"({common})", "")]
+    lines += [cell_words.difference(cell), cell_words.published(cell.published) if cell.published else ""]
     return [line for line in lines if line]
 
 
@@ -37,7 +38,7 @@ def caption(block: Block) -> str:
     n, comma, more = block.common.partition(", ")
     common = f", {n} seeds{comma}{more}" if n else ""
     title = f"{block.table.study.name}: test {block.title}{common}."
-    return " ".join([title, words.setting(block.table), *words.notes(block.table), *block.below])
+    return " ".join([title, legend.setting(block.table), *table_notes.notes(block.table), *block.below])
 
 
 def to_pandas(block: Block, text: Callable[[Cell | None, str], str], name: Callable[[str], str]) -> DataFrame:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from topk_platform.reports.tables.words import ranked
+from topk_platform.reports.tables.legend import ranked
 from topk_platform.results.statistics import improvement, ranking
 
 
