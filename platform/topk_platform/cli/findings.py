@@ -60,7 +60,7 @@ def findings(
         return
     made = as_format(output, found.table, metric or (), transpose=transpose)
     if output == "rich":
-        make_console().print(made, found.told())
+        make_console().print(made, found.origin())
     else:
         say(str(made), nl=False)
 
@@ -71,7 +71,7 @@ def _list(*, json: bool) -> None:
         print_json([{"study": one.study.name, **one.made} for one in found])
     else:
         for one in found:
-            say(one.told())
+            say(one.origin())
         if not found:
             say("No findings are shipped.")
 

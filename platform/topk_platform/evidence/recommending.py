@@ -7,8 +7,8 @@ from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Ledger, Store
-from topk_platform.results.comparisons import Compared, Situation
-from topk_platform.results.findings import Findings, comparisons, searched_pairs
+from topk_platform.results.comparisons import Compared, Situation, comparisons, searched_pairs
+from topk_platform.results.findings import Findings
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.recommendation import Recommendation, recommended
 from topk_platform.results.table import row_and_column

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 from topk_platform.records import Tally
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
-from topk_platform.specs import Parameter
+from topk_platform.results.table import Table, row_and_column
+from topk_platform.specs import Arm, Parameter, Study, digest
 from topk_platform.specs.checks import check
 from topk_platform.specs.fields import Count, Rule, Share, check_fields
 
-__all__ = ["Compared", "Situation"]
+__all__ = ["Compared", "Situation", "Situations", "comparisons", "searched_pairs"]
 
 _NOISE = 0.05  # so that no noise has a place on a scale of ratios
 
@@ -144,3 +146,77 @@ class Compared:
         """How far the loss is ahead of the baseline."""
         assert self.cell.difference is not None  # noqa: S101 - what has none is not compared
         return self.cell.difference
+
+
+Situations = Mapping[tuple[str, int], Situation]
+"""The description of each regime at each K, by the regime's name and K."""
+
+
+def comparisons(table: Table, situations: Situations) -> Iterable[Compared]:
+    """Yield every searched loss beside its searched baseline, by top-K test accuracies, of regimes that are known.
+
+    Args:
+        table: A study's.
+        situations: What its regimes are.
+    """
+    study = table.study
+    for arm, baseline in searched_pairs(study):
+        if (situation := situations.get((arm.regime.name, arm.k))) is None:
+            continue
+        place, beside = (row_and_column(study, table.across, one) for one in (arm, baseline))
+        for metric in dict.fromkeys((f"top{arm.k}", *(m for m in study.show if m.startswith("top")))):
+            cell, theirs = table.cells.get((*place, metric)), table.cells.get((*beside, metric))
+            if cell is None or cell.difference is None or theirs is None:
+                continue
+            yield Compared(
+                study=study.name,
+                regime=arm.regime.name,
+                model=arm.model.label,
+                loss=arm.loss.label,
+                baseline=baseline.loss.label,
+                metric=metric,
+                situation=situation,
+                cell=cell,
+                theirs=theirs.confirmed,
+                values=_values(table, arm, place),
+                searches=study.searches,
+                kind=arm.regime.dataset,
+                pretrained=bool(arm.model.options.get("weights")),
+                setup=_setup(arm, baseline),
+            )
+
+
+def searched_pairs(study: Study) -> list[tuple[Arm, Arm]]:
+    """Return the arms that tell of a loss, each with its baseline: both are searched, and the losses are two.
+
+    Variants of a loss, which ablations compare, tell nothing of the loss: an arm whose loss is the baseline's, or one
+    of several arms of the same loss in one place, unless its label is the loss's own name.
+    """
+    places: dict[tuple[str, str], list[Arm]] = {}
+    for arm in study.arms:
+        if arm.is_searched:
+            places.setdefault((arm.regime.name, arm.model.label), []).append(arm)
+    found = []
+    for arms in places.values():
+        named = Counter(arm.loss.name for arm in arms)
+        for baseline in (arm for arm in arms if arm.loss.label == study.baseline):
+            found += [
+                (arm, baseline)
+                for arm in arms
+                if arm.loss.name != baseline.loss.name
+                and (named[arm.loss.name] == 1 or arm.loss.label == arm.loss.name.rpartition(":")[2])
+            ]
+    return found
+
+
+def _setup(arm: Arm, baseline: Arm) -> str:
+    """Return the hash of a comparison apart from its situation; conditions are told by the situation."""
+    losses = [(one.loss.name, one.loss.space, one.loss.fixed, one.loss.head) for one in (arm, baseline)]
+    model, data = (arm.model.name, arm.model.options), (arm.regime.dataset, arm.regime.options)
+    return digest((data, model, losses, arm.recipe, arm.metric, arm.protocol.sampler))
+
+
+def _values(table: Table, arm: Arm, place: tuple[str, str]) -> tuple[Mapping[str, Parameter], ...]:
+    choices = sorted(table.choices.get(place, ()), key=lambda choice: -choice.validation)
+    found = [arm.loss.parameters(choice.values) for choice in choices]
+    return tuple(found or [arm.loss.parameters({})])

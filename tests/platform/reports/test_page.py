@@ -297,7 +297,7 @@ def test_a_plot_is_the_same_file_again(store: Path) -> None:
     again = plot_of(a_study(), "map", store=store)
     assert plots.written(made, "svg") == plots.written(again, "svg")
     assert plots.written(made, "pdf").startswith(b"%PDF")
-    with pytest.raises(UserError, match="one of svg, png, pdf, got 'gif'"):
+    with pytest.raises(UserError, match="svg, png or pdf, got 'gif'"):
         plots.written(made, "gif")
 
 

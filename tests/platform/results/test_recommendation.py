@@ -42,8 +42,7 @@ from topk_platform.reports.recommendation_text import (
     sentences,
 )
 from topk_platform.results import Cell, estimate
-from topk_platform.results.comparisons import Compared, Situation
-from topk_platform.results.findings import searched_pairs
+from topk_platform.results.comparisons import Compared, Situation, searched_pairs
 from topk_platform.results.recommendation import NEAR, Recommendation, recommended
 from topk_platform.results.replicates import Luck, luck_of
 
