@@ -9,12 +9,13 @@ from dataclasses import replace
 from topk_platform.reports import words
 from topk_platform.results.cells import Cell
 from topk_platform.results.statistics import Estimate
-from topk_platform.results.table import Table
+from topk_platform.results.table import Table, row_and_column
 from topk_platform.specs import digits_of, less_is_better, scale_of, unit_of
 
 __all__ = ["answer"]
 
-_NAMED = 3  # columns that a sentence tells of one by one
+_NAMED = 3  # columns that a sentence names one by one
+_FEWEST_KEPT = 2  # arms that kept their first values, to be worth a sentence
 
 
 def answer(table: Table, metric: str) -> str:
@@ -28,23 +29,32 @@ def answer(table: Table, metric: str) -> str:
       secondary.
     - Where a loss or its baseline was searched once, nothing is tested, because another search may choose otherwise.
       The sentence says so, and what adds searches.
-    - Where several are better, the one with the largest difference is named, with the number of others; none of them
-      is said to be better than another, because that was not tested. Those that are worse are told in the same way.
+    - Where several are better, the one with the largest difference is named, with the number of others; the text does
+      not call one of them better than another, because that was not tested. Losses that are worse are named likewise.
     - Where none is better, it says how large a true difference would have been seen with a chance of 80 %, and how
       large a difference the intervals still allow: "nothing was seen" says little where nothing could have been.
     - What is shown to lie within the study's tolerance is called equivalent.
-    - Trials that have not ended, lost confirmations, and seeds too few to test anything are said first.
+    - Trials that have not ended, lost confirmations, and seeds too few to test anything are named first.
+    - Searches of which half the trials or more diverged or failed are named last, and so is how many searched arms
+      kept the values that their search began with, where that is half of them or more: a loss that was hardly tuned
+      says little.
 
     Args:
         table: The table.
         metric: The metric, such as ``"top5"``.
     """
     cells = {place[:2]: cell for place, cell in table.cells.items() if place[2] == metric}
-    said = [_standing(table), *_verdict(table, metric, cells)]
-    return " ".join(filter(None, said))
+    sentences = [
+        _standing(table),
+        *_verdict(table, metric, cells),
+        _lost_searches(cells),
+        _untuned(table),
+    ]
+    return " ".join(filter(None, sentences))
 
 
 def _standing(table: Table) -> str:
+    """Return which results are missing: trials that have not ended, confirmations without a result."""
     ended = table.confirmed
     left = f"{table.left} trials have not ended yet; so far: " if table.left and ended.ended else ""
     lost = (
@@ -73,6 +83,30 @@ def _verdict(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -
     parts += [f"Clearly worse: {_told(table, worse)}."] if worse else []
     rest = _untested(table, name, cells) if _differences(cells) else ""
     return [*parts, _equivalent(table, tested), rest]
+
+
+def _lost_searches(cells: Mapping[tuple[str, str], Cell]) -> str:
+    """Return the sentence about searches of which half the trials or more diverged or failed, or nothing."""
+    tallies = {arm: cell.searched for arm, cell in cells.items()}
+    lost = [(row, column, t) for (row, column), t in tallies.items() if 0 < t.ended <= 2 * t.lost]
+    if not lost:
+        return ""
+    named = [f"{row} in {column} ({t.lost} of {t.ended})" for row, column, t in lost[:_NAMED]]
+    more = f", and those of {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+    return f"Half of the search trials or more diverged or failed: those of {', '.join(named)}{more}."
+
+
+def _untuned(table: Table) -> str:
+    """Return the sentence that says how many arms kept the first values of their search, if half of them did."""
+    arms = {row_and_column(table.study, table.across, arm): arm for arm in table.study.arms}
+    chosen = {place: choices for place, choices in table.choices.items() if place in arms}
+    kept = [p for p, choices in chosen.items() if all(c.values == arms[p].loss.first for c in choices)]
+    if len(kept) < _FEWEST_KEPT or 2 * len(kept) < len(chosen):
+        return ""
+    return (
+        f"{len(kept)} of {len(chosen)} searched arms kept the values that their search began with: no trial was better "
+        "on validation data."
+    )
 
 
 def _differences(cells: Mapping[tuple[str, str], Cell]) -> int:

@@ -29,7 +29,7 @@ class ChosenValues:
         values: The best search trial's values.
         validation: Its validation metric.
         trials: How many trials of the search ended; the first, which all searches of the arm share, counts in each.
-        stopped: How many of them were pruned, diverged or failed.
+        stopped: How many of them were not completed: pruned, diverged or failed.
         search: Which of the arm's searches, from 0.
     """
 

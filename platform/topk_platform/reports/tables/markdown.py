@@ -49,7 +49,7 @@ def block_to_markdown(block: Block) -> str:
 
 
 def _configurations(table: Table) -> str:
-    """Return what the searches chose; where an arm has several, it is told of each."""
+    """Return what the searches chose, a line for each search."""
     repeated = any(arm.repeats.count > 1 for arm in table.study.arms)
     body = [
         [
@@ -64,7 +64,7 @@ def _configurations(table: Table) -> str:
     ]
     place = ["loss", table.across, *(["search"] if repeated else [])]
     return _markdown_table(
-        [*place, "chosen on validation", "validation, %", "trials", "of these stopped"], body
+        [*place, "chosen on validation", "validation, %", "trials", "of these not completed"], body
     )
 
 
