@@ -21,25 +21,25 @@ def arms_to_json(table: Table, histories: Mapping[str, ArmHistory]) -> str:
         table: The study's table, of all its arms.
         histories: What the ledger holds of each, by arm identity.
     """
-    places = _places(table)
-    found = {
-        arm_id: _told(table, history.arm, places[arm_id])
+    cells = _arms_in(table)
+    result = {
+        arm_id: _arm_data(table, history.arm, cells[arm_id])
         for arm_id, history in histories.items()
-        if arm_id in places
+        if arm_id in cells
     }
-    return json.dumps(found, indent=1, sort_keys=True) + "\n"
+    return json.dumps(result, indent=1, sort_keys=True) + "\n"
 
 
-def _places(table: Table) -> dict[str, tuple[str, str]]:
-    return {row["arm_id"]: place for place, rows in table.confirmations.items() for row in rows.values()}
+def _arms_in(table: Table) -> dict[str, tuple[str, str]]:
+    return {row["arm_id"]: key for key, rows in table.confirmations.items() for row in rows.values()}
 
 
-def _told(table: Table, arm: Arm, place: tuple[str, str]) -> dict[str, Any]:
-    rows = list(table.confirmations[place].values())
+def _arm_data(table: Table, arm: Arm, key: tuple[str, str]) -> dict[str, Any]:
+    rows = list(table.confirmations[key].values())
     estimates = {
         metric: cell.value
         for metric in table.study.tabled
-        if (cell := table.cells.get((*place, metric))) is not None and cell.value is not None
+        if (cell := table.cells.get((*key, metric))) is not None and cell.value is not None
     }
     return {
         "parameters": _common(rows),
@@ -58,17 +58,17 @@ def _told(table: Table, arm: Arm, place: tuple[str, str]) -> dict[str, Any]:
 
 def _common(rows: Sequence[Row]) -> dict[str, str]:
     """Return the parameters of the confirmations; all of them where several searches chose differently."""
-    found: dict[str, dict[str, None]] = {}
+    result: dict[str, dict[str, None]] = {}
     for row in rows:
         for name, value in json.loads(row["values"]).items():
             if value is not None:
-                found.setdefault(name, {})[str(value)] = None
-    return {name: ", ".join(values) for name, values in found.items()}
+                result.setdefault(name, {})[str(value)] = None
+    return {name: ", ".join(values) for name, values in result.items()}
 
 
-def _numbers(metric: str, found: Estimate) -> dict[str, float]:
-    numbers = {f"test.{metric}.mean": found.mean, f"test.{metric}.n": float(found.n)}
-    return numbers | ({f"test.{metric}.half_width": found.half_width} if found.n > 1 else {})
+def _numbers(metric: str, estimate: Estimate) -> dict[str, float]:
+    numbers = {f"test.{metric}.mean": estimate.mean, f"test.{metric}.n": float(estimate.n)}
+    return numbers | ({f"test.{metric}.half_width": estimate.half_width} if estimate.n > 1 else {})
 
 
 def _note(table: Table, arm: Arm, rows: Sequence[Row], estimates: Mapping[str, Estimate]) -> str:

@@ -134,8 +134,8 @@ def _models(facts: _Facts) -> str:
 
 
 def _recipes(facts: _Facts) -> str:
-    said = Counter(repr(arm.recipe) for arm in facts.study.arms)
-    return "\n".join(f"- {text} ({count} arms)" for text, count in said.items())
+    lines = Counter(repr(arm.recipe) for arm in facts.study.arms)
+    return "\n".join(f"- {text} ({count} arms)" for text, count in lines.items())
 
 
 def _range(dimension: Dimension) -> str:
@@ -164,7 +164,7 @@ def _search(facts: _Facts) -> str:
     arms = [arm for arm in facts.study.arms if arm.is_searched]
     if not arms:
         return "Nothing was searched: the study gives every arm one configuration."
-    said = Counter(repr(arm.protocol) for arm in arms)
+    parts = Counter(repr(arm.protocol) for arm in arms)
     ended = Tally.of(row["status"] for row in facts.counting if row["phase"] == "search")
     searches = facts.study.searches
     times = (
@@ -174,7 +174,7 @@ def _search(facts: _Facts) -> str:
         f"Every arm that searches has the same budget of {facts.study.trials} trials; each was searched {times}.",
         f"{ended.ended} search trials have ended: {ended.completed} completed, {ended.pruned} stopped early, "
         f"{ended.diverged} diverged, {ended.failed} failed.",
-        *(f"{text} ({count} arms)." for text, count in said.items()),
+        *(f"{text} ({count} arms)." for text, count in parts.items()),
     ]
     return "\n".join(f"- {line}" for line in lines)
 
@@ -212,11 +212,11 @@ def _best(facts: _Facts) -> str:
 
 
 def _seeds(facts: _Facts) -> str:
-    found = facts.table.confirmed
+    result = facts.table.confirmed
     return (
         f"{facts.study.seeds} fresh seeds per arm, the same in all arms; root of all random streams: "
-        f"{facts.study.seed}. {found.ended} confirmations have ended, {found.completed} completed, {found.diverged} "
-        f"diverged, {found.failed} failed. A seed decides label noise, initial weights, batches, augmentation and the "
+        f"{facts.study.seed}. {result.ended} confirmations have ended, {result.completed} completed, {result.diverged} "
+        f"diverged, {result.failed} failed. A seed decides label noise, initial weights, batches, augmentation and the "
         "loss's noise."
     )
 
@@ -251,8 +251,8 @@ def _compute(facts: _Facts) -> str:
             seconds.setdefault(row["phase"], []).append(share)
             besides += share * (row["key"] not in counted)
     rows = [
-        (phase, str(len(found)), f"{sum(found) / 3600:.2f}", f"{sum(found) / len(found):.1f}")
-        for phase, found in sorted(seconds.items(), reverse=True)
+        (phase, str(len(result)), f"{sum(result) / 3600:.2f}", f"{sum(result) / len(result):.1f}")
+        for phase, result in sorted(seconds.items(), reverse=True)
     ]
     part = f", each on {_part(facts.study)}" if facts.study.device == "cuda" else ""
     return (

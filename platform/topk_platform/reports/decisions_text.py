@@ -31,19 +31,19 @@ def contrast_text(contrast: Contrast) -> str:
         'top5: smooth_topk_svm - cross_entropy, noisy/mlp'
     """
     pieces = [name.split("/") for name in contrast.weights]
-    shared = [place for place in range(3) if len({piece[place] for piece in pieces}) == 1]
+    shared = [part for part in range(3) if len({piece[part] for piece in pieces}) == 1]
     shared = shared if len(pieces) > 1 else []
     terms = []
     for weight, piece in zip(contrast.weights.values(), pieces, strict=True):
-        own = "/".join(part for place, part in enumerate(piece) if place not in shared)
+        own = "/".join(name for part, name in enumerate(piece) if part not in shared)
         factor = "" if abs(weight) == 1 else f"{abs(weight):g}·"
         terms.append(f"{'-' if weight < 0 else '+'} {factor}{own}")
     text = " ".join(terms).removeprefix("+ ")
-    behind = "/".join(pieces[0][place] for place in shared)
+    behind = "/".join(pieces[0][part] for part in shared)
     return f"{contrast.metric}: {text}{f', {behind}' if behind else ''}"
 
 
-def _wanted(decision: Decision) -> str:
+def _claimed(decision: Decision) -> str:
     claim = decision.claim
     if claim.direction == "within":
         return f"within ± {claim.tolerance:g}"
@@ -52,51 +52,51 @@ def _wanted(decision: Decision) -> str:
     return f"{claim.direction} {claim.bound + sign * claim.tolerance:g}{matters}"
 
 
-def _measured(found: Evidence) -> str:
-    if found.estimate is None:
+def _measured(evidence: Evidence) -> str:
+    if evidence.estimate is None:
         return ""
-    scale = scale_of(found.contrast.metric)
-    half = found.estimate.half_width
+    scale = scale_of(evidence.contrast.metric)
+    half = evidence.estimate.half_width
     spread = f" ± {scale * half:.2f}" if half == half else ""  # noqa: PLR0124 - NaN is not itself
-    planned = f" of {found.planned}" if found.planned and found.planned != found.estimate.n else ""
-    return f"{scale * found.estimate.mean:+.2f}{spread} (n = {found.estimate.n}{planned})"
+    planned = (
+        f" of {evidence.planned}" if evidence.planned and evidence.planned != evidence.estimate.n else ""
+    )
+    return f"{scale * evidence.estimate.mean:+.2f}{spread} (n = {evidence.estimate.n}{planned})"
 
 
-def _settled(found: Evidence) -> str:
-    if found.why or found.estimate is None:
-        return found.why
-    parts = [] if found.reach is None else [f"± {found.reach:.2f} with all looks"]
-    if found.power is not None:
-        parts.append(f"power {found.power:.2f} for {found.effect:g}")
-    if found.verdict == "undecided":
-        parts.append(_plan(found))
+def _settled(evidence: Evidence) -> str:
+    if evidence.why or evidence.estimate is None:
+        return evidence.why
+    parts = [] if evidence.reach is None else [f"± {evidence.reach:.2f} with all looks"]
+    if evidence.power is not None:
+        parts.append(f"power {evidence.power:.2f} for {evidence.effect:g}")
+    if evidence.verdict == "undecided":
+        parts.append(_plan(evidence))
     return "; ".join(filter(None, parts))
 
 
-def _plan(found: Evidence) -> str:
+def _plan(evidence: Evidence) -> str:
     """Return how many seeds a study would have to plan, where it has planned fewer."""
-    if found.effect is None:
+    if evidence.effect is None:
         return "no tolerance to plan for"
-    if found.seeds is None:
+    if evidence.seeds is None:
         return "more test images, not seeds"
-    return f"to plan: {found.seeds} seeds" if found.seeds > found.planned else ""
+    return f"to plan: {evidence.seeds} seeds" if evidence.seeds > evidence.planned else ""
 
 
 def _summary(decisions: Sequence[Decision]) -> str:
     counts = Counter(decision.verdict for decision in decisions)
-    told = ", ".join(f"{counts[name]} {name}" for name in _STYLES if counts[name])  # type: ignore[index]
+    parts = ", ".join(f"{counts[name]} {name}" for name in _STYLES if counts[name])  # type: ignore[index]
     metrics = {e.contrast.metric for decision in decisions for e in decision.evidence}
     classes = ", numbers of classes as they are," if any(unit_of(m) == "classes" for m in metrics) else ""
     text = (
-        f"{told}. Differences in points{classes} with their 95 % intervals; a claim is confirmed where all of its "
+        f"{parts}. Differences in points{classes} with their 95 % intervals; a claim is confirmed where all of its "
         "contrasts are, and refuted where one is. What decides is the interval with all looks: wider, so that results "
         "may be looked at while seeds are added. Power, and the seeds to plan for 80 % of it, are for what the paper "
         "printed or for twice the tolerance, by the variance that was measured and not by the mean."
     )
     if any(decision.claim.stand_in for decision in decisions):
-        text += (
-            " Stand-ins: what is found here holds for this study's data, and decides nothing of the paper's."
-        )
+        text += " Stand-ins: these results hold for this study's data, and do not decide the paper's claim."
     return text
 
 
@@ -112,7 +112,7 @@ def claims_to_markdown(name: str, decisions: Sequence[Decision]) -> str:
         parts.append(f"## {decision.claim.name}: {decision.verdict}\n\n{_title(decision)}")
         lines = ["| contrast | claimed | measured | | |", "| --- | --- | --- | --- | --- |"]
         lines += [
-            f"| {contrast_text(e.contrast)} | {_wanted(decision)} | {_measured(e)} | {e.verdict} | {_settled(e)} |"
+            f"| {contrast_text(e.contrast)} | {_claimed(decision)} | {_measured(e)} | {e.verdict} | {_settled(e)} |"
             for e in decision.evidence
         ]
         parts.append("\n".join(lines))
@@ -126,7 +126,7 @@ def claims_to_rich(decisions: Sequence[Decision]) -> Group:
         table = RichTable(title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
         for e in decision.evidence:
             verdict = Text(e.verdict, style=_STYLES[e.verdict])
-            table.add_row(contrast_text(e.contrast), _wanted(decision), _measured(e), verdict, _settled(e))
+            table.add_row(contrast_text(e.contrast), _claimed(decision), _measured(e), verdict, _settled(e))
         heading = Text(f"{decision.verdict}  ", style=f"bold {_STYLES[decision.verdict]}")
         heading.append(f"{decision.claim.name}: {_title(decision)}", style="default")
         blocks += [heading, table]
@@ -154,8 +154,8 @@ def _values(decision: Decision, e: Evidence) -> tuple[object, ...]:
     return (*head, *asked, *_numbers(e), e.verdict, e.effect, e.power, e.seeds, e.why, e.planned, e.reach)
 
 
-def _numbers(found: Evidence) -> tuple[float | int | str | None, ...]:
-    if found.estimate is None:
+def _numbers(evidence: Evidence) -> tuple[float | int | str | None, ...]:
+    if evidence.estimate is None:
         return (None,) * 5
-    scale, e = scale_of(found.contrast.metric), found.estimate
+    scale, e = scale_of(evidence.contrast.metric), evidence.estimate
     return scale * e.mean, scale * e.low, scale * e.high, e.n, e.covers

@@ -54,12 +54,12 @@ def _parameters(arm: ArmTuning) -> _Rows:
     return [
         (
             arm.arm,
-            found.name,
-            "–" if found.importance is None else f"{found.importance:.2f}",
-            "–" if found.correlation is None else f"{found.correlation:+.2f}",
-            ", ".join(f"{place} {_percent(best)}" for place, best in found.best.items()),
+            result.name,
+            "–" if result.importance is None else f"{result.importance:.2f}",
+            "–" if result.correlation is None else f"{result.correlation:+.2f}",
+            ", ".join(f"{key} {_percent(best)}" for key, best in result.best.items()),
         )
-        for found in arm.sensitivities
+        for result in arm.sensitivities
     ]
 
 
@@ -70,65 +70,73 @@ def _edges(arm: ArmTuning) -> _Rows:
     ]
 
 
-def _fixed_row(found: Fixed) -> tuple[str, ...]:
-    spread = "" if found.n == 1 else f" ± {100 * found.spread:.1f}"
-    result = f"{_percent(found.mean)}{spread}"
-    return found.place, found.loss, found.parameter, str(found.value), found.metric, result, str(found.n)
+def _fixed_row(results: Fixed) -> tuple[str, ...]:
+    spread = "" if results.n == 1 else f" ± {100 * results.spread:.1f}"
+    result = f"{_percent(results.mean)}{spread}"
+    return (
+        results.column,
+        results.loss,
+        results.parameter,
+        str(results.value),
+        results.metric,
+        result,
+        str(results.n),
+    )
 
 
-def _tables(found: Tuning, within: float) -> list[tuple[str, Sequence[str], _Rows]]:
+def _tables(tuning: Tuning, within: float) -> list[tuple[str, Sequence[str], _Rows]]:
     tables: list[tuple[str, Sequence[str], _Rows]] = [
-        ("Trials", _ARMS, [_arm_row(arm, within) for arm in found.arms]),
-        ("Searched parameters", _PARAMETERS, [row for arm in found.arms for row in _parameters(arm)]),
+        ("Trials", _ARMS, [_arm_row(arm, within) for arm in tuning.arms]),
+        ("Searched parameters", _PARAMETERS, [row for arm in tuning.arms for row in _parameters(arm)]),
         (
             "Chosen within 5 % of an end of the range",
             _EDGES,
-            [row for arm in found.arms for row in _edges(arm)],
+            [row for arm in tuning.arms for row in _edges(arm)],
         ),
-        ("Parameters that arms have otherwise", _FIXED, [_fixed_row(row) for row in found.fixed]),
+        ("Parameters that arms have otherwise", _FIXED, [_fixed_row(row) for row in tuning.fixed]),
     ]
     return [table for table in tables if table[2]]
 
 
-def _notes(found: Tuning, within: float) -> tuple[str, ...]:
-    return tuple(note.format(within=100 * within) for note in (_NOTES if found.arms else _NOTES[:1]))
+def _notes(tuning: Tuning, within: float) -> tuple[str, ...]:
+    return tuple(note.format(within=100 * within) for note in (_NOTES if tuning.arms else _NOTES[:1]))
 
 
-def tuning_to_markdown(found: Tuning, within: float = 0.005) -> str:
+def tuning_to_markdown(tuning: Tuning, within: float = 0.005) -> str:
     """Return how a study was tuned as Markdown.
 
     Args:
-        found: What :func:`tuning` returned.
+        tuning: What :func:`tuning` returned.
         within: How close to the best is enough, as a fraction of 1.
     """
-    parts = [f"# Tuning of {found.study}", *_notes(found, within)]
-    for title, header, rows in _tables(found, within):
+    parts = [f"# Tuning of {tuning.study}", *_notes(tuning, within)]
+    for title, header, rows in _tables(tuning, within):
         lines = [header, ["---"] * len(header), *rows]
         parts += [f"## {title}", "\n".join("| " + " | ".join(line) + " |" for line in lines)]
     return "\n\n".join(parts) + "\n"
 
 
-def tuning_to_rich(found: Tuning, within: float = 0.005) -> Group:
+def tuning_to_rich(tuning: Tuning, within: float = 0.005) -> Group:
     """Return how a study was tuned for a terminal; arguments as of :func:`tuning_to_markdown`."""
     blocks: list[RichTable | Text] = []
-    for title, header, rows in _tables(found, within):
+    for title, header, rows in _tables(tuning, within):
         table = RichTable(*header, title=title, title_justify="left")
         for row in rows:
             table.add_row(*row)
         blocks.append(table)
-    return Group(*blocks, *(Text(note, style="dim") for note in _notes(found, within)))
+    return Group(*blocks, *(Text(note, style="dim") for note in _notes(tuning, within)))
 
 
-def tuning_to_csv(found: Tuning) -> str:
+def tuning_to_csv(tuning: Tuning) -> str:
     """Return the rows of :func:`tuning_to_rows` as CSV."""
-    return rows_to_csv(_COLUMNS, tuning_to_rows(found))
+    return rows_to_csv(_COLUMNS, tuning_to_rows(tuning))
 
 
-def tuning_to_rows(found: Tuning) -> list[dict[str, object]]:
+def tuning_to_rows(tuning: Tuning) -> list[dict[str, object]]:
     """Return the tuning curves, a row for every arm and number of trials, as fractions of 1."""
     return [
         dict(zip(_COLUMNS, (arm.arm, arm.metric, n + 1, *_curves_at(arm, n)), strict=True))
-        for arm in found.arms
+        for arm in tuning.arms
         for n in range(max(len(arm.trace), arm.drawn))
     ]
 

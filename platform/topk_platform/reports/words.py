@@ -33,14 +33,14 @@ def title_of(metric: str) -> str:
         >>> title_of("autkc5"), title_of("average5"), title_of("size95")
         ('mean of top-1 to top-5 accuracy', 'average-5 accuracy', 'mean set size at 95 % coverage')
     """
-    if (found := measure_of(metric)) is not None:
-        n = found.number
+    if (result := measure_of(metric)) is not None:
+        n = result.number
         return {
             "autkc": f"mean of top-1 to top-{n} accuracy",
             "average": f"average-{n} accuracy",
             "size": f"mean set size at {n} % coverage",
             **ERRORS,
-        }[found.kind]
+        }[result.kind]
     group, _, k = metric.rpartition("top")
     shots = {f"{name}_": f"{name}-shot macro-average " for name in GROUPS}
     kind = {"": "", "macro_": "macro-average ", **shots}[group]
@@ -57,21 +57,21 @@ def metric_title(metric: str) -> str:
     return f"{title_of(metric)}, {unit_of(metric)}"
 
 
-def number(found: Estimate, signed: bool = False, metric: str = "") -> str:
+def number(estimate: Estimate, signed: bool = False, metric: str = "") -> str:
     """Return a mean with its interval; as both ends if the interval is asymmetric.
 
     Args:
-        found: The estimate.
+        estimate: The estimate.
         signed: Whether it is a difference.
         metric: Decides the unit: by default, as for accuracies, percent or points.
     """
     scale, digits = scale_of(metric), digits_of(metric)
-    mean = f"{scale * found.mean:{'+' if signed else ''}.{digits}f}"
-    if math.isnan(found.half_width):
+    mean = f"{scale * estimate.mean:{'+' if signed else ''}.{digits}f}"
+    if math.isnan(estimate.half_width):
         return mean
-    if abs(found.skew) > _UNEVEN * found.half_width:
-        return f"{mean} [{scale * found.low:.{digits}f}, {scale * found.high:.{digits}f}]"
-    return f"{mean} ± {scale * found.half_width:.{digits}f}"
+    if abs(estimate.skew) > _UNEVEN * estimate.half_width:
+        return f"{mean} [{scale * estimate.low:.{digits}f}, {scale * estimate.high:.{digits}f}]"
+    return f"{mean} ± {scale * estimate.half_width:.{digits}f}"
 
 
 def probability(value: float) -> str:

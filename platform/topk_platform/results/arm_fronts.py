@@ -85,12 +85,12 @@ def _tested(row: Row, metrics: Sequence[str]) -> tuple[float, ...]:
 
 def _volumes(history: ArmHistory, trials: int, seeds: int) -> list[float]:
     chosen, repeats = history.chosen(trials), history.arm.repeats
-    found = []
+    result = []
     for seed, rows in history.confirmed_points(trials, seeds).items():
         tests = [_tested(row, history.arm.objectives) for row in rows if row["status"] == "completed"]
         if all(tests) and len(tests) == len(chosen[repeats.search_of_seed(seed)]) > 0:
-            found.append(hypervolume(tests))
-    return found
+            result.append(hypervolume(tests))
+    return result
 
 
 def front_rows(
@@ -98,8 +98,8 @@ def front_rows(
 ) -> list[tuple[str, str, int, Mapping[str, Scalar], str, float, Estimate | None]]:
     """Return a row for each metric of each point: row, column, search, values, metric, validation and test."""
     return [
-        (*place, point.search, point.values, metric, point.validation[k], point.test[k])
-        for place, front in fronts.items()
+        (*key, point.search, point.values, metric, point.validation[k], point.test[k])
+        for key, front in fronts.items()
         for point in front.points
         for k, metric in enumerate(front.metrics)
     ]

@@ -126,13 +126,13 @@ def marked(cells: Mapping[Place, tuple[Cell, Tally]], tolerance: float = 0.0) ->
         tolerance: Within which a difference of accuracies is equivalence, as a fraction of 1; 0 asks for none.
     """
     families: dict[str, dict[Place, Cell]] = {}
-    for place, (cell, _) in cells.items():
+    for key, (cell, _) in cells.items():
         if cell.difference is not None and cell.difference.n > _LEAST:
-            families.setdefault("" if cell.primary else place[2], {})[place] = cell
-    found = {place: cell for place, (cell, _) in cells.items()}
+            families.setdefault("" if cell.primary else key[2], {})[key] = cell
+    result = {key: cell for key, (cell, _) in cells.items()}
     for family in families.values():
-        found |= _judged(family, {place: cells[place][1] for place in family}, tolerance)
-    return _with_best(found)
+        result |= _judged(family, {key: cells[key][1] for key in family}, tolerance)
+    return _with_best(result)
 
 
 _LEAST = 2  # seeds that are too few to test anything
@@ -144,19 +144,19 @@ def _judged(
     """Return the cells of a family with what their tests show."""
     tests = {p: c.difference for p, c in family.items() if c.difference and not c.difference.once}
     level = 1 - _ALPHA / 2 / len(family)
-    corrected = holm({place: found.p for place, found in tests.items()})
-    within = {p: found.within(tolerance) for p, found in tests.items() if _in_points(p[2]) and tolerance}
+    corrected = holm({key: result.p for key, result in tests.items()})
+    within = {p: result.within(tolerance) for p, result in tests.items() if _in_points(p[2]) and tolerance}
     alike = holm({p: 1.0 if family[p].confirmed.lost or theirs[p].lost else v for p, v in within.items()})
     return {
-        place: replace(
+        key: replace(
             cell,
-            p_holm=corrected.get(place),
-            mark=_mark(cell, theirs[place], corrected.get(place, 1.0)),
-            p_equivalent=alike.get(place),
-            equivalent=alike.get(place, 1.0) < _ALPHA,
+            p_holm=corrected.get(key),
+            mark=_mark(cell, theirs[key], corrected.get(key, 1.0)),
+            p_equivalent=alike.get(key),
+            equivalent=alike.get(key, 1.0) < _ALPHA,
             detectable=_detectable(cell, level),
         )
-        for place, cell in family.items()
+        for key, cell in family.items()
     }
 
 
@@ -165,10 +165,10 @@ def _in_points(metric: str) -> bool:
 
 
 def _detectable(cell: Cell, level: float) -> float | None:
-    found = cell.difference
-    if found is None or found.precision is None or not found.half_width > 0:
+    result = cell.difference
+    if result is None or result.precision is None or not result.half_width > 0:
         return None
-    return found.precision.detectable(level)
+    return result.precision.detectable(level)
 
 
 def _mark(cell: Cell, theirs: Tally, p: float) -> Mark:
@@ -188,10 +188,10 @@ def tested(cells: Mapping[Place, Cell]) -> dict[str, tuple[int, str]]:
     Args:
         cells: By row, column and metric.
     """
-    plain = {place: cell for place, cell in cells.items() if place[2].startswith("top") and cell.tested}
+    plain = {key: cell for key, cell in cells.items() if key[2].startswith("top") and cell.tested}
     return {
-        place[1]: cell.tested
-        for place, cell in plain.items()
+        key[1]: cell.tested
+        for key, cell in plain.items()
         if cell.tested
         and cell.value is not None
         and cell.value.precision is not None
@@ -201,14 +201,13 @@ def tested(cells: Mapping[Place, Cell]) -> dict[str, tuple[int, str]]:
 
 def _with_best(cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
     sound = {
-        place: -cell.value.mean if less_is_better(place[2]) else cell.value.mean
-        for place, cell in cells.items()
+        key: -cell.value.mean if less_is_better(key[2]) else cell.value.mean
+        for key, cell in cells.items()
         if cell.value is not None and not cell.confirmed.lost and not cell.stopped
     }
     top: dict[tuple[str, str], float] = {}
     for (_, column, metric), mean in sound.items():
         top[column, metric] = max(mean, top.get((column, metric), mean))
     return {
-        place: replace(cell, best=place in sound and sound[place] == top[place[1:]])
-        for place, cell in cells.items()
+        key: replace(cell, best=key in sound and sound[key] == top[key[1:]]) for key, cell in cells.items()
     }

@@ -18,7 +18,7 @@ from topk_platform.specs.fields import Count, Rule, Share, check_fields
 
 __all__ = ["Compared", "Situation", "Situations", "comparisons", "searched_pairs"]
 
-_NOISE = 0.05  # so that no noise has a place on a scale of ratios
+_NOISE = 0.05  # added to both shares, because a ratio to zero noise is infinite
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Situation:
         )
         check(
             self.images >= self.classes,
-            f"images must be one a class or more, got {self.images} of {self.classes} classes",
+            f"images must be at least the number of classes, got {self.images} of {self.classes} classes",
         )
 
     @property
@@ -91,7 +91,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Compared:
-    """One loss beside the baseline, in one regime with one model of one study.
+    """A loss compared with the baseline: one regime and one model of one study.
 
     Args:
         study: Its name.
@@ -137,7 +137,7 @@ class Compared:
         return f"{self.kind}, {self.model}{', pretrained' if self.pretrained else ''}"
 
     @property
-    def place(self) -> str:
+    def name(self) -> str:
         """``study: regime/model/loss``."""
         return f"{self.study}: {self.regime}/{self.model}/{self.loss}"
 
@@ -163,9 +163,9 @@ def comparisons(table: Table, situations: Situations) -> Iterable[Compared]:
     for arm, baseline in searched_pairs(study):
         if (situation := situations.get((arm.regime.name, arm.k))) is None:
             continue
-        place, beside = (row_and_column(study, table.across, one) for one in (arm, baseline))
+        key, beside = (row_and_column(study, table.across, one) for one in (arm, baseline))
         for metric in dict.fromkeys((f"top{arm.k}", *(m for m in study.show if m.startswith("top")))):
-            cell, theirs = table.cells.get((*place, metric)), table.cells.get((*beside, metric))
+            cell, theirs = table.cells.get((*key, metric)), table.cells.get((*beside, metric))
             if cell is None or cell.difference is None or theirs is None:
                 continue
             yield Compared(
@@ -178,7 +178,7 @@ def comparisons(table: Table, situations: Situations) -> Iterable[Compared]:
                 situation=situation,
                 cell=cell,
                 theirs=theirs.confirmed,
-                values=_values(table, arm, place),
+                values=_values(table, arm, key),
                 searches=study.searches,
                 kind=arm.regime.dataset,
                 pretrained=bool(arm.model.options.get("weights")),
@@ -187,36 +187,36 @@ def comparisons(table: Table, situations: Situations) -> Iterable[Compared]:
 
 
 def searched_pairs(study: Study) -> list[tuple[Arm, Arm]]:
-    """Return the arms that tell of a loss, each with its baseline: both are searched, and the losses are two.
+    """Return the arms that compare a loss with the baseline, each with its baseline; both are searched.
 
-    Variants of a loss, which ablations compare, tell nothing of the loss: an arm whose loss is the baseline's, or one
-    of several arms of the same loss in one place, unless its label is the loss's own name.
+    Variants of a loss, as ablations compare them, are left out: arms whose loss is the baseline's, and all but one of
+    several arms of the same loss with the same regime and model. The one that stays is labelled by the loss's name.
     """
-    places: dict[tuple[str, str], list[Arm]] = {}
+    keys: dict[tuple[str, str], list[Arm]] = {}
     for arm in study.arms:
         if arm.is_searched:
-            places.setdefault((arm.regime.name, arm.model.label), []).append(arm)
-    found = []
-    for arms in places.values():
+            keys.setdefault((arm.regime.name, arm.model.label), []).append(arm)
+    result = []
+    for arms in keys.values():
         named = Counter(arm.loss.name for arm in arms)
         for baseline in (arm for arm in arms if arm.loss.label == study.baseline):
-            found += [
+            result += [
                 (arm, baseline)
                 for arm in arms
                 if arm.loss.name != baseline.loss.name
                 and (named[arm.loss.name] == 1 or arm.loss.label == arm.loss.name.rpartition(":")[2])
             ]
-    return found
+    return result
 
 
 def _setup(arm: Arm, baseline: Arm) -> str:
-    """Return the hash of a comparison apart from its situation; conditions are told by the situation."""
+    """Return the hash of a comparison without its situation, which already describes the conditions."""
     losses = [(one.loss.name, one.loss.space, one.loss.fixed, one.loss.head) for one in (arm, baseline)]
     model, data = (arm.model.name, arm.model.options), (arm.regime.dataset, arm.regime.options)
     return digest((data, model, losses, arm.recipe, arm.metric, arm.protocol.sampler))
 
 
-def _values(table: Table, arm: Arm, place: tuple[str, str]) -> tuple[Mapping[str, Parameter], ...]:
-    choices = sorted(table.choices.get(place, ()), key=lambda choice: -choice.validation)
-    found = [arm.loss.parameters(choice.values) for choice in choices]
-    return tuple(found or [arm.loss.parameters({})])
+def _values(table: Table, arm: Arm, arm_key: tuple[str, str]) -> tuple[Mapping[str, Parameter], ...]:
+    choices = sorted(table.choices.get(arm_key, ()), key=lambda choice: -choice.validation)
+    result = [arm.loss.parameters(choice.values) for choice in choices]
+    return tuple(result or [arm.loss.parameters({})])

@@ -74,16 +74,16 @@ class Runs:
         values = self.values(metric)
         if self.searches < 2 or self.confirmed.lost or len(values) % self.searches:
             return []
-        found = means_of_searches(values, self.searches)
-        return found if len(found) == self.searches else []
+        result = means_of_searches(values, self.searches)
+        return result if len(result) == self.searches else []
 
     def with_ranks(self, read: ReadRanks | None) -> Runs:
         """Return the runs with the ranks that ``read`` finds."""
         if read is None:
             return self
         completed = {s: row for s, row in self.confirmations.items() if row["status"] == "completed"}
-        found = read(list(completed.values()))
-        ranks = {seed: found[row["key"]] for seed, row in completed.items() if row["key"] in found}
+        result = read(list(completed.values()))
+        ranks = {seed: result[row["key"]] for seed, row in completed.items() if row["key"] in result}
         return replace(self, ranks=ranks, without_ranks=len(completed) - len(ranks))
 
 
@@ -111,12 +111,12 @@ def runs_of_all(
         histories: By arm identity.
         last: The last seed of each arm.
     """
-    found = {arm_id: runs_of(study, history, last[arm_id]) for arm_id, history in histories.items()}
+    result = {arm_id: runs_of(study, history, last[arm_id]) for arm_id, history in histories.items()}
     arms = {arm_id: history.arm for arm_id, history in histories.items()}
-    luck = {metric: _luck(arms, found, metric) for metric in study.tabled} if _repeated(found) else {}
+    luck = {metric: _luck(arms, result, metric) for metric in study.tabled} if _repeated(result) else {}
     return {
         arm_id: replace(runs, luck={metric: of[arm_id] for metric, of in luck.items() if arm_id in of})
-        for arm_id, runs in found.items()
+        for arm_id, runs in result.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Weighted sums of arms' means, such as the difference of two, with every source of luck that the runs tell of."""
+"""Weighted sums of arms' means, such as the difference of two, with every source of luck that the runs show."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate 
 
     Args:
         parts: Weights and runs.
-        metric: Of the test set.
+        metric: The test metric.
         difference: Whether it is a difference of accuracies, and not one of them, which lies in [0, 1].
     """
     values = sums(parts, metric)
@@ -72,9 +72,9 @@ def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate 
 
 def sums(parts: Parts, metric: str) -> dict[int, float]:
     """Return a weighted sum of arms' test metrics by seed, for their common seeds."""
-    found = [(weight, runs.values(metric)) for weight, runs in parts]
-    common = set.intersection(*(set(values) for _, values in found)) if found else set()
-    return {seed: sum(weight * values[seed] for weight, values in found) for seed in sorted(common)}
+    result = [(weight, runs.values(metric)) for weight, runs in parts]
+    common = set.intersection(*(set(values) for _, values in result)) if result else set()
+    return {seed: sum(weight * values[seed] for weight, values in result) for seed in sorted(common)}
 
 
 def _one_search(runs: Runs, values: Mapping[int, float]) -> bool:
@@ -88,20 +88,20 @@ def _prior(parts: Parts, metric: str, values: Mapping[int, float], searches: int
     known = [(weight, luck) for weight, luck in lucks if luck is not None]
     if len(known) < len(lucks):
         return None
-    found = prior_of(known)
+    result = prior_of(known)
     fixed = [(weight, runs.values(metric)) for weight, runs in parts if not runs.searches]
     # An arm without a search adds the luck of its seeds, of which each search has so many.
     added = sum(weight**2 * np.var([of[s] for s in values], ddof=1) for weight, of in fixed)
-    return Prior(found.variance + float(added) * searches / len(values), found.freedom, found.weight)
+    return Prior(result.variance + float(added) * searches / len(values), result.freedom, result.weight)
 
 
 def _added(parts: Parts, metric: str, values: Mapping[int, float]) -> Part:
     """Return the sum of the arms' own variances, with the degrees of freedom that their shares make."""
-    found = [_own(weight, runs, metric, values) for weight, runs in parts]
-    whole = sum(variance for variance, _ in found)
+    result = [_own(weight, runs, metric, values) for weight, runs in parts]
+    whole = sum(variance for variance, _ in result)
     if whole <= 0:
-        return 0.0, min(freedom for _, freedom in found)
-    return whole, 1 / sum(variance / whole / freedom for variance, freedom in found)
+        return 0.0, min(freedom for _, freedom in result)
+    return whole, 1 / sum(variance / whole / freedom for variance, freedom in result)
 
 
 def _own(weight: float, runs: Runs, metric: str, values: Mapping[int, float]) -> Part:
@@ -119,14 +119,14 @@ def _image_part(values: Mapping[int, float], parts: Parts, metric: str, searches
     """Return the images' part; None where the ranks are of other images, or of other weights than the metric's."""
     if not metric.rpartition("_")[2].startswith(("top", "autkc")):
         return None  # what is kept of an image is its rank, which does not say whether it is in a set
-    found = [(weight, accuracies({s: runs.ranks[s] for s in values}, metric)) for weight, runs in parts]
-    first = found[0][1]
+    result = [(weight, accuracies({s: runs.ranks[s] for s in values}, metric)) for weight, runs in parts]
+    first = result[0][1]
     ranks = [runs.ranks[seed] for _, runs in parts for seed in values]
     if first is None or len({one.images for one in ranks}) > 1:
         return None
     _, strata, weights = first
     rows = np.zeros_like(first[0])
-    for weight, scored in found:
+    for weight, scored in result:
         if scored is None or not np.array_equal(scored[2], weights):
             return None
         rows += weight * scored[0]
@@ -144,5 +144,5 @@ def _means(
     weights: np.ndarray[tuple[int], np.dtype[np.float64]],
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     each = weights / np.maximum(np.bincount(strata, minlength=len(weights)), 1)
-    found: np.ndarray[tuple[int], np.dtype[np.float64]] = rows @ each[strata]
-    return found
+    result: np.ndarray[tuple[int], np.dtype[np.float64]] = rows @ each[strata]
+    return result

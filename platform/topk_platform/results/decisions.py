@@ -62,7 +62,7 @@ class Decision:
 
     Args:
         claim: The claim.
-        evidence: Of each contrast, in its order.
+        evidence: The evidence on each contrast, in the claim's order.
     """
 
     claim: Claim
@@ -70,8 +70,8 @@ class Decision:
 
     @property
     def verdict(self) -> Verdict:
-        """What came of it."""
-        verdicts = {found.verdict for found in self.evidence}
+        """The verdict."""
+        verdicts = {result.verdict for result in self.evidence}
         if len(verdicts) == 1:
             return verdicts.pop()
         order: tuple[Verdict, ...] = ("refuted", "waits for data", "undecided")
@@ -122,14 +122,14 @@ def _searched_once(study: Study) -> frozenset[str]:
 
 
 def _runs(held: Held) -> dict[str, Runs]:
-    wanted = {name for claim in held.study.claims for name in claim.arms}
+    requested = {name for claim in held.study.claims for name in claim.arms}
     last = last_seeds(held.study, held.histories)
     read_ranks = held.ranks if held.study.interval == "crossed" else None
     runs = runs_of_all(held.study, held.histories, last)
     return {
         history.arm.name: runs[arm_id].with_ranks(read_ranks)
         for arm_id, history in held.histories.items()
-        if history.arm.name in wanted
+        if history.arm.name in requested
     }
 
 
@@ -184,16 +184,20 @@ def _why_not(
     few = estimate is None or estimate.n < _LEAST_SEEDS or estimate.precision is None
     level = estimate is not None and estimate.half_width == 0
     reasons: list[tuple[object, str, bool]] = [
-        ([n for n in names if runs[n].confirmed.lost], "seeds were lost of {}", False),
-        ([n for n in names if not runs[n].confirmed.completed], "no seed yet of {}", True),
+        ([n for n in names if runs[n].confirmed.lost], "seeds were lost in {}", False),
+        ([n for n in names if not runs[n].confirmed.completed], "no seed has ended yet in {}", True),
         (
             [n for n in names if runs[n].without_ranks],
-            "ranks are missing of {}: `topk run` trains those confirmations again",
+            "ranks are missing in {}: `topk run` trains those confirmations again",
             True,
         ),
         (few, f"fewer than {_LEAST_SEEDS} seeds", True),
-        ([n for n in names if n in once], "one search of {}: its luck is in no interval", False),
-        (estimate is not None and estimate.once, "no seeds yet of more than one search", True),
+        (
+            [n for n in names if n in once],
+            "{} was searched once, and no interval covers the luck of one search",
+            False,
+        ),
+        (estimate is not None and estimate.once, "no seeds of a second search have ended yet", True),
         (level, "all seeds are equal: there is no spread to judge by", False),
     ]
     for holds, why, waits in reasons:
@@ -247,7 +251,7 @@ class _Judged:
         return (-self._for()[0],)
 
     def effect(self, printed: float | None) -> float | None:
-        """Return the truth for which power and seeds are told."""
+        """Return the true value for which power and seeds are given."""
         claim = self.claim
         if claim.direction == "within":
             return 0.0

@@ -26,7 +26,7 @@ _KIND = "a file of findings, as `topk export --format findings` writes it"
 
 @dataclass(frozen=True, repr=False)
 class Findings:
-    """What a study found.
+    """The findings of a study.
 
     Args:
         table: Its table; its confirmations have only status and key.

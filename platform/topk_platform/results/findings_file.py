@@ -61,11 +61,12 @@ def findings_data(table: Table, situations: Situations, made: Mapping[str, Any])
         "situations": [{"regime": regime, **asdict(what)} for (regime, _), what in situations.items()],
         "cells": [_cell_data(p, cell) for p, cell in table.cells.items() if p[2] in kept],
         "choices": [
-            {**_cell_name(p), "chosen": [asdict(one) for one in found]} for p, found in table.choices.items()
+            {**_cell_name(p), "chosen": [asdict(one) for one in result]}
+            for p, result in table.choices.items()
         ],
         "confirmations": [
-            {**_cell_name(place), "runs": {seed: [row["status"], row["key"]] for seed, row in rows.items()}}
-            for place, rows in table.confirmations.items()
+            {**_cell_name(key), "runs": {seed: [row["status"], row["key"]] for seed, row in rows.items()}}
+            for key, rows in table.confirmations.items()
         ],
     }
 
@@ -74,11 +75,11 @@ def _cell_name(row_and_column: Sequence[str]) -> dict[str, str]:
     return {"row": row_and_column[0], "column": row_and_column[1]}
 
 
-def _cell_data(place: Sequence[str], cell: Cell) -> dict[str, Any]:
+def _cell_data(key: Sequence[str], cell: Cell) -> dict[str, Any]:
     return {
-        **_cell_name(place),
+        **_cell_name(key),
         **{name: getattr(cell, name) for name in _COPIED},
-        "metric": place[2],
+        "metric": key[2],
         "value": _estimate_data(cell.value),
         "difference": _estimate_data(cell.difference),
         "differences": dict(cell.differences),
@@ -87,20 +88,25 @@ def _cell_data(place: Sequence[str], cell: Cell) -> dict[str, Any]:
     }
 
 
-def _estimate_data(found: Estimate | None) -> dict[str, Any] | None:
+def _estimate_data(estimate: Estimate | None) -> dict[str, Any] | None:
     """Return an estimate as JSON knows it, which has neither NaN nor infinity."""
-    if found is None:
+    if estimate is None:
         return None
-    numbers = {name: getattr(found, name) for name in _NUMBERS}
+    numbers = {name: getattr(estimate, name) for name in _NUMBERS}
     finite = {name: None if math.isnan(value) else value for name, value in numbers.items()}
-    return {**finite, "n": found.n, "covers": found.covers, "precision": _precision_data(found.precision)}
+    return {
+        **finite,
+        "n": estimate.n,
+        "covers": estimate.covers,
+        "precision": _precision_data(estimate.precision),
+    }
 
 
-def _precision_data(found: Precision | None) -> dict[str, Any] | None:
-    if found is None:
+def _precision_data(precision: Precision | None) -> dict[str, Any] | None:
+    if precision is None:
         return None
-    parts = {name: getattr(found, name) for name in _PARTS}
-    return {**parts, "images": None if math.isinf(found.images) else found.images}
+    parts = {name: getattr(precision, name) for name in _PARTS}
+    return {**parts, "images": None if math.isinf(precision.images) else precision.images}
 
 
 def findings_of(data: Mapping[str, Any]) -> tuple[Table, Situations, dict[str, Any]]:
@@ -127,7 +133,7 @@ def findings_of(data: Mapping[str, Any]) -> tuple[Table, Situations, dict[str, A
         across=whole.across,
         confirmations=confirmed,
         left=whole.left,
-        tested=_tested(data.get("tested", {})),  # which files of earlier versions do not have
+        tested=_tested(data.get("tested", {})),  # files of earlier versions do not have it
         units=_units(data.get("units", {})),
     )
     check(set(table.choices) | set(confirmed) <= arms.keys(), "every row and column must be of an arm")
@@ -141,18 +147,18 @@ def _named(data: Mapping[str, Any]) -> tuple[str, str]:
 def _judged_anew(
     study: Study, arms: Mapping[tuple[str, str], Arm], data: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[str, str, str], Cell]:
-    """Return cells with the marks of today's rules, whatever those of the version were that wrote the file."""
+    """Return cells with the marks of today's rules, whichever version wrote the file."""
     baselines = {(a.regime.name, a.model.label): a for a in arms.values() if a.loss.label == study.baseline}
     confirmed = {(_named(one), one["metric"]): _tally(one["confirmed"]) for one in data}
-    places = {arm.name: place for place, arm in arms.items()}
-    found: dict[tuple[str, str, str], tuple[Cell, Tally]] = {}
+    keys = {arm.name: key for key, arm in arms.items()}
+    result: dict[tuple[str, str, str], tuple[Cell, Tally]] = {}
     for one in data:
-        place, metric = _named(one), one["metric"]
-        arm = arms[place]
+        key, metric = _named(one), one["metric"]
+        arm = arms[key]
         other = baselines.get((arm.regime.name, arm.model.label))
-        theirs = Tally() if other is None else confirmed.get((places[other.name], metric), Tally())
-        found[(*place, metric)] = _cell(one, study, arm, other), theirs
-    return marked(found, study.equivalence / 100)
+        theirs = Tally() if other is None else confirmed.get((keys[other.name], metric), Tally())
+        result[(*key, metric)] = _cell(one, study, arm, other), theirs
+    return marked(result, study.equivalence / 100)
 
 
 def _cell(saved: Mapping[str, Any], study: Study, arm: Arm, baseline: Arm | None) -> Cell:
@@ -208,17 +214,17 @@ def _estimate(
     numbers = (getattr(data, name) for name in _NUMBERS)
     mean, half_width, low, high, p = (math.nan if number is None else number for number in numbers)
     covers = data.covers if data.covers.endswith(ONE_SEARCH) or not once else data.covers + ONE_SEARCH
-    found = Estimate(mean, half_width, data.n, low, high, p, cast("Covers", covers))
+    result = Estimate(mean, half_width, data.n, low, high, p, cast("Covers", covers))
     if "precision" not in saved:
-        return _of_format_1(found, list((differences or {}).values()))
+        return _of_format_1(result, list((differences or {}).values()))
     if saved["precision"] is None:
-        return found
+        return result
     parts = asdict(part_of(PrecisionData, saved["precision"]))
     images = math.inf if parts["images"] is None else parts["images"]
-    return replace(found, precision=Precision(**{**parts, "images": images}))
+    return replace(result, precision=Precision(**{**parts, "images": images}))
 
 
-def _of_format_1(found: Estimate, differences: Sequence[float]) -> Estimate:
+def _of_format_1(estimate: Estimate, differences: Sequence[float]) -> Estimate:
     """Return an estimate of a file of format 1, which has no variances, with its variances and today's interval.
 
     The seeds' part A is that of the differences. The images' part I follows from the half-width, which was
@@ -226,27 +232,27 @@ def _of_format_1(found: Estimate, differences: Sequence[float]) -> Estimate:
     groups of images.
     """
     count = len(differences)
-    if count < _TWO or math.isnan(found.half_width):
-        return found
+    if count < _TWO or math.isnan(estimate.half_width):
+        return estimate
     by_seeds = statistics.variance(differences) / count
 
     def half(by_images: float) -> float:
         whole = by_seeds + by_images
         return t_quantile((count - 1) * whole / by_seeds) * math.sqrt(whole) if by_seeds else 0.0
 
-    low, high = 0.0, found.half_width**2
-    while by_seeds and high - low > _FINE * found.half_width**2:
+    low, high = 0.0, estimate.half_width**2
+    while by_seeds and high - low > _FINE * estimate.half_width**2:
         middle = (low + high) / 2
-        low, high = (middle, high) if half(middle) < found.half_width else (low, middle)
+        low, high = (middle, high) if half(middle) < estimate.half_width else (low, middle)
     precision = Precision(by_seeds, low, count, math.inf)
     wide = precision.critical() * precision.error()
-    ends = found.mean - wide, found.mean + wide
+    ends = estimate.mean - wide, estimate.mean + wide
     return replace(
-        found,
+        estimate,
         half_width=wide,
         low=ends[0],
         high=ends[1],
-        p=p_of(found.mean, precision.parts()),
+        p=p_of(estimate.mean, precision.parts()),
         precision=precision,
     )
 
@@ -256,5 +262,5 @@ def _runs(data: Mapping[str, Sequence[str]]) -> dict[int, dict[str, Any]]:
 
 
 def _situation(data: Mapping[str, Any]) -> tuple[tuple[str, int], Situation]:
-    found = Situation(**{field.name: data[field.name] for field in fields(Situation)})
-    return (data["regime"], found.k), found
+    result = Situation(**{field.name: data[field.name] for field in fields(Situation)})
+    return (data["regime"], result.k), result

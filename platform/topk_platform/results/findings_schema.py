@@ -27,20 +27,20 @@ T = TypeVar("T")
 Size = Annotated[float, Rule("a finite number of at least 0", lambda size: 0 <= size < math.inf)]
 
 
-def part_of(kind: type[T], told: Mapping[str, Any]) -> T:
+def part_of(kind: type[T], text: Mapping[str, Any]) -> T:
     """Return a part of a file as its dataclass.
 
     Args:
         kind: The dataclass.
-        told: The part, an object of JSON; what the dataclass does not have is left out.
+        text: The part, an object of JSON; what the dataclass does not have is left out.
 
     Raises:
         KeyError, TypeError: if it is no object, or lacks a field.
         UserError: if a field is of another type or out of range.
     """
-    found = kind(**{field.name: told[field.name] for field in fields(kind)})  # type: ignore[arg-type]
-    check_fields(found)
-    return found
+    result = kind(**{field.name: text[field.name] for field in fields(kind)})  # type: ignore[arg-type]
+    check_fields(result)
+    return result
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,11 @@ def table(
     Raises:
         UserError: if the store holds something else, or nothing of the study.
     """
-    found = read(study, store, trials, seeds)
+    result = read(study, store, trials, seeds)
     shown = study.only(only) if only else study
-    if not found.ledger.exists and not shown.published:
+    if not result.ledger.exists and not shown.published:
         raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
-    return build_table(found.study, found.histories, shown.arms, found.ranks)
+    return build_table(result.study, result.histories, shown.arms, result.ranks)
 
 
 @dataclass(frozen=True)

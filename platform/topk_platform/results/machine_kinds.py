@@ -1,4 +1,4 @@
-"""Runs that are compared in pairs though they were made on different kinds of machine."""
+"""Pairs of compared runs that were made on different kinds of machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from topk_platform.results.confirmed_runs import Runs
 __all__ = ["Unlike", "unlike"]
 
 Unlike = Mapping[int, tuple[str, str]]
-"""By seed the kinds of machine on which an arm's run and the baseline's were made, where they differ."""
+"""The kinds of machine of an arm's run and of the baseline's, by seed, where they differ."""
 
 
 def unlike(ours: Runs, theirs: Runs) -> Unlike:

@@ -1,4 +1,4 @@
-"""Chosen values that lie at an end of their range, so that a better one may lie beyond, and the range to try next."""
+"""Chosen values at an end of their range, where a better value may lie beyond, and the range to try next."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def edges(loss: Loss, values: Mapping[str, Scalar]) -> tuple[Edge, ...]:
         >>> [edge.in_words for edge in edges(loss, {"learning_rate": 2.9})]
         ['learning_rate = 2.9 (searched 0.003 to 3; try 0.003 to 30)']
     """
-    found = (
+    result = (
         _edge(loss.name, name, dimension, value)
         for name, dimension in loss.space.items()
         if isinstance(value := values.get(name), int | float) and not isinstance(value, bool)
     )
-    return tuple(edge for edge in found if edge is not None)
+    return tuple(edge for edge in result if edge is not None)
 
 
 def _edge(loss: str, name: str, dimension: Dimension, value: float) -> Edge | None:
@@ -104,11 +104,11 @@ def _further(dimension: Float | Int, position: float) -> float:
     """Return the value at a position beyond the ends of a range, as a round number."""
     low, high = float(dimension.low), float(dimension.high)
     beyond = low * (high / low) ** position if dimension.log else low + position * (high - low)
-    found = float(f"{beyond:.1g}") if dimension.log else float(f"{beyond:.3g}")
+    result = float(f"{beyond:.1g}") if dimension.log else float(f"{beyond:.3g}")
     if not isinstance(dimension, Int):
-        return found
+        return result
     return float(
-        max(round(found), dimension.high + 1) if position > 1 else min(round(found), dimension.low - 1)
+        max(round(result), dimension.high + 1) if position > 1 else min(round(result), dimension.low - 1)
     )
 
 

@@ -28,7 +28,7 @@ class Recommendation:
     """Which loss to start with, and on what evidence.
 
     Args:
-        asked: What for.
+        asked: The data that a loss is asked for.
         verdict: ``"better"``: a loss is shown to be ahead of the baseline. ``"baseline"``: every other one is shown to
             be behind it. ``"unknown"``: neither, or nothing near was measured.
         loss: The loss to start with; empty where that is not known.
@@ -36,7 +36,7 @@ class Recommendation:
         near: All near comparisons, the nearest first, each pooled over the studies that made it, with p-values
             corrected for all of them.
         nearest: The comparison in the nearest regime, whatever its distance; None if nothing was compared.
-        left_out: What could not be used, and why.
+        left_out: The evidence that could not be used, with the reasons.
         luck: The luck of a search, by K, as the evidence shows it.
     """
 
@@ -61,16 +61,16 @@ class Recommendation:
 
 
 def recommended(
-    asked: Situation, found: Iterable[Compared], left_out: Mapping[str, str] | None = None
+    asked: Situation, comparisons: Iterable[Compared], left_out: Mapping[str, str] | None = None
 ) -> Recommendation:
     """Return which loss to start with, by these rules.
 
     - Evidence is near where :meth:`Situation.apart` is at most 10: all ratios of classes, images per class, imbalance,
       noise and K, multiplied. What is further away decides nothing.
-    - Comparisons that several studies made alike are pooled. The intervals contain the luck of the search: where the
-      arms were searched once, as it shows between studies that made the same comparison.
-    - The differences of all near comparisons are corrected by Holm's method for all that are looked at here, whichever
-      study they are of.
+    - Equal comparisons of several studies are pooled. The intervals contain the luck of the search. Where the arms were
+      searched once, it is estimated from studies that made the same comparison.
+    - The differences of all near comparisons are corrected together by Holm's method, whichever study
+      they come from.
     - A loss is recommended if it is better than the baseline in its nearest regime, with every network it was tried
       with there, and worse in none that is near. Of several, it is the one whose evidence is nearest, then the one with
       the largest difference; they were not tested against one another.
@@ -78,24 +78,24 @@ def recommended(
     - Otherwise it is not known.
 
     Args:
-        asked: What for.
-        found: Comparisons in any regime, of arms that were searched. Those by a metric other than top-K at a
-            situation's own K only tell of the luck of the search.
-        left_out: What could not be used, and why.
+        asked: The data that a loss is asked for.
+        comparisons: Comparisons in any regime, of arms that were searched. Those by a metric other than top-K at a
+            situation's own K only show the luck of the search.
+        left_out: The evidence that could not be used, with the reasons.
 
     Example:
         >>> recommended(Situation(100, 50_000), []).verdict
         'unknown'
     """
-    found = list(found)
-    luck = luck_of(found)
-    together = pooled((one for one in found if one.counts), luck)
-    told = [replace(one, apart=asked.apart(one.first.situation)) for one in together]
-    told.sort(key=lambda one: (one.apart, one.place))
-    near = judged([one for one in told if one.apart <= NEAR])
+    comparisons = list(comparisons)
+    luck = luck_of(comparisons)
+    together = pooled((one for one in comparisons if one.counts), luck)
+    parts = [replace(one, apart=asked.apart(one.first.situation)) for one in together]
+    parts.sort(key=lambda one: (one.apart, one.name))
+    near = judged([one for one in parts if one.apart <= NEAR])
     verdict, loss = _verdict(near)
     chosen = tuple(one for one in near if one.loss == loss or (verdict == "baseline" and one.mark))
-    nearest = next(iter(near or told), None)
+    nearest = next(iter(near or parts), None)
     return Recommendation(asked, verdict, loss, chosen, tuple(near), nearest, dict(left_out or {}), luck)
 
 
@@ -103,23 +103,23 @@ def _verdict(near: Sequence[Pooled]) -> tuple[Verdict, str]:
     by_loss: dict[str, list[Pooled]] = {}
     for one in near:
         by_loss.setdefault(one.loss, []).append(one)
-    ahead = {loss: found for loss, found in by_loss.items() if _is_ahead(found)}
+    ahead = {loss: result for loss, result in by_loss.items() if _is_ahead(result)}
     if ahead:
         return "better", min(ahead, key=lambda loss: (ahead[loss][0].apart, -_largest(ahead[loss])))
     baselines = {one.first.baseline for one in near}
-    behind = all(one.mark == "worse" for found in by_loss.values() for one in _nearest(found))
+    behind = all(one.mark == "worse" for result in by_loss.values() for one in _nearest(result))
     return ("baseline", baselines.pop()) if len(baselines) == 1 and behind else ("unknown", "")
 
 
-def _nearest(found: Sequence[Pooled]) -> list[Pooled]:
+def _nearest(comparisons: Sequence[Pooled]) -> list[Pooled]:
     """Return a loss's comparisons in its nearest regime, or in several that are equally near."""
-    return [one for one in found if one.apart <= found[0].apart * (1 + _ALIKE)]
+    return [one for one in comparisons if one.apart <= comparisons[0].apart * (1 + _ALIKE)]
 
 
-def _is_ahead(found: Sequence[Pooled]) -> bool:
-    better = all(one.mark == "better" for one in _nearest(found))
-    return better and not any(one.mark == "worse" for one in found)
+def _is_ahead(comparisons: Sequence[Pooled]) -> bool:
+    better = all(one.mark == "better" for one in _nearest(comparisons))
+    return better and not any(one.mark == "worse" for one in comparisons)
 
 
-def _largest(found: Sequence[Pooled]) -> float:
-    return max(one.ahead.mean for one in _nearest(found))
+def _largest(comparisons: Sequence[Pooled]) -> float:
+    return max(one.ahead.mean for one in _nearest(comparisons))

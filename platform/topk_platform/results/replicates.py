@@ -62,10 +62,10 @@ class Pooled:
         return self.first.loss
 
     @property
-    def place(self) -> str:
+    def name(self) -> str:
         """``study: regime/model/loss``, and how many other studies made the same comparison."""
         more = len(self.parts) - 1
-        return f"{self.first.place}{f' and {more} more' if more else ''}"
+        return f"{self.first.name}{f' and {more} more' if more else ''}"
 
     @property
     def searches(self) -> int:
@@ -73,18 +73,18 @@ class Pooled:
         return sum(part.searches for part in self.parts)
 
 
-def luck_of(found: Iterable[Compared]) -> dict[int, Luck]:
+def luck_of(comparisons: Iterable[Compared]) -> dict[int, Luck]:
     """Return by K how much differences of top-K accuracy move between studies that made the same comparison.
 
     Only arms that were searched once count: the standard deviation is ``√(Σ_c Σ_j (d_cj - mean_c)² / Σ_c (n_c - 1))``
     over comparisons c and their n_c studies j. The test images are the same, so their part is not in it.
 
     Args:
-        found: Comparisons by any metric.
+        comparisons: Comparisons by any metric.
     """
     squares: dict[int, float] = defaultdict(float)
     freedom: dict[int, int] = defaultdict(int)
-    for parts in _alike(one for one in found if not _repeated(one)):
+    for parts in _alike(one for one in comparisons if not _repeated(one)):
         values = [part.ahead.mean for part in parts]
         k = accuracy_k(parts[0].metric)
         if k is None or len(values) < 2:
@@ -94,7 +94,7 @@ def luck_of(found: Iterable[Compared]) -> dict[int, Luck]:
     return {k: Luck(math.sqrt(squares[k] / freedom[k]), freedom[k]) for k in sorted(freedom)}
 
 
-def pooled(found: Iterable[Compared], luck: Mapping[int, Luck]) -> list[Pooled]:
+def pooled(comparisons: Iterable[Compared], luck: Mapping[int, Luck]) -> list[Pooled]:
     """Return one comparison for all that are alike.
 
     Its mean is that of its studies. Its variance is their mean variance, of which the images' part is the same in all
@@ -102,20 +102,20 @@ def pooled(found: Iterable[Compared], luck: Mapping[int, Luck]) -> list[Pooled]:
     the first part contains as well, so the interval is rather too wide.
 
     Args:
-        found: Comparisons.
+        comparisons: Comparisons.
         luck: By K, see :func:`luck_of`. For a K that is missing, that of the next smaller K stands, because luck is
             smaller the more guesses count.
     """
-    return [Pooled(parts, _together(parts, _luck_at(parts[0], luck))) for parts in _alike(found)]
+    return [Pooled(parts, _together(parts, _luck_at(parts[0], luck))) for parts in _alike(comparisons)]
 
 
-def judged(found: Sequence[Pooled]) -> list[Pooled]:
+def judged(comparisons: Sequence[Pooled]) -> list[Pooled]:
     """Return comparisons with marks, corrected by Holm's method for all of them."""
-    p = {i: one.ahead.p for i, one in enumerate(found) if not math.isnan(one.ahead.p)}
+    p = {i: one.ahead.p for i, one in enumerate(comparisons) if not math.isnan(one.ahead.p)}
     corrected = holm(p)
     return [
         replace(one, p_holm=corrected[i], mark=_mark(one, corrected[i])) if i in corrected else one
-        for i, one in enumerate(found)
+        for i, one in enumerate(comparisons)
     ]
 
 
@@ -128,9 +128,9 @@ def _mark(one: Pooled, p: float) -> str:
     return "" if any(part.theirs.lost for part in one.parts) else "worse"
 
 
-def _alike(found: Iterable[Compared]) -> list[tuple[Compared, ...]]:
+def _alike(comparisons: Iterable[Compared]) -> list[tuple[Compared, ...]]:
     groups: dict[tuple[object, ...], list[Compared]] = {}
-    for i, one in enumerate(found):
+    for i, one in enumerate(comparisons):
         same = (one.setup, one.situation, one.metric) if one.setup else (i,)
         groups.setdefault(same, []).append(one)
     return [tuple(group) for group in groups.values()]

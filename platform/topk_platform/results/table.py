@@ -113,13 +113,13 @@ class Table:
         Only columns count in which every row with results has lost no seed.
         """
         sign = -1 if less_is_better(metric) else 1
-        found = {row: [self.cells.get((row, c, metric)) for c in self.columns] for row in self.rows}
+        result = {row: [self.cells.get((row, c, metric)) for c in self.columns] for row in self.rows}
         sound = {
             row: [
                 None if c is None or c.value is None or c.confirmed.lost else sign * c.value.mean
                 for c in cells
             ]
-            for row, cells in found.items()
+            for row, cells in result.items()
         }
         sound = {row: values for row, values in sound.items() if any(v is not None for v in values)}
         whole = [
@@ -163,14 +163,14 @@ class Table:
 
     @property
     def edges(self) -> list[tuple[str, Edge]]:
-        """What the searches chose within 5 % of an end of a range, each with its row and column."""
+        """The chosen values within 5 % of an end of their range, each with its row and column."""
         losses = {row_and_column(self.study, self.across, arm): arm.loss for arm in self.study.arms}
         return [
-            (", ".join(place), edge)
-            for place, choices in self.choices.items()
-            if place in losses  # and not of a table whose rows were given other names
+            (", ".join(key), edge)
+            for key, choices in self.choices.items()
+            if key in losses  # and not of a table whose rows were given other names
             for choice in choices
-            for edge in edges(losses[place], choice.values)
+            for edge in edges(losses[key], choice.values)
         ]
 
     @property

@@ -37,33 +37,33 @@ def build_table(
             wants ``interval="seeds"``, intervals cover seeds alone.
     """
     across = _across(study)
-    places = {
+    keys = {
         arm_id: row_and_column(study, across, history.arm)
         for arm_id, history in histories.items()
         if only is None or history.arm in only
     }
     last = last_seeds(study, histories)
     runs = runs_of_all(study, histories, last)
-    shown = {arm_id: histories[arm_id] for arm_id in places}
+    shown = {arm_id: histories[arm_id] for arm_id in keys}
     cells, lacking = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
-    shown_cells = {place: cell for place, cell in cells.items() if place[:2] in places.values()}
+    shown_cells = {key: cell for key, cell in cells.items() if key[:2] in keys.values()}
     images = tested(shown_cells)
     return Table(
         study=study,
-        rows=tuple(dict.fromkeys(row for row, _ in places.values())),
-        columns=tuple(dict.fromkeys(column for _, column in places.values())),
+        rows=tuple(dict.fromkeys(row for row, _ in keys.values())),
+        columns=tuple(dict.fromkeys(column for _, column in keys.values())),
         cells=shown_cells,
-        choices={places[i]: found for i, h in shown.items() if (found := _choices(h, study.trials))},
+        choices={keys[i]: result for i, h in shown.items() if (result := _choices(h, study.trials))},
         failures=tuple(_failures(shown)),
         fruitless=tuple(filter(None, (_fruitless(study, h, last[arm_id]) for arm_id, h in shown.items()))),
         outdated=sum((history.outdated for history in shown.values()), Counter()),
         environments=_environments(shown),
         adopted=sum((history.adopted for history in shown.values()), Counter()),
-        choosers={places[i]: c for i, h in shown.items() if (c := _choosers(h, study.trials))},
+        choosers={keys[i]: c for i, h in shown.items() if (c := _choosers(h, study.trials))},
         across=across,
-        confirmations={place: runs[arm_id].confirmations for arm_id, place in places.items()},
-        fronts={places[i]: f for i, h in shown.items() if (f := front_of(h, study.trials, last[i]))},
-        unlike={places[i]: pairs for i, pairs in _unlike(study, histories, runs).items() if i in places},
+        confirmations={key: runs[arm_id].confirmations for arm_id, key in keys.items()},
+        fronts={keys[i]: f for i, h in shown.items() if (f := front_of(h, study.trials, last[i]))},
+        unlike={keys[i]: pairs for i, pairs in _unlike(study, histories, runs).items() if i in keys},
         tested={column: count for column, (count, _) in images.items()},
         units={column: what for column, (_, what) in images.items() if what != IMAGES},
         left=sum(history.left(study.trials, last[arm_id]) for arm_id, history in shown.items()),
@@ -75,10 +75,10 @@ def _compared(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, li
     """Return the arms grouped by their baseline, that of their regime and model; ``""`` for arms without one."""
     arms = {arm_id: history.arm for arm_id, history in histories.items()}
     named = {(a.regime.name, a.model.label): i for i, a in arms.items() if a.loss.label == study.baseline}
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for arm_id, arm in arms.items():
-        found.setdefault(named.get((arm.regime.name, arm.model.label), ""), []).append(arm_id)
-    return found
+        result.setdefault(named.get((arm.regime.name, arm.model.label), ""), []).append(arm_id)
+    return result
 
 
 def _cells(
@@ -109,8 +109,8 @@ def _cells(
 def _unlike(study: Study, histories: Mapping[str, ArmHistory], runs: Mapping[str, Runs]) -> dict[str, Unlike]:
     """Return the pairs on different kinds of machine, by the arm that is compared with its baseline."""
     compared = {baseline: arms for baseline, arms in _compared(study, histories).items() if baseline}
-    found = {arm: unlike(runs[arm], runs[baseline]) for baseline, arms in compared.items() for arm in arms}
-    return {arm: pairs for arm, pairs in found.items() if pairs}
+    result = {arm: unlike(runs[arm], runs[baseline]) for baseline, arms in compared.items() for arm in arms}
+    return {arm: pairs for arm, pairs in result.items() if pairs}
 
 
 def _across(study: Study) -> str:
@@ -122,8 +122,8 @@ def _across(study: Study) -> str:
 def _choices(history: ArmHistory, trials: int) -> tuple[ChosenValues, ...]:
     if not history.arm.is_searched:
         return ()
-    found = enumerate(history.chosen(trials))
-    return tuple(_choice(history, search, best[0], trials) for search, best in found if best)
+    result = enumerate(history.chosen(trials))
+    return tuple(_choice(history, search, best[0], trials) for search, best in result if best)
 
 
 def _choice(history: ArmHistory, search: int, best: Ended, trials: int) -> ChosenValues:
@@ -134,17 +134,17 @@ def _choice(history: ArmHistory, search: int, best: Ended, trials: int) -> Chose
 
 def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
     rows = (row for history in histories.values() for row in history.rows())
-    found = Counter(map(bits_of, rows))
-    return found if len(found) > 1 else {}
+    result = Counter(map(bits_of, rows))
+    return result if len(result) > 1 else {}
 
 
 def _choosers(history: ArmHistory, trials: int) -> dict[int, str]:
     """Return, if several versions chose an arm's search trials, from which number on which did."""
     rows = sorted(history.searched(trials), key=lambda row: row["number"])
-    told = {row["number"]: chooser_of(row) for row in rows}
-    before = [None, *told.values()]
+    parts = {row["number"]: chooser_of(row) for row in rows}
+    before = [None, *parts.values()]
     changes = {
-        n: said for (n, said), last in zip(told.items(), before, strict=False) if said and said != last
+        n: text for (n, text), last in zip(parts.items(), before, strict=False) if text and text != last
     }
     return changes if len(changes) > 1 else {}
 

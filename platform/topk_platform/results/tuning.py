@@ -106,7 +106,7 @@ class Fixed:
     """The validation result of an arm, by a fixed parameter in which arms of the same loss differ.
 
     Args:
-        place: ``regime/model``.
+        column: ``regime/model``.
         loss: The loss's name.
         parameter: Such as ``"tau"``.
         value: What the arm has.
@@ -116,7 +116,7 @@ class Fixed:
         n: How many they are.
     """
 
-    place: str
+    column: str
     loss: str
     parameter: str
     value: Parameter
@@ -269,7 +269,7 @@ def _ordered(dimension: Dimension, value: Scalar) -> float | None:
 
 def _correlation(name: str, dimension: Dimension, trials: Sequence[Ended]) -> float | None:
     pairs = [
-        (place, t.objective) for t in trials if (place := _ordered(dimension, t.values.get(name))) is not None
+        (key, t.objective) for t in trials if (key := _ordered(dimension, t.values.get(name))) is not None
     ]
     if len(pairs) < _LEAST:
         return None
@@ -292,32 +292,32 @@ def _best(name: str, dimension: Dimension, trials: Sequence[Ended]) -> dict[str,
     low, high = (_ordered(dimension, end) or 0.0 for end in (dimension.low, dimension.high))
     thirds: list[list[float]] = [[], [], []]
     for trial in trials:
-        place = _ordered(dimension, trial.values.get(name))
-        if place is not None:
-            thirds[min(int(3 * (place - low) / (high - low)), 2)].append(trial.objective)
+        key = _ordered(dimension, trial.values.get(name))
+        if key is not None:
+            thirds[min(int(3 * (key - low) / (high - low)), 2)].append(trial.objective)
     return {
-        third: max(found, default=None)
-        for third, found in zip(("low", "middle", "high"), thirds, strict=True)
+        third: max(result, default=None)
+        for third, result in zip(("low", "middle", "high"), thirds, strict=True)
     }
 
 
 def _fixed(histories: Sequence[ArmHistory], study: Study) -> list[Fixed]:
-    """Return the results of arms that differ, beside others of their place and loss, in one fixed parameter."""
+    """Return the results of arms that differ in one fixed parameter from others of their regime, model and loss."""
     values: dict[tuple[str, str, str], set[Parameter]] = {}
-    places = {id(h): f"{h.arm.regime.name}/{h.arm.model.label}" for h in histories}
+    keys = {id(h): f"{h.arm.regime.name}/{h.arm.model.label}" for h in histories}
     for h in histories:
         for parameter, value in h.arm.loss.fixed.items():
-            values.setdefault((places[id(h)], h.arm.loss.name, parameter), set()).add(value)
-    found = []
+            values.setdefault((keys[id(h)], h.arm.loss.name, parameter), set()).add(value)
+    result = []
     for h in histories:
         rows = h.confirmations(study.trials, study.seeds).values()
         results = [row[f"validation.{h.arm.metric}"] for row in rows if row["status"] == "completed"]
         for parameter, value in h.arm.loss.fixed.items():
-            place = (places[id(h)], h.arm.loss.name, parameter)
-            if results and len(values[place]) > 1:
+            key = (keys[id(h)], h.arm.loss.name, parameter)
+            if results and len(values[key]) > 1:
                 spread = stdev(results) if len(results) > 1 else math.nan
-                found.append(Fixed(*place, value, h.arm.metric, mean(results), spread, len(results)))
-    return found
+                result.append(Fixed(*key, value, h.arm.metric, mean(results), spread, len(results)))
+    return result
 
 
 def check_within(within: float) -> float:

@@ -187,7 +187,7 @@ def test_the_numbers_of_the_page_are_the_tables(page: str, store: Path) -> None:
 
 def test_the_page_says_what_came_out(page: str) -> None:
     assert "to cross_entropy was tested, because a loss was searched once" in page
-    assert "ahead: undecided" in page and "one search of" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
+    assert "ahead: undecided" in page and "was searched once" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
     assert "Which hyperparameters, with which bounds?" in page
     assert page.count("<svg") == len(PLOTS) - 2
     assert "No plot of" not in page  # of those that no result of the study could make
@@ -393,7 +393,7 @@ def arms_with(*taus: float) -> list[Arm]:
 def test_the_axis_is_the_number_in_which_arms_differ() -> None:
     axis = axis_of(arms_with(0.1, 1.0, 10.0))
     assert axis is not None and axis.title == "tau" and axis.log
-    assert sorted(axis.places.values()) == [0.1, 1.0, 10.0]
+    assert sorted(axis.positions.values()) == [0.1, 1.0, 10.0]
     assert set(axis.series.values()) == {"smooth_topk_svm"}
     assert axis_of(arms_with(1.0)) is None
 

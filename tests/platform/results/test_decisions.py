@@ -102,7 +102,7 @@ def test_what_lacks_data_waits_and_what_lost_seeds_is_not_decided() -> None:
     assert decided(claim(), [], [0.5] * 5).verdict == "waits for data"
     assert decided(claim(), [0.6, 0.7], [0.5] * 5).verdict == "waits for data"
     lost = decided(claim(), shifted(2.0), [0.5] * 5, {2: "diverged"})
-    assert (lost.verdict, lost.why) == ("undecided", f"seeds were lost of {OURS}")
+    assert (lost.verdict, lost.why) == ("undecided", f"seeds were lost in {OURS}")
     assert decided(claim(), [0.6] * 5, [0.5] * 5).verdict == "undecided"  # no spread
 
 
@@ -208,7 +208,10 @@ def _looked(values: Sequence[float]) -> Evidence:
 def test_an_arm_that_was_searched_once_decides_nothing() -> None:
     runs = {OURS: runs_of(shifted(2.0)), THEIRS: runs_of([0.5] * 5)}
     found = deciding._evidence(claim(), GAP, runs, None, once=(OURS,))
-    assert (found.verdict, found.why) == ("undecided", f"one search of {OURS}: its luck is in no interval")
+    assert (found.verdict, found.why) == (
+        "undecided",
+        f"{OURS} was searched once, and no interval covers the luck of one search",
+    )
     space = {"tau": Float(0.1, 1)}
     losses = [Loss("cross_entropy"), Loss("smooth_topk_svm", space, {"tau": 0.5})]
 
@@ -245,7 +248,7 @@ def test_seeds_to_plan_where_searches_were_repeated_are_so_many_of_each() -> Non
 def test_a_claim_waits_while_seeds_are_of_one_search_alone() -> None:
     ours = of_searches(3, dict(zip(Repeats(3).seeds_of(0, 15), shifted(2.0), strict=True)))
     found = deciding._evidence(claim(), GAP, {OURS: ours, THEIRS: runs_of([0.5] * 5)}, None)
-    assert (found.verdict, found.why) == ("waits for data", "no seeds yet of more than one search")
+    assert (found.verdict, found.why) == ("waits for data", "no seeds of a second search have ended yet")
 
 
 def test_a_difference_of_differences_is_one_contrast() -> None:

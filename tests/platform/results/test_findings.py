@@ -96,15 +96,15 @@ def test_a_study_that_was_searched_tells_all_its_trials(
 def test_findings_are_weighed_as_the_stores_results_are(store: Path, file: Path, tmp_path: Path) -> None:
     own, theirs = asked(store), asked(tmp_path, Findings.read(file))
     assert (own.verdict, own.loss) == (theirs.verdict, theirs.loss) == ("baseline", "cross_entropy")
-    assert [(c.place, c.apart, c.p_holm, c.first.values) for c in own.near] == [
-        (c.place, c.apart, c.p_holm, c.first.values) for c in theirs.near
+    assert [(c.name, c.apart, c.p_holm, c.first.values) for c in own.near] == [
+        (c.name, c.apart, c.p_holm, c.first.values) for c in theirs.near
     ]
     assert theirs.left_out == {}
 
 
 def test_of_a_study_that_the_store_has_its_own_results_count_alone(store: Path, file: Path) -> None:
     both = asked(store, Findings.read(file))
-    assert [c.place for c in both.near] == [c.place for c in asked(store).near]
+    assert [c.name for c in both.near] == [c.name for c in asked(store).near]
     assert both.left_out == {"known, its findings": "the store has the study's own results"}
 
 

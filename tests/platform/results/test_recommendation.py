@@ -205,7 +205,7 @@ def test_no_more_is_said_than_is_shown(rows: list[tuple[str, int, float]]) -> No
         ({"noise": 1.5}, r"noise must be in \[0, 1\]"),
         ({"imbalance": 0.5}, "imbalance must be at least 1"),
         ({"k": 100}, "k must be below the number of classes, got 100 of 100"),
-        ({"images": 50}, "images must be one a class or more, got 50 of 100"),
+        ({"images": 50}, "images must be at least the number of classes, got 50 of 100"),
     ],
 )
 def test_what_cannot_be_is_refused(changes: Mapping[str, Any], message: str) -> None:
@@ -262,7 +262,7 @@ def test_a_store_is_asked(
     found = ask()
     assert (found.verdict, found.loss) == ("baseline", "cross_entropy"), sentences(found)
     (one,) = found.near
-    assert one.place == "known: few/linear/ldam" and one.first.values == ({"learning_rate": 1e-6},) * 3
+    assert one.name == "known: few/linear/ldam" and one.first.values == ({"learning_rate": 1e-6},) * 3
     assert one.first.situation == Situation(10, 200, 1.0, 0.0, 3) and one.apart == pytest.approx(1.2 * 1.25)
     assert found.left_out is not None and set(found.left_out) == {"other"}
     assert "known: few/linear/ldam" in recommendation_to_markdown(found)
@@ -304,7 +304,7 @@ def test_the_luck_of_a_search_is_what_shows_between_studies_of_the_same_comparis
     assert luck == {5: Luck(pytest.approx(math.sqrt(squares / 3) / 100), 3)}
     found = {one.loss: one for one in recommended(ASKED, made).near}
     ldam = found["ldam"]
-    assert ldam.searches == 3 and ldam.place == "s0: r/mlp/ldam and 2 more"
+    assert ldam.searches == 3 and ldam.name == "s0: r/mlp/ldam and 2 more"
     assert ldam.ahead.mean == pytest.approx(np.mean(groups["ldam"]) / 100)
     own, search = np.var(JITTER, ddof=1) / 5, squares / 3 / 1e4 / 3
     degrees = (own + search) ** 2 / (own**2 / 12 + search**2 / 3)

@@ -29,12 +29,12 @@ class Keys:
     """The trials that a cell's means are made of.
 
     Args:
-        place: Row and column.
-        anchor: Of the place in the page.
+        key: Row and column.
+        anchor: The anchor in the page.
         rows: Seed, status, key, and the metrics that the tables show, shares in percent.
     """
 
-    place: tuple[str, str]
+    key: tuple[str, str]
     anchor: str
     rows: Sequence[tuple[str, ...]]
 
@@ -46,13 +46,13 @@ class Part:
     Args:
         title: Its heading.
         block: Its rows and columns.
-        said: What stands below it.
+        notes: The lines below it.
         ranked: How its rows rank over the columns; empty where these are too few.
     """
 
     title: str
     block: Block
-    said: str
+    notes: str
     ranked: str
 
 
@@ -156,9 +156,9 @@ def _claims(study: Study, store: str | Path) -> str:
 
 
 def _keys(table: Table) -> Iterable[Keys]:
-    for number, (place, rows) in enumerate(table.confirmations.items()):
+    for number, (key, rows) in enumerate(table.confirmations.items()):
         if rows:
-            yield Keys(place, f"keys-{number}", [_key_row(table, seed, rows[seed]) for seed in sorted(rows)])
+            yield Keys(key, f"keys-{number}", [_key_row(table, seed, rows[seed]) for seed in sorted(rows)])
 
 
 def _key_row(table: Table, seed: int, row: Mapping[str, object]) -> tuple[str, ...]:

@@ -37,21 +37,21 @@ class Drawn:
 
 def drawings(data: Plotted) -> list[Drawn]:
     """Return the kinds of plots that suit the study's design; where there is nothing to draw yet, with the reason."""
-    found: list[Drawn] = []
+    result: list[Drawn] = []
     for kind, plot in PLOTS.items():
         try:
             file = plots.written(plots.draw(kind, data), "svg")
         except UnsuitedStudyError:
             continue
         except NothingToPlotError as error:
-            found.append(Drawn(kind, plot.title, why=str(error)))
+            result.append(Drawn(kind, plot.title, why=str(error)))
             continue
         svg = inline(file.decode(), kind, plot.title)
-        room = min(_LARGEST, _ALL - sum(len(other.svg) for other in found))
+        room = min(_LARGEST, _ALL - sum(len(other.svg) for other in result))
         large = f"it has {len(svg):,} bytes, too many for a page: topk plot {data.study.name} {kind}"
         fits = len(svg) <= room
-        found.append(Drawn(kind, plot.title, svg if fits else "", "" if fits else large, file))
-    return found
+        result.append(Drawn(kind, plot.title, svg if fits else "", "" if fits else large, file))
+    return result
 
 
 def inline(svg: str, kind: str, title: str) -> str:

@@ -43,14 +43,14 @@ class Block:
     def common(self) -> str:
         """What all means have in common, such as "n = 5, one search", if no seed was lost; else nothing."""
         sound = [cell for line in self.cells for cell in line if cell is not None and not cell.confirmed.lost]
-        said = {cell_words.counted_seeds(cell.value) for cell in sound if cell.value is not None}
-        return said.pop() if len(said) == 1 else ""
+        text = {cell_words.counted_seeds(cell.value) for cell in sound if cell.value is not None}
+        return text.pop() if len(text) == 1 else ""
 
     @property
     def below(self) -> list[str]:
         """What is said below the block: how its rows rank, and how large a difference would have been seen."""
-        found = (legend.ranked(self.table, self.metric), legend.detectable(self.table, self.metric))
-        return [line for line in found if line]
+        result = (legend.ranked(self.table, self.metric), legend.detectable(self.table, self.metric))
+        return [line for line in result if line]
 
 
 def chosen_metrics(table: Table, metrics: Sequence[str] = ()) -> tuple[str, ...]:

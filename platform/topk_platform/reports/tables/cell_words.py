@@ -44,9 +44,9 @@ def count(cell: Cell) -> str:
     return f"({', '.join(filter(None, (counted_seeds(cell.value), 'dropped out' if cell.stopped else '')))})"
 
 
-def counted_seeds(found: Estimate) -> str:
+def counted_seeds(estimate: Estimate) -> str:
     """Return how many seeds an estimate is over, and whether it rests on a single search."""
-    return f"n = {found.n}{f', {_ONCE}' if found.once else ''}"
+    return f"n = {estimate.n}{f', {_ONCE}' if estimate.once else ''}"
 
 
 def mark(cell: Cell) -> str:
@@ -71,12 +71,12 @@ def ends(tally: Tally, what: str) -> str:
 
 def published(number: Published) -> str:
     """Return a paper's number, with its standard deviation labelled "sd", not to be taken for an interval."""
-    told = [
+    parts = [
         number.split if number.split != "test" else "",
         "" if number.spread is None else f"sd {number.spread:.1f}",
         "" if number.runs is None else f"n = {number.runs}",
     ]
-    details = ", ".join(filter(None, told))
+    details = ", ".join(filter(None, parts))
     return f"published {number.value:.1f}" + (f" ({details})" if details else "")
 
 
@@ -86,11 +86,11 @@ def difference(cell: Cell) -> str:
         return ""
     pairs, value = cell.difference, cell.value
     same = value is not None and value.n == pairs.n
-    said = ["" if same else f"n = {pairs.n}", _ONCE if pairs.once and value and not value.once else ""]
-    behind = f" ({', '.join(filter(None, said))})" if any(said) else ""
+    text = ["" if same else f"n = {pairs.n}", _ONCE if pairs.once and value and not value.once else ""]
+    behind = f" ({', '.join(filter(None, text))})" if any(text) else ""
     return f"{number(pairs, signed=True, metric=cell.metric)}{behind} {mark(cell)}".rstrip()
 
 
-def tested(found: Estimate | None) -> str:
+def tested(estimate: Estimate | None) -> str:
     """Return an estimate with its n."""
-    return "–" if found is None else f"{number(found)} (n = {found.n})"
+    return "–" if estimate is None else f"{number(estimate)} (n = {estimate.n})"

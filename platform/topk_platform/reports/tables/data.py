@@ -83,7 +83,7 @@ def to_arrow(table: Table) -> pa.Table:
 
 def _cells(table: Table) -> tuple[_Kinds, _Rows]:
     kinds = {table.across if name == "regime" else name: kind for name, kind in _COLUMNS}
-    return kinds, [(*place, *_values(cell)) for place, cell in table.cells.items()]
+    return kinds, [(*key, *_values(cell)) for key, cell in table.cells.items()]
 
 
 def _values(cell: Cell) -> tuple[float | str | None, ...]:
@@ -105,10 +105,17 @@ def _ended(tally: Tally) -> tuple[int, int, int]:
     return tally.ended, tally.diverged, tally.failed
 
 
-def _estimated(found: Estimate | None) -> tuple[float | str | None, ...]:
-    if found is None:
+def _estimated(estimate: Estimate | None) -> tuple[float | str | None, ...]:
+    if estimate is None:
         return (None,) * 6
-    return found.mean, found.half_width, _known(found.low), _known(found.high), found.covers, found.n
+    return (
+        estimate.mean,
+        estimate.half_width,
+        _known(estimate.low),
+        _known(estimate.high),
+        estimate.covers,
+        estimate.n,
+    )
 
 
 def _known(number: float) -> float | None:
@@ -116,11 +123,11 @@ def _known(number: float) -> float | None:
 
 
 def _published_values(cell: Cell) -> tuple[float | str | None, ...]:
-    found = cell.published
-    if found is None:
+    result = cell.published
+    if result is None:
         return (None,) * 5
-    spread = None if found.spread is None else found.spread / 100
-    return found.value / 100, spread, found.runs, found.split, found.source
+    spread = None if result.spread is None else result.spread / 100
+    return result.value / 100, spread, result.runs, result.split, result.source
 
 
 def to_seeds(table: Table) -> pa.Table:
@@ -133,8 +140,8 @@ def _seeds(table: Table) -> tuple[_Kinds, _Rows]:
     kinds |= {"seed": pa.int64(), "status": pa.string(), "key": pa.string()}
     kinds |= dict.fromkeys(table.study.tabled, pa.float64())
     rows = [
-        (*place, seed, row["status"], row["key"], *(row[f"test.{m}"] for m in table.study.tabled))
-        for place, confirmations in table.confirmations.items()
+        (*key, seed, row["status"], row["key"], *(row[f"test.{m}"] for m in table.study.tabled))
+        for key, confirmations in table.confirmations.items()
         for seed, row in confirmations.items()
     ]
     return kinds, rows
@@ -180,8 +187,8 @@ def to_rows(table: Table, metrics: Sequence[str] = ()) -> list[dict[str, Any]]:
 
 def _chosen_cells(table: Table, metrics: Sequence[str]) -> tuple[_Kinds, _Rows]:
     kinds, rows = _cells(table)
-    wanted = set(chosen_metrics(table, metrics)) if metrics else set(table.study.tabled)
-    return kinds, [row for row in rows if row[2] in wanted]
+    requested = set(chosen_metrics(table, metrics)) if metrics else set(table.study.tabled)
+    return kinds, [row for row in rows if row[2] in requested]
 
 
 def to_files(table: Table) -> dict[str, bytes]:
@@ -207,8 +214,8 @@ def _fronts(table: Table) -> tuple[_Kinds, _Rows]:
         for row, column, search, values, metric, validation, test in front_rows(table.fronts)
     ]
     volumes = [
-        (*place, None, None, "hypervolume", None, *_estimated(front.volume))
-        for place, front in table.fronts.items()
+        (*key, None, None, "hypervolume", None, *_estimated(front.volume))
+        for key, front in table.fronts.items()
     ]
     return kinds, [*points, *volumes]
 

@@ -38,19 +38,19 @@ def to_html(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fals
     Raises:
         UserError: if a metric is not recorded.
     """
-    found = blocks(table, metrics, transpose=transpose)
-    return _STYLE + "\n".join(block_to_html(block, caption(block)) for block in found)
+    result = blocks(table, metrics, transpose=transpose)
+    return _STYLE + "\n".join(block_to_html(block, caption(block)) for block in result)
 
 
-def block_to_html(block: Block, said: str = "") -> str:
+def block_to_html(block: Block, lines: str = "") -> str:
     """Return one metric's table in HTML, without a style.
 
     Args:
         block: The block.
-        said: Its caption, if it is to have one.
+        lines: Its caption, if it is to have one.
     """
     styled = to_pandas(block, _cell, _name).style
-    styled = styled.set_caption(html.escape(said)) if said else styled
+    styled = styled.set_caption(html.escape(lines)) if lines else styled
     text: str = styled.set_uuid(block.metric).to_html(
         doctype_html=False, table_attributes='class="topk"', sparse_index=False
     )

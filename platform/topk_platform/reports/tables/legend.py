@@ -47,7 +47,7 @@ def _marks(table: Table) -> str:
     """Return what the marks mean, as far as there are any."""
     if not table.tests:
         return ""
-    shown = [cell for place, cell in table.cells.items() if place[2] in table.study.show]
+    shown = [cell for key, cell in table.cells.items() if key[2] in table.study.show]
     secondary = any(not cell.primary and cell.p_holm is not None for cell in shown)
     also = "; △▽: the same for all of a metric that no arm was selected by" if secondary else ""
     return (
@@ -74,10 +74,10 @@ def covered(table: Table) -> str:
         for (_, _, metric), cell in table.cells.items()
         if cell.value is not None and cell.value.n > 1 and metric in table.study.show
     )
-    said = [_COVERED[covers] for covers, _ in counts.most_common()]
-    if not said:
+    text = [_COVERED[covers] for covers, _ in counts.most_common()]
+    if not text:
         return "An interval needs two seeds or more."
-    first = f"Intervals cover {said[0]}"
+    first = f"Intervals cover {text[0]}"
     rest = "".join(f"; those of {n} cells {_COVERED[covers]}" for covers, n in counts.most_common()[1:])
     units = set(table.units.values())
     return (first + rest).replace("test images", units.pop() if len(units) == 1 else "test images") + "."
@@ -90,9 +90,7 @@ def counted(table: Table) -> str:
 
 def detectable(table: Table, metric: str) -> str:
     """Return the line that says how large a difference would have been seen, or nothing where none could be tested."""
-    cells = [
-        cell for place, cell in table.cells.items() if place[2] == metric and cell.detectable is not None
-    ]
+    cells = [cell for key, cell in table.cells.items() if key[2] == metric and cell.detectable is not None]
     sizes = sorted(cell.detectable for cell in cells if cell.detectable is not None)
     if not sizes:
         return ""
@@ -112,20 +110,22 @@ def _size(metric: str, size: float) -> str:
 
 def ranked(table: Table, metric: str) -> str:
     """Return the line that says how the rows rank over the columns, or nothing where these are too few."""
-    found = table.ranking(metric)
-    if found is None:
+    result = table.ranking(metric)
+    if result is None:
         return ""
-    ranks = ", ".join(f"{name} {rank:.1f}" for name, rank in found.mean_ranks.items())
+    ranks = ", ".join(f"{name} {rank:.1f}" for name, rank in result.mean_ranks.items())
     return (
-        f"Mean ranks in {found.regimes} {table.across}s: {ranks}. Friedman's {probability(found.p)}; ranks further "
-        f"apart than {found.critical:.1f} differ (Nemenyi, 0.05 over all pairs). {_first(found)}"
+        f"Mean ranks in {result.regimes} {table.across}s: {ranks}. Friedman's {probability(result.p)}; ranks further "
+        f"apart than {result.critical:.1f} differ (Nemenyi, 0.05 over all pairs). {_first(result)}"
     )
 
 
-def _first(found: Ranking) -> str:
+def _first(ranking: Ranking) -> str:
     """Return what the ranking shows of the row with the best mean rank."""
-    best, *others = found.mean_ranks
-    level = [name for name in others if found.mean_ranks[name] - found.mean_ranks[best] <= found.critical]
+    best, *others = ranking.mean_ranks
+    level = [
+        name for name in others if ranking.mean_ranks[name] - ranking.mean_ranks[best] <= ranking.critical
+    ]
     if not level:
         return f"{best} ranks above all others."
     if len(level) == len(others):
@@ -136,7 +136,7 @@ def _first(found: Ranking) -> str:
 def setting(table: Table) -> str:
     """Return the sentence that says under which conditions the numbers came about: K, trials, seeds, test images.
 
-    The number of test images is told where it is known.
+    The number of test images is given where it is known.
     """
     study = table.study
     ks = sorted({arm.k for arm in study.arms})

@@ -53,18 +53,18 @@ def _configurations(table: Table) -> str:
     repeated = any(arm.repeats.count > 1 for arm in table.study.arms)
     body = [
         [
-            *((row, column, f"{found.search + 1}") if repeated else (row, column)),
-            words.settings(found.values),
-            f"{100 * found.validation:.1f}",
-            f"{found.trials}",
-            f"{found.stopped}",
+            *((row, column, f"{result.search + 1}") if repeated else (row, column)),
+            words.settings(result.values),
+            f"{100 * result.validation:.1f}",
+            f"{result.trials}",
+            f"{result.stopped}",
         ]
         for (row, column), choices in table.choices.items()
-        for found in choices
+        for result in choices
     ]
-    place = ["loss", table.across, *(["search"] if repeated else [])]
+    key = ["loss", table.across, *(["search"] if repeated else [])]
     return _markdown_table(
-        [*place, "chosen on validation", "validation, %", "trials", "of these not completed"], body
+        [*key, "chosen on validation", "validation, %", "trials", "of these not completed"], body
     )
 
 
@@ -93,7 +93,7 @@ def _front_points(table: Table) -> str:
 
 
 def _volumes(table: Table) -> str:
-    body = [[*place, cell_words.tested(front.volume)] for place, front in table.fronts.items()]
+    body = [[*key, cell_words.tested(front.volume)] for key, front in table.fronts.items()]
     return _markdown_table(["loss", table.across, "hypervolume, %"], body)
 
 

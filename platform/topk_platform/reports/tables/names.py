@@ -50,12 +50,12 @@ def row_titles(table: Table) -> dict[str, str]:
     Args:
         table: The table.
     """
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for arm in table.study.arms:
         if (title := _titled(arm.loss.name, arm.loss.label)) is not None:
             row, _ = row_and_column(table.study, table.across, arm)
-            found[row] = row.removesuffix(arm.loss.label) + title
-    return found
+            result[row] = row.removesuffix(arm.loss.label) + title
+    return result
 
 
 def with_titles(table: Table, text: str) -> str:
@@ -70,7 +70,7 @@ def with_titles(table: Table, text: str) -> str:
         return text
     # Not within a longer name, such as that of a regime or of another label.
     names = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(map(re.escape, known)))})(?![\w-])")
-    return names.sub(lambda found: TITLES[found[0]], text)
+    return names.sub(lambda result: TITLES[result[0]], text)
 
 
 def _titled(name: str, label: str) -> str | None:

@@ -92,16 +92,16 @@ def _raced(table: Table) -> str:
 
 def lost(table: Table) -> str:
     """Return the line that says how many confirmations have no result, or nothing."""
-    found = table.confirmed
-    if not found.ended:
+    result = table.confirmed
+    if not result.ended:
         coming = len(table.fruitless) < len(table.confirmations)
         return "No confirmation has ended yet: there are no numbers of ours." if coming else ""
-    if not found.lost:
+    if not result.lost:
         return ""
-    counts = {"diverged": found.diverged, "failed": found.failed}
-    told = " and ".join(f"{count} {name}" for name, count in counts.items() if count)
+    counts = {"diverged": result.diverged, "failed": result.failed}
+    text = " and ".join(f"{count} {name}" for name, count in counts.items() if count)
     return (
-        f"Of {found.ended} confirmations, {told}. A mean is that of the seeds that were completed; where others were "
+        f"Of {result.ended} confirmations, {text}. A mean is that of the seeds that were completed; where others were "
         f"not, it is marked neither best nor {UP}, nor is a difference to it {DOWN}."
     )
 
@@ -117,15 +117,15 @@ def without_ranks(table: Table) -> str:
     )
 
 
-def _fruitless(found: Fruitless) -> str:
+def _fruitless(results: Fruitless) -> str:
     """Return the line about an arm that will have no result, however often it is run."""
-    searched = found.phase == "search"
-    told = ends(found.ends, "search trials" if searched else "confirmations")
+    searched = results.phase == "search"
+    text = ends(results.ends, "search trials" if searched else "confirmations")
     more = ", so there is no configuration to confirm" if searched else ""
-    retry = ", but with --retry-failed" if found.ends.failed else ""
+    retry = ", but with --retry-failed" if results.ends.failed else ""
     return (
-        f"No result of {found.arm}: {told}{more}. Running it again changes nothing{retry}. "
-        f"The first of them, {found.key}: {found.reason}."
+        f"No result of {results.arm}: {text}{more}. Running it again changes nothing{retry}. "
+        f"The first of them, {results.key}: {results.reason}."
     )
 
 
@@ -157,17 +157,17 @@ def _choosers(table: Table) -> str:
     """Return the line that says which versions of a package chose the trials of a search, or nothing."""
     if not table.choosers:
         return ""
-    told = {
+    parts = {
         f"{row}, {column}": ", ".join(
-            f"from trial {number} on {version}" for number, version in found.items()
+            f"from trial {number} on {version}" for number, version in result.items()
         )
-        for (row, column), found in table.choosers.items()
+        for (row, column), result in table.choosers.items()
     }
     alike: dict[str, list[str]] = {}
-    for place, versions in told.items():
-        alike.setdefault(versions, []).append(place)
-    said = "; ".join(f"{first_few(places, 3)}: {versions}" for versions, places in alike.items())
-    return f"Searches that several versions chose for, which one version would not repeat: {said}."
+    for key, versions in parts.items():
+        alike.setdefault(versions, []).append(key)
+    text = "; ".join(f"{first_few(keys, 3)}: {versions}" for versions, keys in alike.items())
+    return f"Searches that several versions chose for, which one version would not repeat: {text}."
 
 
 def _sources(table: Table) -> str:
@@ -200,11 +200,11 @@ def range_edges_line(chosen: Sequence[tuple[str, Edge]]) -> str:
     return f"Chosen within 5 % of an end of its range, so that better values may lie beyond: {shown}{more}."
 
 
-def machine_kinds_line(found: Mapping[tuple[str, str], Unlike], baseline: str | None) -> str:
+def machine_kinds_line(result: Mapping[tuple[str, str], Unlike], baseline: str | None) -> str:
     """Return the line that says which differences hold runs of different kinds of machine, or nothing.
 
     Args:
-        found: By row and column, of those that have such pairs.
+        result: By row and column, of those that have such pairs.
         baseline: What the differences are to.
 
     Example:
@@ -212,14 +212,14 @@ def machine_kinds_line(found: Mapping[tuple[str, str], Unlike], baseline: str | 
         >>> machine_kinds_line(pairs, "cross_entropy").partition("difference: ")[2]
         'svm, clean: seed 2 on NVIDIA L4, cross_entropy on NVIDIA T4.'
     """
-    if not found:
+    if not result:
         return ""
-    count = sum(map(len, found.values()))
-    told = [f"{row}, {column}: {_seeds(pairs, baseline or '')}" for (row, column), pairs in found.items()]
-    more = [f"and {len(told) - _SHOWN_ARMS} arms more"] if len(told) > _SHOWN_ARMS else []
+    count = sum(map(len, result.values()))
+    parts = [f"{row}, {column}: {_seeds(pairs, baseline or '')}" for (row, column), pairs in result.items()]
+    more = [f"and {len(parts) - _SHOWN_ARMS} arms more"] if len(parts) > _SHOWN_ARMS else []
     return (
         f"Different kinds of machine within {count} pair{'s' if count > 1 else ''} of compared runs, which is part of "
-        f"the difference: {'; '.join(told[:_SHOWN_ARMS] + more)}."
+        f"the difference: {'; '.join(parts[:_SHOWN_ARMS] + more)}."
     )
 
 

@@ -28,8 +28,8 @@ def to_rich(table: Table, metrics: Sequence[str] = (), *, transpose: bool = Fals
         (_block(block), *(Text(line, style="dim") for line in block.below))
         for block in blocks(table, metrics, transpose=transpose)
     ]
-    said = Text(answer(table, metrics[0] if metrics else main_metric(table.study)), style="bold")
-    return Group(*(part for pair in parts for part in pair if part), *volumes, said, *below)
+    text = Text(answer(table, metrics[0] if metrics else main_metric(table.study)), style="bold")
+    return Group(*(part for pair in parts for part in pair if part), *volumes, text, *below)
 
 
 def _volume_block(table: Table) -> RichTable:

@@ -56,8 +56,8 @@ class Groups:
     @cached_property
     def _shares(self) -> Numbers:
         """The weight of each image in the mean, ``(n,)``; 0 for those of classes that do not count."""
-        found: Numbers = (self.weights / np.maximum(self.counts, 1))[self.strata]
-        return found
+        result: Numbers = (self.weights / np.maximum(self.counts, 1))[self.strata]
+        return result
 
     @cached_property
     def count(self) -> int:
@@ -75,8 +75,8 @@ class Groups:
     def _left(self) -> Numbers:
         """The part of an image's class that is outside of its group, ``1 - n_cg / n_c``, ``(n,)``."""
         size: Any = 1 if self.cells is None else self.cells[1][self.cells[0]]
-        found: Numbers = 1 - size / self.counts[self.strata]
-        return found
+        result: Numbers = 1 - size / self.counts[self.strata]
+        return result
 
     @cached_property
     def _scaled(self) -> Numbers:
@@ -95,8 +95,8 @@ class Groups:
             spread = np.maximum(squares - self.counts * means**2, 0)
             return spread @ self._factors + (self._unknown(rows, means) if self._lone.any() else 0.0)
         scores = self._summed(rows * self._scaled, self.clusters) - means @ self._subtracted.T
-        found: Numbers = (scores**2).sum(1)
-        return found + self._unknown(rows, means) if self._lone.any() else found
+        result: Numbers = (scores**2).sum(1)
+        return result + self._unknown(rows, means) if self._lone.any() else result
 
     @cached_property
     def _factors(self) -> Numbers:
@@ -109,8 +109,8 @@ class Groups:
         """How much of each class's mean is subtracted from each group's score, ``(G, C)``."""
         groups, classes = int(self.clusters.max()) + 1, len(self.counts)
         each = np.bincount(self.clusters * classes + self.strata, self._scaled, groups * classes)
-        found: Numbers = each.reshape(groups, classes).astype(np.float64)
-        return found
+        result: Numbers = each.reshape(groups, classes).astype(np.float64)
+        return result
 
     @staticmethod
     def _summed(rows: Numbers, labels: Whole, least: int = 0) -> Numbers:
@@ -119,9 +119,9 @@ class Groups:
     @cached_property
     def _lone(self) -> npt.NDArray[np.bool_]:
         """The classes that count, and of which all images are of one group."""
-        found = np.zeros(len(self.counts), bool)
-        found[self.strata[self._left <= 0]] = True
-        return found & (self.weights > 0)
+        result = np.zeros(len(self.counts), bool)
+        result[self.strata[self._left <= 0]] = True
+        return result & (self.weights > 0)
 
     def _unknown(self, rows: Numbers, means: Numbers) -> Numbers:
         """Return what lone classes add: the mean variance of the others."""
@@ -130,8 +130,8 @@ class Groups:
             return np.zeros(len(rows))
         each = self._class_variances(rows - means[:, self.strata])[:, known] * self.counts[known]
         mean = np.average(each, axis=1, weights=self.counts[known])
-        found: Numbers = mean * (self.weights[self._lone] ** 2 / self.counts[self._lone]).sum()
-        return found
+        result: Numbers = mean * (self.weights[self._lone] ** 2 / self.counts[self._lone]).sum()
+        return result
 
     def _class_variances(self, centred: Numbers) -> Numbers:
         """Return the variance of each class's mean, ``(R, C)``, as if it were alone."""

@@ -99,19 +99,19 @@ def image_part(
 
 def credit(ranks: Ranks, k: int) -> Numbers:
     """Return each image's top-k accuracy under random tie-breaking, ``clip((k - g) / (t + 1), 0, 1)``."""
-    found: Numbers = np.clip((k - ranks.greater) / (ranks.tied + 1), 0, 1)
-    return found
+    result: Numbers = np.clip((k - ranks.greater) / (ranks.tied + 1), 0, 1)
+    return result
 
 
 def _credit_of(ranks: Ranks, metric: str) -> Numbers:
     """Return each image's credit by an accuracy, or by the area under the top-k curve: the mean over its k."""
-    found = measure_of(metric)
-    if found is None:
+    result = measure_of(metric)
+    if result is None:
         return credit(ranks, int(metric.rpartition("top")[2]))
     # The sum over k of clip((k - g) / (t + 1), 0, 1), which is 1 for the k above g + t.
-    whole = np.clip(found.number - ranks.greater - ranks.tied, 0, None)
-    rising = np.clip(found.number - ranks.greater, 0, ranks.tied)
-    area: Numbers = (whole + rising * (rising + 1) / 2 / (ranks.tied + 1)) / found.number
+    whole = np.clip(result.number - ranks.greater - ranks.tied, 0, None)
+    rising = np.clip(result.number - ranks.greater, 0, ranks.tied)
+    area: Numbers = (whole + rising * (rising + 1) / 2 / (ranks.tied + 1)) / result.number
     return area
 
 
@@ -140,14 +140,14 @@ def accuracies(runs: Mapping[int, Ranks], metric: str) -> tuple[Numbers, Classes
         metric: Such as ``"top5"``, ``"macro_top3"`` or ``"autkc5"``.
     """
     kind = "" if measure_of(metric) else metric.rpartition("top")[0].rstrip("_")
-    found = [runs[seed] for seed in sorted(runs)]
-    first = found[0]
-    alike = all(run.images == first.images for run in found)
+    result = [runs[seed] for seed in sorted(runs)]
+    first = result[0]
+    alike = all(run.images == first.images for run in result)
     if kind in GROUPS:
-        alike = alike and all(np.array_equal(run.group, first.group) for run in found)
+        alike = alike and all(np.array_equal(run.group, first.group) for run in result)
     if not alike:
         return None
-    return np.stack([_credit_of(run, metric) for run in found]), *strata_of(first, kind)
+    return np.stack([_credit_of(run, metric) for run in result]), *strata_of(first, kind)
 
 
 def _means_of_searches(runs: Numbers, searches: Sequence[int]) -> Numbers:

@@ -177,13 +177,13 @@ def interval(
     covers = _covers(searches > 1 or apart is not None, images is not None or drawn, once)
     if len(rows) == 1:
         return Estimate(mean, math.nan, n, covers=covers)
-    found = _precision(rows, images, prior if searches > 1 else None, apart)
-    t = found.critical()
-    half = t * found.error()
+    result = _precision(rows, images, prior if searches > 1 else None, apart)
+    t = result.critical()
+    half = t * result.error()
     low, high = mean - half, mean + half
     if images is not None and not difference:
-        low, high = _accuracies(mean, found.by_seeds, t, images)
-    return Estimate(mean, (high - low) / 2, n, low, high, p_of(mean, found.parts()), covers, found)
+        low, high = _accuracies(mean, result.by_seeds, t, images)
+    return Estimate(mean, (high - low) / 2, n, low, high, p_of(mean, result.parts()), covers, result)
 
 
 def _precision(

@@ -71,16 +71,16 @@ def pooled(
     tables = {name: np.array(list(arms.values()), float) for name, arms in columns.items()}
     tables = {name: table for name, table in tables.items() if len(table) > 1 and table.shape[1] > 1}
     weight = _weight(list(tables.values()))
-    found: dict[_Arm, Luck] = {}
+    result: dict[_Arm, Luck] = {}
     for name, table in tables.items():
         level, beside = _priors(table, weight)
-        found |= {arm: Luck(name, level, beside) for arm in columns[name]}
-    return found
+        result |= {arm: Luck(name, level, beside) for arm in columns[name]}
+    return result
 
 
 def _rest(table: Numbers) -> Numbers:
-    found: Numbers = table - table.mean(1, keepdims=True) - table.mean(0) + table.mean()
-    return found
+    result: Numbers = table - table.mean(1, keepdims=True) - table.mean(0) + table.mean()
+    return result
 
 
 def _priors(table: Numbers, weight: float) -> tuple[Prior, Prior]:
@@ -143,11 +143,11 @@ def prior_of(parts: Sequence[tuple[float, Luck]]) -> Prior:
     columns: dict[Hashable, list[tuple[float, Luck]]] = {}
     for weight, luck in parts:
         columns.setdefault(luck.column, []).append((weight, luck))
-    found = [_of_column(of_column) for of_column in columns.values()]
-    squares = sum(prior.variance**2 / prior.freedom for prior in found)
-    variance = sum(prior.variance for prior in found)
-    freedom = variance**2 / squares if squares else min(prior.freedom for prior in found)
-    return Prior(variance, freedom, found[0].weight)
+    result = [_of_column(of_column) for of_column in columns.values()]
+    squares = sum(prior.variance**2 / prior.freedom for prior in result)
+    variance = sum(prior.variance for prior in result)
+    freedom = variance**2 / squares if squares else min(prior.freedom for prior in result)
+    return Prior(variance, freedom, result[0].weight)
 
 
 def _of_column(parts: Sequence[tuple[float, Luck]]) -> Prior:
@@ -172,5 +172,5 @@ def moderated(variance: float, freedom: float, prior: Prior) -> tuple[float, flo
         (4.0, 12.0)
     """
     share = 1.0 if math.isinf(prior.weight) else prior.weight / (prior.weight + freedom)
-    found = max(share * prior.variance + (1 - share) * variance, variance)
-    return found, 1 / ((1 - share) / freedom + share**2 / prior.freedom)
+    result = max(share * prior.variance + (1 - share) * variance, variance)
+    return result, 1 / ((1 - share) / freedom + share**2 / prior.freedom)

@@ -97,12 +97,12 @@ def _root(falling: Callable[[float], float], low: float, high: float) -> float:
     above, below, side = falling(low), falling(high), 0
     while above > _CLOSE and below < -_CLOSE:
         middle = low + (high - low) * above / (above - below)
-        found = falling(middle)
-        if found > 0:
-            low, above, below = middle, found, below / 2 if side > 0 else below
+        result = falling(middle)
+        if result > 0:
+            low, above, below = middle, result, below / 2 if side > 0 else below
         else:
-            high, below, above = middle, found, above / 2 if side < 0 else above
-        side = 1 if found > 0 else -1
+            high, below, above = middle, result, above / 2 if side < 0 else above
+        side = 1 if result > 0 else -1
     return low if above <= _CLOSE else high
 
 
@@ -144,10 +144,10 @@ def _doubled_ranks(
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return twice the ranks, counted from 1, so that the mean ranks of equal sizes are whole numbers too."""
     ordered = np.sort(sizes)
-    found: np.ndarray[tuple[int], np.dtype[np.int64]] = (
+    result: np.ndarray[tuple[int], np.dtype[np.int64]] = (
         np.searchsorted(ordered, sizes, "left") + np.searchsorted(ordered, sizes, "right") + 1
     )
-    return found
+    return result
 
 
 def holm(p: Mapping[_Name, float]) -> dict[_Name, float]:
@@ -163,8 +163,8 @@ def holm(p: Mapping[_Name, float]) -> dict[_Name, float]:
         >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
         {'a': 0.03, 'b': 0.06, 'c': 0.06}
     """
-    found, highest = {}, 0.0
-    for place, name in enumerate(sorted(p, key=lambda name: p[name])):
-        highest = max(highest, min(1.0, (len(p) - place) * p[name]))
-        found[name] = highest
-    return {name: found[name] for name in p}
+    result, highest = {}, 0.0
+    for arm_key, name in enumerate(sorted(p, key=lambda name: p[name])):
+        highest = max(highest, min(1.0, (len(p) - arm_key) * p[name]))
+        result[name] = highest
+    return {name: result[name] for name in p}
