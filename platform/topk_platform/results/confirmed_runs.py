@@ -1,4 +1,4 @@
-"""The runs of an arm that tables and claims rest on."""
+"""The runs of an arm that tables and claims are computed from."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Runs:
     Args:
         confirmations: Ledger rows by seed.
         searched: How its search trials ended.
-        searches: How often the arm was searched; 0 if it searches nothing, so that there is no luck of a search in it.
+        searches: How often the arm was searched; 0 if it has nothing to search, and so no luck of a search.
         ranks: The confirmations' ranks by seed, where kept.
         stopped: Whether it dropped out of a race.
-        luck: What all arms' searches say about the luck of one of its searches, by metric; empty where searches were
-            not repeated, or no arm beside it was.
+        luck: The luck of one of its searches by metric, estimated from all arms' searches; empty if searches were not
+            repeated, or those of this arm alone.
         without_ranks: How many completed confirmations lack their ranks, if these were read.
     """
 
@@ -55,7 +55,7 @@ class Runs:
 
     @property
     def tested(self) -> tuple[int, str] | None:
-        """How many test images there are, or groups of them, and what they are called; None where not known."""
+        """The number of test images, or of groups of them, and their name; None if unknown."""
         first = next(iter(self.ranks.values()), None)
         if first is None:
             return None
@@ -69,8 +69,8 @@ class Runs:
         values = {seed: row[f"test.{metric}"] for seed, row in completed.items()}
         return {seed: value for seed, value in values.items() if value is not None}
 
-    def of_searches(self, metric: str) -> list[float]:
-        """Return the mean of each search's seeds; nothing unless all searches were repeated and have the same seeds."""
+    def search_means(self, metric: str) -> list[float]:
+        """Return the mean over each search's seeds; empty unless there are several searches with equally many seeds."""
         values = self.values(metric)
         if self.searches < 2 or self.confirmed.lost or len(values) % self.searches:
             return []
@@ -92,8 +92,8 @@ def runs_of(study: Study, history: ArmHistory, last: int) -> Runs:
 
     Args:
         study: Says how many trials and seeds there are.
-        history: The arm's.
-        last: The arm's last seed; before the study's where it dropped out of a race.
+        history: The arm's history.
+        last: The arm's last seed; it is below the study's if the arm dropped out of a race.
     """
     searched = Tally.of(row["status"] for row in history.searched(study.trials))
     confirmed = history.confirmations(study.trials, last)
@@ -104,11 +104,11 @@ def runs_of(study: Study, history: ArmHistory, last: int) -> Runs:
 def runs_of_all(
     study: Study, histories: Mapping[str, ArmHistory], last: Mapping[str, int]
 ) -> dict[str, Runs]:
-    """Return the runs of all arms that count, each with what all of them say about the luck of its searches.
+    """Return the runs of all arms that count, each with the luck of its searches.
 
     Args:
         study: Says how many trials and seeds there are, and which metrics.
-        histories: By arm identity.
+        histories: Each arm's history, by the arm's identity.
         last: The last seed of each arm.
     """
     result = {arm_id: runs_of(study, history, last[arm_id]) for arm_id, history in histories.items()}
@@ -125,10 +125,10 @@ def _repeated(runs: Mapping[str, Runs]) -> bool:
 
 
 def _luck(arms: Mapping[str, Arm], runs: Mapping[str, Runs], metric: str) -> dict[str, Luck]:
-    """Return the luck of each arm whose searches were repeated, among those of its regime and network."""
+    """Return the luck of each arm with several searches, estimated among the arms of its regime and network."""
     columns: dict[Hashable, dict[str, list[float]]] = {}
     for arm_id, arm in arms.items():
-        if means := runs[arm_id].of_searches(metric):
+        if means := runs[arm_id].search_means(metric):
             column = (arm.regime.name, arm.model.label, len(means), len(runs[arm_id].values(metric)))
             columns.setdefault(column, {})[arm_id] = means
     return pooled(columns)
