@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from topk_platform.records import last_seeds
 from topk_platform.results.confirmed_runs import Runs, runs_of_all
 from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read
@@ -122,9 +121,8 @@ def _searched_once(study: Study) -> frozenset[str]:
 
 def _runs(held: Held) -> dict[str, Runs]:
     requested = {name for claim in held.study.claims for name in claim.arms}
-    last = last_seeds(held.study, held.histories)
     read_ranks = held.ranks if held.study.interval == "crossed" else None
-    runs = runs_of_all(held.study, held.histories, last)
+    runs = runs_of_all(held.study, held.results)
     return {
         history.arm.name: runs[arm_id].with_ranks(read_ranks)
         for arm_id, history in held.histories.items()

@@ -203,7 +203,9 @@ def test_a_report_in_markdown_says_what_the_page_says(store: Path, page: str) ->
     assert f"**Answer.** {said}" in text and html.escape(said, quote=False).replace("'", "&#39;") in page
     for block in blocks(table):
         assert f"### {block.title}\n\n{block_to_markdown(block)}" in text
-    assert "ahead: undecided" in text and "### Which hyperparameters were searched, within which bounds?" in text
+    assert (
+        "ahead: undecided" in text and "### Which hyperparameters were searched, within which bounds?" in text
+    )
     told = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
     assert told == ["Tables", "Claims", "Tuning", "How it was done"]
     assert "<svg" not in text and "\n\n\n" not in text
