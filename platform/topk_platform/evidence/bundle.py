@@ -21,7 +21,7 @@ from topk_platform.elsewhere import made_by, parse_json, parse_study
 from topk_platform.errors import UserError
 from topk_platform.evidence.archive import members, table_of
 from topk_platform.identity import Identity, environment_of
-from topk_platform.records import Ledger, Store, last_counted, last_seeds, read_all_ranks, read_history
+from topk_platform.records import Ledger, Store, last_counted, read_all_ranks, read_history
 from topk_platform.records.artifacts.files import artifact_name, read_artifact
 from topk_platform.records.ledger.adopted import ADOPTED, adopted_in
 from topk_platform.records.table.schema import CAME_LATER, ledger_schema
@@ -195,12 +195,7 @@ def results(held: Held) -> dict[str, str]:
 
 
 def _ranks(held: Held) -> dict[str, bytes]:
-    last = last_seeds(held.study, held.histories)
-    rows = (
-        row
-        for arm_id, history in held.histories.items()
-        for row in history.confirmations(held.study.trials, last[arm_id]).values()
-    )
+    rows = (row for arm in held.results.values() for row in arm.confirmations().values())
     ranks = {}
     for row in rows:
         with suppress(FileNotFoundError):

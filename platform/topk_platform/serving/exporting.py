@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError, unknown_name
-from topk_platform.records import ArmHistory, Row, SavedModel, last_seeds, read_model
+from topk_platform.records import ArmHistory, Row, SavedModel, read_model
 from topk_platform.reports.contrasts import combined
 from topk_platform.reports.reading import Held, read
 from topk_platform.reports.runs import Runs, runs_of_all
@@ -67,7 +67,7 @@ def export_model(
     """
     held = read(study, store, needed=True)
     history = _history(held, arm)
-    runs = runs_of_all(study, held.histories, last_seeds(study, held.histories))[study.arm_id(history.arm)]
+    runs = runs_of_all(study, held.results)[study.arm_id(history.arm)]
     chosen = _chosen(history, runs.confirmations, seed)
     saved = read_model(held.ledger.store, chosen)
     if saved is None:
@@ -95,7 +95,7 @@ def best_of(history: ArmHistory, confirmations: Mapping[int, Row]) -> Row | None
         confirmations: Its confirmations that count, by seed.
     """
     completed = [row for row in confirmations.values() if row["status"] == "completed"]
-    return max(completed, key=history.score, default=None)
+    return max(completed, key=lambda row: history.ended_of(row).score, default=None)
 
 
 def _chosen(history: ArmHistory, confirmations: Mapping[int, Row], seed: int | None) -> Row:

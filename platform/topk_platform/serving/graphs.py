@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from topk_platform.records import Graph, Graphs, Row, Store, last_seeds
+from topk_platform.records import Graph, Graphs, Row, Store
 from topk_platform.reports.reading import read
 from topk_platform.serving.exporting import best_of
 from topk_platform.specs import Study
@@ -21,11 +21,7 @@ def study_graphs(study: Study, store: str) -> Graphs:
         store: Folder or URI of the results.
     """
     held = read(study, store)
-    last = last_seeds(study, held.histories)
-    best = (
-        best_of(history, history.confirmations(study.trials, last[arm_id]))
-        for arm_id, history in held.histories.items()
-    )
+    best = (best_of(arm.history, arm.confirmations()) for arm in held.results.values())
     trust = Trust.of_study(study)
     return {row["key"]: partial(_graph, held.ledger.store, row, trust) for row in best if row is not None}
 

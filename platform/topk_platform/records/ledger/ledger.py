@@ -99,6 +99,11 @@ class Ledger:
         return self.store.exists(MARK)
 
     @property
+    def version(self) -> int:
+        """The number of the table's newest commit, which changes when something is written; -1 without a table."""
+        return Opened.of(self.store).table.version() if exists(self.store) else -1
+
+    @property
     def identity(self) -> str:
         """An identity that no other ledger has, not even one of a study with the same name."""
         mark = Mark.read(self.store)

@@ -50,8 +50,8 @@ def recorded(fingerprint: str = "", **versions_then: str) -> str:
         trial = board.trial(board.next_slot())
         (record,) = finish(run_trials([trial]))
         if fingerprint:
-            board.identity = dataclasses.replace(board.identity, dataset_fingerprint=fingerprint)
-            record = type(record)(board.trial(board.next_slot()), record.status)
+            trial = dataclasses.replace(trial, dataset_fingerprint=fingerprint)
+            record = type(record)(trial, record.status)
         ledger = Ledger.open(Store.open("runs"), "own")
         with ledger.writing(study) as writer:
             writer.put(record.replace_versions(**versions_then))

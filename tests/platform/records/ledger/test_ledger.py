@@ -15,7 +15,16 @@ from topk_platform import Study
 from topk_platform.code_version import code_version
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, Store, Writer, last_counted, read_history, write_snapshot
+from topk_platform.records import (
+    Ledger,
+    Row,
+    Store,
+    Writer,
+    last_counted,
+    read_history,
+    results_of,
+    write_snapshot,
+)
 from topk_platform.records.table import delta
 from topk_platform.specs import Trial, TrialRecord
 
@@ -528,9 +537,14 @@ def test_what_is_confirmed_is_the_configuration_that_is_best_now(
     ]
     later = [record(study, 3, top3=0.6), record(study, 3, seed=1), record(study, 3, seed=2, status="failed")]
     counted = {study.arm_id(study.arms[0]): Identity("c")}
-    (history,) = read_history(fill(tmp_path, study, rows + later), study, counted).values()
-    assert list(history.confirmations(trials=3, seeds=2)) == [1, 2]
-    found = history.confirmations(trials=4, seeds=5)
+    histories = read_history(fill(tmp_path, study, rows + later), study, counted)
+
+    def confirmations(trials: int, seeds: int) -> dict[int, Row]:
+        (results,) = results_of(study.with_budget(trials, seeds), histories).values()
+        return results.confirmations()
+
+    assert list(confirmations(trials=3, seeds=2)) == [1, 2]
+    found = confirmations(trials=4, seeds=5)
     assert {seed: (row["number"], row["status"]) for seed, row in found.items()} == {
         1: (3, "completed"),
         2: (3, "failed"),
