@@ -16,16 +16,16 @@ __all__ = ["study_graphs"]
 
 
 def study_graphs(study: Study, store: str) -> Graphs:
-    """Return what makes a graph of each arm's network, of the one that ``topk export`` takes; by its trial's key.
+    """Return a function that makes the graph of each arm's network, the one that ``topk export`` takes, by trial key.
 
     Args:
         study: The study.
         store: Folder or URI of the results.
     """
     held = read(study, store)
-    found = (best_of(arm.history, arm.confirmations()) for arm in held.results.values())
+    best = (best_of(arm.history, arm.confirmations()) for arm in held.results.values())
     trust = Trust.of_study(study)
-    return {row["key"]: partial(_graph, held.ledger.store, row, trust) for row in found if row is not None}
+    return {row["key"]: partial(_graph, held.ledger.store, row, trust) for row in best if row is not None}
 
 
 def _graph(store: Store, row: Row, trust: Trust) -> Graph:

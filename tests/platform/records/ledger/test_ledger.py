@@ -209,7 +209,10 @@ def test_parts_that_cannot_be_put_together_stop_nothing(
         monkeypatch.setattr(delta.Writing, name, refuse)
     ledger = fill(tmp_path, study, [record(study, 0)])
     assert len(ledger.keys()) == 1
-    assert "small parts stay for now: store 's' cannot be written: No space left on device" in caplog.text
+    assert (
+        "small files of the ledger were not merged: store 's' cannot be written: No space left on device"
+        in caplog.text
+    )
 
 
 def test_what_goes_wrong_in_the_thread_is_raised_where_it_ends(
@@ -456,7 +459,7 @@ def test_a_part_that_cannot_be_reached_or_written_is_not_taken_for_damaged(
     use: str, said: str, damaged: bool, tmp_path: Path
 ) -> None:
     """Else `topk repair` would be advised, which mends nothing there."""
-    with pytest.raises(StoreError) as error, delta.told(Store.open(tmp_path), use):
+    with pytest.raises(StoreError) as error, delta.one_line_errors(Store.open(tmp_path), use):
         raise OSError(said)
     assert ("`topk repair " in str(error.value)) == damaged
     assert damaged or str(error.value).endswith(f"cannot be {use}: {said}")
