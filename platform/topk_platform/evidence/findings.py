@@ -10,9 +10,9 @@ from typing import Any
 from topk_platform.errors import UserError
 from topk_platform.evidence.recommending import situations_at
 from topk_platform.identity import environment_of
-from topk_platform.reports import build_table
-from topk_platform.reports.findings import Findings
-from topk_platform.reports.reading import Held, read
+from topk_platform.results import build_table
+from topk_platform.results.findings import Findings
+from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
 
 __all__ = ["findings"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory, Row
-from topk_platform.reports.reading import Held, read
+from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
 
 __all__ = ["Written", "export_csv", "export_optuna"]

@@ -102,7 +102,7 @@ def _export_findings(study: Study, to: Path, store: str, data: str | None, note:
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {reason(error)}") from error
     counting = sum(one.counts for one in exported.compared())
-    say(f"{to}: {counting} comparisons, {len(content)} bytes; {exported.told()}")
+    say(f"{to}: {counting} comparisons, {len(content)} bytes; {exported.origin()}")
 
 
 def _check_export(output: str, arm: str | None, seed: int | None, more: bool) -> None:

@@ -27,7 +27,7 @@ from topk_platform.records import (
     read_all_ranks,
     set_aside,
 )
-from topk_platform.reports import Table, build_table
+from topk_platform.results import Table, build_table
 from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.incomplete import trained_again, used
