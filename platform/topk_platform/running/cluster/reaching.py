@@ -12,6 +12,7 @@ from ray._private import ray_constants, services
 from topk_platform.errors import ClusterError, reason
 from topk_platform.running.cluster.address import host_and_port, is_loopback
 from topk_platform.running.cluster.patience import NotYetError
+from topk_platform.running.cluster.versions import version_error
 
 __all__ = ["check_answers", "listening"]
 
@@ -81,6 +82,8 @@ def _hear(probe: subprocess.Popen[str], address: str) -> None:
     finally:
         probe.kill()
     if probe.returncode:
+        if error := version_error(told, address):
+            raise error
         lines = told.strip().splitlines() or [f"exit code {probe.returncode}"]
         raise ClusterError(f"no Ray cluster answers at {address!r}: {lines[-1]}")
 
