@@ -82,8 +82,8 @@ def _hear(probe: subprocess.Popen[str], address: str) -> None:
     finally:
         probe.kill()
     if probe.returncode:
-        if error := version_error(told, address):
-            raise error
+        if mismatch := version_error(told, address):
+            raise mismatch
         lines = told.strip().splitlines() or [f"exit code {probe.returncode}"]
         raise ClusterError(f"no Ray cluster answers at {address!r}: {lines[-1]}")
 

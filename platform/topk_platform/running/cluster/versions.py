@@ -10,7 +10,9 @@ from topk_platform.running.machine.requirements import fits, platform_requiremen
 
 __all__ = ["OtherVersionError", "Versions", "version_error"]
 
-_MISMATCH = re.compile(r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+).*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL)
+_MISMATCH = re.compile(
+    r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+).*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL
+)
 
 
 class Versions(NamedTuple):
@@ -46,11 +48,10 @@ def version_error(message: str, address: str) -> OtherVersionError | None:
     """Return the error for a message of ``ray.init`` that reports other versions; None if it reports something else.
 
     Example:
-        >>> message = "Version mismatch: The cluster was started with: Ray: 2.59.0 Python: 3.11.2 This process on node "
-        >>> message += "127.0.0.1 was started with: Ray: 2.60.0 Python: 3.11.2"
-        >>> print(version_error(message, "10.0.0.1:6379"))  # doctest: +NORMALIZE_WHITESPACE
-        the Ray cluster at '10.0.0.1:6379' runs Ray 2.59.0 with Python 3.11.2, but this driver runs Ray 2.60.0 with
-        Python 3.11.2: run here pip install 'ray[tune]==2.59.0'
+        >>> message = "Version mismatch: The cluster was started with: Ray: 2.60.0 Python: 3.11.2 This process on node "
+        >>> message += "127.0.0.1 was started with: Ray: 2.61.0 Python: 3.11.2"
+        >>> print(version_error(message, "10.0.0.1:6379").remedy)
+        run here pip install 'ray[tune]==2.60.0'
     """
     match = _MISMATCH.search(message)
     return match and OtherVersionError(address, Versions(match[1], match[2]), Versions(match[3], match[4]))

@@ -12,10 +12,10 @@ from topk_platform.errors import ClusterError, UserError, masked
 from topk_platform.records import Store, check_tracking
 from topk_platform.running.cluster.address import host_and_port
 from topk_platform.running.cluster.versions import OtherVersionError
+from topk_platform.running.machine.requirements import platform_requirements
 from topk_platform.running.preflight.doctor import checks
 from topk_platform.running.preflight.doctor.facts import Facts, Question, examine
 from topk_platform.running.preflight.doctor.place import check_place, heard, token
-from topk_platform.running.machine.requirements import platform_requirements
 from topk_platform.running.preflight.doctor.results import DRIVER, HERE, CheckResult, Diagnosis, Node, merged
 from topk_platform.specs import Regime, Study
 from topk_platform.specs.checks import check_place as check_named
