@@ -58,7 +58,7 @@ def looked_for(board: Board) -> object:
             if ("search", n, 0) not in arm.running and all(m in arm.searched for m in range(n))
         ]
 
-    left = {arm.arm_id: len(arm.wanted()) - len(arm.running) for arm in board.arms.values()}
+    left = {arm.arm_id: len(arm.missing()) - len(arm.running) for arm in board.arms.values()}
     return max(((left[arm.arm_id], -n) for arm in board.arms.values() for n in ready(arm)), default=None)
 
 
