@@ -14,7 +14,7 @@ from topk_platform.errors import UserError
 from topk_platform.evidence.tidy import Written
 from topk_platform.protocol.suggest import to_optuna
 from topk_platform.records import ArmHistory
-from topk_platform.reports.reading import read
+from topk_platform.results.from_store import read
 from topk_platform.specs import Study
 
 __all__ = ["export_optuna"]
