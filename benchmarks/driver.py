@@ -20,10 +20,10 @@ from ray import tune
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended
+from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol.ended import Ended
 from topk_platform.running.cluster.connecting import connected
 from topk_platform.running.driver import tuning
-from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})

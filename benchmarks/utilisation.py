@@ -18,9 +18,9 @@ from unittest.mock import patch
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard, Board, Pace, Slot
+from topk_platform.protocol.order import Order
 from topk_platform.running.estimate.forecast import Forecast, forecast
-from topk_platform.search import ArmBoard, Board, Pace, Slot
-from topk_platform.search.order import Order
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
 

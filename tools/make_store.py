@@ -15,7 +15,7 @@ from pathlib import Path
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.data import load
-from topk_platform.outcomes import Ended
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import SCHEMA_VERSION, Ledger, Store, StoreKeeper, last_counted, read_history
 from topk_platform.reports.reading import table
 from topk_platform.running.driver.boards import in_environment, make_board

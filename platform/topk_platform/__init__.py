@@ -9,10 +9,10 @@ Example:
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
+from topk_platform.lazy import first_use
 from topk_platform.specs import (
     GP,
     NSGAII,
@@ -116,26 +116,5 @@ __all__ = [
     "verify",
 ]
 
-_PLACES = {
-    "bundle": "evidence.bundle",
-    "checklist": "reports.checklist",
-    "decide": "reports.deciding",
-    "export_model": "serving.exporting",
-    "load_model": "serving.classifier",
-    "plan": "running.estimate.planning",
-    "plot": "reports.plots",
-    "recommend": "evidence.recommending",
-    "replay": "evidence.replaying",
-    "report": "reports.page",
-    "run": "running.driver.study",
-    "table": "reports.reading",
-    "tuning": "reports.tuning",
-    "verify": "evidence.verifying",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # These import pyarrow and more; defining a study should not.
-    if name in _PLACES:
-        return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# These import pyarrow and more; defining a study should not.
+__getattr__ = first_use(__name__)

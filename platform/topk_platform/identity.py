@@ -19,10 +19,10 @@ __all__ = [
     "Provenance",
     "bits_of",
     "chooser_of",
+    "counts_in_words",
     "environment_of",
     "machine_of",
     "provenance_of",
-    "told",
     "with_origins",
 ]
 
@@ -232,11 +232,11 @@ def machine_of(row: Mapping[str, Any]) -> str:
     return _versions(row["versions"] or "{}").get("machine", "")
 
 
-def told(counts: Mapping[str, int]) -> str:
+def counts_in_words(counts: Mapping[str, int]) -> str:
     """Return counts by reason in words, the most frequent first.
 
     Example:
-        >>> told({"other code": 3, "torch 2.14.0 in place of 2.15.0": 1})
+        >>> counts_in_words({"other code": 3, "torch 2.14.0 in place of 2.15.0": 1})
         '3 of other code; 1 of torch 2.14.0 in place of 2.15.0'
     """
     return "; ".join(f"{count} of {reason}" for reason, count in Counter(counts).most_common())

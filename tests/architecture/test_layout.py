@@ -21,23 +21,22 @@ ALLOWED = {
     "data": set(),
     "models": set(),
     "training": {"data", "models"},
-    "search": set(),
-    "records": set(),
+    "protocol": set(),
+    "records": {"protocol"},  # what is recorded of an arm becomes its state
     # Optuna's distributions of a space, for importances; losses and kept networks, for what is drawn of them
-    "reports": {"records", "search", "training", "models"},
-    "running": {"data", "models", "training", "search", "records", "reports", "serving"},
+    "reports": {"records", "protocol", "training", "models"},
+    "running": {"data", "models", "training", "protocol", "records", "reports", "serving"},
     "serving": {"data", "models", "training", "records", "reports"},  # networks at work, with their numbers
     # what a study's results rest on, computed again
-    "evidence": {"data", "models", "records", "reports", "running", "search", "training"},
-    "cli": {"running", "records", "reports", "search", "serving", "evidence"},
-    "testing": {"data", "training", "search"},
+    "evidence": {"data", "models", "records", "reports", "running", "protocol", "training"},
+    "cli": {"running", "records", "reports", "protocol", "serving", "evidence"},
+    "testing": {"data", "training", "protocol"},
     "sources": set(),
 }
 LEAVES = {
     *(
         "errors",
         "identity",
-        "outcomes",
         "references",
         "streams",
         "metrics",
@@ -46,7 +45,8 @@ LEAVES = {
         "sources",
     ),
     *("trust", "elsewhere", "terminal"),  # files of others, and what they may do here
-    *("calibration", "racing", "fronts"),  # what starts and what a table counts are decided by the same rules
+    "calibration",
+    "lazy",  # how packages import their names on first use
 }
 
 # What each folder of the losses may import of the others: those below it. A family imports no other but for the one

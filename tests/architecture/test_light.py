@@ -17,7 +17,7 @@ from made_up import keep_made_up
 
 from topk_platform import Study
 from topk_platform.cli import app
-from topk_platform.outcomes import Ended
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import Ledger, Store, read_history
 from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.running.preflight.checks import check_study

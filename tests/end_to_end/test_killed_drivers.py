@@ -17,7 +17,7 @@ import pytest
 from mlflow import MlflowClient
 
 from topk_platform.records import Store, driven
-from topk_platform.records.opened import Opened
+from topk_platform.records.table.opened import Opened
 
 Rows = Callable[..., list[dict[str, Any]]]
 Until = Callable[..., None]

@@ -21,7 +21,8 @@ from topk_platform import Choice, Claim, Contrast, Float, Int, Loss, Study
 from topk_platform.cli.app import main
 from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, OpenTrial, Store, Undone, checksums, delta, write_snapshot
+from topk_platform.records import Ledger, OpenTrial, Store, Undone, write_snapshot
+from topk_platform.records.table import checksums, delta
 from topk_platform.specs import TrialRecord
 
 __all__ = ["Case", "Said", "check_case", "copied", "make_store", "records", "reference", "study", "topk"]
@@ -93,7 +94,7 @@ def _run(ledger: Ledger, some: Sequence[TrialRecord]) -> None:
 
 def add(ledger: Ledger, table: delta.Writing, record: TrialRecord) -> None:
     """Commit one record by itself."""
-    from topk_platform.records.schema import ledger_table
+    from topk_platform.records.table.schema import ledger_table
 
     table.append(ledger_table([record], table.schema))
     table.compact()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from topk_platform.records import Store
-from topk_platform.records.guesses import save_guesses
-from topk_platform.records.ranks import save_ranks
+from topk_platform.records.artifacts.guesses import save_guesses
+from topk_platform.records.artifacts.ranks import save_ranks
 from topk_platform.specs import Trial
 
 

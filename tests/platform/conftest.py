@@ -11,7 +11,7 @@ from topk_platform import Study
 from topk_platform.code_version import code_versions
 from topk_platform.data import load
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import Ledger, Store, StoreKeeper, read_history
 from topk_platform.running.driver.boards import make_board
 from topk_platform.training import finish, run_trials

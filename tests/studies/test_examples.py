@@ -14,7 +14,7 @@ from PIL import Image
 from topk_platform.cli.studies import load_study
 from topk_platform.data import data_at
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import ArmHistory
 from topk_platform.running.driver.boards import make_board
 from topk_platform.running.preflight.checks import check_study

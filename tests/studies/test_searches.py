@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from topk_platform import Arm, Study
+from topk_platform.protocol import ArmBoard
 from topk_platform.running.preflight.checks import check_study
-from topk_platform.search import ArmBoard
 from topk_studies import STUDIES
 from topk_studies.searches import SEARCHES
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from rich.table import Table
 
+from topk_platform.protocol import early_correlations
 from topk_platform.records import ArmHistory, Ledger, Row, add_curves
-from topk_platform.search import early_correlations
 from topk_platform.specs import Arm, Trial
 
 __all__ = ["early_table"]

@@ -21,7 +21,7 @@ from topk_platform.cli.consoles import make_console, print_json, say
 from topk_platform.cli.options import JsonOption, SmokeOption, StoreOption, recorded_name
 from topk_platform.cli.studies import load_study
 from topk_platform.errors import StoreError, UserError
-from topk_platform.identity import told
+from topk_platform.identity import counts_in_words
 from topk_platform.references import is_reference
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _rendered(
 def _title(ledger: Ledger, rows: Sequence[Row]) -> str:
     outdated, last = _outdated(ledger, rows), max((row["ended"] for row in rows), default=None)
     when = f", the last at {last:%Y-%m-%d %H:%M:%S} UTC" if last else ""
-    without = f"; {sum(outdated.values())} do not count: {told(outdated)}" if outdated else ""
+    without = f"; {sum(outdated.values())} do not count: {counts_in_words(outdated)}" if outdated else ""
     return f"{ledger.study}: {len(rows)} trials ended{when}{without}"
 
 

@@ -26,7 +26,7 @@ from topk_platform.records import (
     read_adopted,
     take_back,
 )
-from topk_platform.records.lease import Lease
+from topk_platform.records.storage.lease import Lease
 from topk_platform.running.preflight.identified import identities_here
 from topk_platform.specs import Study
 

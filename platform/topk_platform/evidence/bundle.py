@@ -22,9 +22,9 @@ from topk_platform.errors import UserError
 from topk_platform.evidence.archive import members, table_of
 from topk_platform.identity import Identity, environment_of
 from topk_platform.records import Ledger, Store, last_counted, last_seeds, read_all_ranks, read_history
-from topk_platform.records.adopted import ADOPTED, adopted_in
-from topk_platform.records.artifacts import artifact_name, read_artifact
-from topk_platform.records.schema import CAME_LATER, ledger_schema
+from topk_platform.records.artifacts.files import artifact_name, read_artifact
+from topk_platform.records.ledger.adopted import ADOPTED, adopted_in
+from topk_platform.records.table.schema import CAME_LATER, ledger_schema
 from topk_platform.reports import build_table, to_files
 from topk_platform.reports.claimed import claims_to_csv, claims_to_markdown
 from topk_platform.reports.deciding import decided

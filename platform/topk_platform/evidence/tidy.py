@@ -183,7 +183,7 @@ def _frozen(history: ArmHistory) -> list[Any]:
     """Return an arm's search trials as Optuna's, in the order of their numbers."""
     from optuna.trial import TrialState, create_trial  # noqa: PLC0415 - as above
 
-    from topk_platform.search.suggest import to_optuna  # noqa: PLC0415 - as above
+    from topk_platform.protocol.suggest import to_optuna  # noqa: PLC0415 - as above
 
     states = {"completed": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
     distributions, found = to_optuna(history.arm.loss.space), []

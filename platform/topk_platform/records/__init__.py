@@ -6,15 +6,23 @@ Lake and obstore.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from topk_platform.lazy import first_use
 
 if TYPE_CHECKING:
-    from topk_platform.records.adopted import ADOPTED, Evidence, note_adopted, read_adopted, take_back
-    from topk_platform.records.artifacts import artifact_name
-    from topk_platform.records.checked import DamagedError
-    from topk_platform.records.checkpoints import StoreKeeper, forget
-    from topk_platform.records.guesses import Guesses, read_guesses
+    from topk_platform.records.artifacts.checkpoints import StoreKeeper, forget
+    from topk_platform.records.artifacts.damage import (
+        NEEDED,
+        Unsound,
+        damaged_artifacts,
+        missing_artifacts,
+        set_aside,
+    )
+    from topk_platform.records.artifacts.files import artifact_name
+    from topk_platform.records.artifacts.guesses import Guesses, read_guesses
+    from topk_platform.records.artifacts.networks import SavedModel, read_model, save_model
+    from topk_platform.records.artifacts.ranks import Ranks, read_all_ranks, read_ranks
     from topk_platform.records.history import (
         ArmHistory,
         add_curves,
@@ -22,33 +30,33 @@ if TYPE_CHECKING:
         last_seeds,
         read_history,
     )
-    from topk_platform.records.lease import check_undriven, driven
-    from topk_platform.records.ledger import Ledger, is_study
-    from topk_platform.records.lookup import Found, find
-    from topk_platform.records.models import SavedModel, read_model, save_model
-    from topk_platform.records.ranks import Ranks, read_all_ranks, read_ranks
-    from topk_platform.records.repairing import Repaired, repair
-    from topk_platform.records.schema import SCHEMA_VERSION
-    from topk_platform.records.snapshot import is_current, write_snapshot
-    from topk_platform.records.states import ArmState, GpuUse, StudyState, note_state, read_state, trend_of
-    from topk_platform.records.store import Store
+    from topk_platform.records.ledger.adopted import ADOPTED, Evidence, note_adopted, read_adopted, take_back
+    from topk_platform.records.ledger.ledger import Ledger, is_study
+    from topk_platform.records.ledger.lookup import Found, find
+    from topk_platform.records.ledger.snapshot import is_current, write_snapshot
+    from topk_platform.records.ledger.writer import Writer
+    from topk_platform.records.notes.states import (
+        ArmState,
+        GpuUse,
+        StudyState,
+        note_state,
+        read_state,
+        trend_of,
+    )
+    from topk_platform.records.notes.tally import Tally
+    from topk_platform.records.notes.undone import OpenTrial, Undone
+    from topk_platform.records.repairing.repair import Repaired, repair
+    from topk_platform.records.storage.checked_json import DamagedError
+    from topk_platform.records.storage.lease import check_undriven, driven
+    from topk_platform.records.storage.store import Store
     from topk_platform.records.syncing import open_sink, sync
-    from topk_platform.records.tally import Tally
+    from topk_platform.records.table.rows import Row
+    from topk_platform.records.table.schema import SCHEMA_VERSION
     from topk_platform.records.tracked import tracking_uri
     from topk_platform.records.tracked_models import Graph, Graphs
     from topk_platform.records.tracked_place import moved
     from topk_platform.records.tracking import Extras, TrackingSink
     from topk_platform.records.tracking_check import check_tracking
-    from topk_platform.records.undone import OpenTrial, Undone
-    from topk_platform.records.unsound import (
-        NEEDED,
-        Unsound,
-        damaged_artifacts,
-        missing_artifacts,
-        set_aside,
-    )
-    from topk_platform.records.views import Row
-    from topk_platform.records.writer import Writer
 
 __all__ = [
     "ADOPTED",
@@ -112,70 +120,4 @@ __all__ = [
     "write_snapshot",
 ]
 
-_HOMES = {
-    "ADOPTED": "adopted",
-    "ArmHistory": "history",
-    "ArmState": "states",
-    "Evidence": "adopted",
-    "DamagedError": "checked",
-    "Extras": "tracking",
-    "Found": "lookup",
-    "GpuUse": "states",
-    "Graph": "tracked_models",
-    "Graphs": "tracked_models",
-    "Guesses": "guesses",
-    "Ledger": "ledger",
-    "NEEDED": "unsound",
-    "OpenTrial": "undone",
-    "Ranks": "ranks",
-    "Repaired": "repairing",
-    "Row": "views",
-    "SCHEMA_VERSION": "schema",
-    "SavedModel": "models",
-    "Store": "store",
-    "StoreKeeper": "checkpoints",
-    "StudyState": "states",
-    "Tally": "tally",
-    "TrackingSink": "tracking",
-    "Undone": "undone",
-    "Unsound": "unsound",
-    "Writer": "writer",
-    "add_curves": "history",
-    "artifact_name": "artifacts",
-    "check_tracking": "tracking_check",
-    "check_undriven": "lease",
-    "damaged_artifacts": "unsound",
-    "driven": "lease",
-    "find": "lookup",
-    "forget": "checkpoints",
-    "is_current": "snapshot",
-    "is_study": "ledger",
-    "last_counted": "history",
-    "last_seeds": "history",
-    "missing_artifacts": "unsound",
-    "moved": "tracked_place",
-    "note_adopted": "adopted",
-    "note_state": "states",
-    "open_sink": "syncing",
-    "read_adopted": "adopted",
-    "read_guesses": "guesses",
-    "read_history": "history",
-    "read_all_ranks": "ranks",
-    "read_model": "models",
-    "read_ranks": "ranks",
-    "read_state": "states",
-    "trend_of": "states",
-    "repair": "repairing",
-    "save_model": "models",
-    "set_aside": "unsound",
-    "sync": "syncing",
-    "take_back": "adopted",
-    "tracking_uri": "tracked",
-    "write_snapshot": "snapshot",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = first_use(__name__)

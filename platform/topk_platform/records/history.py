@@ -11,11 +11,11 @@ from itertools import chain
 
 from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity, with_origins
-from topk_platform.outcomes import Ended, chosen
-from topk_platform.racing import Race, Results, race, racing_groups, racing_step
-from topk_platform.records.curves import Curves
-from topk_platform.records.ledger import Ledger
-from topk_platform.records.views import Row, RowViews
+from topk_platform.protocol.ended import Ended, chosen
+from topk_platform.protocol.racing import Race, Results, race, racing_groups, racing_step
+from topk_platform.records.ledger.curves import Curves
+from topk_platform.records.ledger.ledger import Ledger
+from topk_platform.records.table.rows import Row, RowViews
 from topk_platform.specs import Arm, Study
 
 __all__ = ["ArmHistory", "add_curves", "last_counted", "last_seeds", "read_history"]

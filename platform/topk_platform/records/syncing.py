@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError, reason
-from topk_platform.records.ledger import Ledger
-from topk_platform.records.store import Store
+from topk_platform.records.ledger.ledger import Ledger
+from topk_platform.records.notes.undone import Undone
+from topk_platform.records.storage.store import Store
 from topk_platform.records.tracked import tracking_uri
 from topk_platform.records.tracking import Extras, TrackingSink
 from topk_platform.records.tracking_check import check_tracking
-from topk_platform.records.undone import Undone
 
 __all__ = ["open_sink", "sync"]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topk_platform.errors import reason
+from topk_platform.records.table.rows import Row
 from topk_platform.records.tracked_artifacts import Artifacts
-from topk_platform.records.views import Row
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from topk_platform.errors import masked
-from topk_platform.records.store import Store
+from topk_platform.records.storage.store import Store
 
 __all__ = ["moved"]
 

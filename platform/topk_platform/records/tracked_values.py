@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from topk_platform.records.views import Row
+from topk_platform.records.table.rows import Row
 
 __all__ = ["milliseconds", "points"]
 

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import reason
-from topk_platform.records.artifacts import read_artifact
-from topk_platform.records.checked import DamagedError
-from topk_platform.records.ledger import Ledger
-from topk_platform.records.schema import epoch_rows, trial_row
+from topk_platform.records.artifacts.files import read_artifact
+from topk_platform.records.ledger.ledger import Ledger
+from topk_platform.records.storage.checked_json import DamagedError
+from topk_platform.records.table.rows import Row
+from topk_platform.records.table.schema import epoch_rows, trial_row
 from topk_platform.records.tracked import DRAWN, is_tracked
 from topk_platform.records.tracked_arms import ARMS, NOTE, log_data, tell_arm
 from topk_platform.records.tracked_artifacts import Artifacts
 from topk_platform.records.tracked_database import disconnect, make_database
 from topk_platform.records.tracked_models import Graphs, forget_models, log_graphs, log_model
 from topk_platform.records.tracked_values import milliseconds, points
-from topk_platform.records.views import Row
 from topk_platform.specs import Trial, TrialRecord, canonical_json, digest
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError, masked, reason
-from topk_platform.records.store import Store
+from topk_platform.records.storage.store import Store
 from topk_platform.specs.checks import check_place
 
 __all__ = ["check_tracking"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from topk_platform.fronts import hypervolume
-from topk_platform.outcomes import Ended
+from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.fronts import hypervolume
 from topk_platform.records import ArmHistory, Row
 from topk_platform.reports.statistics import Estimate, estimate
 from topk_platform.specs import Scalar

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.identity import bits_of, chooser_of
-from topk_platform.outcomes import Ended
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import ArmHistory, Row, Tally, last_seeds
 from topk_platform.reports.cells import Cell, cell_of, marked, tested
 from topk_platform.reports.edges import Edge, edges

@@ -16,11 +16,11 @@ from statistics import mean, stdev
 import numpy as np
 
 from topk_platform.errors import UserError
-from topk_platform.outcomes import Ended
+from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.samplers import random_draws
 from topk_platform.records import ArmHistory
 from topk_platform.reports.edges import Edge, edges
 from topk_platform.reports.reading import read
-from topk_platform.search.samplers import random_draws
 from topk_platform.specs import Arm, Choice, Dimension, Grid, Parameter, Scalar, Study
 
 __all__ = ["ArmTuning", "Curve", "Fixed", "Sensitivity", "Tuning", "tuning"]
@@ -248,7 +248,7 @@ def _importances(space: Mapping[str, Dimension], trials: Sequence[Ended]) -> dic
         return {}
     import optuna  # noqa: PLC0415 - a second
 
-    from topk_platform.search.suggest import to_optuna  # noqa: PLC0415 - as above
+    from topk_platform.protocol.suggest import to_optuna  # noqa: PLC0415 - as above
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     distributions = to_optuna(space)

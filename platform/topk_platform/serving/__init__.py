@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from topk_platform.lazy import first_use
 
 if TYPE_CHECKING:
     from topk_platform.serving.classifier import Candidate, Classifier, load_model
@@ -11,17 +12,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Candidate", "Classifier", "Exported", "export_model", "load_model"]
 
-_HOMES = {
-    "Candidate": "classifier",
-    "Classifier": "classifier",
-    "Exported": "exporting",
-    "export_model": "exporting",
-    "load_model": "classifier",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Classifiers import torch, which exporting a network does without.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+# Classifiers import torch, which exporting a network does without.
+__getattr__ = first_use(__name__)

@@ -6,7 +6,7 @@ from functools import partial
 
 from topk_platform.errors import StoreError
 from topk_platform.records import Graph, Graphs, Row, Store, last_seeds, read_model
-from topk_platform.records.artifacts import artifact_name
+from topk_platform.records.artifacts.files import artifact_name
 from topk_platform.reports.reading import read
 from topk_platform.serving.exporting import best_of
 from topk_platform.specs import Study

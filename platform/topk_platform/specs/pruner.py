@@ -1,4 +1,4 @@
-"""When a search trial is stopped early, as plain values; see :mod:`topk_platform.search.pruning`."""
+"""When a search trial is stopped early, as plain values; see :mod:`topk_platform.protocol.pruning`."""
 
 from __future__ import annotations
 

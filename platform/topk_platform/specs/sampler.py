@@ -1,4 +1,4 @@
-"""How an arm's next values are found, as plain values; :mod:`topk_platform.search.samplers` builds them."""
+"""How an arm's next values are found, as plain values; :mod:`topk_platform.protocol.samplers` builds them."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended
-from topk_platform.search import ArmBoard, Board
-from topk_platform.search.suggest import suggest
+from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.suggest import suggest
 from topk_platform.specs import (
     Arm,
     Choice,

@@ -17,11 +17,11 @@ from made_up import keep_made_up
 
 from topk_platform import Study
 from topk_platform.cli import main
-from topk_platform.outcomes import Ended
+from topk_platform.protocol import Board
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import Store
 from topk_platform.running.driver import execution as running
 from topk_platform.running.driver.retries import Faults, OpenTrial
-from topk_platform.search import Board
 from topk_platform.specs import Status, TrialRecord
 
 LAB = """

@@ -7,9 +7,9 @@ from pathlib import Path
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.cli.early import early_table
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended
+from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import Ledger, Store
-from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import EpochRecord, TrialRecord
 
 EARLY = {"cross_entropy": (0.1, 0.2, 0.3, 0.4, 0.5), "focal": (0.5, 0.1, 0.4, 0.2, 0.3)}

@@ -18,7 +18,7 @@ from topk_platform.cli.new_networks import NETWORKS
 from topk_platform.cli.studies import load_study
 from topk_platform.data import data_at, read
 from topk_platform.models import MODELS
-from topk_platform.outcomes import Ended
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import Ledger, Store, read_history
 from topk_platform.running.driver.boards import make_board
 from topk_platform.running.preflight.checks import check_study

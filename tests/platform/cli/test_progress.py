@@ -19,7 +19,8 @@ from topk_platform.cli.progress import make_view
 from topk_platform.cli.standing import status
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended
+from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import ArmState, Ledger, Store, StudyState, Tally, note_state, read_state, trend_of
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
@@ -27,7 +28,6 @@ from topk_platform.running.progress.notebook import NotebookView
 from topk_platform.running.progress.rows import arms_text, headline, sparkline
 from topk_platform.running.progress.views import Lines, LiveView, View, view_for
 from topk_platform.running.progress.watching import Noting, Watch
-from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import TrialRecord
 
 RATE = {"learning_rate": Float(0.01, 1)}

@@ -14,8 +14,8 @@ from topk_platform import code_version as versions
 from topk_platform.cli import main
 from topk_platform.data import load
 from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard
 from topk_platform.records import Ledger, Store
-from topk_platform.search import ArmBoard
 from topk_platform.training import environment, finish, run_trials
 
 REGIME = Regime("r", "digits")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from topk_platform import Study, bundle, verify
+from topk_platform.errors import StoreError
 from topk_platform.evidence.adopting import candidates
 from topk_platform.records import (
     SCHEMA_VERSION,
@@ -25,7 +26,7 @@ from topk_platform.records import (
     read_history,
     repair,
 )
-from topk_platform.records import versions as schemas
+from topk_platform.records.table import schema
 from topk_platform.reports import build_table
 
 STORES = sorted((Path(__file__).parent / "stores").glob("schema-*.zip"))
@@ -47,7 +48,7 @@ def numbers(text: str) -> dict[tuple[str, ...], float]:
 
 
 def test_there_is_a_store_of_each_version_and_they_are_small() -> None:
-    wanted = {f"schema-{version}" for version in range(schemas.OLDEST, SCHEMA_VERSION + 1)}
+    wanted = {f"schema-{version}" for version in range(schema.OLDEST, SCHEMA_VERSION + 1)}
     assert {path.stem for path in STORES} >= wanted
     assert all(path.stat().st_size < 50_000 for path in STORES)
 
@@ -89,7 +90,7 @@ def test_this_program_writes_on_in_it(store: Path, monkeypatch: pytest.MonkeyPat
     """From then on an earlier program, to which the version says nothing, refuses it."""
     study = study_of(store)
     newer = SCHEMA_VERSION + 1
-    for module in ("ledger", "mark", "versions"):
+    for module in ("ledger.ledger", "table.mark", "table.schema"):
         monkeypatch.setattr(f"topk_platform.records.{module}.SCHEMA_VERSION", newer)
     ledger = Ledger.open(Store.open(store), study.name)
     key = ledger.keys()[0]
@@ -98,5 +99,5 @@ def test_this_program_writes_on_in_it(store: Path, monkeypatch: pytest.MonkeyPat
     assert len(ledger.rows()) == 3
     assert json.loads((store / study.name / "ledger.json").read_text())["schema_version"] == newer
     monkeypatch.undo()
-    with pytest.raises(schemas.StoreError, match="a newer one has written it, so upgrade topk-studies here"):
+    with pytest.raises(StoreError, match="a newer one has written it, so upgrade topk-studies here"):
         Ledger.open(Store.open(store), study.name)

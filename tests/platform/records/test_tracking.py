@@ -32,7 +32,7 @@ from topk_platform.records import (
     tracking_check,
     tracking_uri,
 )
-from topk_platform.records.artifacts import write_artifact
+from topk_platform.records.artifacts.files import write_artifact
 from topk_platform.records.tracked import is_tracked
 from topk_platform.specs import TrialRecord, digest
 

@@ -15,8 +15,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plot
 from topk_platform.records import Ledger, Row, Store, artifact_name, artifacts, read_guesses, read_ranks
-from topk_platform.records.guesses import save_guesses
-from topk_platform.records.ranks import save_ranks
+from topk_platform.records.artifacts.guesses import save_guesses
+from topk_platform.records.artifacts.ranks import save_ranks
 from topk_platform.reports.plots import NothingToPlotError
 from topk_platform.reports.plots.confusion import groups_of, sharing
 from topk_platform.reports.plots.style import styled

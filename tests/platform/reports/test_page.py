@@ -36,10 +36,10 @@ from topk_platform import report as report_of
 from topk_platform import table as table_of
 from topk_platform.cli import main
 from topk_platform.errors import UserError
-from topk_platform.outcomes import Ended
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import Ledger, Store, Tally, read_history
-from topk_platform.records.guesses import save_guesses
-from topk_platform.records.ranks import save_ranks
+from topk_platform.records.artifacts.guesses import save_guesses
+from topk_platform.records.artifacts.ranks import save_ranks
 from topk_platform.reports import plots
 from topk_platform.reports.answer import answer
 from topk_platform.reports.formats import FORMATS, as_format

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from topk_platform import TPE, Arm, Choice, Float, Loss, Model, Protocol, Recipe, Regime, Study, UserError
-from topk_platform.outcomes import Ended
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import ArmHistory
 from topk_platform.reports import tuning as module
 from topk_platform.reports.tuned import tuning_to_csv, tuning_to_markdown

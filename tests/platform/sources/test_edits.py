@@ -187,7 +187,7 @@ EDITS = [
     ),
     Edit(
         "a report, the search, the records",
-        "topk_platform.search.suggest",
+        "topk_platform.protocol.suggest",
         "import ",
         "import sys\nsys.setrecursionlimit(2000)\nimport ",
         NONE,

@@ -16,7 +16,7 @@ from torch import nn
 
 import topk_losses as tl
 from topk_platform import Arm, Choice, Float, LongTail, Loss, Model, Recipe, Regime, Schedule, UserError
-from topk_platform.records.schema import trial_row
+from topk_platform.records.table.schema import trial_row
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import Study, Trial, TrialRecord
 from topk_platform.training import Session, finish, run_trials

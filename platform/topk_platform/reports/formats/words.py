@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from topk_platform.identity import told
+from topk_platform.identity import counts_in_words
 from topk_platform.records import Tally
 from topk_platform.reports.cells import Cell
 from topk_platform.reports.edges import edges_told
@@ -401,14 +401,17 @@ def _fruitless(found: Fruitless) -> str:
 def _uncounted(table: Table) -> str:
     if not table.outdated:
         return ""
-    return f"{sum(table.outdated.values())} recorded trials are not counted: {told(table.outdated)}."
+    return (
+        f"{sum(table.outdated.values())} recorded trials are not counted: {counts_in_words(table.outdated)}."
+    )
 
 
 def _environments(table: Table) -> str:
     """Return the line that says that trials were made in several environments, or nothing."""
     if not table.environments:
         return ""
-    return f"Machines or versions differ, and with them the last bits of results: {told(table.environments)}."
+    counts = counts_in_words(table.environments)
+    return f"Machines or versions differ, and with them the last bits of results: {counts}."
 
 
 def _adopted(table: Table) -> str:

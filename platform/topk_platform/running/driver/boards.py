@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard, Board, check_packages
 from topk_platform.records import ArmHistory
-from topk_platform.search import ArmBoard, Board, check_packages
 from topk_platform.specs import Study
 
 __all__ = ["as_checked", "finished", "in_environment", "make_board"]

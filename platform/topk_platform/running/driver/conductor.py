@@ -11,12 +11,12 @@ from typing import Any
 
 from topk_platform.data import data_folder
 from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError
-from topk_platform.outcomes import Ended
+from topk_platform.protocol import Board
+from topk_platform.protocol.ended import Ended
 from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.retries import Faults, OpenTrial, Retries
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
-from topk_platform.search import Board
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training.pace import FIRST_SECONDS
 

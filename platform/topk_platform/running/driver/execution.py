@@ -9,6 +9,7 @@ from functools import partial
 
 from topk_platform.errors import reason
 from topk_platform.identity import Identity
+from topk_platform.protocol import Board
 from topk_platform.records import (
     ArmHistory,
     Ledger,
@@ -39,7 +40,6 @@ from topk_platform.running.own_ray.scratch import scratch_folder
 from topk_platform.running.preflight.changes import avoidable, note_code, outdated
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.watching import Noting, Watch
-from topk_platform.search import Board
 from topk_platform.specs import Arm, Study, Trial
 
 __all__ = ["Progress", "execute"]

@@ -15,7 +15,7 @@ from topk_platform.records import (
     last_seeds,
     missing_artifacts,
 )
-from topk_platform.records.artifacts import Kind
+from topk_platform.records.artifacts.files import Kind
 from topk_platform.specs import Study
 
 __all__ = ["incomplete", "told_again", "used", "without"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from topk_platform.errors import UserError
 from topk_platform.records import NEEDED, Store, check_tracking
-from topk_platform.records.artifacts import KINDS, Kind
+from topk_platform.records.artifacts.files import KINDS, Kind
 from topk_platform.running.cluster.address import host_and_port
 from topk_platform.running.cluster.patience import Patience
 from topk_platform.running.driver.budget import Budget

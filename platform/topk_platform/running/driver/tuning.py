@@ -16,6 +16,7 @@ from ray.tune.execution import class_cache
 from rich.console import Console
 
 from topk_platform.errors import ChangedError
+from topk_platform.protocol import Board
 from topk_platform.running.cluster.capacity import trial_resources
 from topk_platform.running.cluster.worker import TrialActor
 from topk_platform.running.driver.budget import Budget
@@ -24,7 +25,6 @@ from topk_platform.running.driver.hooks import BoardSearcher, Listener, ShortMem
 from topk_platform.running.driver.retries import PAUSES, Faults
 from topk_platform.running.own_ray.lifeline import Lifeline, LostRayError
 from topk_platform.running.progress.events import Event
-from topk_platform.search import Board
 from topk_platform.specs import Study, TrialRecord
 
 __all__ = ["tune_trials"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from topk_platform.protocol import Board
 from topk_platform.records import ArmHistory
 from topk_platform.running.driver.budget import Budget
-from topk_platform.search import Board
 
 __all__ = ["ended_seconds", "expect"]
 

@@ -11,11 +11,11 @@ import torch
 
 from topk_platform.data import data_at
 from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard
 from topk_platform.running.estimate.batch_sizes import ArmProbe
 from topk_platform.running.machine.here import local_cpus
 from topk_platform.running.machine.memory import available_memory
 from topk_platform.running.preflight.checks import check_device, check_study
-from topk_platform.search import ArmBoard
 from topk_platform.specs import Arm, Choice, Int, Study, Trial, canonical_json
 from topk_platform.training.probing import (
     Attempts,

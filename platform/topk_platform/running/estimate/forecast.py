@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from topk_platform.outcomes import Ended
-from topk_platform.search import ArmBoard, Board, Slot, paces
+from topk_platform.protocol import ArmBoard, Board, Slot, paces
+from topk_platform.protocol.ended import Ended
 
 __all__ = ["Forecast", "Lasting", "forecast"]
 

@@ -12,9 +12,9 @@ import torch
 from topk_platform.data import use_data_folder
 from topk_platform.errors import UserError, reason
 from topk_platform.identity import Identity
+from topk_platform.protocol import Board
 from topk_platform.running.estimate.fitting import Candidate, first_trial
 from topk_platform.running.machine.devices import OWN_BYTES
-from topk_platform.search import Board
 from topk_platform.specs import Arm, Scalar, Study, Trial, reaching
 from topk_platform.training.faults import is_out_of_memory
 from topk_platform.training.probing import take_scores, take_step

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard, Board, Slot, expected_part, informed
 from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
 from topk_platform.running.driver.boards import as_checked, finished, make_board
 from topk_platform.running.driver.incomplete import incomplete, without
@@ -18,7 +19,6 @@ from topk_platform.running.estimate.expecting import ended_seconds
 from topk_platform.running.estimate.forecast import Forecast, forecast
 from topk_platform.running.machine.here import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
-from topk_platform.search import ArmBoard, Board, Slot, expected_part, informed
 from topk_platform.specs import Arm, Study, digest, startup_of
 
 if TYPE_CHECKING:

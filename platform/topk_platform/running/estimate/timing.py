@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from topk_platform.search import ArmBoard
+from topk_platform.protocol import ArmBoard
 from topk_platform.specs import Recipe, Trial, digest
 from topk_platform.training import Session
 from topk_platform.training.clock import Stopwatch

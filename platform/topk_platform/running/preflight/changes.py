@@ -12,7 +12,7 @@ from typing import Any
 from topk_platform.code_version import code_definitions, code_parts
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Row, Store
-from topk_platform.records.views import RowViews
+from topk_platform.records.table.rows import RowViews
 from topk_platform.specs import Arm, Study, Trial
 from topk_platform.specs.codec import encode
 

@@ -13,9 +13,9 @@ from topk_platform.data import Dataset, Images, Source, apply_conditions, check_
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
 from topk_platform.models import build_model, check_model
+from topk_platform.protocol import check_sampler
 from topk_platform.running.preflight.reading import load_or_tell
 from topk_platform.running.preflight.rehearsal import Rehearsal
-from topk_platform.search import check_sampler
 from topk_platform.specs import Arm, Model, Scalar, Setting, Study, measure_of, reaching
 from topk_platform.training import check_ensemble, check_loss
 

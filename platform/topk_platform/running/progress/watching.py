@@ -13,12 +13,12 @@ from types import TracebackType
 from typing import Self, get_args
 
 from topk_platform.errors import StoreError
-from topk_platform.outcomes import best
+from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol.ended import best
 from topk_platform.records import ArmState, GpuUse, Store, StudyState, Tally, note_state, trend_of
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.repeating import Repeating
-from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import Scalar, Status, Trial, TrialRecord
 
 __all__ = ["Noting", "Watch", "value_told", "values_told"]

@@ -58,8 +58,8 @@ def test_what_a_trial_takes_is_measured_with_its_context_left_aside() -> None:
     from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
     from topk_platform.data import load
     from topk_platform.identity import Identity
+    from topk_platform.protocol import ArmBoard
     from topk_platform.running.estimate.packing import measure, packing
-    from topk_platform.search import ArmBoard
 
     arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 3, Recipe(1))
     study = Study("s", [arm], topk=(1, 3), device="cuda", gpus="auto")

@@ -17,7 +17,8 @@ from topk_platform.cli.progress import make_view
 from topk_platform.cli.standing import status
 from topk_platform.errors import ClusterError, StoreError
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended
+from topk_platform.protocol import Board
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import ArmHistory, Ledger, Store, StoreKeeper, read_history
 from topk_platform.reports import to_markdown
 from topk_platform.running.cluster import machines
@@ -29,7 +30,6 @@ from topk_platform.running.preflight.changes import outdated
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.watching import Watch
-from topk_platform.search import Board
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import environment, finish, run_trials
 

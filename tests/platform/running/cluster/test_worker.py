@@ -13,12 +13,12 @@ from topk_platform.code_version import code_version
 from topk_platform.data import load
 from topk_platform.errors import FAULTS, FaultError, TimeLimitError, UnreachableStoreError
 from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard
 from topk_platform.records import Store, damaged_artifacts, missing_artifacts
-from topk_platform.records.schema import trial_row
-from topk_platform.records.store import MARK
+from topk_platform.records.storage.store import MARK
+from topk_platform.records.table.schema import trial_row
 from topk_platform.running.cluster import worker
 from topk_platform.running.cluster.worker import TrialActor
-from topk_platform.search import ArmBoard
 from topk_platform.specs import TrialRecord
 from topk_platform.training import Pulse, environment
 

@@ -26,13 +26,13 @@ from topk_platform import (
     run,
 )
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended
+from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol.ended import Ended
 from topk_platform.running.driver.budget import Budget, Limits
 from topk_platform.running.driver.conductor import Conductor, Orders
 from topk_platform.running.driver.retries import PAUSES
 from topk_platform.running.estimate.forecast import Forecast
 from topk_platform.running.estimate.planning import ArmPlan, Plan
-from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})

@@ -11,11 +11,11 @@ import pytest
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.outcomes import Ended
+from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol.ended import Ended
 from topk_platform.running.driver.conductor import Conductor, Orders
 from topk_platform.running.driver.retries import PAUSES, Retries
 from topk_platform.running.machine.gpu_use import GpuSample
-from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})

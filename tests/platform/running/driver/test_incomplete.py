@@ -14,7 +14,8 @@ import pytest
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, plan, run
 from topk_platform.cli import main
-from topk_platform.outcomes import Ended
+from topk_platform.protocol import Board
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import (
     Ledger,
     Row,
@@ -24,13 +25,12 @@ from topk_platform.records import (
     damaged_artifacts,
     missing_artifacts,
 )
-from topk_platform.records.artifacts import KINDS, Kind
-from topk_platform.records.mark import Mark
+from topk_platform.records.artifacts.files import KINDS, Kind
+from topk_platform.records.table.mark import Mark
 from topk_platform.running.driver import execution
 from topk_platform.running.driver.recording import Recorder
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.progress.events import Event
-from topk_platform.search import Board
 from topk_platform.training import finish, run_trials
 
 LAB = """

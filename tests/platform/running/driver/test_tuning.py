@@ -13,11 +13,11 @@ from ray.tune.execution import class_cache
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.errors import ChangedError
 from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard, Board
 from topk_platform.running.driver import tuning
 from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.own_ray.lifeline import Lifeline, LostRayError
-from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import Trial, TrialRecord
 
 Fit = Callable[[Conductor], None]

@@ -16,7 +16,8 @@ from made_up import keep_made_up
 from topk_platform import Arm, Float, Loss, Model, Protocol, Recipe, Regime, Study, grid, plan, run
 from topk_platform.data import Source, digits
 from topk_platform.errors import StoreError, UserError
-from topk_platform.outcomes import Ended
+from topk_platform.protocol import Board
+from topk_platform.protocol.ended import Ended
 from topk_platform.records import Extras, Store
 from topk_platform.running.driver import execution as running
 from topk_platform.running.driver import recording, remembered
@@ -25,7 +26,6 @@ from topk_platform.running.driver.retries import Faults
 from topk_platform.running.preflight import reading
 from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.running.progress.events import Event
-from topk_platform.search import Board
 from topk_platform.specs import TrialRecord
 
 RATE = {"learning_rate": Float(0.01, 1)}

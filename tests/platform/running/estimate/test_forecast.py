@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard, Board, Slot
 from topk_platform.running.estimate.forecast import Forecast, Lasting, forecast
-from topk_platform.search import ArmBoard, Board, Slot
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
 

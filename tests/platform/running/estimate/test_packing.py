@@ -13,11 +13,11 @@ from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, 
 from topk_platform.data import load
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard, Board
 from topk_platform.running.cluster.capacity import trial_resources
 from topk_platform.running.estimate import packing as packing_module
 from topk_platform.running.estimate.packing import HEAD_ROOM, Measured, largest_trials, measure, packing
 from topk_platform.running.machine.devices import OWN_BYTES, memory_part
-from topk_platform.search import ArmBoard, Board
 from topk_platform.specs import Trial
 
 GIB = 2**30

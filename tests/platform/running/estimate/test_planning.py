@@ -23,9 +23,9 @@ from topk_platform import (
     grid,
 )
 from topk_platform.cli.planning import _plan_data, _print_plan
+from topk_platform.protocol import ArmBoard
 from topk_platform.running.estimate import timing
 from topk_platform.running.estimate.planning import plan
-from topk_platform.search import ArmBoard
 from topk_platform.specs import Pruner
 
 

@@ -11,6 +11,7 @@ import torch
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.errors import BrokenDeviceError, SmallShareError
 from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard
 from topk_platform.running.machine import devices
 from topk_platform.running.machine.devices import (
     OWN_BYTES,
@@ -23,7 +24,6 @@ from topk_platform.running.machine.devices import (
     slices_here,
 )
 from topk_platform.running.machine.here import local_workers
-from topk_platform.search import ArmBoard
 from topk_platform.specs import Status, TrialRecord
 
 GIB = 2**30

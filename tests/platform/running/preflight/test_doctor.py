@@ -17,7 +17,7 @@ from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.cli import main
 from topk_platform.errors import UserError
 from topk_platform.records import Store
-from topk_platform.records.folder import Folder
+from topk_platform.records.storage.folder import Folder
 from topk_platform.running.preflight.doctor import CheckResult, Diagnosis, Node, checks, diagnose
 from topk_platform.running.preflight.doctor import place as places
 from topk_platform.running.preflight.doctor.diagnosis import _Asked, _of_nodes

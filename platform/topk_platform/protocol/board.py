@@ -1,0 +1,149 @@
+"""The state of a study: which trials have ended and which may start now; no clock, no worker, no file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from topk_platform.protocol.arm_board import ArmBoard
+from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.lane import Slot
+from topk_platform.protocol.order import Order, Pace, alike
+from topk_platform.protocol.racing import race, racing_groups, racing_step
+from topk_platform.specs import Trial
+
+__all__ = ["Board"]
+
+
+def _race(rivals: Sequence[ArmBoard]) -> None:
+    """Let no arm be confirmed beyond the current round of its race."""
+    study = rivals[0].study
+    assert study.racing is not None  # noqa: S101 - for the type checker: without a race nobody has rivals
+    results = {arm.arm_id: arm.results() for arm in rivals}
+    found = race(study.racing, racing_step([arm.arm for arm in rivals]), study.seeds, results)
+    for arm in rivals:
+        arm.limit(found.until, found.last(arm.arm_id, study.seeds))
+
+
+MayStart = Callable[[str, int], bool]
+"""Whether a number of trials of an arm, by its identity, may start together now."""
+
+
+def _whatever(_arm_id: str, _trials: int) -> bool:
+    return True
+
+
+class Board:
+    """All arms of a study.
+
+    Args:
+        arms: Their boards.
+
+    Attributes:
+        again: How many retries after faults there were.
+    """
+
+    def __init__(self, arms: Iterable[ArmBoard]) -> None:
+        self.arms = {arm.arm_id: arm for arm in arms}
+        self.again = 0
+        for board in self.arms.values():
+            if (origin := board.study.origin(board.arm)) is not None:
+                board.origin = self.arms[board.study.arm_id(origin)]
+        self._order = Order(self.arms.values())
+        self._rivals: dict[str, list[ArmBoard]] = {}
+        for study in {arm.study.name: arm.study for arm in self.arms.values()}.values():
+            for group in racing_groups(study):
+                rivals = [self.arms[arm_id] for arm in group if (arm_id := study.arm_id(arm)) in self.arms]
+                self._rivals |= {arm.arm_id: rivals for arm in rivals}
+        for rivals in self._rivals.values():
+            _race(rivals)
+
+    def next_trials(self, may_start: MayStart = _whatever, pace: Pace = alike) -> tuple[Trial, ...]:
+        """Return the next trial, or all of the next ensemble, and mark them as running; none while nothing can start.
+
+        Args:
+            may_start: Whether a number of trials of an arm, by its identity, may start together.
+            pace: How long trainings of an arm take, as far as known, for the order of arms, see :class:`Order`.
+        """
+        arm, block = self.next_block(may_start, pace)
+        return tuple(arm.trial(member) for member in block) if arm is not None else ()
+
+    def next_block(
+        self, may_start: MayStart = _whatever, pace: Pace = alike
+    ) -> tuple[ArmBoard | None, tuple[Slot, ...]]:
+        """Return the next arm and the slots of its next trials, marked as running; None while nothing can start.
+
+        Args:
+            may_start: As for :meth:`next_trials`.
+            pace: Likewise.
+        """
+        candidates = (
+            (arm, slot)
+            for arm in self.arms.values()
+            if (slot := arm.next_slot()) is not None and may_start(arm.arm_id, arm.arm.protocol.ensemble)
+        )
+        first = max(candidates, key=lambda pair: self._order.urgency(pair[0], pace), default=None)
+        if first is None:
+            return None, ()
+        arm, slot = first
+        block = arm.block(slot)
+        arm.take(block)
+        return arm, block
+
+    def has_ended(self, trial: Trial) -> bool:
+        """Return whether a trial had ended before, as some members of an ensemble may have."""
+        arm = self.arms[trial.arm_id]
+        if trial.phase == "search":
+            return trial.number in arm.searched
+        return (trial.phase, trial.number, trial.seed) in arm.confirmed
+
+    def end(self, trial: Trial, ended: Ended) -> None:
+        """Take note of an ended trial."""
+        self.note(self.arms[trial.arm_id], (trial.phase, trial.number, trial.seed), ended)
+
+    def note(self, arm: ArmBoard, slot: Slot, ended: Ended) -> None:
+        """Note that a slot of an arm has ended."""
+        arm.end(slot, ended)
+        if arm.arm_id in self._rivals and not arm.searching:
+            _race(self._rivals[arm.arm_id])
+
+    def release(self, trial: Trial) -> None:
+        """Let a trial that was under way start again."""
+        self.arms[trial.arm_id].release((trial.phase, trial.number, trial.seed))
+
+    def leave(self, trial: Trial) -> None:
+        """Leave a running trial open: without a result, and not to be started again in this run."""
+        self.arms[trial.arm_id].leave((trial.phase, trial.number, trial.seed))
+
+    @property
+    def stuck(self) -> bool:
+        """Whether nothing runs and nothing can start, though trials are left: open ones and what waits for them."""
+        return not self.ended and not any(arm.running or arm.next_slot() for arm in self.arms.values())
+
+    def held(self, may_start: MayStart) -> bool:
+        """Whether nothing runs, and the trials that could start are not allowed to."""
+        arms = self.arms.values()
+        if any(arm.running for arm in arms):
+            return False
+        ready = [arm for arm in arms if arm.next_slot() is not None]
+        return bool(ready) and not any(may_start(arm.arm_id, arm.arm.protocol.ensemble) for arm in ready)
+
+    @property
+    def outdated(self) -> Counter[str]:
+        """How many recorded trials do not count, by the reason."""
+        return sum((Counter(arm.outdated) for arm in self.arms.values()), Counter())
+
+    @property
+    def ended(self) -> bool:
+        """Whether no trial is left; of many arms the first with one answers."""
+        return not any(arm.left for arm in self.arms.values())
+
+    @property
+    def left(self) -> int:
+        """How many trials are still to end."""
+        return sum(arm.left for arm in self.arms.values())
+
+    @property
+    def total(self) -> int:
+        """How many trials the study asks for."""
+        return sum(arm.total for arm in self.arms.values())

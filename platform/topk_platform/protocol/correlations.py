@@ -1,0 +1,59 @@
+"""How well early validation predicts final validation, to be looked at before trusting a pruner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.pruning import rung_epochs, values_at
+from topk_platform.specs import Arm, Quantile, rungs_of
+
+__all__ = ["early_correlations"]
+
+_FEWEST = 3  # with two trials it is 1 or -1, whatever they show
+
+
+def early_correlations(arm: Arm, ended: Sequence[Ended]) -> dict[int, tuple[int, float | None]]:
+    """Return, by the epoch of each rung, how many completed trials reached it, and the rank correlation with the end.
+
+    Spearman's correlation of the selection metric at the rung and at the end (of the weights kept): at 1, stopping
+    the worse trials at the rung stops those that would end worse; at 0, it stops arbitrary ones. The ends of stopped
+    trials are unknown, so the correlation says less the more trials were stopped. An arm without pruning gets the
+    default's rungs.
+
+    Args:
+        arm: The arm.
+        ended: Its ended search trials.
+
+    Example:
+        >>> from topk_platform.specs import Loss, Model, Recipe, Regime
+        >>> arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 1, Recipe(epochs=4))
+        >>> curves = [{1: 0.1, 2: 0.5, 4: 0.8}, {1: 0.3, 2: 0.6, 4: 0.9}, {1: 0.2, 2: 0.4, 4: 0.6}]
+        >>> early_correlations(arm, [Ended(n, {}, "completed", curve) for n, curve in enumerate(curves)])
+        {1: (3, 0.5), 2: (3, 1.0)}
+    """
+    completed = [trial for trial in ended if trial.status == "completed"]
+    rungs = rungs_of(arm.protocol.pruner) or rungs_of(Quantile())
+    found = {}
+    for epoch in rung_epochs(rungs, arm.recipe):
+        pairs = [(value, trial.objective) for trial in completed for value in values_at([trial], epoch)]
+        found[epoch] = len(pairs), _spearman(pairs)
+    return found
+
+
+def _spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Return the rank correlation, or None of too few pairs or where all values on a side are equal."""
+    if len(pairs) < _FEWEST or any(len(set(side)) == 1 for side in zip(*pairs, strict=True)):
+        return None
+    one, other = (_ranks(side) for side in zip(*pairs, strict=True))
+    return round(float(np.corrcoef(one, other)[0, 1]), 12)
+
+
+def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
+    """Return ranks from 1, equal values the mean of theirs; ``scipy.stats``, which has it, takes a second to load."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    return ranks

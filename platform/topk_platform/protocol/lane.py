@@ -1,0 +1,208 @@
+"""One of an arm's searches with its confirmations: which trials have ended, and which may start now."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
+from topk_platform.protocol.ended import Ended, chosen
+from topk_platform.protocol.free import Free, Place
+from topk_platform.specs import Arm, Phase
+
+__all__ = ["Lane", "Slot"]
+
+Slot = tuple[Phase, int, int]
+"""Phase, number and seed: a place in an arm's plan."""
+
+
+@dataclass
+class Lane:
+    """One of an arm's searches, and the confirmations of what it chose.
+
+    What may start next is kept up to date as trials start and end, so asking takes the same time for any number of
+    trials.
+
+    Args:
+        arm: The arm.
+        index: The search's index.
+        trials: How many search trials the arm's searches share out; 0 for an arm that searches nothing.
+        seeds: How many seeds the arm's searches share out.
+        points: The most configurations that are confirmed.
+        searched: The arm's ended search trials by number, kept up to date by the arm.
+        confirmed: The slots of the arm's ended confirmations, likewise.
+
+    Attributes:
+        chosen: The configurations to confirm, the main one first; none until the search has ended.
+    """
+
+    arm: Arm
+    index: int
+    trials: int
+    seeds: int
+    points: int
+    searched: Mapping[int, Ended]
+    confirmed: Container[Slot]
+
+    def __post_init__(self) -> None:
+        self._repeats, self._size = self.arm.repeats, self.arm.protocol.ensemble
+        self._width = self.arm.protocol.width
+        self.chosen: tuple[Ended, ...] = ()
+        self._whole = 0  # the trials at positions below it have all ended
+        self._length = self._repeats.length(self.index, self.trials)
+        self._own = self._repeats.own(self.index, self.trials)
+        self._shares = self._length > 0 and self._first not in self._own
+        self._free = Free((0, number) for number in self._own if number not in self.searched)
+        self._unsearched, self._unconfirmed, self._confirming = len(self._free), 0, False
+        self._until = self._last = self.seeds
+        self._asked, self._needed = -1, 0  # the last number looked at, and how many trials it has to know
+        self._limit()
+        self.note()
+
+    @property
+    def searching(self) -> bool:
+        """Whether trials of the search have not ended yet."""
+        return self._unsearched > 0 or (self._length > 0 and self._first not in self.searched)
+
+    @property
+    def _first(self) -> int:
+        return self._repeats.number_at(self.index, 0)
+
+    @property
+    def left(self) -> int:
+        """How many of its own trials have not ended, including running and open ones."""
+        if self._confirming:
+            return self._unconfirmed
+        return self._unsearched + self._to_confirm
+
+    def _limit(self) -> None:
+        self._seeds = self._repeats.seeds_of(self.index, self._last)
+        self._to_confirm = len(self._seeds) * self.points  # as far as is known while the search is going on
+
+    def _place(self, slot: Slot) -> Place:
+        _, number, seed = slot
+        return self._repeats.rank_of(seed), number
+
+    @property
+    def confirming(self) -> bool:
+        """Whether the search has ended."""
+        return self._confirming
+
+    def limit(self, until: int, last: int) -> None:
+        """Let no seed start now whose rank is above ``until``, and none ever above ``last``."""
+        self._until = until
+        if last == self._last:
+            return
+        self._last = last
+        self._limit()
+        if self._confirming:
+            self._free.keep(lambda place: place[0] <= last)
+            self._unconfirmed = len(self.wanted())
+
+    def known(self, number: int) -> range:
+        """Return the positions of the trials on which a trial of the search depends."""
+        return self.arm.protocol.known(self._repeats.position(number))
+
+    def next_slot(self) -> Slot | None:
+        """Return the first slot that may start now, because the results it depends on are there; or None."""
+        place = self._free.first
+        if place is None:
+            return None
+        rank, number = place
+        if rank:
+            return ("confirm", number, self._repeats.seed_at(rank)) if rank <= self._until else None
+        if number != self._asked:
+            self._asked, self._needed = number, len(self.known(number))
+        # What a later number has to know is never less.
+        return ("search", number, 0) if self._needed <= self._whole else None
+
+    def wants(self, slot: Slot) -> bool:
+        """Return whether a slot is one of those asked for, and has not ended."""
+        phase, number, seed = slot
+        if phase == "search":
+            return self._repeats.holds(number, self.trials) and number not in self.searched
+        return self._repeats.rank_of(seed) <= self._last and slot not in self.confirmed
+
+    def take(self, slot: Slot) -> None:
+        """Take note that a trial starts."""
+        self._free.discard(self._place(slot))
+
+    def free(self, slot: Slot) -> None:
+        """Let a trial that was under way start again."""
+        self._free.add(self._place(slot))
+
+    def end(self, slot: Slot) -> None:
+        """Note that a wanted trial has ended; the arm has noted it before."""
+        if slot[0] == "confirm":
+            self._unconfirmed -= 1
+            return
+        self._unsearched -= 1
+
+    def note(self) -> None:
+        """Take note of what has ended of the search: at its end, of what is to be confirmed."""
+        while self._repeats.number_at(self.index, self._whole) in self.searched:
+            self._whole += 1
+        if not self.searching and not self._confirming:
+            self._confirm()
+
+    def _confirm(self) -> None:
+        numbers = self._repeats.numbers(self.index, self.trials)
+        self._confirming, self.chosen = (
+            True,
+            chosen(self.arm, (self.searched[n] for n in numbers), self.points),
+        )
+        self._free = Free(map(self._place, self.wanted()))
+        self._unconfirmed = len(self._free)
+
+    @property
+    def ended(self) -> int:
+        """How many of the confirmations asked for have ended."""
+        return len(self.chosen) * len(self._seeds) - self._unconfirmed
+
+    @property
+    def search_workers(self) -> int:
+        """The most workers that what is left of the search can keep busy at once.
+
+        Trials that train together take one worker; the next block may start while as many earlier blocks are running
+        as the width allows.
+        """
+        return 0 if self._confirming else min(self._blocks(self._unsearched), self._at_once)
+
+    @property
+    def _at_once(self) -> int:
+        """The most blocks of its trials that may run at once."""
+        # The first block of a later search may lack the shared trial, and so hold up nothing that has to know that one.
+        short = self._size > 1 and self._shares
+        return (self._width - (not short)) // self._size + 1
+
+    def _blocks(self, left: int) -> int:
+        """Return in how many blocks the last trials of the search train."""
+        return math.ceil(self._length / self._size) - (self._length - left) // self._size if left else 0
+
+    @property
+    def confirm_workers(self) -> int:
+        """The most workers that what is left of the confirmations can keep busy at once."""
+        if not self._confirming:
+            seeds = [seed for seed in self._seeds if self._repeats.rank_of(seed) <= self._until]
+            return math.ceil(len(seeds) / self.arm.protocol.ensemble) * self.points
+        left = [slot for slot in self.wanted() if self._place(slot)[0] <= self._until]
+        return math.ceil(len(left) / self.arm.protocol.ensemble)
+
+    @property
+    def search_rounds(self) -> int:
+        """How many trainings of the search have to run in sequence until all that have not started have ended."""
+        if self._confirming:
+            return 0
+        return math.ceil(self._blocks(len(self._free)) / self._at_once)
+
+    @property
+    def confirm_rounds(self) -> int:
+        """How many confirmations have to run in sequence: one, because they wait only for the search."""
+        return int((len(self._free) if self._confirming else self._to_confirm) > 0)
+
+    def wanted(self) -> list[Slot]:
+        """Return the slots still to be filled, as far as they are known; confirmations follow the search."""
+        if not self._confirming:
+            return [("search", number, 0) for number in self._own if number not in self.searched]
+        slots: list[Slot] = [("confirm", e.number, seed) for seed in self._seeds for e in self.chosen]
+        return [slot for slot in slots if slot not in self.confirmed]

@@ -1,0 +1,1 @@
+"""The files beside the ledger: ranks, guesses, networks and checkpoints."""

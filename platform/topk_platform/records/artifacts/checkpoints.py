@@ -1,0 +1,126 @@
+"""Checkpoints of running trials, in the store under the trials' keys: written atomically, the previous one kept too."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from topk_platform.errors import StoreError
+from topk_platform.records.artifacts.guesses import save_guesses
+from topk_platform.records.artifacts.networks import save_model
+from topk_platform.records.artifacts.ranks import save_ranks
+from topk_platform.records.storage.store import MARK, PAUSES, Store
+from topk_platform.specs import Inputs, Trial
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+__all__ = ["StoreKeeper", "forget"]
+
+_FOLDER = "checkpoints"
+_SUFFIX = ".ckpt"
+_KEPT = 2  # the last one, and one to fall back to
+_DIGEST = hashlib.sha256().digest_size
+
+
+@dataclass(frozen=True)
+class StoreKeeper:
+    """Keeps the checkpoints of running trials, and the networks, ranks and guesses of confirmed ones.
+
+    A checkpoint is the SHA-256 of the rest, then what ``torch.save`` wrote; it is read with ``weights_only=True``.
+
+    Args:
+        store: The study's folder.
+        seconds: The least time between two checkpoints of a trial.
+        pauses: Seconds between tries to keep what belongs to a confirmation, in a store that refuses.
+        recorded: The keys of trials that have a record, as members of an ensemble may: their files stay as they are,
+            for their record has the SHA-256 of these.
+    """
+
+    store: Store
+    seconds: float = 30.0
+    pauses: Sequence[float] = PAUSES
+    recorded: frozenset[str] = frozenset()
+
+    def check_seen(self) -> None:
+        """Raise ``StoreError`` if this machine does not see the study's folder, for lack of a shared file system."""
+        if not self.store.exists(MARK):
+            raise StoreError(
+                f"store {self.store.uri!r} holds no {MARK}: is it a folder that machines do not share?"
+            )
+
+    def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
+        """Return the newest intact checkpoint; damaged ones are skipped with a warning."""
+        folder = _folder(trials)
+        for name in reversed(self.store.names(folder, _SUFFIX)):
+            try:
+                return _unpack(self.store.read(f"{folder}/{name}"))
+            except (ValueError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+                warnings.warn(
+                    f"checkpoint {folder}/{name} of trial {trials[0].key} cannot be used and is passed over: {error}",
+                    stacklevel=2,
+                )
+        return None
+
+    def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
+        """Write the checkpoint of a step and delete those that are no longer needed.
+
+        If the store cannot be written, the trial goes on with a warning.
+        """
+        folder = _folder(trials)
+        try:
+            self.store.write(f"{folder}/{step:012d}{_SUFFIX}", _pack(state))
+            self.store.delete(*(f"{folder}/{name}" for name in self.store.names(folder, _SUFFIX)[:-_KEPT]))
+        except (StoreError, OSError) as error:
+            warnings.warn(f"no checkpoint of trial {trials[0].key} after step {step}: {error}", stacklevel=2)
+
+    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
+        """Write a network as safetensors; return the file's SHA-256, nothing for a trial that has a record."""
+        return "" if trial.key in self.recorded else save_model(self.store, trial, model, inputs)
+
+    def save_ranks(
+        self, trial: Trial, ranks: Tensor, images: str, cluster: Tensor | None = None, clusters: str = ""
+    ) -> str:
+        """Write a trial's ranks as Parquet; return the same."""
+        recorded = trial.key in self.recorded
+        return "" if recorded else save_ranks(self.store, trial, ranks, images, cluster, clusters)
+
+    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
+        """Write a trial's guesses as Parquet; return the same."""
+        return "" if trial.key in self.recorded else save_guesses(self.store, trial, guesses, images)
+
+
+def forget(store: Store, keys: Iterable[str]) -> None:
+    """Delete the checkpoints of the trials with these keys, which have ended."""
+    if not (ended := set(keys)):
+        return
+    for key in ended.intersection(store.folders(_FOLDER)):
+        store.delete_folder(f"{_FOLDER}/{key}")
+
+
+def _folder(trials: Sequence[Trial]) -> str:
+    return f"{_FOLDER}/{trials[0].key}"  # of an ensemble's first member: its key names the others
+
+
+def _pack(state: dict[str, Any]) -> bytes:
+    import torch  # noqa: PLC0415 - a second that readers of the ledger need not wait for
+
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    data = buffer.getvalue()
+    return hashlib.sha256(data).digest() + data
+
+
+def _unpack(data: bytes) -> dict[str, Any]:
+    import torch  # noqa: PLC0415 - as above
+
+    found, rest = data[:_DIGEST], data[_DIGEST:]
+    if hashlib.sha256(rest).digest() != found:
+        raise ValueError("its bytes are not those that were written")
+    state: dict[str, Any] = torch.load(io.BytesIO(rest), map_location="cpu", weights_only=True)
+    return state

@@ -1,0 +1,100 @@
+"""The files that belong to a confirmation: their names, and the check of each by its SHA-256 whenever it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import pyarrow as pa
+
+from topk_platform.errors import StoreError
+from topk_platform.records.storage.checked_json import DamagedError, damaged
+from topk_platform.records.storage.store import Store
+from topk_platform.records.table.rows import Row
+
+__all__ = ["KINDS", "Kind", "artifact_name", "parsed", "read_artifact", "write_artifact"]
+
+Kind = Literal["ranks", "guesses", "network"]
+
+KINDS: tuple[Kind, ...] = ("ranks", "guesses", "network")
+"""The kinds of files of a completed confirmation."""
+
+_NAMES = {"ranks": "ranks/{}.parquet", "guesses": "guesses/{}.parquet", "network": "models/{}.safetensors"}
+_REMEDIES = {"ranks": "topk run", "guesses": "topk run", "network": "topk run --networks"}
+
+
+def artifact_name(kind: Kind, key: str) -> str:
+    """Return the name of a confirmation's file inside the study's folder.
+
+    Example:
+        >>> artifact_name("network", "0a1b")
+        'models/0a1b.safetensors'
+    """
+    return _NAMES[kind].format(key)
+
+
+def write_artifact(store: Store, kind: Kind, key: str, content: bytes) -> str:
+    """Write a confirmation's file; return the SHA-256 of its bytes, for the confirmation's record.
+
+    Raises:
+        StoreError: if it cannot be written.
+    """
+    store.write(artifact_name(kind, key), content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_artifact(store: Store, kind: Kind, row: Row) -> bytes:
+    """Return the bytes of a confirmation's file, which are those that were recorded.
+
+    A row without a SHA-256, which an earlier program wrote, leaves the file unchecked.
+
+    Args:
+        store: The study's folder.
+        kind: Which file.
+        row: The confirmation's row of the ledger.
+
+    Raises:
+        FileNotFoundError: if the file is not there.
+        DamagedError: if its bytes are not those that were recorded.
+        StoreError: if it cannot be read.
+    """
+    content = store.read(artifact_name(kind, row["key"]))
+    wanted = _recorded(store, row).get(kind)
+    if wanted is not None and hashlib.sha256(content).hexdigest() != wanted:
+        raise _damaged(store, kind, row)
+    return content
+
+
+@contextmanager
+def parsed(store: Store, kind: Kind, row: Row) -> Iterator[None]:
+    """Turn whatever is raised in the block, which reads a file's content, into one line that names the file.
+
+    Raises:
+        DamagedError: in place of the error.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError) as error:
+        raise _damaged(store, kind, row) from error
+
+
+def _damaged(store: Store, kind: Kind, row: Row) -> DamagedError:
+    name = artifact_name(kind, row["key"])
+    return damaged(store, name, f"`{_REMEDIES[kind]}` trains that confirmation again")
+
+
+def _recorded(store: Store, row: Row) -> dict[str, str]:
+    """Return the SHA-256 of a confirmation's files by their kinds, as far as its row has them."""
+    text = row.get("artifacts")
+    if text is None:
+        return {}
+    try:
+        found: dict[str, str] = json.loads(text)["sha256"]
+        return dict(found)
+    except (ValueError, LookupError, TypeError) as error:
+        raise StoreError(
+            f"store {store.uri!r}: the ledger's column artifacts of trial {row['key']} cannot be read"
+        ) from error

@@ -1,0 +1,67 @@
+"""The K guesses for every test image, per confirmed run: which classes are confused with which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topk_platform.records.artifacts.files import parsed, read_artifact, write_artifact
+from topk_platform.records.artifacts.per_image import IMAGES, found, written
+from topk_platform.records.storage.store import Store
+from topk_platform.records.table.rows import Row
+from topk_platform.specs import Trial
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Guesses", "read_guesses", "save_guesses"]
+
+
+class Guesses(NamedTuple):
+    """A run's K guesses for its test images, in the split's order.
+
+    Args:
+        classes: The arm's K classes of each image, best first, ``(N, K)``; ties in any order.
+        images: The split's fingerprint, as of :class:`~topk_platform.records.Ranks`, which has the true classes.
+    """
+
+    classes: npt.NDArray[np.int64]
+    images: str
+
+
+def save_guesses(store: Store, trial: Trial, guesses: Tensor, images: str) -> str:
+    """Write a trial's guesses: two bytes each, four where there are more than 65,536 classes; compressed.
+
+    Returns their file's SHA-256.
+
+    Args:
+        store: The study's folder.
+        trial: The confirmed trial.
+        guesses: ``(N, K)``, best first.
+        images: The test split's fingerprint.
+    """
+    columns = {f"guess{place}": values for place, values in enumerate(guesses.T, 1)}
+    return write_artifact(store, "guesses", trial.key, written(columns, trial, images))
+
+
+def read_guesses(store: Store, row: Row) -> Guesses | None:
+    """Return a trial's guesses, None where none were kept.
+
+    Args:
+        store: The study's folder.
+        row: The trial's row of the ledger.
+
+    Raises:
+        DamagedError: if they are not what was recorded.
+        StoreError: if they cannot be read.
+    """
+    try:
+        content = read_artifact(store, "guesses", row)
+    except FileNotFoundError:
+        return None
+    with parsed(store, "guesses", row):
+        columns, about = found(content)
+        classes = np.stack(list(columns.values()), 1)
+        return Guesses(classes, about[IMAGES])

@@ -1,0 +1,104 @@
+"""The networks of confirmed runs, as safetensors with their configuration, in the store under the trial's key."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from topk_platform.elsewhere import parse_json
+from topk_platform.records.artifacts.files import parsed, read_artifact, write_artifact
+from topk_platform.records.storage.store import Store
+from topk_platform.records.table.rows import Row
+from topk_platform.specs import Inputs, Trial, canonical_json
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["SavedModel", "read_model", "save_model"]
+
+_LENGTH = struct.Struct("<Q")  # of a safetensors file's header, which is JSON
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A network in a store.
+
+    Args:
+        content: The bytes of its safetensors file.
+        trial: The trial that it is the network of.
+        inputs: The network's inputs and classes.
+    """
+
+    content: bytes
+    trial: Trial
+    inputs: Inputs
+
+    @classmethod
+    def of(cls, content: bytes) -> SavedModel:
+        """Return the network that a safetensors file holds; torch is not needed.
+
+        Raises:
+            ValueError: if it is no such file, or not one of a trial's network.
+
+        Example:
+            >>> SavedModel.of(b"weights")
+            Traceback (most recent call last):
+            ValueError: not the network of a trial
+        """
+        try:
+            (length,) = _LENGTH.unpack_from(content)
+            told = parse_json(content[_LENGTH.size : _LENGTH.size + length])["__metadata__"]
+            parse_json(told["trial"])  # within limits
+            return cls(content, Trial.from_json(told["trial"]), Inputs.from_data(parse_json(told["inputs"])))
+        except (struct.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+            raise ValueError("not the network of a trial") from error
+
+
+def save_model(store: Store, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
+    """Write a network's tensors, on the CPU, with the JSON of trial and inputs in the file's metadata.
+
+    Equal tensors give equal bytes. Returns the file's SHA-256.
+
+    Args:
+        store: The study's folder.
+        trial: The confirmed trial.
+        model: Its network.
+        inputs: What the network takes.
+    """
+    from safetensors.torch import save  # noqa: PLC0415 - torch, which only who has a network needs
+
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    told = {"trial": trial.to_json(), "inputs": canonical_json(inputs)}
+    return write_artifact(store, "network", trial.key, _ordered(save(tensors, metadata=told)))
+
+
+def _ordered(content: bytes) -> bytes:
+    """Return a safetensors file with its metadata in order, which the library writes in any."""
+    (length,) = _LENGTH.unpack_from(content)
+    start = _LENGTH.size + length
+    header = json.loads(content[_LENGTH.size : start])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _LENGTH.size)  # the tensors begin at a multiple of eight bytes
+    return _LENGTH.pack(len(text)) + text + content[start:]
+
+
+def read_model(store: Store, row: Row) -> SavedModel | None:
+    """Return a trial's network, None where none was kept.
+
+    Args:
+        store: The study's folder.
+        row: The trial's row of the ledger.
+
+    Raises:
+        DamagedError: if it is not what was recorded, or something else.
+        StoreError: if it cannot be read.
+    """
+    try:
+        content = read_artifact(store, "network", row)
+    except FileNotFoundError:
+        return None
+    with parsed(store, "network", row):
+        return SavedModel.of(content)

@@ -1,0 +1,1 @@
+"""A study's ledger: what is written into its table, and what is read from it."""

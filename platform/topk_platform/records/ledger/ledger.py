@@ -1,0 +1,242 @@
+"""The ledger: the one source of truth, an append-only table in Delta Lake that any number of processes may read.
+
+``<store>/<study>/ledger`` holds a row per (trial, seed) and a row per trial and epoch, told apart by ``kind``, so
+that one commit holds a trial with all its epochs or none of it. A :class:`Lease` decides who writes; the table also
+refuses commits of a driver that was replaced by another one. Other tools read the two plain Parquet files that
+:func:`~topk_platform.records.write_snapshot` makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from topk_platform.errors import StoreError
+from topk_platform.identity import Identity
+from topk_platform.records.ledger.adopted import read_adopted
+from topk_platform.records.ledger.writer import Writer
+from topk_platform.records.storage.checked_json import damaged, read_checked, written
+from topk_platform.records.storage.lease import Lease
+from topk_platform.records.storage.store import MARK, Store
+from topk_platform.records.table import delta
+from topk_platform.records.table.checksums import LOG
+from topk_platform.records.table.mark import FOLDER, Mark, repair_of
+from topk_platform.records.table.opened import Opened, exists
+from topk_platform.records.table.rows import Row, to_rows
+from topk_platform.records.table.schema import EPOCHS_ONLY, SCHEMA_VERSION, check_version, ledger_schema
+from topk_platform.specs import Study
+from topk_platform.specs.checks import check_name
+
+__all__ = ["IDENTITIES", "Ledger", "is_study"]
+
+Kind = Literal["trials", "epochs"]
+
+IDENTITIES = "identities.json"
+"""The file that says which rows count."""
+
+_ORDER = {"trials": "key", "epochs": "key, epoch"}
+
+
+@dataclass
+class Ledger:
+    """One study's records in a store.
+
+    Args:
+        store: The study's own folder.
+        study: The study's name.
+    """
+
+    store: Store
+    study: str
+
+    @classmethod
+    def open(cls, store: Store, study: str) -> Ledger:
+        """Return the ledger of ``study`` in ``store``; nothing is written, and it need not exist yet.
+
+        Raises:
+            UserError: if the name is not one that a study may have.
+            StoreError: if the folder holds another study's records, something else, or another schema's.
+        """
+        check_name("study", study)
+        ledger = cls(store.at(study), study)
+        ledger.check_mark()
+        return ledger
+
+    def check_mark(self) -> None:
+        """Raise ``StoreError`` if the folder holds another study's records, something else, or another schema's."""
+        mark = Mark.read(self.store)
+        if mark is None:
+            self._check_empty()
+        elif mark.study != self.study:
+            raise StoreError(
+                f"store {self.store.uri!r} holds the records of study {mark.study!r}, not of {self.study!r}"
+            )
+        else:
+            check_version(self.store.uri, mark.schema_version)
+
+    def _check_empty(self) -> None:
+        if self.is_unmarked:
+            raise damaged(self.store, MARK, f"{repair_of(self.store)} makes it anew", "missing")
+        if self.store.names() or self.store.folders():
+            raise StoreError(
+                f"store {self.store.uri!r} is not empty and holds no ledger: choose another --store"
+            )
+
+    @property
+    def is_unmarked(self) -> bool:
+        """Whether the folder holds a table, and not the file that marks it."""
+        folders = (name for name in self.store.folders() if name.startswith(FOLDER))
+        return not self.exists and any(self.store.exists(f"{folder}/{LOG}") for folder in folders)
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever written here."""
+        return self.store.exists(MARK)
+
+    @property
+    def identity(self) -> str:
+        """An identity that no other ledger has, not even one of a study with the same name."""
+        mark = Mark.read(self.store)
+        return mark.identity if mark else ""
+
+    @contextmanager
+    def writing(self, study: Study) -> Iterator[Writer]:
+        """Hold the ledger for writing; at the end, everything handed over has been written.
+
+        Args:
+            study: The study, which gives the columns; further columns in the ledger stay.
+
+        Raises:
+            StoreError: if it cannot be written, or another process is writing it.
+        """
+        with Lease(self.store) as lease:
+            mark = Mark.read(self.store)
+            if mark is None:
+                mark = Mark(self.study)
+                mark.write(self.store)
+            table = delta.Writing(self.store, ledger_schema(study))
+            # An earlier program refuses the store from now on, if this one may write what it does not know.
+            mark.noted(self.store, schema_version=SCHEMA_VERSION, checksums=True)
+            with Writer(table, lease) as writer:
+                yield writer
+
+    def identities(self) -> dict[str, Identity]:
+        """Return which rows counted in the last run, with those adopted, by arm identity; empty before any run.
+
+        Raises:
+            StoreError: if the note of it is damaged or missing.
+        """
+        remedy = f"{repair_of(self.store)} makes it anew"
+        found = read_checked(self.store, IDENTITIES, remedy)
+        if found is None:
+            mark = Mark.read(self.store)
+            if mark and mark.identified:
+                raise damaged(self.store, IDENTITIES, remedy, "missing")
+            return {}
+        adopted = read_adopted(self.store)
+        try:
+            return {i: Identity(**fields, adopted=adopted.get(i, ())) for i, fields in found.items()}
+        except TypeError as error:
+            raise damaged(self.store, IDENTITIES, remedy) from error
+
+    def identify(self, identities: Mapping[str, Identity]) -> None:
+        """Note which rows count from now on, inside :meth:`writing` only, for those who read the ledger later."""
+        found = {arm_id: identity.to_data() for arm_id, identity in identities.items()}
+        self.store.write(IDENTITIES, written(found))
+        if mark := Mark.read(self.store):
+            mark.noted(self.store, identified=True)
+
+    def read(
+        self,
+        kind: Kind,
+        columns: Sequence[str] | None = None,
+        *,
+        where: str = "true",
+        without: Sequence[str] = (),
+    ) -> pa.Table:
+        """Return the ``"trials"`` or ``"epochs"`` table, ordered by key and epoch; without rows, without columns.
+
+        Args:
+            kind: Which table.
+            columns: The columns to read, if they exist; all by default.
+            where: A condition in SQL.
+            without: Columns that are not wanted.
+
+        Raises:
+            StoreError: if it cannot be read.
+        """
+        if not exists(self.store):
+            return pa.table({})
+        opened = Opened.of(self.store)
+        found = opened.query(_sql(opened.table, kind, columns, where, without), [kind])
+        return found if len(found) else pa.table({})
+
+    def stream(self, kind: Kind) -> pa.RecordBatchReader:
+        """Return a whole table batch by batch; a large one would not fit into memory."""
+        opened = Opened.of(self.store)
+        return opened.stream(_sql(opened.table, kind), [kind])
+
+    def whole(self) -> pa.Table:
+        """Return all rows with all columns, trials and epochs, in an order of their own."""
+        return Opened.of(self.store).query("select * from ledger order by kind, key, epoch")
+
+    @classmethod
+    def restored(cls, store: Store, study: str, rows: pa.Table, identities: Mapping[str, Identity]) -> Ledger:
+        """Return a new ledger in ``store`` that holds what :meth:`whole` returned of another one."""
+        ledger = cls(store.at(study), study)
+        Mark(study).write(ledger.store)
+        ledger.identify(identities)
+        delta.create(ledger.store, FOLDER, rows.schema)
+        delta.Writing(ledger.store, rows.schema, FOLDER).append(rows)
+        return ledger
+
+    def rows(self, where: str = "true", without: Sequence[str] = ()) -> list[Row]:
+        """Return the ``trials`` rows as dictionaries.
+
+        Args:
+            where: A condition in SQL.
+            without: Columns that are not wanted.
+        """
+        return to_rows(self.read("trials", where=where, without=without))
+
+    def keys(self) -> list[str]:
+        """Return the keys of all ended trials."""
+        table = self.read("trials", ["key"])
+        return table["key"].to_pylist() if table.num_columns else []
+
+
+def is_study(store: Store, folder: str) -> bool:
+    """Return whether a folder of a store holds a study, sound or not, rather than something else.
+
+    Args:
+        store: The store.
+        folder: The folder's name in it.
+    """
+    ledger = Ledger(store.at(folder), folder)
+    return ledger.exists or ledger.is_unmarked
+
+
+def _sql(
+    table: DeltaTable,
+    kind: Kind,
+    columns: Sequence[str] | None = None,
+    where: str = "true",
+    without: Sequence[str] = (),
+) -> str:
+    known = [name for name in _columns(table, kind) if name not in without]
+    known = known if columns is None else [name for name in known if name in columns]
+    names = ", ".join(f'"{name}"' for name in known)
+    return f"select {names} from ledger where kind = '{kind}' and {where} order by {_ORDER[kind]}"  # noqa: S608
+
+
+def _columns(table: DeltaTable, kind: Kind) -> list[str]:
+    names = [field.name for field in table.schema().fields if field.name != "kind"]
+    if kind == "trials":
+        return [name for name in names if name not in EPOCHS_ONLY]
+    wanted = [name for name in names if name in EPOCHS_ONLY or name.startswith("validation.")]
+    return ["key", *sorted(wanted, key=lambda name: name != "epoch")]

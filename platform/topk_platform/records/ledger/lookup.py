@@ -1,0 +1,61 @@
+"""One recorded trial, by its key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from topk_platform.errors import UserError
+from topk_platform.records.ledger.ledger import Ledger
+from topk_platform.records.storage.checked_json import DamagedError
+from topk_platform.records.storage.store import Store
+from topk_platform.records.table.rows import Row
+from topk_platform.specs import Trial
+
+__all__ = ["Found", "find"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A recorded trial: its ledger row and its epochs' rows."""
+
+    row: Row
+    epochs: list[Row]
+
+    @property
+    def trial(self) -> Trial:
+        """The trial as it was planned."""
+        return Trial.from_json(self.row["config"])
+
+
+def find(key: str, store: str | Path = "runs") -> Found:
+    """Return the trial whose key begins with ``key``, from any study of the store.
+
+    Raises:
+        UserError: if no trial or several match.
+        StoreError: if none does, and a study of the store is damaged, which may have held it.
+    """
+    place = Store.open(store)
+    matches, damage, where = [], list[DamagedError](), f"starts_with(key, '{_checked(key)}')"
+    for study in place.folders():
+        try:
+            ledger = Ledger.open(place, study)
+            matches += [(ledger, row) for row in ledger.rows(where) if row["key"].startswith(key)]
+        except DamagedError as error:
+            damage.append(error)
+        except UserError:  # a folder of something else, such as MLflow's artifacts
+            continue
+    if damage and not matches:
+        raise damage[0]
+    if len(matches) != 1:
+        raise UserError(
+            f"key {key!r} must be that of one trial in store {str(store)!r}, got {len(matches)} trials"
+        )
+    ledger, row = matches[0]
+    return Found(row, ledger.read("epochs", where=f"key = '{row['key']}'").to_pylist())
+
+
+def _checked(key: str) -> str:
+    if not key.isalnum():
+        raise UserError(f"key must be a trial's key or its first letters, got {key!r}")
+    return key

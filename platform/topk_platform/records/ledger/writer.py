@@ -1,0 +1,171 @@
+"""Writing ended trials into the ledger by a thread of its own, so that the driver never waits for a disk."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from topk_platform.errors import StoreError, reason
+from topk_platform.records.storage.lease import Lease
+from topk_platform.records.storage.store import PAUSES
+from topk_platform.records.table.delta import TakenOverError, Writing
+from topk_platform.records.table.schema import ledger_table
+from topk_platform.specs import TrialRecord
+
+__all__ = ["Committed", "Writer"]
+
+Committed = Callable[[Sequence[TrialRecord]], None]
+"""Called with the records that have been committed to the ledger."""
+
+_LOG = logging.getLogger("topk_platform")
+_MOST = 1000  # trials of one commit, so that it takes no more memory the faster they come
+
+
+class Writer(threading.Thread):
+    """Commits ended trials in order: each at once, or many together when they come fast.
+
+    If the store cannot be written, the writer tries again with growing pauses for some minutes, while records wait.
+    If the store still refuses then, the reason is in :attr:`error` and nothing more is written. After :meth:`hurry`,
+    for a user who has interrupted the run, there is one more try and no pause.
+
+    What was handed over is compared with what was committed: if the numbers differ at the end, for whatever cause, that
+    is an error too.
+
+    Args:
+        table: The table to write.
+        lease: The right to write it.
+        pauses: Seconds between tries.
+
+    Attributes:
+        committed: Called in this thread with committed records; to be set before anything is handed over.
+        error: Why nothing more is written; None while all is well.
+    """
+
+    def __init__(self, table: Writing, lease: Lease, pauses: Sequence[float] = PAUSES) -> None:
+        super().__init__(name="ledger", daemon=True)
+        self.error: Exception | None = None
+        self.committed: Committed = lambda _records: None
+        self._table = table
+        self._lease = lease
+        self._pauses = pauses
+        self._queue: queue.SimpleQueue[TrialRecord | None] = queue.SimpleQueue()
+        self._hurried = threading.Event()
+        self._handed_over = self._written = 0
+
+    def put(self, record: TrialRecord) -> None:
+        """Hand over an ended trial; returns at once.
+
+        Raises:
+            StoreError: if nothing more is written, for an error or because the thread has ended.
+        """
+        if self.ident is not None and not self.is_alive():
+            raise self._ended()
+        self._handed_over += 1
+        self._queue.put(record)
+
+    def _ended(self) -> Exception:
+        return self.error or StoreError(f"{self._store_name}: trial handed over after the end of writing")
+
+    @property
+    def _store_name(self) -> str:
+        return f"store {self._table.store.uri!r}"
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Forget trials and their epochs, before any is handed over.
+
+        Raises:
+            StoreError: if the ledger cannot be written.
+        """
+        if keys:
+            self._table.delete(keys)
+
+    def __enter__(self) -> Writer:
+        """Start to write."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait until all is written.
+
+        Raises:
+            StoreError: if something could not be.
+        """
+        self.flush()
+        if error is None and self.error is not None:
+            raise self.error
+
+    def flush(self) -> None:
+        """Write everything handed over, then end; an error is in :attr:`error`."""
+        if self.is_alive():
+            self._queue.put(None)
+            self.join()
+        if self.error is None and self._written != self._handed_over:
+            self.error = StoreError(
+                f"{self._store_name}: {self._handed_over} trials were handed over to the ledger, but only "
+                f"{self._written} of them were committed: run the same command again"
+            )
+
+    def hurry(self) -> None:
+        """Pause no more: a store that refuses the next try refuses for good."""
+        self._hurried.set()
+
+    def run(self) -> None:
+        """Commit what waits until told to end, or until a store refuses for too long."""
+        try:
+            while (records := self._waiting()) is not None:
+                self._commit(records)
+                self._written += len(records)
+                self.committed(records)
+                self._tidy(self._table.compact)
+            self._tidy(self._table.tidy)
+        except Exception as error:  # noqa: BLE001 - in a thread nobody else would see it; raised where it is joined
+            self.error = error
+        except BaseException as error:  # noqa: BLE001 - as above; a panic of a library in Rust is no Exception
+            self.error = StoreError(
+                f"{self._store_name} cannot be written: {type(error).__name__}: {reason(error)}"
+            )
+            self.error.__cause__ = error
+
+    def _tidy(self, compact: Callable[[], None]) -> None:
+        """Put small parts together; all is written by then, so that a store that refuses stops nothing."""
+        try:
+            compact()
+        except StoreError as error:
+            _LOG.warning("the ledger's small parts stay for now: %s", error)
+
+    def _waiting(self) -> list[TrialRecord] | None:
+        """Return the waiting records, at least one; None at the end."""
+        found: list[TrialRecord] = []
+        while (record := self._queue.get()) is not None:
+            found.append(record)
+            if self._queue.empty() or len(found) == _MOST:
+                return found
+        self._queue.put(None)  # to be found again after the last records
+        return found or None
+
+    def _commit(self, records: Sequence[TrialRecord]) -> None:
+        rows = ledger_table(records, self._table.schema)
+        for pause in self._pauses:
+            try:
+                self._check_lease()
+                self._table.append(rows)
+            except TakenOverError:
+                raise
+            except StoreError as error:
+                if self._hurried.is_set():
+                    raise
+                _LOG.warning("%s; tried again in %g s", error, pause)
+                self._hurried.wait(pause)
+            else:
+                return
+        self._check_lease()
+        self._table.append(rows)
+
+    def _check_lease(self) -> None:
+        if self._lease.lost:
+            raise TakenOverError(f"{self._store_name}: {self._lease.lost}")

@@ -1,0 +1,250 @@
+"""A study's progress, arm by arm: noted by its driver while it runs, and read on any machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from topk_platform.errors import StoreError
+from topk_platform.records.ledger.ledger import Ledger
+from topk_platform.records.notes.tally import Tally
+from topk_platform.records.notes.undone import Undone
+from topk_platform.records.storage.checked_json import checked, written
+from topk_platform.records.storage.lease import is_driven
+from topk_platform.records.storage.store import Store
+from topk_platform.records.table.rows import Row
+from topk_platform.specs import Scalar, Trial
+
+__all__ = ["ArmState", "GpuUse", "StudyState", "note_state", "read_state", "trend_of"]
+
+_FILE = "standing.json"
+_TREND = 12  # values of a search that are kept: as many as a row of a terminal has room for
+
+
+@dataclass(frozen=True)
+class ArmState:
+    """An arm's progress.
+
+    Args:
+        arm: The arm's name.
+        tally: How its trials that count have ended.
+        left: How many trials have not ended, including running and lost ones; None where no plan is known.
+        running: How many are under way, including those that wait for a retry.
+        lost: How many trials faults have left without a result.
+        metric: The selection metric.
+        best: The highest validation value of a completed search trial (for an arm that searches nothing, of a
+            confirmation), in [0, 1]; None before the first.
+        values: The values chosen in that trial.
+        seconds: Expected time for the arm's rest on its current workers; None where not known.
+        trend: The best validation value so far after each completed search trial, in order; of a long search a few,
+            including the first and the last.
+
+    Example:
+        >>> state = ArmState("clean/mlp/ldam", Tally(completed=3, pruned=1), left=6)
+        >>> state.done, state.total
+        (4, 10)
+    """
+
+    arm: str
+    tally: Tally = field(default_factory=Tally)
+    left: int | None = None
+    running: int = 0
+    lost: int = 0
+    metric: str = ""
+    best: float | None = None
+    values: Mapping[str, Scalar] = field(default_factory=dict)
+    seconds: float | None = None
+    trend: tuple[float, ...] = ()
+
+    @property
+    def done(self) -> int:
+        """How many trials have ended."""
+        return self.tally.ended
+
+    @property
+    def total(self) -> int | None:
+        """How many there are to be; None where no plan is known."""
+        return None if self.left is None else self.done + self.left
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """How the GPUs of a cluster are used.
+
+    Args:
+        used: How many the running trials hold; a fraction where trials share a GPU.
+        there: How many the cluster has.
+        busy: The share of time in which kernels ran, in [0, 1]: the mean over the GPUs measured in the last minute;
+            None if none was.
+        memory_used: Bytes in use on the measured GPUs, by all processes.
+        memory: Bytes of memory that the measured GPUs have.
+    """
+
+    used: float
+    there: float
+    busy: float | None = None
+    memory_used: int = 0
+    memory: int = 0
+
+
+@dataclass(frozen=True)
+class StudyState:
+    """A study's progress.
+
+    Args:
+        study: Its name.
+        arms: Its arms, in its order.
+        workers: How many workers are busy.
+        slots: How many workers there are.
+        seconds: Expected time for the rest; None where not known.
+        again: How many retries after faults there were.
+        events: The last events, one line each, the newest at the end.
+        when: The time of this state, in ISO 8601.
+        gpu_use: How the cluster's GPUs are used; None where it has none.
+    """
+
+    study: str
+    arms: tuple[ArmState, ...]
+    workers: int = 0
+    slots: int = 0
+    seconds: float | None = None
+    again: int = 0
+    events: tuple[str, ...] = ()
+    when: str = ""
+    gpu_use: GpuUse | None = None
+
+    @property
+    def tally(self) -> Tally:
+        """How all trials ended that count."""
+        fields = zip(*(dataclasses.astuple(arm.tally) for arm in self.arms), strict=True)
+        return Tally(*map(sum, fields)) if self.arms else Tally()
+
+    @property
+    def left(self) -> int | None:
+        """How many trials are still to end; None where no plan is known."""
+        known = [arm.left for arm in self.arms if arm.left is not None]
+        return sum(known) if known else None
+
+    @property
+    def running(self) -> int:
+        """How many trials are under way."""
+        return sum(arm.running for arm in self.arms)
+
+    @property
+    def lost(self) -> int:
+        """How many trials faults have left without a result."""
+        return sum(arm.lost for arm in self.arms)
+
+
+def trend_of(values: Iterable[float]) -> tuple[float, ...]:
+    """Return the running maximum of values; for a long series a few points at even distances, including both ends.
+
+    Example:
+        >>> trend_of([0.5, 0.4, 0.7])
+        (0.5, 0.5, 0.7)
+        >>> trend_of(range(1000))[:3], len(trend_of(range(1000)))
+        ((0, 91, 182), 12)
+    """
+    found = list(accumulate((value for value in values if math.isfinite(value)), max))
+    if len(found) <= _TREND:
+        return tuple(found)
+    return tuple(found[round(place * (len(found) - 1) / (_TREND - 1))] for place in range(_TREND))
+
+
+def note_state(store: Store, state: StudyState) -> None:
+    """Write a study's progress into its folder, replacing the last note.
+
+    Raises:
+        StoreError: if it cannot be written.
+    """
+    store.write(_FILE, written(dataclasses.asdict(state)))
+
+
+def _noted(store: Store) -> StudyState | None:
+    """Return the driver's note; None if there is none or it cannot be read, for it is only for people."""
+    with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError):
+        found = checked(store.read(_FILE))
+        arms = [
+            ArmState(**{**arm, "tally": Tally(**arm["tally"]), "trend": tuple(arm.get("trend", ()))})
+            for arm in found["arms"]
+        ]
+        use = GpuUse(**found["gpu_use"]) if found.get("gpu_use") else None
+        return StudyState(**{**found, "arms": tuple(arms), "events": tuple(found["events"]), "gpu_use": use})
+    return None
+
+
+def read_state(ledger: Ledger, rows: Sequence[Row]) -> StudyState:
+    """Return a study's progress: ended trials from its ledger, the rest from its last driver's note.
+
+    Args:
+        ledger: The ledger.
+        rows: The rows of its trials that count.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    by_arm: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_arm[row["arm"]].append(row)
+    ended = {name: _ended(name, found) for name, found in by_arm.items()}
+    noted, driven = _noted(ledger.store), is_driven(ledger.store)
+    plan = {arm.arm: arm for arm in noted.arms} if noted else {}
+    keys = {row["key"] for row in rows}
+    lost = [trial.arm for trial in Undone.read(ledger.store).open if trial.key not in keys]
+    names = [*plan, *sorted(ended.keys() - plan.keys())]
+    arms = tuple(_joined(ended.get(n, ArmState(n)), plan.get(n), driven, lost.count(n)) for n in names)
+    if noted is None or not driven:
+        return StudyState(ledger.study, arms, when=noted.when if noted else "")
+    return dataclasses.replace(noted, arms=arms)
+
+
+def _joined(ended: ArmState, noted: ArmState | None, driven: bool, lost: int) -> ArmState:
+    """Return what has ended of an arm, with what its driver noted of the rest."""
+    if noted is None or noted.total is None:
+        return dataclasses.replace(ended, lost=lost)
+    found = dataclasses.replace(
+        ended, left=max(0, noted.total - ended.done), metric=ended.metric or noted.metric
+    )
+    if not driven:
+        return dataclasses.replace(found, lost=lost)
+    running = min(noted.running, found.left or 0)
+    return dataclasses.replace(
+        found, running=running, lost=max(lost, noted.lost), seconds=noted.seconds if found.left else 0.0
+    )
+
+
+def _ended(name: str, rows: Sequence[Row]) -> ArmState:
+    tally, metric = Tally.of(row["status"] for row in rows), _metric(rows[0])
+    completed = [row for row in rows if row["status"] == "completed"]
+    shown = [row for row in completed if row["phase"] == "search"] or completed
+    values = [(_value(row, metric), row) for row in shown]
+    best = max(values, key=lambda pair: pair[0], default=(-math.inf, None))
+    if best[1] is None or best[0] == -math.inf:
+        return ArmState(name, tally, metric=metric)
+    searched = sorted((row["number"], value) for value, row in values if row["phase"] == "search")
+    trend = trend_of(value for _, value in searched)
+    return ArmState(name, tally, metric=metric, best=best[0], values=_chosen(best[1]), trend=trend)
+
+
+def _value(row: Row, metric: str) -> float:
+    value = row.get(f"validation.{metric}")
+    return -math.inf if value is None or math.isnan(value) else value
+
+
+def _metric(row: Row) -> str:
+    """Return what a row's arm is searched by; nothing if it was written by a version that spelt it otherwise."""
+    with suppress(ValueError):
+        return Trial.from_json(row["config"]).arm.metric
+    return ""
+
+
+def _chosen(row: Row) -> dict[str, Scalar]:
+    """Return what a row's search had chosen, without what its arm has fixed."""
+    with suppress(ValueError):
+        return dict(Trial.from_json(row["config"]).values)
+    return {}

@@ -1,0 +1,93 @@
+"""What a run left undone, noted in the store for ``topk status`` on any machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from topk_platform.records.storage.checked_json import damaged, read_checked, written
+from topk_platform.records.storage.store import Store
+from topk_platform.records.table.mark import repair_of
+
+__all__ = ["OpenTrial", "Undone"]
+
+_FILE = "undone.json"
+
+
+@dataclass(frozen=True)
+class OpenTrial:
+    """A trial that a fault kept from its result; the same command tries it again.
+
+    Args:
+        key: The trial's.
+        arm: Its arm's name.
+        fault: What happened the last time.
+        remedy: What can be done about it.
+        when: When that was noted, in ISO 8601; empty in a run that is under way.
+
+    Example:
+        >>> print(OpenTrial("0a1b", "plain/mlp/ldam", "process lost: killed", "see what ends processes there"))
+        open: 0a1b plain/mlp/ldam: process lost: killed; see what ends processes there
+    """
+
+    key: str
+    arm: str
+    fault: str
+    remedy: str
+    when: str = ""
+
+    def __str__(self) -> str:
+        return f"open: {self.key} {self.arm}: {self.fault}; {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What the runs of a study have left undone.
+
+    Args:
+        open: Trials without a result; may include one that has ended since, in a run that was cut off.
+        tracking: Why MLflow is behind; empty where it is not.
+    """
+
+    open: tuple[OpenTrial, ...] = ()
+    tracking: str = ""
+
+    @classmethod
+    def read(cls, store: Store) -> Undone:
+        """Return what was noted in a study's folder.
+
+        Raises:
+            StoreError: if it cannot be read.
+        """
+        remedy = f"{repair_of(store)} sets it aside, and the next run makes it anew"
+        found = read_checked(store, _FILE, remedy)
+        if found is None:
+            return cls()
+        try:
+            return cls(tuple(OpenTrial(**fields) for fields in found["open"]), found["tracking"])
+        except (KeyError, TypeError) as error:
+            raise damaged(store, _FILE, remedy) from error
+
+    def note(self, store: Store) -> None:
+        """Write it to the store if it differs from the last note."""
+        if self == Undone() and not store.exists(_FILE):
+            return
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        trials = [dataclasses.replace(trial, when=trial.when or now) for trial in self.open]
+        found = {"open": [dataclasses.asdict(trial) for trial in trials], "tracking": self.tracking}
+        content = written(found)
+        if not store.exists(_FILE) or store.read(_FILE) != content:
+            store.write(_FILE, content)
+
+    def after(self, trials: Iterable[OpenTrial], settled: Iterable[str], tracking: str) -> Undone:
+        """Return what is left undone after one more run.
+
+        Args:
+            trials: The trials that this run has left open.
+            settled: Arms whose other trials were all tried, or that the study no longer has.
+            tracking: Why MLflow is behind now.
+        """
+        left = {trial.key: trial for trial in self.open if trial.arm not in set(settled)}
+        return Undone((*{**left, **{trial.key: trial for trial in trials}}.values(),), tracking)

@@ -1,0 +1,1 @@
+"""Repairing a study whose files are damaged."""

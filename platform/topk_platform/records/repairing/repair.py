@@ -1,0 +1,280 @@
+"""Repairing a study after a power cut or disk failure: a new table is made of all that is sound, the old one kept."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from topk_platform.errors import StoreError
+from topk_platform.identity import Identity
+from topk_platform.records.artifacts.damage import damaged_artifacts
+from topk_platform.records.ledger.ledger import IDENTITIES, Ledger
+from topk_platform.records.notes.undone import Undone
+from topk_platform.records.repairing.salvage import salvage
+from topk_platform.records.storage.checked_json import DamagedError, checked
+from topk_platform.records.storage.lease import Lease, strays
+from topk_platform.records.storage.store import MARK, Store
+from topk_platform.records.table import delta
+from topk_platform.records.table.checksums import Checksums, newest
+from topk_platform.records.table.mark import FOLDER, Mark
+from topk_platform.records.table.opened import Opened, is_part
+from topk_platform.records.table.rows import Row, RowViews
+from topk_platform.records.table.schema import ledger_columns
+from topk_platform.specs import Trial
+from topk_platform.specs.checks import check_name
+
+__all__ = ["Repaired", "repair"]
+
+_ASIDE = "damaged"
+_TABLE = re.compile(rf"{FOLDER}(?:-(\d+))?")
+_NOTES = ("standing.json", "environment.json", "code.json")  # made anew by the next run
+_DERIVED = "tables"
+_ROW = ("kind", "key", "epoch")
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What a repair did.
+
+    Args:
+        damaged: The files that were damaged, by their place in the study's folder; each is now in ``damaged``.
+        missing: The files that were not there.
+        trials: How many further trials were removed because their epochs were lost.
+        made: The files that were made anew.
+        kept: Where the old table is, of which the new one was made; empty where the table was sound.
+    """
+
+    damaged: tuple[str, ...]
+    missing: tuple[str, ...]
+    trials: int
+    made: tuple[str, ...] = ()
+    kept: str = ""
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing was damaged."""
+        return self == Repaired((), (), 0)
+
+
+def repair(study: str, store: str | Path = "runs") -> Repaired:
+    """Read every file of a study's records, and make a sound table of what is sound in a damaged one.
+
+    Every file is read completely. If one of the table or of its log is damaged or missing, a new table is written
+    beside the old one out of all parts that are sound, and read back; then the study's mark is switched to it, and the
+    old table is moved to the folder ``damaged``. Trials that were in a damaged part, with all their epochs, run again
+    with the next ``topk run``. A repair that is cut off loses nothing, and the next one finishes it. No other process
+    may write the study meanwhile.
+
+    Args:
+        study: The study's name.
+        store: Folder or URI of the results.
+
+    Raises:
+        StoreError: if the store holds nothing of the study, or another process is writing it.
+    """
+    check_name("study", study)
+    place = Store.open(store).at(study)
+    if not place.exists(MARK) and not _tables(place):
+        raise StoreError(f"store {str(store)!r} holds nothing of study {study!r}")
+    with Lease(place):
+        return _Repair(place, study).run()
+
+
+@dataclass
+class _Repair:
+    place: Store
+    study: str
+    damaged: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
+    trials: int = 0
+    kept: str = ""
+
+    def run(self) -> Repaired:
+        self._set_aside(*strays(self.place))
+        mark = self._mark()
+        self._finish(mark)
+        if self.place.exists(mark.table) or mark.checksums:
+            self._table(mark)
+        self._identities()
+        self._notes()
+        rows = Ledger(self.place, self.study).rows("phase = 'confirm'")
+        self._set_aside(*(file.name for file in damaged_artifacts(self.place, rows)))
+        tables = (f"{_DERIVED}/{name}" for name in self.place.names(_DERIVED, ".parquet"))
+        self._set_aside(*(name for name in tables if not is_part(self.place, name)))
+        return Repaired(
+            tuple(dict.fromkeys(self.damaged)),
+            tuple(dict.fromkeys(self.missing)),
+            self.trials,
+            tuple(self.made),
+            self.kept,
+        )
+
+    def _set_aside(self, *names: str) -> None:
+        for name in names:
+            to, number = f"{_ASIDE}/{name}", 0
+            while self.place.exists(to):
+                number += 1
+                to = f"{_ASIDE}/{name}.{number}"
+            self.place.move(name, to)
+            self.damaged.append(name)
+
+    def _mark(self) -> Mark:
+        """Return the study's mark; if it is damaged or missing, make it anew."""
+        try:
+            mark = Mark.read(self.place)
+            if mark is not None and self._is_own(mark):
+                return mark
+        except DamagedError:
+            pass  # made anew
+        folder = self._likeliest()
+        sums = _sums(self.place, folder)
+        summed = self.place.exists(f"{folder}/_checksums")
+        made = Mark(self.study, table=folder, checksums=summed, identified=self.place.exists(IDENTITIES))
+        if sums and sums.identity:
+            made = replace(made, identity=sums.identity)
+        if self.place.exists(MARK):
+            self._set_aside(MARK)
+        else:
+            self.missing.append(MARK)
+        made.write(self.place)
+        self.made.append(MARK)
+        return made
+
+    def _is_own(self, mark: Mark) -> bool:
+        """Return whether a mark's table is there; one of before a repair, from a backup, names a table that is not."""
+        Ledger(self.place, self.study).check_mark()  # which refuses another study's
+        tables = _tables(self.place)
+        return mark.table in tables or not tables
+
+    def _likeliest(self) -> str:
+        """Return the newest folder that holds a sound table with rows, else the oldest that holds any."""
+        folders = _tables(self.place)
+        for folder in reversed(folders):
+            try:
+                if Opened.checked(self.place, folder, newest(self.place, folder)).parts:
+                    return folder
+            except StoreError:
+                continue
+        return folders[0] if folders else FOLDER
+
+    def _finish(self, mark: Mark) -> None:
+        """Do what an earlier repair had left to do: move aside a table that it had begun, or the old one."""
+        for folder in _tables(self.place):
+            if folder != mark.table:
+                self._move(folder)
+                self.kept = f"{_ASIDE}/{folder}" if _number(folder) < _number(mark.table) else self.kept
+
+    def _move(self, folder: str) -> None:
+        for name in self.place.files(folder):
+            self.place.move(name, f"{_ASIDE}/{name}")
+        self.place.delete_all(folder)  # folders without files
+
+    def _table(self, mark: Mark) -> None:
+        """Make a new table if there is anything wrong with the study's."""
+        found = salvage(self.place, mark.table, summed=mark.checksums)
+        if found.is_sound:
+            return
+        self.damaged += found.damaged
+        self.missing += found.missing
+        self.trials += found.lost
+        mark.noted(self.place, table=self._written(found.rows), checksums=True)
+        self._move(mark.table)
+        self.kept = f"{_ASIDE}/{mark.table}"
+
+    def _written(self, rows: pa.Table) -> str:
+        """Write a new table beside the old one, read it back, and return its folder."""
+        folder = self._free()
+        schema = rows.schema if len(rows) else ledger_columns(())
+        delta.create(self.place, folder, schema)
+        table = delta.Writing(self.place, schema, folder)
+        if len(rows):
+            table.append(rows)
+        opened = Opened.of(self.place, folder)
+        opened.check_parts(again=True)
+        back = opened.query(f"select {', '.join(_ROW)} from ledger")  # noqa: S608 - fixed names
+        if _sorted(back) != _sorted(rows):
+            raise StoreError(
+                f"store {self.place.uri!r}: of {len(rows)} rows {len(back)} came back from the new table in {folder}; "
+                "the old table is as it was"
+            )
+        return folder
+
+    def _free(self) -> str:
+        """Return the name of a table that is neither there nor set aside."""
+        taken = [*_tables(self.place), *_tables(self.place.at(_ASIDE)), FOLDER]
+        return f"{FOLDER}-{max(map(_number, taken)) + 1}"
+
+    def _identities(self) -> None:
+        """Make the note of which rows count anew if it is damaged: those that are like an arm's last one."""
+        ledger = Ledger(self.place, self.study)
+        try:
+            ledger.identities()
+        except DamagedError:
+            if self.place.exists(IDENTITIES):
+                self._set_aside(IDENTITIES)
+            else:
+                self.missing.append(IDENTITIES)
+            ledger.identify(_last(ledger))
+            self.made.append(IDENTITIES)
+
+    def _notes(self) -> None:
+        self._set_aside(*(name for name in _NOTES if self._is_unsound_note(name)))
+        try:
+            Undone.read(self.place)
+        except DamagedError as error:
+            self._set_aside(error.name)
+
+    def _is_unsound_note(self, name: str) -> bool:
+        try:
+            checked(self.place.read(name))
+        except FileNotFoundError:
+            return False
+        except StoreError:  # which is a ValueError too
+            raise
+        except (ValueError, RecursionError):
+            return True
+        return False
+
+
+def _tables(place: Store) -> list[str]:
+    """Return the folders of tables, the oldest first."""
+    return sorted((name for name in place.folders() if _TABLE.fullmatch(name)), key=_number)
+
+
+def _number(folder: str) -> int:
+    found = _TABLE.fullmatch(folder)
+    return int(found[1] or 1) if found else 0
+
+
+def _sums(place: Store, folder: str) -> Checksums | None:
+    try:
+        return newest(place, folder)
+    except DamagedError:
+        return None
+
+
+def _sorted(rows: pa.Table) -> list[tuple[str, str, int]]:
+    if not len(rows):
+        return []
+    columns = (rows[name].to_pylist() for name in _ROW)
+    return sorted((kind, key, epoch or 0) for kind, key, epoch in zip(*columns, strict=True))
+
+
+def _last(ledger: Ledger) -> dict[str, Identity]:
+    """Return the identity of each arm's last trial."""
+    rows = RowViews(
+        ledger.read("trials", ["arm_id", "code_version", "dataset_fingerprint", "config", "ended"])
+    )
+    last: dict[str, Row] = {}
+    for row, arm_id, ended in zip(rows, rows.column("arm_id"), rows.column("ended"), strict=True):
+        if arm_id not in last or last[arm_id]["ended"] <= ended:
+            last[arm_id] = row
+    trials = {arm_id: Trial.from_json(row["config"]) for arm_id, row in last.items()}
+    return {
+        arm_id: Identity(trial.code_version, trial.dataset_fingerprint, trial.environment, trial.origin)
+        for arm_id, trial in trials.items()
+    }

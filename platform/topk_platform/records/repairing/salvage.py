@@ -1,0 +1,285 @@
+"""What can still be read of a damaged table: its live parts, as far as checksums and log tell, and their sound rows."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from topk_platform.errors import StoreError
+from topk_platform.records.storage.checked_json import DamagedError
+from topk_platform.records.storage.store import Store
+from topk_platform.records.table.checksums import LOG, Checksums, log_name, newest, version_of
+from topk_platform.records.table.logs import damaged_log, follows, log_lines
+from topk_platform.records.table.opened import Opened, plain
+
+__all__ = ["Salvage", "salvage"]
+
+_MENTIONED = re.compile(rb'"(add|remove)":\{"path":"([^"]+)"')  # in what is left of a damaged log file
+_CHECKPOINT = ".checkpoint.parquet"
+_ROW = ("kind", "key", "epoch")
+
+
+@dataclass
+class Salvage:
+    """What can be read of a table.
+
+    Args:
+        damaged: The files that are damaged, by their place in the study's folder.
+        missing: The files that are not there, likewise.
+        rows: All sound rows; those of trials that are not complete are left out.
+        lost: How many trials are left out though their own rows are sound, because epochs of theirs are not there.
+        identity: The ledger's identity, as far as it is known.
+    """
+
+    damaged: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    rows: pa.Table = field(default_factory=lambda: pa.table({}))
+    lost: int = 0
+    identity: str = ""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is damaged."""
+        return not (self.damaged or self.missing or self.lost)
+
+
+@dataclass
+class _Live:
+    """The parts that a table consists of.
+
+    Args:
+        parts: The SHA-256 of each where it is known, by path in the table's folder.
+        uncertain: Whether rows may be in several of them.
+    """
+
+    parts: dict[str, str] = field(default_factory=dict)
+    uncertain: bool = False
+
+
+def salvage(store: Store, folder: str, *, summed: bool) -> Salvage:
+    """Read every file of a table, and return what is sound.
+
+    Args:
+        store: The study's folder.
+        folder: The table's folder in it.
+        summed: Whether it should have checksums.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    found = Salvage()
+    sums = _sums(store, folder, found, summed)
+    found.identity = sums.identity if sums else ""
+    live = _live(store, folder, sums, found)
+    tables = list(_read(store, folder, live, found))
+    if tables:
+        rows = pa.concat_tables(tables, promote_options="permissive")
+        rows = _once(rows) if live.uncertain else rows
+        found.rows, found.lost = _complete(
+            rows, any("kind=epochs" in n for n in (*found.damaged, *found.missing))
+        )
+    return found
+
+
+def _sums(store: Store, folder: str, found: Salvage, summed: bool) -> Checksums | None:
+    try:
+        sums = newest(store, folder)
+    except DamagedError as error:
+        found.damaged.append(error.name)
+        return None
+    if sums is None and summed:
+        found.missing.append(f"{folder}/_checksums")
+    return sums
+
+
+def _live(store: Store, folder: str, sums: Checksums | None, found: Salvage) -> _Live:
+    """Return the live parts: what the log leads to if it is sound, else what checksums and log tell together."""
+    place, damage = store.at(folder), damaged_log(store, folder, sums)
+    if damage is None:
+        try:
+            opened = Opened.checked(store, folder, sums)
+        except StoreError as error:  # each file of the log can be read
+            damage = error if isinstance(error, DamagedError) else DamagedError(str(error), f"{folder}/{LOG}")
+        else:
+            if sums:
+                return _Live({path: sums.parts.get(path, (0, ""))[1] for path in opened.parts})
+            if all(map(place.exists, opened.parts)):
+                return _Live(dict.fromkeys(opened.parts, ""))
+            return _replayed(store, folder, found, uncertain=True)
+    live = _told(store, folder, sums, found) if sums else _replayed(store, folder, found)
+    if damage.name not in (*found.damaged, *found.missing):
+        is_there = place.exists(damage.name.removeprefix(f"{folder}/"))
+        (found.damaged if is_there else found.missing).append(damage.name)
+    return live
+
+
+def _told(store: Store, folder: str, sums: Checksums, found: Salvage) -> _Live:
+    """Return the parts that the checksums name, after the sound commits since."""
+    live, place = _Live({path: digest for path, (_, digest) in sums.parts.items()}), store.at(folder)
+    _note_log(store, folder, sums, found)
+    version = sums.version + 1
+    while place.exists(name := log_name(version)):
+        content = place.read(name)
+        if not follows(content, sums.version):
+            found.damaged.append(f"{folder}/{name}")
+            break
+        _apply(live, log_lines(content))
+        version += 1
+    return live
+
+
+def _note_log(store: Store, folder: str, sums: Checksums, found: Salvage) -> None:
+    for name, digest in sums.log.items():
+        try:
+            if store.digest(f"{folder}/{name}") != digest:
+                found.damaged.append(f"{folder}/{name}")
+        except FileNotFoundError:
+            found.missing.append(f"{folder}/{name}")
+
+
+def _replayed(store: Store, folder: str, found: Salvage, *, uncertain: bool = False) -> _Live:
+    """Return the parts that the log names, of a table without checksums: what is damaged in it is passed over."""
+    place = store.at(folder)
+    first, live, mentioned = _checkpoint(place)
+    live.uncertain = uncertain
+    versions = sorted(v for name in place.names(LOG, ".json") if (v := version_of(name)) >= first)
+    for expected, version in enumerate(versions, first):
+        content = place.read(log_name(version))
+        actions = log_lines(content)
+        if not actions:
+            found.damaged.append(f"{folder}/{log_name(version)}")
+        live.uncertain |= not actions or version != expected
+        actions = actions or _mentioned(content)
+        _apply(live, actions)
+        mentioned |= {path for action in actions for path in _paths(action)}
+    live.uncertain |= not versions and not first
+    if live.uncertain:
+        live.parts |= dict.fromkeys(_unmentioned(place, mentioned), "")
+    return live
+
+
+def _checkpoint(place: Store) -> tuple[int, _Live, set[str]]:
+    """Return the first version after the newest checkpoint that can be read, its parts, and all that it mentions."""
+    for name in reversed([name for name in place.names(LOG, _CHECKPOINT) if version_of(name) >= 0]):
+        try:
+            actions = pq.ParquetFile(io.BytesIO(place.read(f"{LOG}/{name}"))).read(
+                ["add.path", "remove.path"]
+            )
+        except (pa.ArrowException, OSError):
+            continue
+        found = [{kind: said for kind, said in action.items() if said} for action in actions.to_pylist()]
+        live = _Live()
+        _apply(live, [action for action in found if "add" in action])
+        return version_of(name) + 1, live, {path for action in found for path in _paths(action)}
+    return 0, _Live(), set()
+
+
+def _mentioned(content: bytes) -> list[dict[str, Any]]:
+    return [
+        {kind.decode(): {"path": path.decode("utf-8", "replace")}}
+        for kind, path in _MENTIONED.findall(content)
+    ]
+
+
+def _paths(action: Mapping[str, Any]) -> Iterator[str]:
+    for kind in ("add", "remove"):
+        if kind in action:
+            yield unquote(action[kind]["path"])
+
+
+def _apply(live: _Live, actions: Iterable[Mapping[str, Any]]) -> None:
+    for action in actions:
+        for path in _paths(action):
+            live.parts.pop(path, None)
+            if "add" in action:
+                live.parts[path] = ""
+
+
+def _unmentioned(place: Store, mentioned: set[str]) -> list[str]:
+    """Return the parts on disk of which no log file says anything: the lost ones may have added them."""
+    folders = [folder for folder in place.folders() if folder.startswith("kind=")]
+    found = [f"{folder}/{name}" for folder in folders for name in place.names(folder, ".parquet")]
+    return [path for path in found if path not in mentioned]
+
+
+def _read(store: Store, folder: str, live: _Live, found: Salvage) -> Iterator[pa.Table]:
+    for path, digest in sorted(live.parts.items()):
+        name = f"{folder}/{path}"
+        try:
+            yield _part(store.read(name), path, digest)
+        except FileNotFoundError:
+            found.missing.append(name)
+        except StoreError:
+            raise
+        except (pa.ArrowException, OSError, ValueError):
+            found.damaged.append(name)
+
+
+def _part(content: bytes, path: str, digest: str) -> pa.Table:
+    """Return the rows of a part.
+
+    Raises:
+        ValueError: if it is not what was written.
+    """
+    if digest and sha256(content).hexdigest() != digest:
+        raise ValueError("the content does not have its checksum")
+    rows = pq.ParquetFile(io.BytesIO(content)).read()
+    kind = posixpath.dirname(path).removeprefix("kind=")
+    rows = rows.cast(plain(rows.schema))
+    return rows.add_column(0, "kind", pa.array([kind] * len(rows), pa.string()))
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    """Return rows that may be in several parts once each, without the trials of which there are different ones."""
+    first: dict[tuple[Any, ...], tuple[int, str]] = {}
+    doubtful = set()
+    for number, row in enumerate(rows.to_pylist()):
+        known = first.setdefault(tuple(row[name] for name in _ROW), (number, repr(row)))
+        if known[1] != repr(row):
+            doubtful.add(row["key"])
+    once = rows.take(pa.array([number for number, _ in first.values()], pa.int64()))
+    return once.filter(pc.invert(pc.is_in(once["key"], pa.array(sorted(doubtful), pa.string()))))
+
+
+def _complete(rows: pa.Table, cut: bool) -> tuple[pa.Table, int]:
+    """Return the rows of trials that are there with all their epochs, and how many trials are not.
+
+    Args:
+        rows: The rows.
+        cut: Whether a part with epochs was lost: it may have held the first ones of a trial whose last ones are there.
+    """
+    trials = rows.filter(pc.equal(rows["kind"], "trials"))
+    epochs = rows.filter(pc.equal(rows["kind"], "epochs"))
+    last, arms = _by_key(trials, "epochs"), _by_key(trials, "arm_id")
+    kept = set(zip(epochs["key"].to_pylist(), epochs["epoch"].to_pylist(), strict=True))
+    torn = {key for key, epoch in last.items() if epoch and (key, epoch) not in kept}
+    if cut:
+        torn |= _without_first(kept, arms)
+    sound = pa.array(sorted(last.keys() - torn), pa.string())
+    return rows.filter(pc.is_in(rows["key"], sound)), len(torn)
+
+
+def _by_key(rows: pa.Table, name: str) -> dict[str, Any]:
+    return dict(zip(rows["key"].to_pylist(), rows[name].to_pylist(), strict=True))
+
+
+def _without_first(epochs: Iterable[tuple[str, int]], arms: Mapping[str, str]) -> set[str]:
+    """Return the trials whose first epoch comes after the first one of another trial of their arm."""
+    first: dict[str, int] = {}
+    for key, epoch in epochs:
+        first[key] = min(epoch, first.get(key, epoch))
+    least: dict[str, int] = {}
+    for key, epoch in first.items():
+        arm = arms.get(key, "")
+        least[arm] = min(epoch, least.get(arm, epoch))
+    return {key for key, epoch in first.items() if key in arms and epoch > least[arms[key]]}

@@ -1,0 +1,98 @@
+"""JSON files that hold the SHA-256 of their own content, so that damage is noticed when they are read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from topk_platform.errors import StoreError
+from topk_platform.records.storage.store import Store
+
+__all__ = ["DamagedError", "checked", "damaged", "read_checked", "written"]
+
+_SUM = "sha256"
+
+
+class DamagedError(StoreError):
+    """A file of a study is damaged or missing; the message names it and the remedy.
+
+    Args:
+        message: The message.
+        name: The file's name in the study's folder.
+    """
+
+    def __init__(self, message: str, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+def written(content: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a file with some content and its checksum.
+
+    Args:
+        content: What JSON can hold, without a key ``"sha256"``.
+
+    Example:
+        >>> checked(written({"study": "digits"}))
+        {'study': 'digits'}
+    """
+    return json.dumps({**content, _SUM: _sum(content)}, indent=1).encode()
+
+
+def checked(data: bytes) -> dict[str, Any]:
+    """Return the content of a file; one that was written before there were checksums is taken as it is.
+
+    Raises:
+        ValueError: if it is no JSON object, or does not have its checksum.
+
+    Example:
+        >>> checked(written({"study": "digits"}).replace(b"digits", b"digitS"))
+        Traceback (most recent call last):
+        ValueError: the content does not have its checksum
+    """
+    content = json.loads(data)
+    if not isinstance(content, dict):
+        raise ValueError("the content is no JSON object")
+    noted = content.pop(_SUM, None)
+    if noted not in (None, _sum(content)):
+        raise ValueError("the content does not have its checksum")
+    return content
+
+
+def _sum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def read_checked(store: Store, name: str, remedy: str) -> dict[str, Any] | None:
+    """Return what a file of a store holds; None where there is no such file.
+
+    Args:
+        store: The study's folder.
+        name: The file's name in it.
+        remedy: What to do if it is damaged.
+
+    Raises:
+        StoreError: if it is damaged, with its name and the remedy, or cannot be read.
+    """
+    try:
+        return checked(store.read(name))
+    except FileNotFoundError:
+        return None
+    except StoreError:  # which is a ValueError too: the file is sound as far as is known
+        raise
+    except (ValueError, RecursionError) as error:
+        raise damaged(store, name, remedy) from error
+
+
+def damaged(store: Store, name: str, remedy: str, how: str = "damaged") -> DamagedError:
+    """Return the error for a damaged file.
+
+    Args:
+        store: The study's folder.
+        name: The file's name in it.
+        remedy: What to do about it.
+        how: What is wrong with it.
+    """
+    return DamagedError(f"store {store.uri!r}: {name} is {how}; {remedy}", name)

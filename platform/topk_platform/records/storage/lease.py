@@ -1,0 +1,227 @@
+"""The right to drive a study: one process at a time, on any store, by numbered files that only one can create."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from topk_platform.errors import StoreError
+from topk_platform.records.storage.store import Store
+
+__all__ = ["Holder", "Lease", "check_undriven", "driven", "is_driven", "strays"]
+
+_FOLDER = "lease"
+_NUMBERED = re.compile(r"\d{12}\.json")
+_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that drives a study.
+
+    Args:
+        host: Its machine's name.
+        pid: Its process id there.
+        since: When it began, in ISO 8601.
+        machine: Identifies the machine, its boot and its container, where the system tells; else empty.
+        born: Distinguishes it from a later process with the same id.
+        seen: When it last renewed its lease, in ISO 8601 by its own clock; for people only.
+    """
+
+    host: str
+    pid: int
+    since: str
+    machine: str
+    born: str
+    seen: str = ""
+
+    @classmethod
+    def me(cls) -> Holder:
+        """Return this process."""
+        pid = os.getpid()
+        return cls(platform.node(), pid, _now(), _machine(), _born(pid))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs where this process could see it."""
+        return bool(self.machine) and self.machine == _machine()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process lives, asked on its own machine."""
+        return _born(self.pid) == self.born
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.since}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _machine() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + os.readlink("/proc/self/ns/pid")
+    return ""
+
+
+def _born(pid: int) -> str:
+    """Return when a process of this machine began, in the kernel's ticks; empty if there is none."""
+    with suppress(OSError, IndexError):
+        status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if status[0] == "Z" else status[19]
+    return ""
+
+
+class Lease:
+    """The right to drive a study, held by renewing it.
+
+    The lease is a file with a number. It is renewed by creating the file with the next number, which only one process
+    can do, so neither a lock nor a shared clock is needed: a holder that was not seen renewing the lease for
+    ``seconds`` has lost it. For a holder on this machine, the list of processes decides instead.
+
+    Args:
+        store: The study's folder.
+        seconds: How long a lease lasts without being renewed.
+    """
+
+    def __init__(self, store: Store, seconds: float = _SECONDS) -> None:
+        self._store = store
+        self._seconds = seconds
+        self._number = 0
+        self._holder = Holder.me()
+        self._released = threading.Event()
+        self._renewing = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self.lost = ""
+
+    def __enter__(self) -> Lease:
+        """Take the lease.
+
+        Raises:
+            StoreError: if another process holds it.
+        """
+        number, holder = _newest(self._store)
+        if holder is not None and self._is_held(number, holder):
+            raise _taken(self._store, holder)
+        self._number = number
+        if not self._next():
+            raise _taken(self._store, _newest(self._store)[1])
+        self._renewing.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._released.set()
+        self._renewing.join()
+        if not self.lost:
+            with suppress(StoreError):  # it ends by itself
+                self._store.delete(_name(self._number))
+
+    def _is_held(self, number: int, holder: Holder) -> bool:
+        if holder.is_here:
+            return holder.is_alive
+        end = time.monotonic() + self._seconds
+        while time.monotonic() < end:
+            time.sleep(self._seconds / 30)
+            now, _ = _newest(self._store)
+            if now != number:
+                return now > number
+        return False
+
+    def _next(self) -> bool:
+        """Create the file of the next number and delete those before it."""
+        content = json.dumps(asdict(replace(self._holder, seen=_now()))).encode()
+        if not self._store.create(_name(self._number + 1), content):
+            return False
+        self._number += 1
+        names = _numbered(self._store)
+        self._store.delete(*(f"{_FOLDER}/{name}" for name in names if name < _base(self._number)))
+        return True
+
+    def _renew(self) -> None:
+        while not self._released.wait(self._seconds / 3):
+            with suppress(StoreError):  # a store that is down for so long is another process's to take
+                if not self._next():
+                    self.lost = f"another process has taken over: {_newest(self._store)[1]}"
+                    return
+
+
+def check_undriven(store: Store) -> None:
+    """Look whether a process of this machine drives the study of a folder, before anything costly; take nothing.
+
+    Whether one elsewhere still does shows within half a minute, when the lease is taken.
+
+    Raises:
+        StoreError: if one does, or the store cannot be read.
+    """
+    _, holder = _newest(store)
+    if holder is not None and holder.is_here and holder.is_alive:
+        raise _taken(store, holder)
+
+
+def _taken(store: Store, holder: Holder | None) -> StoreError:
+    return StoreError(f"store {store.uri!r} is being written by another process: {holder}")
+
+
+def driven(store: Store) -> str:
+    """Return in words who drives the study of a folder, as far as that can be told at once.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    _, holder = _newest(store)
+    if holder is None:
+        return "nobody drives it"
+    if not holder.is_here:
+        return f"driven by {holder}, unless that ended without a word after it last renewed its lease, {holder.seen}"
+    return f"driven by {holder}" if holder.is_alive else f"nobody drives it: {holder}, ended without a word"
+
+
+def is_driven(store: Store) -> bool:
+    """Return whether a process drives the study of a folder, as far as can be seen at once.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    _, holder = _newest(store)
+    return holder is not None and (not holder.is_here or holder.is_alive)
+
+
+def _base(number: int) -> str:
+    return f"{number:012d}.json"
+
+
+def _name(number: int) -> str:
+    return f"{_FOLDER}/{_base(number)}"
+
+
+def strays(store: Store) -> list[str]:
+    """Return the files of something else in the folder of a study's lease; they mean nothing there."""
+    return [f"{_FOLDER}/{name}" for name in store.names(_FOLDER) if not _NUMBERED.fullmatch(name)]
+
+
+def _numbered(store: Store) -> list[str]:
+    """Return the names of lease files; another file in their folder means nothing."""
+    return [name for name in store.names(_FOLDER) if _NUMBERED.fullmatch(name)]
+
+
+def _newest(store: Store) -> tuple[int, Holder | None]:
+    """Return the number of the newest lease and its holder; 0 and None where there is none."""
+    while names := _numbered(store):
+        with suppress(FileNotFoundError):  # renewed meanwhile: its holder's next one counts
+            return int(names[-1].partition(".")[0]), _holder(store.read(f"{_FOLDER}/{names[-1]}"))
+    return 0, None
+
+
+def _holder(content: bytes) -> Holder:
+    try:
+        return Holder(**json.loads(content))
+    except (ValueError, TypeError):  # cut off while it was written: whether it is renewed tells
+        return Holder("an unknown machine", 0, "unknown", "", "")

@@ -1,0 +1,349 @@
+"""The store of results: a folder or an object store, written so that no reader ever sees half a file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from topk_platform.errors import StoreError, reason
+from topk_platform.records.storage.folder import Files, Folder, Listed
+from topk_platform.specs.checks import check_place
+
+__all__ = ["MARK", "PAUSES", "Store"]
+
+MARK = "ledger.json"
+"""The file that marks a study's folder; written before any trial starts."""
+
+_HIDDEN = "."
+_PROBE_BYTES = 2**20  # MLflow's database takes as much before the first trial
+_SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
+_AWS = "give them in the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_AZURE = "give them in the environment, as AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"
+_ELSEWHERE = {
+    **dict.fromkeys(("s3", "http"), _AWS),
+    **dict.fromkeys(("az", "abfs", "abfss"), _AZURE),
+    "gs": "give them in the environment, as GOOGLE_APPLICATION_CREDENTIALS",
+}
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_BUCKET = r"[^@:]*"
+_CONTAINER = r"[\w.$-]*(?:@[\w.-]+)?"
+_NAMED = {"http": r"(?:[\w.-]*|\[[\w:.]+\])(?::\d*)?", "abfs": _CONTAINER, "abfss": _CONTAINER}
+_OPTIONS = ("endpoint", "region", "virtual_hosted_style_request")
+PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
+"""Seconds between tries to write to a store that refuses, four minutes in total."""
+
+# What Delta Lake takes for something else in an address: it decodes `%20`, takes a backslash for a slash, and ends with
+# a panic at the others. No way to write the address changes that, nor does a symbolic link.
+_UNHELD = re.compile(r"[\[\]|^\\]|%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f\ud800-\udfff]")
+# A server that is down is told of in seconds: what may last longer is tried again by those who can wait.
+_PATIENCE: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder on a local disk or NFS, or a place in S3, GCS or Azure.
+
+    Args:
+        root: The absolute path of the folder, or the object store's URI without options.
+        uri: The folder or URI as the user wrote it.
+        options: The object store's options, such as its endpoint; never a secret.
+    """
+
+    root: str
+    uri: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, uri: str | Path) -> Store:
+        """Return the store at a path or URI; nothing is written.
+
+        A URI is ``s3://bucket/folder``, ``gs://bucket/folder`` or ``az://container/folder``. Behind a question mark
+        one of S3 may have options: ``endpoint=http://HOST:PORT`` for MinIO, Ceph and the like, ``region`` and
+        ``virtual_hosted_style_request``. Credentials come from the environment, such as ``AWS_ACCESS_KEY_ID`` and
+        ``AWS_SECRET_ACCESS_KEY``, or from the machine's role; a URI, which is shown and sent, must not hold any. Where
+        no endpoint is given, that of ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` is taken, if there is one.
+
+        Raises:
+            UserError: if it is blank.
+            StoreError: if no file system understands the URI, it holds credentials, or its path has what Delta Lake,
+                which holds the ledger, takes for something else: ``[``, ``]``, ``|``, ``^``, a backslash, a percent
+                sign with two hexadecimal digits, or control characters.
+
+        Example:
+            >>> Store.open("s3://bucket/runs?endpoint=http://127.0.0.1:9000").at("digits").address
+            's3://bucket/runs/digits?endpoint=http%3A%2F%2F127.0.0.1%3A9000'
+        """
+        text = str(uri)
+        check_place("store", text)
+        if "://" not in text or text.startswith("file://"):
+            folder = Path(text.removeprefix("file://")).absolute()
+            # Delta Lake opens what symbolic links lead to; no path has a zero byte.
+            _check_path(text, text if "\0" in text else os.path.realpath(folder))
+            return cls(str(folder), text)
+        options = _options(text)
+        _check_path(text, urlsplit(text).path)
+        if urlsplit(text).scheme == "s3" and "endpoint" not in options:
+            options |= _endpoint_of_environment()
+        store = cls(text.partition("?")[0].rstrip("/"), text.partition("?")[0].rstrip("/"), options)
+        with store._told("opened"):
+            store._files  # noqa: B018 - that it can be made
+        return store
+
+    @property
+    def local(self) -> Path | None:
+        """The folder on this machine's file system, or None for an object store."""
+        return None if "://" in self.root else Path(self.root)
+
+    @property
+    def address(self) -> str:
+        """The address that opens this store in any process, whatever its working folder."""
+        return f"{self.root}?{urlencode(self.options)}" if self.options else self.root
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its server is reached without encryption, by ``http://``."""
+        return self.options.get("endpoint", "").startswith("http://")
+
+    @cached_property
+    def _files(self) -> Files:
+        if self.local is not None:
+            return Folder(self.local)
+        from obstore.store import from_url  # noqa: PLC0415 - of object stores alone
+
+        config: Any = {f"aws_{name}": value for name, value in self.options.items()}
+        clients: Any = {"allow_http": self.is_plain}
+        found = from_url(self.root, config=config, client_options=clients, retry_config=_PATIENCE)
+        return cast("Files", found)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"root": self.root, "uri": self.uri, "options": self.options}
+
+    def _errors(self, name: str, *errors: type[Exception]) -> tuple[type[Exception], ...]:
+        """Return errors of the system and, for an object store, the one of this name of obstore's."""
+        if self.local is not None:
+            return errors
+        from obstore import exceptions  # noqa: PLC0415 - as above
+
+        return (*errors, getattr(exceptions, name))
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """Turn errors of the object store or the disk in the block into a one-line ``StoreError``."""
+        try:
+            yield
+        except self._errors("BaseError", OSError, ValueError) as error:
+            raise StoreError(f"store {self.uri!r} cannot be {what}: {reason(error)}") from error
+
+    def at(self, *parts: str) -> Store:
+        """Return the store of a folder inside this one."""
+        return Store(posixpath.join(self.root, *parts), posixpath.join(self.uri, *parts), self.options)
+
+    def exists(self, name: str = "") -> bool:
+        """Return whether there is a file of this name, or a folder that is not empty."""
+        if name and self._is_file(name):
+            return True
+        found = self._list(name)
+        return bool(found["objects"] or found["common_prefixes"])
+
+    def _is_file(self, name: str) -> bool:
+        with self._told("read"):
+            try:
+                self._files.head(name)
+            except FileNotFoundError:
+                return False
+        return True
+
+    def _list(self, folder: str) -> Listed:
+        with self._told("read"):
+            return self._files.list_with_delimiter(f"{folder}/" if folder else None)
+
+    def names(self, folder: str = "", suffix: str = "") -> list[str]:
+        """Return the sorted names of the visible files of a folder; none where there is no folder."""
+        names = (posixpath.basename(found["path"]) for found in self._list(folder)["objects"])
+        return sorted(name for name in names if name.endswith(suffix) and not name.startswith(_HIDDEN))
+
+    def folders(self, folder: str = "") -> list[str]:
+        """Return the sorted names of the folders directly inside."""
+        return sorted(posixpath.basename(path.rstrip("/")) for path in self._list(folder)["common_prefixes"])
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes.
+
+        Raises:
+            FileNotFoundError: if it is not there.
+            StoreError: if it cannot be read.
+        """
+        with self._told("read"):
+            try:
+                return bytes(self._files.get(name).bytes())
+            except FileNotFoundError as error:
+                missing = error
+        raise missing
+
+    def digest(self, name: str) -> str:
+        """Return the SHA-256 of a file, in hexadecimal digits; one on a disk is not held in memory.
+
+        Raises:
+            FileNotFoundError: if it is not there.
+            StoreError: if it cannot be read.
+        """
+        if self.local is None:
+            return hashlib.sha256(self.read(name)).hexdigest()
+        with self._told("read"):
+            try:
+                with (self.local / name).open("rb") as file:
+                    return hashlib.file_digest(file, "sha256").hexdigest()
+            except FileNotFoundError as error:
+                missing = error
+        raise missing
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, in place of a file that has it."""
+        with self._told("written"):
+            self._files.rename(name, to)
+
+    def files(self, folder: str = "") -> list[str]:
+        """Return the sorted names of all files in a folder and its folders, each with its folders; hidden ones too."""
+        found = [f"{folder}/{name}" if folder else name for name in self._all_names(folder)]
+        for inner in self.folders(folder):
+            found += self.files(f"{folder}/{inner}" if folder else inner)
+        return sorted(found)
+
+    def _all_names(self, folder: str) -> list[str]:
+        return [posixpath.basename(found["path"]) for found in self._list(folder)["objects"]]
+
+    def write(self, name: str, data: bytes | Path) -> None:
+        """Write a file atomically, replacing an existing one. On a disk it then survives a power cut.
+
+        Args:
+            name: Its place in the store.
+            data: The content, or a local file to be copied.
+
+        Raises:
+            StoreError: if it cannot be written.
+        """
+        with self._told("written"):
+            self._files.put(name, data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Create a file unless it exists, which only one of two processes can do; return whether it was created."""
+        with self._told("written"):
+            try:
+                self._files.put(name, data, mode="create", use_multipart=False)
+            except self._errors("AlreadyExistsError", FileExistsError):
+                return False
+        return True
+
+    def delete(self, *names: str) -> None:
+        """Delete files; missing ones are ignored."""
+        with self._told("written"):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    self._files.delete(name)
+
+    def delete_folder(self, name: str) -> None:
+        """Delete a folder with the files directly inside, including half-written ones of killed processes."""
+        self.delete(*(f"{name}/{posixpath.basename(found['path'])}" for found in self._list(name)["objects"]))
+
+    def delete_all(self, folder: str) -> None:
+        """Delete a folder with all that is in it."""
+        if self.local is None:
+            self.delete(*self.files(folder))
+            return
+        with self._told("written"), suppress(FileNotFoundError):
+            shutil.rmtree(self.local / folder)
+
+    @property
+    def existing(self) -> Store:
+        """This folder or, if it does not exist yet, its nearest existing parent."""
+        folder = self.local
+        while folder is not None and not folder.exists():
+            folder = folder.parent
+        return self if folder is None else Store(str(folder), self.uri)
+
+    def check_room(self) -> None:
+        """Raise ``StoreError`` if a folder's disk is full or read-only; a quick check that writes nothing.
+
+        Limits that only writing shows, such as a user's quota, are not seen; object stores have no such limit.
+        """
+        if isinstance(self._files, Folder):
+            with self._told("written"):
+                self._files.check_room()
+
+    def check_writable(self) -> None:
+        """Raise ``StoreError`` unless a file of a MiB can be written here; the file is deleted again.
+
+        On a local disk the nearest folder that exists is tried, so that no folder has to be made for it.
+        """
+        place, probe = self.existing, f"{_HIDDEN}probe-{uuid.uuid4().hex}"
+        if place.local is not None and not place.local.is_dir():
+            raise StoreError(f"store {self.uri!r} cannot be written: {place.root} is a file, and no folder")
+        try:
+            place.write(probe, bytes(_PROBE_BYTES))
+        except StoreError as error:  # which names a file that nobody knows
+            if not isinstance(why := error.__cause__, OSError) or why.strerror is None:
+                raise
+            raise StoreError(f"store {self.uri!r} cannot be written: {why.strerror} in {place.root}") from why
+        place.delete(probe)
+
+
+def _check_path(store: str, path: str) -> None:
+    if found := _UNHELD.search(path):
+        raise StoreError(
+            f"store {store!r} cannot be used: its path has {found.group()!r}, which Delta Lake takes for something "
+            "else: choose another --store"
+        )
+
+
+def _options(text: str) -> dict[str, str]:
+    parts = urlsplit(text)
+    if parts.scheme not in _SCHEMES:
+        raise StoreError(
+            f"store of scheme {parts.scheme!r} cannot be opened: it must be a folder or a URI of {', '.join(_SCHEMES)}"
+        )
+    _check_open("store", text, parts.scheme)
+    if parts.fragment:
+        raise StoreError(
+            f"store {text.partition('?')[0]!r} cannot be used: nothing can be stored under a name with '#'"
+        )
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    known = _OPTIONS if parts.scheme == "s3" else ()
+    if unknown := sorted(given.keys() - {*known}):
+        raise StoreError(
+            f"store: the options of {text.partition('?')[0]!r} are {', '.join(known) or 'none'}, got "
+            f"{', '.join(unknown)}; credentials come from the environment"
+        )
+    if "endpoint" in given:
+        _check_open("store's endpoint", given["endpoint"], "http")
+    return given
+
+
+def _endpoint_of_environment() -> dict[str, str]:
+    for name in _ENDPOINTS:
+        if found := os.environ.get(name):
+            _check_open(name, found, "http")
+            return {"endpoint": found}
+    return {}
+
+
+def _check_open(what: str, uri: str, scheme: str) -> None:
+    """Raise ``StoreError`` if a URI holds a user's name or a password, which may have any letter in it.
+
+    The message must not show the URI. A URI of Azure may name a container before an @.
+    """
+    place = uri.partition("://")[2]
+    named = re.split(r"[/?#]", place)[0]
+    if not re.fullmatch(_NAMED.get(scheme, _BUCKET), named) or (scheme == "http" and "@" in place):
+        raise StoreError(f"{what} must not hold credentials: {_ELSEWHERE[scheme]}")

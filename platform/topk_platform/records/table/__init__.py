@@ -1,0 +1,1 @@
+"""A study's table in Delta Lake: its columns, its checksums, reading it and writing it."""

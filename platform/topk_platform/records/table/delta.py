@@ -1,0 +1,221 @@
+"""One study's table in Delta Lake, written by the one process that drives the study."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from topk_platform.errors import StoreError
+from topk_platform.records.storage.folder import sync
+from topk_platform.records.storage.store import Store
+from topk_platform.records.table.checksums import CHECKPOINT_INTERVAL, Checksums, log_name
+from topk_platform.records.table.logs import AFTER
+from topk_platform.records.table.mark import FOLDER
+from topk_platform.records.table.opened import Opened, address, exists, told
+
+__all__ = ["TakenOverError", "Writing", "create", "table", "told"]
+
+_DRIVER = "driver"
+_CONFIGURATION = {
+    "delta.logRetentionDuration": "interval 1 days",
+    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+}
+_COMMITS = 64  # between two compactions, each of which takes about as long as five commits
+_TRIES = 10  # to take over from a driver that is in the middle of commits
+_FEW = 16  # small parts that a reader does not mind
+# Parts of this size are left alone until the end, so that what compaction rewrites does not grow with the study.
+_PART_BYTES = 8 * 2**20
+_WHOLE_BYTES = 128 * 2**20
+_KEPT_HOURS = 1  # of parts that a reader may be reading that began before they were compacted
+
+
+class TakenOverError(StoreError):
+    """Another process drives the study now; this process can no longer write to it."""
+
+
+def table(store: Store) -> DeltaTable:
+    """Return the table of a study's folder as it is now.
+
+    Raises:
+        StoreError: if it cannot be read.
+    """
+    return Opened.of(store).table
+
+
+def create(store: Store, folder: str, schema: pa.Schema) -> None:
+    """Make an empty table, unless there is one.
+
+    Args:
+        store: The study's folder.
+        folder: The table's folder in it.
+        schema: Its columns.
+    """
+    uri, options = address(store, folder)
+    with told(store, "written"):
+        DeltaTable.create(
+            uri, schema, "ignore", ["kind"], configuration=_CONFIGURATION, storage_options=options
+        )
+
+
+@dataclass
+class Writing:
+    """A table that only this process may write: earlier writers fail from now on.
+
+    Each commit carries its driver's number. Delta Lake accepts only one of two concurrent commits with such a number,
+    and a new driver begins with such a commit. After each commit its checksums are written.
+
+    Args:
+        store: The study's folder.
+        schema: Its columns; further columns of the table stay.
+        folder: The table's folder in the study's; by default the one that the study's mark names.
+    """
+
+    store: Store
+    schema: pa.Schema
+    folder: str = ""
+    _table: DeltaTable = field(init=False)
+    _number: int = field(init=False)
+    _token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _commits: int = 0
+    _sums: Checksums | None = field(default=None, init=False)
+    _own: Checksums | None = field(default=None, init=False)  # which this process has written
+    _new: list[dict[str, Any]] = field(default_factory=list, init=False)  # what the last commit has added
+
+    def __post_init__(self) -> None:
+        if not (self.folder or exists(self.store)):
+            create(self.store, FOLDER, self.schema)
+        opened = Opened.of(self.store, self.folder or None)
+        self.folder, self._table, self._sums = opened.folder, opened.table, opened.sums
+        with told(self.store, "written"):
+            self._sum()
+            self._take_over()
+            self._sum()
+
+    def _take_over(self) -> None:
+        for tries_left in reversed(range(_TRIES)):
+            self._number = (self._table.transaction_version(_DRIVER) or 0) + 1
+            try:
+                self._table.create_write_transaction(
+                    [], "append", self._table.schema(), commit_properties=self._signed(0)
+                )
+            except CommitFailedError:  # the driver before may have been in the middle of a commit
+                if not tries_left:
+                    raise
+            else:
+                break
+            finally:
+                self._table.update_incremental()
+
+    def _signed(self, commit: int | None = None) -> CommitProperties:
+        """Return what a commit carries: the version that it follows, and, but for compaction, its driver's number."""
+        after = {AFTER: str(self._sums.version if self._sums else self._table.version())}
+        if commit is None:
+            return CommitProperties(custom_metadata=after)
+        numbers = [Transaction(_DRIVER, self._number), Transaction(self._token, commit)]
+        return CommitProperties(custom_metadata=after, app_transactions=numbers)
+
+    def _sum(self) -> None:
+        """Write the checksums of what has been committed."""
+        if self._sums is None or self._sums.version != self._table.version():
+            sums = Checksums.of(self.store, self.folder, self._table, self._sums)
+            sums.write(self.store, self.folder, self._own)
+            self._sums = self._own = sums
+
+    def append(self, rows: pa.Table) -> None:
+        """Commit rows, all or none, and bring them to the disk.
+
+        After a failure it may be called again with the same rows; it then finds out whether they were committed.
+
+        Raises:
+            TakenOverError: if another process writes the table now.
+            StoreError: if it cannot be written, or other rows were committed than were given.
+        """
+        self._commit(
+            lambda signed: write_deltalake(
+                self._table, rows, mode="append", schema_mode="merge", commit_properties=signed
+            )
+        )
+        committed = sum(json.loads(action["stats"])["numRecords"] for action in self._new)
+        if committed != len(rows):
+            raise StoreError(
+                f"store {self.store.uri!r}: {len(rows)} rows were written to the ledger and {committed} committed"
+            )
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete the trials with these keys and their epochs, in one commit."""
+        names = ", ".join(f"'{key}'" for key in keys)
+        self._check_parts()
+        self._commit(lambda signed: self._table.delete(f"key in ({names})", commit_properties=signed))
+
+    def _check_parts(self) -> None:
+        """Compare all parts with their checksums: what is rewritten out of a damaged one would pass for sound."""
+        Opened(self.store, self.folder, self._table, self._sums).check_parts(again=True)
+
+    def _commit(self, write: Callable[[CommitProperties], Any]) -> None:
+        number = self._commits + 1
+        self.store.check_room()
+        with told(self.store, "written"):
+            self._table.update_incremental()
+            if self._table.transaction_version(_DRIVER) != self._number:
+                raise TakenOverError(f"store {self.store.uri!r}: another process has taken over the study")
+            if (
+                self._table.transaction_version(self._token) != number
+            ):  # else the last try did it, and failed later
+                write(self._signed(number))
+            self._sync()
+            self._sum()
+        self._commits = number
+
+    def _added(self) -> list[dict[str, Any]]:
+        """Return what the last commit has added."""
+        content = self.store.read(f"{self.folder}/{log_name(self._table.version())}")
+        return [action["add"] for action in map(json.loads, content.splitlines()) if "add" in action]
+
+    def _sync(self) -> None:
+        """Flush the last commit to disk; object stores have done so once they answer."""
+        self._new, place = self._added(), self.store.at(self.folder).local
+        if place is None:
+            return
+        log = place / log_name(self._table.version())
+        parts = [place / unquote(action["path"]) for action in self._new]
+        for path in (*parts, log, *{path.parent for path in (*parts, log)}):
+            sync(path)
+
+    def compact(self) -> None:
+        """Compact small files, now and then between commits.
+
+        Raises:
+            StoreError: if it fails; nothing is lost, and the next call tries again.
+        """
+        if self._commits % _COMMITS == 0:
+            self._compact(_PART_BYTES)
+
+    def tidy(self) -> None:
+        """Compact small files if there are many, at the end of a run.
+
+        Raises:
+            StoreError: as :meth:`compact` does.
+        """
+        if len(self._table.file_uris()) > _FEW:
+            self._compact(_WHOLE_BYTES)
+
+    def _compact(self, size: int) -> None:
+        """Compact files below a size; the old files are deleted an hour later."""
+        self.store.check_room()
+        self._check_parts()
+        with told(self.store, "written"):
+            self._table.optimize.compact(target_size=size, commit_properties=self._signed())
+            self._sync()
+            self._sum()
+            self._table.vacuum(
+                _KEPT_HOURS, dry_run=False, enforce_retention_duration=False, commit_properties=self._signed()
+            )
+            self._sum()

@@ -1,0 +1,278 @@
+"""A study's table, opened and checked: its log against its checksums, and each part before it is read."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
+
+from topk_platform.errors import StoreError, reason
+from topk_platform.records.storage.checked_json import damaged
+from topk_platform.records.storage.store import Store
+from topk_platform.records.table.checksums import (
+    LOG,
+    Checksums,
+    digest_files,
+    live_parts,
+    log_name,
+    newest,
+    view_of,
+)
+from topk_platform.records.table.logs import damaged_log, follows, missing, remedy, unsound
+from topk_platform.records.table.mark import FOLDER, Mark
+
+__all__ = ["Opened", "address", "exists", "is_part", "plain", "told"]
+
+_FAILURES = (DeltaError, OSError, pa.ArrowException)
+_PANIC = (
+    "PanicException"  # what an error in the library itself raises; it is no Exception, and has no public name
+)
+_PART = re.compile(r"kind=\w+/[\w.-]+\.parquet")
+# The system's errors but "no such file", and those of a server but "not found": the file is sound as far as is known.
+_UNREACHABLE = re.compile(r"\(os error (?!2\))|Error performing (?!.*\b404\b)")
+_PATIENCE = {"max_retries": "4", "retry_timeout": "20s"}
+_SOUND: set[tuple[str, str]] = set()  # parts that this process has checked, by address and checksum
+_T = TypeVar("_T")
+
+
+def exists(store: Store) -> bool:
+    """Return whether a study's folder holds a table.
+
+    Raises:
+        StoreError: if it should, for it has checksums, and does not.
+    """
+    mark = Mark.read(store)
+    folder = mark.table if mark else FOLDER
+    if store.exists(f"{folder}/{LOG}"):
+        return True
+    if mark and mark.checksums:
+        raise missing(store, f"{folder}/{LOG}")
+    return False
+
+
+def address(store: Store, folder: str) -> tuple[str, dict[str, str] | None]:
+    """Return where Delta Lake finds a table, and the options to reach it.
+
+    Args:
+        store: The study's folder.
+        folder: The table's folder in it.
+    """
+    place = store.at(folder)
+    if place.local is not None:
+        return place.root, None
+    options = {f"aws_{name}": value for name, value in place.options.items()}
+    return place.root, {**_PATIENCE, **options, "allow_http": str(place.is_plain).lower()}
+
+
+@contextmanager
+def told(store: Store, use: str = "read", folder: str = FOLDER) -> Iterator[None]:
+    """Turn whatever Delta Lake says of a study's table within the block into one line, which names a damaged file.
+
+    Args:
+        store: The study's folder.
+        use: What the block does, ``"read"`` or ``"written"``: where writing fails, the file that it names is no damaged
+            one but its own.
+        folder: The table's folder in the study's.
+    """
+    try:
+        yield
+    except _FAILURES as error:
+        raise _error(store, use, folder, str(error)) from error
+    except BaseException as error:
+        if type(error).__name__ != _PANIC:
+            raise
+        raise _error(store, use, folder, str(error)) from error
+
+
+def _error(store: Store, use: str, folder: str, said: str) -> StoreError:
+    part = _PART.search(said) if use == "read" and not _UNREACHABLE.search(said) else None
+    if part:
+        return unsound(store, f"{folder}/{part.group()}")
+    return StoreError(f"store {store.uri!r} cannot be {use}: {reason(RuntimeError(said))}")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A study's table as it is now.
+
+    Args:
+        store: The study's folder.
+        folder: The table's folder in it.
+        table: The table.
+        sums: Its newest checksums; None for a table of an earlier version, which is taken as it is.
+    """
+
+    store: Store
+    folder: str
+    table: DeltaTable
+    sums: Checksums | None
+
+    @classmethod
+    def of(cls, store: Store, folder: str | None = None) -> Opened:
+        """Return the table of a study's folder.
+
+        Args:
+            store: The study's folder.
+            folder: The table's folder in it; by default the one that the study's mark names.
+
+        Raises:
+            StoreError: if a file of its log is damaged or missing, with the file's name, or it cannot be read.
+        """
+        mark = Mark.read(store) if folder is None else None
+        folder = folder or (mark.table if mark else FOLDER)
+        sums = newest(store, folder)  # before the table, which may go on meanwhile
+        if sums is None and mark and mark.checksums:
+            raise missing(store, f"{folder}/_checksums")
+        return cls.checked(store, folder, sums)
+
+    @classmethod
+    def checked(cls, store: Store, folder: str, sums: Checksums | None) -> Opened:
+        """Return a table whose log leads to what its checksums say.
+
+        Args:
+            store: The study's folder.
+            folder: The table's folder in it.
+            sums: The table's newest checksums, read before.
+
+        Raises:
+            StoreError: if it does not, or cannot be read.
+        """
+        opened = cls(store, folder, _open(store, folder, sums), sums)
+        opened._check_log()
+        return opened
+
+    def _check_log(self) -> None:
+        """Compare what the log says with its checksums.
+
+        Raises:
+            StoreError: if they differ.
+        """
+        if self.sums is None:
+            return
+        version = self.table.version()
+        if version < self.sums.version:
+            raise missing(self.store, f"{self.folder}/{log_name(version + 1)}")
+        table = self.table if version == self.sums.version else self._before()
+        if view_of(table) != self.sums.view:
+            raise damaged_log(self.store, self.folder, self.sums) or damaged(
+                self.store, f"{self.folder}/{LOG}", remedy(self.store)
+            )
+
+    def _before(self) -> DeltaTable:
+        """Return the table as of its checksums, after a look at the commits since, after which a process was killed."""
+        assert self.sums is not None  # noqa: S101 - for the type checker
+        for version in range(self.sums.version + 1, self.table.version() + 1):
+            name = f"{self.folder}/{log_name(version)}"
+            if not follows(self.store.read(name), self.sums.version):
+                raise damaged(self.store, name, remedy(self.store))
+        return _open(self.store, self.folder, self.sums, self.sums.version)
+
+    @cached_property
+    def parts(self) -> Mapping[str, int]:
+        """The size in bytes of each part, by its path in the table's folder."""
+        return live_parts(self.table)
+
+    def check_parts(self, kinds: Collection[str] = ("trials", "epochs"), *, again: bool = False) -> None:
+        """Compare parts with their checksums, each once in a process.
+
+        Args:
+            kinds: Which rows are about to be read.
+            again: Whether to compare those anew that this process has compared before.
+
+        Raises:
+            StoreError: if a part is damaged or missing, with its name.
+        """
+        known = self.sums.parts if self.sums else {}
+        wanted = [path for path in self.parts if path in known and _kind(path) in kinds]
+        wanted = [path for path in wanted if again or (self._at(path), known[path][1]) not in _SOUND]
+        for path, digest in self._digests(wanted).items():
+            if digest != known[path][1]:
+                raise unsound(self.store, f"{self.folder}/{path}")
+            _SOUND.add((self._at(path), digest))
+
+    def _at(self, path: str) -> str:
+        return f"{self.store.root}/{self.folder}/{path}"
+
+    def _digests(self, paths: Iterable[str]) -> dict[str, str]:
+        wanted, place = list(paths), self.store.at(self.folder)
+        try:
+            return digest_files(place, wanted)
+        except FileNotFoundError:
+            gone = next((path for path in wanted if not place.exists(path)), wanted[0])
+        raise unsound(self.store, f"{self.folder}/{gone}")
+
+    def query(self, sql: str, kinds: Collection[str] = ("trials", "epochs")) -> pa.Table:
+        """Return the result of an SQL query on the table, which is called ``ledger``.
+
+        Columns with a dot in their names need double quotes.
+
+        Args:
+            sql: The query.
+            kinds: Which rows it reads.
+
+        Raises:
+            StoreError: if the table cannot be read; one line that names the file.
+        """
+        return self._blaming(lambda: self.stream(sql, kinds).read_all())
+
+    def stream(self, sql: str, kinds: Collection[str] = ("trials", "epochs")) -> pa.RecordBatchReader:
+        """Return the same, batch by batch."""
+        self.check_parts(kinds)
+        with told(self.store, folder=self.folder):
+            asked = QueryBuilder().register("ledger", self.table).execute(sql)
+            # Not by pa.table, which imports pandas, as long as all the rest takes.
+            rows = pa.RecordBatchReader.from_stream(asked)
+        return rows.cast(plain(rows.schema))
+
+    def _blaming(self, read: Callable[[], _T]) -> _T:
+        """Return what a function reads; if it fails without saying at which part, say so."""
+        try:
+            with told(self.store, folder=self.folder):
+                return read()
+        except StoreError as error:
+            if _PART.search(str(error)):
+                raise
+            broken = next(
+                (path for path in self.parts if not is_part(self.store, f"{self.folder}/{path}")), ""
+            )
+            raise (unsound(self.store, f"{self.folder}/{broken}") if broken else error) from error
+
+
+def _kind(path: str) -> str:
+    return path.partition("/")[0].removeprefix("kind=")
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """Return a schema in which every text is of the usual type."""
+    kinds = (
+        (field, pa.types.is_string_view(field.type) or pa.types.is_large_string(field.type))
+        for field in schema
+    )
+    return pa.schema([field.with_type(pa.string()) if is_text else field for field, is_text in kinds])
+
+
+def _open(store: Store, folder: str, sums: Checksums | None, version: int | None = None) -> DeltaTable:
+    uri, options = address(store, folder)
+    try:
+        with told(store, folder=folder):
+            return DeltaTable(uri, version, options)
+    except StoreError as error:
+        raise damaged_log(store, folder, sums) or error from error
+
+
+def is_part(store: Store, name: str) -> bool:
+    """Return whether a file can be read as Parquet, completely."""
+    try:
+        pq.ParquetFile(io.BytesIO(store.read(name))).read()
+    except (pa.ArrowException, OSError):
+        return False
+    return True

@@ -1,0 +1,194 @@
+"""The columns of the ledger, the rows that records become, and the parameters as columns of their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from topk_platform.errors import StoreError
+from topk_platform.specs import Parameter, Scalar, Schedule, Study, TrialRecord, canonical_json
+
+__all__ = [
+    "CAME_LATER",
+    "EPOCHS_ONLY",
+    "OLDEST",
+    "SCHEMA_VERSION",
+    "check_version",
+    "epoch_rows",
+    "ledger_columns",
+    "ledger_schema",
+    "ledger_table",
+    "trial_row",
+    "with_parameters",
+]
+
+SCHEMA_VERSION = 2
+
+OLDEST = 2
+"""The earliest schema that is read. Columns that came later are empty in such a store, and added by the next run."""
+
+CAME_LATER = frozenset({"artifacts"})
+"""The columns that a ledger of this version may lack, for programs before them did not write them."""
+
+_TEXTS = ("study", "arm", "arm_id", "regime", "model", "loss", "phase")
+_MORE_TEXTS = ("status", "reason", "values", "config")
+_LAST_TEXTS = ("code_version", "dataset_fingerprint", "versions", "artifacts")
+EPOCHS_ONLY = (
+    "epoch",
+    "train.loss",
+    "train.gradient_density",
+    "seconds",
+    "step_seconds",
+    "learning_rate",
+)
+"""The columns that only rows of epochs use."""
+
+
+def check_version(uri: str, version: int) -> None:
+    """Raise ``StoreError`` unless a store of this schema can be read.
+
+    Args:
+        uri: The store, as the user wrote it.
+        version: The version in the file that marks it.
+    """
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"store {uri!r} has schema version {version}, this program reads {OLDEST} to {SCHEMA_VERSION}: a newer one "
+            "has written it, so upgrade topk-studies here"
+        )
+    if version < OLDEST:
+        raise StoreError(
+            f"store {uri!r} has schema version {version}, this program reads {OLDEST} to {SCHEMA_VERSION}: choose "
+            "another --store"
+        )
+
+
+def ledger_schema(study: Study) -> pa.Schema:
+    """Return the ledger's columns for a study: ``kind`` says whether a row is about a trial or about an epoch.
+
+    Both kinds are in one table so that a trial and its epochs are committed together. ``values`` holds the parameters
+    as JSON, because the parameters of a study may change, and one that was a number may become a text.
+    """
+    return ledger_columns(study.metrics)
+
+
+def ledger_columns(metrics: Sequence[str]) -> pa.Schema:
+    """Return the ledger's columns for a study with these metrics."""
+    fields = [pa.field(name, pa.string()) for name in ("kind", "key", *_TEXTS)]
+    fields += [pa.field(name, pa.int64()) for name in ("number", "seed")]
+    fields += [pa.field(name, pa.string()) for name in _MORE_TEXTS]
+    fields += [pa.field(f"{split}.{m}", pa.float64()) for split in ("validation", "test") for m in metrics]
+    fields += [pa.field("train_seconds", pa.float64()), pa.field("epochs", pa.int64())]
+    fields += [pa.field(name, pa.timestamp("us", tz="UTC")) for name in ("started", "ended")]
+    fields += [pa.field(name, pa.string()) for name in _LAST_TEXTS]
+    fields += [pa.field(name, pa.int64() if name == "epoch" else pa.float64()) for name in EPOCHS_ONLY]
+    return pa.schema(fields)
+
+
+def ledger_table(records: Iterable[TrialRecord], schema: pa.Schema) -> pa.Table:
+    """Return the rows of records: one for each trial, and one for each of its epochs."""
+    rows = [row for record in records for row in _rows(record)]
+    columns = [pa.array([_fit(row.get(f.name), f.type) for row in rows], f.type) for f in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _rows(record: TrialRecord) -> Iterator[dict[str, Any]]:
+    yield {"kind": "trials", **trial_row(record)}
+    for row in epoch_rows(record):
+        yield {"kind": "epochs", **row}
+
+
+def _fit(value: Any, kind: pa.DataType) -> Any:
+    if value is not None and kind == pa.timestamp("us", tz="UTC"):
+        return round(value.timestamp() * 1e6)
+    return value
+
+
+def trial_row(record: TrialRecord) -> dict[str, Any]:
+    """Return the row of a record's trial."""
+    trial, arm = record.trial, record.trial.arm
+    return {
+        "key": trial.key,
+        "study": trial.study,
+        "arm": arm.name,
+        "arm_id": trial.arm_id,
+        "regime": arm.regime.name,
+        "model": arm.model.label,
+        "loss": arm.loss.label,
+        "phase": trial.phase,
+        "number": trial.number,
+        "seed": trial.seed,
+        "status": record.status,
+        "reason": record.reason,
+        "values": json.dumps({name: _plain(value) for name, value in trial.parameters.items()}),
+        "config": trial.to_json(),
+        **_prefixed("validation", record.validation),
+        **_prefixed("test", record.test or {}),
+        "train_seconds": record.train_seconds,
+        "epochs": record.epochs[-1].epoch if record.epochs else 0,
+        "started": datetime.fromtimestamp(record.started, UTC),
+        "ended": datetime.fromtimestamp(record.ended, UTC),
+        "code_version": trial.code_version,
+        "dataset_fingerprint": trial.dataset_fingerprint,
+        "versions": canonical_json({**record.versions, **({"origin": trial.origin} if trial.origin else {})}),
+        "artifacts": _artifacts(record),
+    }
+
+
+def _artifacts(record: TrialRecord) -> str | None:
+    """Return what the record says of its trial's files as JSON; None for a trial that has none."""
+    found = {"missing": record.missing, "sha256": record.artifacts}
+    return canonical_json(found) if any(found.values()) else None
+
+
+def _plain(value: Parameter) -> Scalar:
+    return str(value) if isinstance(value, Schedule) else value
+
+
+def epoch_rows(record: TrialRecord) -> list[dict[str, Any]]:
+    """Return the rows of a record's epochs."""
+    return [
+        {
+            "key": record.trial.key,
+            "epoch": epoch.epoch,
+            "train.loss": epoch.train_loss,
+            "train.gradient_density": epoch.gradient_density,
+            **_prefixed("validation", epoch.validation),
+            "seconds": epoch.seconds,
+            "step_seconds": epoch.step_seconds,
+            "learning_rate": epoch.learning_rate,
+        }
+        for epoch in record.epochs
+    ]
+
+
+def _prefixed(prefix: str, items: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}.{name}": value for name, value in items.items()}
+
+
+def with_parameters(trials: pa.Table) -> pa.Table:
+    """Return a table of trials in which each parameter has a column ``param.NAME``, in place of ``values``.
+
+    A parameter whose values are all numbers has a column of numbers. If any of its values is a text, all become texts.
+    """
+    chosen: list[dict[str, Scalar]] = [json.loads(text) for text in trials["values"].to_pylist()]
+    place = trials.column_names.index("values")
+    trials = trials.drop_columns(["values"])
+    for name in sorted({name for values in chosen for name in values}, reverse=True):
+        trials = trials.add_column(place, f"param.{name}", _column([values.get(name) for values in chosen]))
+    return trials
+
+
+def _column(values: Sequence[Scalar]) -> pa.Array:
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float}:
+        return pa.array(values, pa.float64() if float in kinds else pa.int64())
+    if kinds == {bool}:
+        return pa.array(values, pa.bool_())
+    return pa.array(
+        [v if v is None or isinstance(v, str) else canonical_json(v) for v in values], pa.string()
+    )

@@ -1,0 +1,423 @@
+"""Any number of workers, any order of endings, any interruption: the same trials, and the same table of them.
+
+Trainings are made up, as functions of the trial alone; all else is the program's: what ends becomes rows, and a study
+that was cut off goes on from these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import random
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topk_platform import TPE, Arm, Float, Loss, Model, NoPruning, Protocol, Racing, Recipe, Regime, Study
+from topk_platform.identity import Identity, with_origins
+from topk_platform.protocol import Board
+from topk_platform.protocol.ended import Ended
+from topk_platform.records import ArmHistory
+from topk_platform.records.table.schema import trial_row
+from topk_platform.reports import build_table, to_csv, to_files, to_markdown
+from topk_platform.running.driver.boards import make_board
+from topk_platform.specs import EpochRecord, Trial, TrialRecord
+
+SPACE = {"tau": Float(0.01, 10, log=True), "learning_rate": Float(0.001, 1, log=True)}
+LOSS = Loss("smooth_topk_svm", SPACE, {"tau": 1.0, "learning_rate": 0.1})
+FIXED = Loss("cross_entropy")
+OTHER = Loss("ldam")
+
+
+SPAN = 1_000_000  # between the numbers, and the seeds, of two searches
+SKILLS = {"cross_entropy": -0.04, "ldam": -0.2}
+
+
+def trained(trial: Trial) -> TrialRecord:
+    """What a made-up training returns."""
+    draw = random.Random(trial.key)
+    rate = float(trial.values.get("learning_rate", 0.1))  # type: ignore[arg-type]
+    status, epochs, skill = "completed", [], SKILLS.get(trial.arm.loss.name, 0.0)
+    if draw.random() < 0.1:
+        return TrialRecord(trial, "diverged")
+    for epoch in range(1, 5):
+        good = round(0.9 + skill - 0.1 * abs(math.log10(rate) + 1.7) - 0.2 / epoch + 0.05 * draw.random(), 3)
+        other = round(0.5 + 0.1 * abs(math.log10(rate) + 1) + 0.05 * draw.random(), 3)
+        epochs.append(EpochRecord(epoch, 0.5, {"top1": other, "top3": good}, 1.0, 0.1))
+        if good < dict(trial.stop_below).get(epoch, -9.0):
+            status = "pruned"
+            break
+    validation = dict(epochs[-1].validation)
+    test = validation if trial.phase == "confirm" and status == "completed" else None
+    return TrialRecord(trial, status, "", validation, test, tuple(epochs), 4.0)  # type: ignore[arg-type]
+
+
+def histories_of(study: Study, records: Iterable[TrialRecord]) -> dict[str, ArmHistory]:
+    """What would be read of the records, in any order, from a ledger."""
+    histories = {
+        study.arm_id(arm): ArmHistory(arm, curves={}, points=study.points(arm)) for arm in study.arms
+    }
+    for record in records:
+        if (history := histories.get(record.trial.arm_id)) is None:
+            continue
+        row = {f"{split}.{m}": None for split in ("validation", "test") for m in study.metrics}
+        row |= trial_row(record)
+        if record.trial.phase == "search":
+            history.search[record.trial.number] = row
+        else:
+            history.confirm[record.trial.number, record.trial.seed] = row
+        curve = {epoch.epoch: epoch.validation[history.arm.metric] for epoch in record.epochs}
+        history.curves = {**history.curves, record.trial.key: curve}
+    return histories
+
+
+def board_of(study: Study, records: Sequence[TrialRecord] = ()) -> Board:
+    identities = {study.arm_id(arm): Identity("c", "f") for arm in study.arms}
+    return make_board(study, identities, histories_of(study, records))
+
+
+def run_on(
+    study: Study,
+    workers: int,
+    seed: int,
+    records: Sequence[TrialRecord] = (),
+    most: float = math.inf,
+) -> list[TrialRecord]:
+    """Run what is missing of a study, or so many trials of it; return the records of before and the new ones."""
+    board, order = board_of(study, records), random.Random(seed)
+    found, running = list(records), []
+    while len(found) - len(records) < most:
+        while len(running) < workers and (trials := board.next_trials()):
+            running.append(trials)
+        if not running:
+            assert board.left == 0
+            break
+        for trial in running.pop(order.randrange(len(running))):
+            if board.has_ended(trial):
+                board.release(trial)
+                continue
+            record = trained(trial)
+            board.end(trial, Ended.from_record(record))
+            found.append(record)
+    return found
+
+
+def keys(records: Iterable[TrialRecord]) -> set[str]:
+    return {record.trial.key for record in records}
+
+
+def a_study(
+    protocol: Protocol,
+    *losses: Loss,
+    regimes: int = 1,
+    trials: int = 6,
+    seeds: int = 6,
+    metrics: tuple[str, ...] = (),
+    **how: Any,
+) -> Study:
+    arms = [
+        Arm(Regime(f"r{i}", "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=protocol, metrics=metrics)
+        for i in range(regimes)
+        for loss in losses or (LOSS, FIXED)
+    ]
+    return Study("s", arms, topk=(1, 3), trials=trials, seeds=seeds, **how)
+
+
+BOTH = ("top3", "top1")
+RACE = Racing(first=4, level=0.07)
+STUDIES = {
+    "two searches": a_study(Protocol(TPE(random=1), searches=2)),
+    "three wide ones": a_study(Protocol(TPE(random=1), searches=3, width=2), trials=9),
+    "in ensembles": a_study(Protocol(TPE(random=1), searches=2, ensemble=2, width=2), trials=8),
+    "racing": a_study(Protocol(TPE(random=1)), LOSS, FIXED, OTHER, trials=2, seeds=8, racing=RACE),
+    "racing in ensembles": a_study(
+        Protocol(TPE(random=1), ensemble=2, searches=2), LOSS, OTHER, trials=4, seeds=12, racing=RACE
+    ),
+    "two metrics": a_study(Protocol(TPE(random=1)), trials=6, seeds=3, metrics=BOTH, front=2),
+    "from another regime": a_study(
+        Protocol(TPE(random=1), width=2, start_from="r0/*/*"), LOSS, regimes=2, trials=5, seeds=2
+    ),
+    "of two searches": a_study(
+        Protocol(TPE(random=1), searches=2, ensemble=2), trials=8, seeds=4, metrics=BOTH, racing=RACE
+    ),
+}
+
+
+@cache
+def undisturbed(name: str) -> list[TrialRecord]:
+    return run_on(STUDIES[name], 1, 0)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+@given(workers=st.integers(2, 9), seed=st.integers(0, 999), stop=st.integers(1, 30))
+def test_the_same_trials_and_the_same_table(name: str, workers: int, seed: int, stop: int) -> None:
+    study, whole = STUDIES[name], undisturbed(name)
+    cut_off = run_on(study, workers, seed, most=stop)
+    resumed = run_on(study, 3, seed + 1, cut_off)
+    assert len(keys(resumed)) == len(resumed)  # nothing ran twice
+    assert keys(resumed) == keys(whole)
+    tables = [build_table(study, histories_of(study, records)) for records in (whole, resumed)]
+    assert len({to_markdown(table) for table in tables}) == 1
+    assert len({to_csv(table) for table in tables}) == 1
+
+
+def searched(records: Iterable[TrialRecord], study: Study, arm: int = 0) -> dict[int, TrialRecord]:
+    arm_id = study.arm_id(study.arms[arm])
+    mine = (r for r in records if r.trial.arm_id == arm_id and r.trial.phase == "search")
+    return {record.trial.number: record for record in mine}
+
+
+def test_every_search_draws_its_own_and_knows_the_first_trial_alone_of_the_others() -> None:
+    study = a_study(Protocol(TPE(random=2), searches=2, pruner=NoPruning()), LOSS, trials=12)
+    found = searched(run_on(study, 1, 0), study)
+    assert found[0].trial.values == LOSS.first
+    assert len({record.trial.values["tau"] for record in found.values()}) == 12 - 1
+    # What TPE makes of a search changes with what came of its own trials, and with no others.
+    arm = board_of(study).arms[study.arm_id(study.arms[0])]
+    arm.searched.update({number: Ended.from_record(record) for number, record in found.items()})
+    suggested, last = [], SPAN + 5
+    for best in (2, 3):
+        values = found[best].trial.values
+        arm.searched[best] = Ended(best, values, "completed", {4: 5.0 + best})
+        suggested.append([arm.trial(("search", number, 0)).values for number in (5, last)])
+    (ours, theirs), (ours_later, theirs_later) = suggested
+    assert ours != ours_later
+    assert theirs == theirs_later == found[last].trial.values
+
+
+def test_a_search_knows_the_first_trial_and_all_of_its_own_before() -> None:
+    study = a_study(Protocol(TPE(random=2), searches=3, pruner=NoPruning()), LOSS, trials=18)
+    arm = board_of(study, run_on(study, 1, 0)).arms[study.arm_id(study.arms[0])]
+    for search in range(3):
+        assert [ended.number for ended in arm._known(SPAN * search + 5)] == list(range(5))
+
+
+def test_a_larger_budget_extends_every_search() -> None:
+    small, large = (a_study(Protocol(TPE(random=1), searches=2), LOSS, trials=trials) for trials in (6, 10))
+    first = run_on(small, 2, 1)
+    more = run_on(large, 2, 2, first)
+    assert keys(more) >= keys(first)
+    direct = keys(run_on(large, 1, 0))
+    assert direct <= keys(more)
+    assert len(direct & keys(first)) >= 5  # the first trial of all, and two of each search
+
+
+def test_seeds_confirm_the_best_of_their_own_search() -> None:
+    study = a_study(Protocol(TPE(random=3), searches=3, pruner=NoPruning()), LOSS, trials=15, seeds=6)
+    records = run_on(study, 4, 5)
+    found = searched(records, study)
+    best = {}
+    for search in range(3):
+        own = (found[n] for n in (0, *(SPAN * search + place for place in range(1, 5))))
+        known = [record for record in own if record.status == "completed"]
+        best[search] = max(known, key=lambda r: (r.validation["top3"], -r.trial.number)).trial.number
+    confirmed = {r.trial.seed: r.trial.number for r in records if r.trial.phase == "confirm"}
+    assert confirmed == {SPAN * search + place: best[search] for search in range(3) for place in (1, 2)}
+    assert len(set(best.values())) > 1  # or else this would tell nothing
+    table = build_table(study, histories_of(study, records))
+    (choices,) = table.choices.values()
+    assert [(c.search, c.values) for c in choices] == [(s, found[n].trial.values) for s, n in best.items()]
+    assert [choice.trials for choice in choices] == [5, 5, 5]
+    assert table.cells["smooth_topk_svm", "r0", "top3"].confirmed.ended == 6
+
+
+def test_a_search_without_a_result_has_no_confirmations_and_the_others_have_theirs() -> None:
+    study = a_study(Protocol(searches=2), LOSS, trials=4, seeds=4)
+    board = board_of(study)
+    ended = {0: "diverged", 1: "diverged", SPAN + 1: "completed"}
+    seeds = []
+    while trials := board.next_trials():
+        (trial,) = trials
+        seeds += [trial.seed] if trial.seed else []
+        status = ended[trial.number]
+        board.end(trial, Ended(trial.number, trial.values, status, {4: 0.5}))  # type: ignore[arg-type]
+    assert seeds == [SPAN + 1, SPAN + 2] and board.left == 0
+
+
+def seeds_of(study: Study, records: Iterable[TrialRecord]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {arm.name: [] for arm in study.arms}
+    for record in records:
+        found[record.trial.arm.name] += [record.trial.seed] if record.trial.seed else []
+    return {name: sorted(seeds) for name, seeds in found.items()}
+
+
+def test_what_cannot_win_is_confirmed_no_further_and_the_table_says_so() -> None:
+    study = STUDIES["racing"]
+    records = run_on(study, 3, 7)
+    seeds = seeds_of(study, records)
+    table = build_table(study, histories_of(study, records))
+    assert table.left == 0
+    for arm in study.arms:
+        cell = table.cells[arm.loss.label, arm.regime.name, "top3"]
+        assert seeds[arm.name] == list(range(1, cell.confirmed.ended + 1))
+        assert cell.stopped == (cell.confirmed.ended < 8)
+        assert not (cell.stopped and cell.best)
+    ends = {len(found) for found in seeds.values()}
+    assert 8 in ends and min(ends) < 8  # some won, some dropped out
+    text = to_markdown(table)
+    assert ", dropped out)" in text and "Dropped out: from seed 4 on" in text
+
+
+def test_without_a_race_all_get_all_seeds_and_those_that_a_race_had_are_kept() -> None:
+    racing = STUDIES["racing"]
+    whole = dataclasses.replace(racing, racing=None)
+    first = run_on(racing, 2, 1)
+    more = run_on(whole, 2, 2, first)
+    assert keys(first) < keys(more)
+    assert keys(more) == keys(run_on(whole, 1, 0))
+    # What the ledger holds beyond it does not count in a race.
+    told = {to_markdown(build_table(racing, histories_of(racing, records))) for records in (first, more)}
+    assert len(told) == 1
+    assert board_of(racing, more).left == 0
+
+
+def test_a_race_waits_for_all_that_are_still_in_it() -> None:
+    study = a_study(Protocol(), FIXED, OTHER, seeds=8, racing=RACE)
+    board = board_of(study)
+    slow = [board.next_trials()[0]]
+    ended = []
+    while trials := board.next_trials():
+        board.end(trials[0], Ended.from_record(trained(trials[0])))
+        ended.append(trials[0])
+    assert len(ended) == 2 * 4 - 1 and not board.stuck
+    board.leave(slow[0])
+    assert board.next_trials() == () and board.stuck
+
+
+def test_an_arm_that_has_nothing_to_confirm_holds_up_no_race() -> None:
+    study = a_study(Protocol(), LOSS, FIXED, OTHER, trials=2, seeds=8, racing=RACE)
+    board = board_of(study)
+    while trials := board.next_trials():
+        (trial,) = trials
+        record = trained(trial)
+        failed = TrialRecord(trial, "failed", "why")
+        board.end(trial, Ended.from_record(failed if trial.phase == "search" else record))
+    assert board.left == 0
+
+
+def beaten(points: dict[int, tuple[float, ...]]) -> set[int]:
+    """The points that another one is as good as in all and better than in one, or an earlier one equal to."""
+    return {
+        i
+        for i, mine in points.items()
+        for j, other in points.items()
+        if i != j and all(a >= b for a, b in zip(other, mine, strict=True)) and (other != mine or j < i)
+    }
+
+
+def test_the_front_of_two_metrics_is_confirmed_and_told() -> None:
+    study = a_study(
+        Protocol(TPE(random=8), pruner=NoPruning()), LOSS, trials=12, seeds=6, metrics=BOTH, front=4
+    )
+    records = run_on(study, 2, 3)
+    found = searched(records, study)
+    points = {
+        number: tuple(record.validation[metric] for metric in BOTH)
+        for number, record in found.items()
+        if record.status == "completed"
+    }
+    front = points.keys() - beaten(points)
+    confirmed = {(r.trial.number, r.trial.seed) for r in records if r.trial.phase == "confirm"}
+    assert len(front) > 1
+    assert {number for number, _ in confirmed} <= front
+    assert len(confirmed) == 6 * min(4, len(front))
+    for k in range(2):  # the best by each metric are among them
+        assert max(front, key=lambda number: points[number][k]) in {number for number, _ in confirmed}
+    table = build_table(study, histories_of(study, records))
+    (told,) = table.fronts.values()
+    assert told.metrics == BOTH and len(told.points) == min(4, len(front))
+    assert told.points[0].validation[0] == max(points[number][0] for number in front)
+    lost = {r.trial.seed for r in records if r.trial.phase == "confirm" and r.status != "completed"}
+    assert (0 if told.volume is None else told.volume.n) == 6 - len(lost)
+    main = next(n for n in front if points[n] == told.points[0].validation)
+    tests = [r.test["top3"] for r in records if r.test and r.trial.number == main]
+    value = table.cells["smooth_topk_svm", "r0", "top3"].value
+    assert value is not None and value.mean == pytest.approx(sum(tests) / len(tests))
+    assert "## Fronts" in to_markdown(table) and "hypervolume" in to_files(table)["fronts.csv"].decode()
+
+
+def test_no_trial_is_pruned_that_may_be_ahead_by_another_metric() -> None:
+    study = a_study(Protocol(), LOSS, trials=9, metrics=BOTH)
+    assert not any(record.trial.stop_below for record in run_on(study, 1, 0))
+
+
+def test_a_larger_front_only_adds_confirmations() -> None:
+    small, large = (STUDIES["two metrics"], dataclasses.replace(STUDIES["two metrics"], front=4))
+    first = run_on(small, 2, 1)
+    assert keys(first) <= keys(run_on(large, 3, 2, first)) == keys(run_on(large, 1, 0))
+
+
+def test_a_search_starts_from_another_ones_best_as_far_as_its_space_holds_it() -> None:
+    rate = {"learning_rate": Float(0.05, 1, log=True), "weight_decay": Float(0.0, 1.0)}
+    narrow = Loss("cross_entropy", rate, {"learning_rate": 0.3, "weight_decay": 0.5})
+    protocol = Protocol(TPE(random=9), searches=2, pruner=NoPruning())
+    after = dataclasses.replace(protocol, start_from="r0/mlp/smooth_topk_svm")
+    arms = [
+        Arm(Regime("r0", "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=how)
+        for loss, how in ((narrow, after), (LOSS, protocol))
+    ]
+    study = Study("s", arms, topk=(1, 3), trials=12, seeds=2)
+    records = run_on(study, 3, 1)
+    mine, theirs = searched(records, study, 0), searched(records, study, 1)
+    place = {record.trial.key: n for n, record in enumerate(records)}
+    for search in range(2):  # each from what the other arm's search of the same index chose
+        own = [r for number, r in mine.items() if number // SPAN == search]
+        others = [r for number, r in theirs.items() if number // SPAN == search or number == 0]
+        best = max(
+            (r for r in others if r.status == "completed"),
+            key=lambda r: (r.validation["top3"], -r.trial.number),
+        )
+        rate_of_it = best.trial.values["learning_rate"]
+        kept = rate_of_it if rate["learning_rate"].holds(rate_of_it) else 0.3
+        assert mine[SPAN * search].trial.values == {"learning_rate": kept, "weight_decay": 0.5}
+        assert min(place[r.trial.key] for r in own) > max(place[r.trial.key] for r in others)
+
+
+def test_what_an_arm_starts_from_is_part_of_its_identity() -> None:
+    """So is the budget that decides what it is: of the others a larger one only adds trials."""
+    alone, after = (a_study(Protocol(start_from=name), regimes=2) for name in ("", "r0/*/*"))
+    ids = {arm.name: alone.arm_id(arm) != alone.with_budget(12).arm_id(arm) for arm in alone.arms}
+    assert not any(ids.values())
+    changed = {arm.name for arm in after.arms if after.arm_id(arm) != after.with_budget(12).arm_id(arm)}
+    assert changed == {
+        "r1/mlp/smooth_topk_svm"
+    }  # those of r0 start as ever, and cross-entropy searches nothing
+    wider = dataclasses.replace(LOSS, space={**SPACE, "tau": Float(0.01, 20, log=True)})
+    other = [
+        dataclasses.replace(arm, loss=wider) if arm.name == "r0/mlp/smooth_topk_svm" else arm
+        for arm in after.arms
+    ]
+    moved = dataclasses.replace(after, arms=other)
+    assert moved.arm_id(moved.arms[2]) != after.arm_id(after.arms[2])
+
+
+def test_what_another_program_made_the_start_of_does_not_count() -> None:
+    study = a_study(Protocol(start_from="r0/*/*"), LOSS, regimes=2)
+    first, second = (study.arm_id(arm) for arm in study.arms)
+
+    def told(code: str, data: str) -> dict[str, Identity]:
+        return with_origins(study, {first: Identity(code, data), second: Identity("c", "f")})
+
+    old = told("c", "f")[second]
+    row = {"code_version": "c", "dataset_fingerprint": "f", "versions": json.dumps({"origin": old.origin})}
+    assert old.origin and old.excludes(row) == ""
+    for code, data in (("c2", "f"), ("c", "f2")):
+        assert told(code, data)[second].excludes(row).startswith("another start")
+    assert told("c2", "f")[first].origin == ""
+
+
+def test_an_arm_whose_origin_has_no_result_starts_from_its_own_first_values() -> None:
+    study = a_study(Protocol(start_from="r0/*/*"), LOSS, regimes=2, trials=2)
+    board = board_of(study)
+    firsts = []
+    while trials := board.next_trials():
+        (trial,) = trials
+        firsts += [trial.values] if trial.number == 0 and trial.phase == "search" else []
+        status = "diverged" if trial.arm.regime.name == "r0" else "completed"
+        board.end(trial, Ended(trial.number, trial.values, status, {4: 0.5}))  # type: ignore[arg-type]
+    assert firsts == [LOSS.first, LOSS.first] and board.left == 0

@@ -1,0 +1,66 @@
+"""What a study trains beyond what was asked for, because ensembles are whole, is told before and after."""
+
+from __future__ import annotations
+
+import pytest
+
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
+from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol.ended import Ended
+from topk_platform.running.driver.summary import Summary
+from topk_platform.specs import NoPruning, Protocol
+
+RATE = {"learning_rate": Float(0.01, 1, log=True)}
+SEARCHED = Loss("cross_entropy", RATE, {"learning_rate": 0.1})
+FIXED = Loss("ldam", fixed={"learning_rate": 0.1})
+
+
+def a_study(trials: int, seeds: int, ensemble: int, searches: int = 1) -> Study:
+    protocol = Protocol(ensemble=ensemble, pruner=NoPruning(), searches=searches)
+    arms = [
+        Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(1), protocol=protocol)
+        for loss in (SEARCHED, FIXED)
+    ]
+    return Study("s", arms, topk=(1, 3), trials=trials, seeds=seeds)
+
+
+@pytest.mark.parametrize(
+    ("trials", "seeds", "ensemble", "searches", "beyond"),
+    [
+        (4, 3, 1, 1, 0),
+        (
+            4,
+            3,
+            2,
+            1,
+            0 + 1 + 1,
+        ),  # of the search, of its confirmations, of those of the loss that is not searched
+        (4, 3, 5, 1, 1 + 2 + 2),
+        (5, 5, 5, 1, 0),
+        (4, 2, 3, 2, 10),  # two searches, which share the first trial
+        (7, 4, 10, 1, 3 + 6 + 6),
+    ],
+)
+def test_as_many_train_as_was_told(
+    trials: int, seeds: int, ensemble: int, searches: int, beyond: int
+) -> None:
+    study = a_study(trials, seeds, ensemble, searches)
+    arms = [ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms]
+    board, trained = Board(arms), 0
+    told = sum(arm.left + arm.along for arm in arms)
+    assert (sum(arm.left for arm in arms), told - study.size) == (study.size, beyond)
+    while block := board.next_trials():
+        for trial in block:
+            trained += 1
+            board.end(trial, Ended(trial.number, trial.values, "completed", {1: 0.5}))
+            assert trained + sum(arm.left + arm.along for arm in arms) == told
+    assert trained == told
+    assert [arm.along for arm in arms] == [0, 0]
+    assert sum(arm.beyond for arm in arms) == beyond
+
+
+def test_the_end_of_a_run_says_so() -> None:
+    told = [Summary(None, 30, 0, None, "f", beyond=beyond).done for beyond in (0, 10)]  # type: ignore[arg-type]
+    assert told[0] == "30 trials ran."
+    assert told[1] == "30 trials ran, 10 of them beyond what was asked for, as ensembles are trained whole."

@@ -1,0 +1,399 @@
+"""Whatever file of a study is damaged, it is named, what is sound is kept, and what was lost runs again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from topk_platform import Study
+from topk_platform.errors import StoreError
+from topk_platform.identity import Identity
+from topk_platform.records import Ledger, Repaired, Store, repair
+from topk_platform.records.table import checksums, delta
+from topk_platform.records.table.opened import Opened
+from topk_platform.specs import TrialRecord
+
+Make = Callable[..., TrialRecord]
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "truncated": lambda content: content[: len(content) // 2],
+    "zeroed": lambda content: bytes(len(content)),
+    "turned over": lambda content: content[::-1],
+    "a bit": lambda content: content[:200] + bytes([content[200] ^ 1]) + content[201:],
+}
+
+
+def damage(path: Path, kind: str) -> None:
+    if kind == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(DAMAGE[kind](path.read_bytes()))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, study: Study, record: Make, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """Three trials, each committed by itself."""
+    template = tmp_path_factory.getbasetemp() / "three_trials"  # made once, for it takes a second
+    if not template.exists():
+        ledger = Ledger.open(Store.open(template), "s")
+        for number in range(3):
+            with ledger.writing(study) as writer:
+                ledger.identify({study.arm_id(study.arms[0]): Identity("c", "f")})
+                writer.put(record(study, number))
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
+    return Ledger.open(Store.open(tmp_path), "s")
+
+
+def numbers(ledger: Ledger) -> list[int]:
+    return sorted(row["number"] for row in ledger.rows())
+
+
+def said(call: Callable[[], object]) -> str:
+    """Return the error of a call, or nothing."""
+    try:
+        call()
+    except StoreError as error:
+        return str(error)
+    return ""
+
+
+def newest(place: Path, pattern: str) -> Path:
+    return max(place.glob(f"s/ledger/{pattern}"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def log_files(place: Path) -> list[Path]:
+    return sorted((place / "s" / "ledger" / "_delta_log").glob("*.json"))
+
+
+def unsum(place: Path) -> None:
+    """Leave the study as a version without checksums has written it."""
+    shutil.rmtree(place / "s" / "ledger" / "_checksums")
+    for name in ("ledger.json", "identities.json"):
+        file = place / "s" / name
+        content = json.loads(file.read_text())
+        for newer in ("sha256", "checksums", "identified", "table"):
+            content.pop(newer, None)
+        file.write_text(json.dumps(content))
+
+
+def check_usable(ledger: Ledger, study: Study, record: Make) -> None:
+    """Write and read a study as runs do."""
+    before = numbers(ledger)
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 9))
+        writer.put(record(study, 9, seed=1))
+    assert numbers(ledger) == sorted([*before, 9, 9])
+    assert set(ledger.read("epochs")["key"].to_pylist()) == set(ledger.keys())
+    assert repair("s", ledger.store.local.parent) == Repaired((), (), 0)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", ["trials", "epochs"])
+@pytest.mark.parametrize("how", [*DAMAGE, "missing"])
+def test_a_trial_with_a_damaged_part_runs_again(
+    kind: str, how: str, tmp_path: Path, ledger: Ledger, study: Study, record: Make
+) -> None:
+    part = newest(tmp_path, f"kind={kind}/*.parquet")
+    damage(part, how)
+    with pytest.raises(
+        StoreError, match=rf"{part.name} is damaged or missing; `topk repair s` sets it aside"
+    ):
+        ledger.read(kind)  # type: ignore[arg-type]
+    name = f"ledger/kind={kind}/{part.name}"
+    files = ((), (name,)) if how == "missing" else ((name,), ())
+    assert repair("s", tmp_path) == Repaired(*files, trials=int(kind == "epochs"), kept="damaged/ledger")
+    assert numbers(ledger) == [0, 1]
+    assert (tmp_path / "s" / "damaged" / name).exists() == (how != "missing")
+    check_usable(ledger, study, record)
+
+
+@pytest.mark.parametrize("how", ["empty", "zeroed", "a bit", "missing"])
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_damaged_log_loses_nothing(
+    which: int, how: str, tmp_path: Path, ledger: Ledger, study: Study, record: Make
+) -> None:
+    """An empty log file, or none for the last commit, was read without a word before there were checksums."""
+    before, log = ledger.rows(), log_files(tmp_path)[which]
+    damage(log, how)
+    told = said(ledger.rows)  # not of a log file that has added nothing
+    assert f"ledger/_delta_log/{log.name} is " in told if told else ledger.rows() == before
+    assert told or which != -1 or how == "a bit"
+    found = repair("s", tmp_path)
+    assert [*found.damaged, *found.missing] == [f"ledger/_delta_log/{log.name}"]
+    assert ledger.rows() == before
+    check_usable(ledger, study, record)
+
+
+@pytest.mark.parametrize(("how", "summed"), [("zeroed", True), ("truncated", False), ("missing", False)])
+def test_what_was_deleted_stays_deleted_if_the_log_is_damaged(
+    how: str, summed: bool, tmp_path: Path, ledger: Ledger, study: Study, record: Make
+) -> None:
+    """Whichever file of the log it is but, without checksums, the very one that says what is deleted."""
+    with ledger.writing(study) as writer:
+        writer.remove([record(study, 1).trial.key])
+    deletion = next(log for log in log_files(tmp_path) if '"DELETE"' in log.read_text())
+    if not summed:
+        unsum(tmp_path)
+    whole = tmp_path / "s", tmp_path / "whole"
+    shutil.copytree(*whole)
+    for log in log_files(tmp_path):
+        if log == deletion and not summed:
+            continue
+        damage(log, how)
+        repair("s", tmp_path)
+        assert numbers(ledger) == [0, 2], log.name
+        shutil.rmtree(whole[0])
+        shutil.copytree(*reversed(whole))
+
+
+def test_without_checksums_the_rows_of_a_lost_log_file_are_taken_from_its_parts(
+    tmp_path: Path, ledger: Ledger, study: Study, record: Make
+) -> None:
+    with ledger.writing(study) as writer:  # one part in place of four, whose rows are thus in two parts
+        writer._table._compact(2**27)
+    before = ledger.rows()
+    unsum(tmp_path)
+    for log in log_files(tmp_path)[2:]:
+        damage(log, "empty")
+    repair("s", tmp_path)
+    assert ledger.rows() == before
+    check_usable(ledger, study, record)
+
+
+@pytest.mark.parametrize("how", ["empty", "a bit", "missing"])
+@pytest.mark.parametrize("name", ["ledger.json", "identities.json", "ledger/_checksums"])
+def test_what_a_study_has_besides_its_table_is_named_and_made_anew(
+    name: str, how: str, tmp_path: Path, ledger: Ledger, study: Study, record: Make
+) -> None:
+    before, identity, noted = ledger.rows(), ledger.identity, ledger.identities()
+    path = tmp_path / "s" / name
+    file = next(path.iterdir()) if path.is_dir() else path
+    if how == "a bit" and len(file.read_bytes()) <= 200:
+        pytest.skip("shorter than that")
+    damage(file, how)
+    with pytest.raises(StoreError, match=rf"{name}\S* is (damaged|missing); `topk repair s` makes"):
+        _ = Ledger.open(Store.open(tmp_path), "s").identities(), ledger.rows()
+    assert not repair("s", tmp_path).is_nothing
+    assert ledger.rows() == before
+    assert ledger.identities() == noted
+    assert ledger.identity == identity
+    check_usable(ledger, study, record)
+
+
+def test_a_copy_of_an_old_commit_is_no_commit(tmp_path: Path, ledger: Ledger) -> None:
+    logs, before = log_files(tmp_path), ledger.rows()
+    for log in (logs[2], logs[-1]):
+        copy = logs[-1].with_name(f"{len(logs):020d}.json")
+        shutil.copyfile(log, copy)
+        with pytest.raises(StoreError, match=f"{copy.name} is damaged"):
+            ledger.rows()
+        repair("s", tmp_path)
+        assert ledger.rows() == before
+        shutil.rmtree(tmp_path / "s" / "ledger-2")
+        (tmp_path / "s" / "damaged" / "ledger").rename(tmp_path / "s" / "ledger")
+        copy.unlink()
+        mark = json.loads((tmp_path / "s" / "ledger.json").read_text())
+        mark.pop("sha256")
+        (tmp_path / "s" / "ledger.json").write_text(json.dumps({**mark, "table": "ledger"}))
+
+
+def test_a_commit_that_was_killed_before_its_checksums_counts(
+    tmp_path: Path, ledger: Ledger, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    def write() -> None:
+        with ledger.writing(study) as writer:
+            monkeypatch.setattr(checksums.Checksums, "write", kill)
+            writer._table.append(rows(record(study, 3), writer._table))
+
+    with pytest.raises(Killed):
+        write()
+    monkeypatch.undo()
+    assert numbers(ledger) == [0, 1, 2, 3]
+    assert repair("s", tmp_path) == Repaired((), (), 0)
+    check_usable(ledger, study, record)
+
+
+def rows(made: TrialRecord, table: delta.Writing) -> Any:
+    from topk_platform.records.table.schema import ledger_table
+
+    return ledger_table([made], table.schema)
+
+
+def test_an_old_store_is_read_as_it_is_and_gains_checksums_when_it_is_written(
+    tmp_path: Path, ledger: Ledger, study: Study, record: Make
+) -> None:
+    before, noted = ledger.rows(), ledger.identities()
+    unsum(tmp_path)
+    assert Opened.of(ledger.store).sums is None
+    assert ledger.rows() == before
+    assert ledger.identities() == noted
+    assert repair("s", tmp_path) == Repaired((), (), 0)
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 3))
+    found = Opened.of(ledger.store)
+    assert found.sums is not None and found.sums.parts.keys() == found.parts.keys()
+    damage(newest(tmp_path, "kind=trials/*.parquet"), "a bit")
+    with pytest.raises(StoreError, match="is damaged or missing"):
+        ledger.rows()
+
+
+def test_checksums_stay_true_through_compaction_checkpoints_and_deletion(
+    tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checksums, "CHECKPOINT_INTERVAL", 5)
+    monkeypatch.setitem(delta._CONFIGURATION, "delta.checkpointInterval", "5")
+    monkeypatch.setattr(delta, "_COMMITS", 4)
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study) as writer:
+        for number in range(13):
+            writer._table.append(rows(record(study, number), writer._table))
+            writer._table.compact()
+            assert numbers(ledger) == list(range(number + 1))
+        writer.remove([record(study, 2).trial.key])
+        sums = Opened.of(ledger.store).sums
+    assert sums is not None
+    assert repair("s", tmp_path) == Repaired((), (), 0)
+    told = 0
+    for name in sums.log:
+        path, before = tmp_path / "s" / "ledger" / name, ledger.rows()
+        whole = path.read_bytes()
+        damage(path, "truncated")
+        error = said(ledger.rows)
+        assert f"ledger/{name} is damaged" in error if error else ledger.rows() == before
+        told += bool(error)
+        path.write_bytes(whole)
+    assert any(name.endswith(".parquet") for name in sums.log)
+    assert told >= 2
+
+
+def test_a_damaged_part_is_not_compacted_into_a_sound_one(
+    tmp_path: Path, ledger: Ledger, study: Study, record: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ledger.writing(study) as writer:
+        part = newest(tmp_path, "kind=trials/*.parquet")
+        damage(part, "a bit")
+        writer._tidy(lambda: writer._table._compact(2**27))
+    assert (
+        f"small parts stay for now: store '{ledger.store.uri}': ledger/kind=trials/{part.name}" in caplog.text
+    )
+    repair("s", tmp_path)
+    assert numbers(ledger) == [0, 1]
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.slow
+def test_a_repair_that_is_killed_at_any_step_loses_nothing(
+    tmp_path: Path, ledger: Ledger, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage(newest(tmp_path, "kind=epochs/*.parquet"), "truncated")
+    damage(tmp_path / "s" / "identities.json", "truncated")
+    damage(tmp_path / "s" / "ledger.json", "truncated")
+    whole = tmp_path / "s", tmp_path / "whole"
+    shutil.copytree(*whole)
+    steps = 0
+    for step, is_killed in steps_of(monkeypatch):
+        with suppress(Killed):
+            repair("s", tmp_path)
+        step.undo()
+        steps += 1
+        if not is_killed():
+            break
+        repair("s", tmp_path)
+        assert numbers(ledger) == [0, 1], f"after step {steps}"
+        assert ledger.identities().keys() == {study.arm_id(study.arms[0])}
+        assert repair("s", tmp_path) == Repaired((), (), 0)
+        assert not (tmp_path / "s" / "ledger").exists()
+        shutil.rmtree(whole[0])
+        shutil.copytree(*reversed(whole))
+    assert steps > 15
+
+
+def steps_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[pytest.MonkeyPatch, Callable[[], bool]]]:
+    """Yield patches by which a process is killed before its n-th change of the store, and whether it was."""
+    for at in range(1000):
+        done = [0]
+
+        def counted(call: Callable[..., Any], done: list[int] = done, at: int = at) -> Callable[..., Any]:
+            def one(*arguments: Any, **keywords: Any) -> Any:
+                done[0] += 1
+                if done[0] > at:
+                    raise Killed
+                return call(*arguments, **keywords)
+
+            return one
+
+        with monkeypatch.context() as patch:
+            for owner, name in (
+                *((Store, name) for name in ("write", "create", "move", "delete_all")),
+                *((DeltaTable, "create"), (delta, "write_deltalake")),
+            ):
+                patch.setattr(owner, name, counted(getattr(owner, name)))
+            yield patch, lambda done=done, at=at: done[0] > at  # type: ignore[misc]
+
+
+def test_files_of_something_else_stop_nothing_and_are_set_aside(
+    tmp_path: Path, ledger: Ledger, study: Study, record: Make
+) -> None:
+    strays = ("lease/notes.json", "standing.json", "tables/trials.parquet")
+    for name in strays:
+        (tmp_path / "s" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "s" / name).write_text("[")
+    assert numbers(ledger) == [0, 1, 2]
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 3))
+    assert repair("s", tmp_path).damaged == strays
+    check_usable(ledger, study, record)
+
+
+def test_what_is_sound_is_left_alone(tmp_path: Path, ledger: Ledger) -> None:
+    before = ledger.rows()
+    assert repair("s", tmp_path) == Repaired((), (), 0)
+    assert ledger.rows() == before
+    with pytest.raises(StoreError, match="holds nothing of study 't'"):
+        repair("t", tmp_path)
+
+
+def test_a_mark_from_before_a_repair_leads_to_the_new_table(tmp_path: Path, ledger: Ledger) -> None:
+    """As one that is put back from a backup; the table that it names is set aside."""
+    mark = tmp_path / "s" / "ledger.json"
+    old = mark.read_bytes()
+    damage(newest(tmp_path, "kind=trials/*.parquet"), "empty")
+    repair("s", tmp_path)
+    mark.write_bytes(old)
+    with pytest.raises(StoreError, match="ledger/_delta_log is missing; `topk repair s`"):
+        ledger.rows()
+    assert repair("s", tmp_path).made == ("ledger.json",)
+    assert numbers(ledger) == [0, 1]
+
+
+def test_a_study_in_an_object_store_is_repaired_too(bucket: str, study: Study, record: Make) -> None:
+    ledger = Ledger.open(Store.open(bucket), "s")
+    with ledger.writing(study) as writer:
+        for number in range(2):
+            writer._table.append(rows(record(study, number), writer._table))
+    opened = Opened.of(ledger.store)
+    part = next(path for path in opened.parts if path.startswith("kind=trials/"))
+    log = f"{opened.folder}/{checksums.log_name(1)}"
+    for name in (f"{opened.folder}/{part}", log):
+        ledger.store.write(name, b"")
+    found = repair("s", bucket)
+    assert sorted(found.damaged) == sorted([f"{opened.folder}/{part}", log])
+    assert len(ledger.keys()) == 1
+    assert ledger.store.exists(f"damaged/{log}")
+    assert repair("s", bucket) == Repaired((), (), 0)

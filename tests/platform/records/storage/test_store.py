@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import parse_qsl
+
+import pytest
+
+from topk_platform.data import use_data_folder
+from topk_platform.errors import StoreError, UserError
+from topk_platform.records import Ledger, Store
+from topk_platform.records.storage.folder import Folder
+from topk_platform.specs import Study, TrialRecord
+
+
+def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "runs")
+    store.write("a/b.bin", b"one")
+    store.write("a/b.bin", b"two")
+    assert store.read("a/b.bin") == b"two"
+    (tmp_path / "runs" / "a" / "taken" / "inside").mkdir(parents=True)
+    with pytest.raises(StoreError, match="cannot be written"):
+        store.write("a/taken", b"three")
+    assert [path.name for path in sorted((tmp_path / "runs" / "a").iterdir())] == ["b.bin", "taken"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "s3"])
+def test_files_are_kept_listed_and_deleted_alike(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    store = Store.open(tmp_path / "runs" if kind == "folder" else f"{request.getfixturevalue('bucket')}")
+    assert not store.exists()
+    assert (store.names("a"), store.folders()) == ([], [])
+    store.write("a/x.parquet", b"data")
+    store.write("a/y.parquet", Path(__file__))
+    assert store.at("a").read("x.parquet") == b"data"
+    assert (store.names("a", "x.parquet"), store.folders(), store.names()) == (["x.parquet"], ["a"], [])
+    assert store.exists("a") and store.exists("a/x.parquet") and not store.exists("a/z")
+    assert (store.create("a/lock", b"1"), store.create("a/lock", b"2"), store.read("a/lock")) == (
+        True,
+        False,
+        b"1",
+    )
+    with pytest.raises(FileNotFoundError):
+        store.read("a/z")
+    store.check_writable()
+    assert store.names() == []
+    store.delete("a/x.parquet", "a/x.parquet", "a/never")
+    store.delete_folder("a")
+    assert not store.exists("a")
+    again: Store = pickle.loads(pickle.dumps(Store.open(store.address)))  # noqa: S301 - our own
+    assert again.address == store.address
+    assert (store.local is None) == (kind == "s3")
+
+
+def test_what_a_kill_leaves_in_a_folder_is_deleted_with_it(tmp_path: Path) -> None:
+    """A file that was half written, and a folder that was made for one."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a" / ".x.ckpt.0123.tmp").write_bytes(b"half")
+    store = Store.open(tmp_path)
+    assert (store.folders(), store.names("a")) == (["a"], [])
+    store.delete_folder("a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_the_check_leaves_nothing_behind(tmp_path: Path) -> None:
+    Store.open(tmp_path / "a" / "b").check_writable()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_may_not_be_written_is_named_and_no_file_that_nobody_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_folder: Folder, path: str, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(Folder, "put", refuse)
+    with pytest.raises(StoreError) as caught:
+        Store.open(tmp_path / "runs").check_writable()
+    assert str(caught.value) == f"store '{tmp_path}/runs' cannot be written: Permission denied in {tmp_path}"
+
+
+def test_a_full_disk_is_noticed_and_nothing_stays_on_it(tmp_path: Path) -> None:
+    """A limit on the size of files stands for a disk with half a MiB left."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**19, before[1]))
+    try:
+        with pytest.raises(StoreError, match="cannot be written"):
+            Store.open(tmp_path / "runs").check_writable()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "free", "blocks", "said"),
+    [
+        (0, 10**6, 10**6, ""),
+        (0, 3, 10**6, "No space left on device"),
+        (0, 0, 0, ""),  # a file system that counts nothing
+        (os.ST_RDONLY, 10**6, 10**6, "Read-only file system"),
+    ],
+)
+def test_a_full_or_read_only_disk_is_seen_without_writing(
+    flags: int, free: int, blocks: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimpleNamespace(f_flag=flags, f_bavail=free, f_blocks=blocks, f_frsize=4096)
+    monkeypatch.setattr("os.statvfs", lambda _: disk)
+    raised = pytest.raises(StoreError, match=f"cannot be written: .*{said}") if said else nullcontext()
+    with raised:
+        Store.open(tmp_path).check_room()
+
+
+def test_a_blank_place_is_not_the_current_folder() -> None:
+    for blank in ("", "  "):
+        with pytest.raises(UserError, match=r"store must name a place, got .*: is a variable unset"):
+            Store.open(blank)
+        with pytest.raises(UserError, match="data must name a place"):
+            use_data_folder(blank)
+
+
+def test_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file", tmp_path / "file" / "runs"):
+        with pytest.raises(
+            StoreError, match=f"^store '{place}' cannot be written: {tmp_path}/file is a file, and no"
+        ):
+            Store.open(place).check_writable()
+    with pytest.raises(StoreError, match="cannot be opened: it must be a folder or a URI of s3, gs, az"):
+        Store.open("nosuch://bucket")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        *(
+            "s3://key:planted@bucket/runs",
+            "s3://bucket/runs?secret_access_key=planted",
+            "s3://b?token=planted",
+        ),
+        *("s3://key:pla/nted@bucket/runs", "s3://key:pla?nted@bucket", "s3://key:pla#nted@bucket"),
+        *(
+            "gs://key:planted@bucket/runs",
+            "az://key:pla/nted@container",
+            "abfss://c:planted@a.dfs.core.windows.net/x",
+        ),
+        *("s3://b?endpoint=http://me:planted@host:9000", "s3://b?endpoint=http://me:pla/nted@host:9000"),
+    ],
+)
+def test_credentials_have_no_place_in_a_uri(uri: str) -> None:
+    with pytest.raises(StoreError, match="environment") as error:
+        Store.open(uri)
+    assert not {"planted", "pla", "nted"} & set(re.findall(r"\w+", str(error.value)))
+
+
+def test_azure_names_a_container_before_an_at_sign() -> None:
+    uri = "abfss://container@account.dfs.core.windows.net/runs"
+    assert Store.open(uri).at("x").root == f"{uri}/x"
+
+
+def test_an_endpoint_of_the_environment_is_as_one_in_the_uri(
+    bucket: str, study: Study, record: Callable[..., TrialRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By plain HTTP as well, for the files and for Delta Lake; a password in it is refused and not shown."""
+    place, _, options = bucket.partition("?")
+    endpoint = dict(parse_qsl(options))["endpoint"]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    store = Store.open(place)
+    store.write("a/b", b"one")
+    assert Store.open(bucket).read("a/b") == b"one"
+    store.delete_folder("a")
+    ended = record(study)
+    with Ledger.open(store, study.name).writing(study) as writer:
+        writer.put(ended)
+    assert Ledger.open(Store.open(bucket), study.name).keys() == [ended.trial.key]
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://me:pla/nted@127.0.0.1:9")
+    with pytest.raises(StoreError, match="AWS_ENDPOINT_URL_S3 must not hold credentials") as error:
+        Store.open(place)
+    assert "nted" not in str(error.value)
+
+
+def test_a_server_that_is_down_is_told_of_in_a_line() -> None:
+    store = Store.open("s3://bucket/runs?endpoint=http://127.0.0.1:9&region=x")
+    with pytest.raises(StoreError, match=r"^store 's3://bucket/runs' cannot be written: [^\n]*$"):
+        store.check_writable()
+
+
+def test_its_address_holds_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store.open("runs").at("digits")
+    assert store.uri == "runs/digits"
+    assert store.address == str(tmp_path / "runs" / "digits")
+    asked = "s3://bucket/runs?endpoint=http://127.0.0.1:9000"
+    assert Store.open(Store.open(asked).at("digits").address) == Store.open(asked).at("digits")
+
+
+def test_a_folder_needs_neither_obstore_nor_delta_lake(tmp_path: Path) -> None:
+    """Where models are only trained, as by `make gpu`, there may be neither."""
+    code = (
+        "import sys; sys.modules['obstore'] = sys.modules['deltalake'] = None\n"
+        "from topk_platform.records import Store, StoreKeeper\n"
+        f"store = Store.open({str(tmp_path)!r})\n"
+        "store.check_writable(); store.write('a/b', b'c'); keeper = StoreKeeper(store)\n"
+        "print(store.read('a/b'), store.names('a'), store.folders(), store.create('a/b', b'd'))\n"
+        "store.delete_folder('a'); print(store.folders())"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout == "b'c' ['b'] ['a'] False\n[]\n", run.stderr

@@ -1,0 +1,80 @@
+"""docs/columns.md has every column of the files that a run leaves, and no other."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
+from topk_platform.evidence.tidy import export_csv
+from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger.snapshot import write_snapshot
+from topk_platform.reports.formats.data import to_files
+from topk_platform.reports.reading import table
+
+PAGE = (Path(__file__).parents[4] / "docs" / "columns.md").read_text()
+PREFIXES = {"param", "validation", "test"}  # with a column for each parameter and metric
+
+
+def told(section: str) -> list[str]:
+    """The columns of the table below a heading that begins with a file's name."""
+    (text,) = re.findall(
+        rf"^## `{re.escape(section)}`.*?\n(.*?)(?=^## |\Z)", PAGE, flags=re.DOTALL | re.MULTILINE
+    )
+    return re.findall(r"^\| `([\w.]+)` \|", text, flags=re.MULTILINE)
+
+
+def folded(columns: list[str]) -> list[str]:
+    """Columns with those of one metric or parameter each as one: ``validation.METRIC``."""
+    parts = [(name, name.partition(".")) for name in columns]
+    names = [
+        f"{prefix}.{'NAME' if prefix == 'param' else 'METRIC'}" if dot and prefix in PREFIXES else name
+        for name, (prefix, dot, _) in parts
+    ]
+    return list(dict.fromkeys(names))
+
+
+@pytest.fixture(scope="module")
+def run(
+    tmp_path_factory: pytest.TempPathFactory, train_study: Callable[[Study, Path], None]
+) -> tuple[Study, Path]:
+    """A study of one arm, searched, with a published number and a front, and the folder of its results."""
+    loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1, log=True)}, {"learning_rate": 0.1})
+    arm = Arm(Regime("digits", "digits"), Model("linear"), loss, 2, Recipe(1), metrics=("top1", "top2"))
+    study, store = Study("s", [arm], topk=(1, 2), trials=2, seeds=2), tmp_path_factory.mktemp("runs")
+    train_study(study, store)
+    ledger = Ledger.open(Store.open(store), "s")
+    write_snapshot(ledger, {row["key"] for row in ledger.rows()})
+    return study, store
+
+
+@pytest.mark.parametrize("name", ["trials.parquet", "epochs.parquet"])
+def test_the_page_has_the_columns_of_the_snapshot(run: tuple[Study, Path], name: str) -> None:
+    _, store = run
+    assert told(name) == folded(pq.read_schema(store / "s" / "tables" / name).names)
+
+
+def test_the_page_has_the_columns_of_the_tables(run: tuple[Study, Path]) -> None:
+    study, store = run
+    files = to_files(table(study, store=store))
+    assert told("table.parquet") == pq.read_schema(io.BytesIO(files["table.parquet"])).names
+    seeds = pq.read_schema(io.BytesIO(files["seeds.parquet"])).names
+    assert told("seeds.parquet") == [*seeds[:5], "METRIC"]
+    assert set(seeds[5:]) == set(study.tabled)
+    names, *rows = csv.reader(io.StringIO(files["fronts.csv"].decode()))
+    assert told("fronts.csv") == names
+    assert {len(row) for row in rows} == {len(names)}
+
+
+def test_the_page_has_the_columns_of_an_export(run: tuple[Study, Path], tmp_path: Path) -> None:
+    study, store = run
+    export_csv(study, tmp_path / "all.csv", store=store)
+    assert told("topk export --format csv") == folded(
+        (tmp_path / "all.csv").read_text().splitlines()[0].split(",")
+    )
