@@ -1,4 +1,4 @@
-"""Findings of a study from a store, for use without the store."""
+"""A study's findings from a store, for use without the store."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def findings(
     left_out: dict[str, str] = {}
     situations = situations_at(study, data, left_out)
     if left_out:
-        raise UserError("; ".join(f"{place}: {why}" for place, why in left_out.items()))
+        raise UserError("; ".join(f"{regime}: {why}" for regime, why in left_out.items()))
     return Findings(table, situations, _made(held, note))
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from topk_platform.records import last_seeds
 from topk_platform.reports.contrasts import combined
 from topk_platform.reports.looking import level_at_plan, level_now
 from topk_platform.reports.reading import Held, read
@@ -123,9 +122,8 @@ def _searched_once(study: Study) -> frozenset[str]:
 
 def _runs(held: Held) -> dict[str, Runs]:
     wanted = {name for claim in held.study.claims for name in claim.arms}
-    last = last_seeds(held.study, held.histories)
     read_ranks = held.ranks if held.study.interval == "crossed" else None
-    runs = runs_of_all(held.study, held.histories, last)
+    runs = runs_of_all(held.study, held.results)
     return {
         history.arm.name: runs[arm_id].with_ranks(read_ranks)
         for arm_id, history in held.histories.items()

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from topk_platform.errors import StoreError
-from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_all_ranks, read_history
+from topk_platform.records import (
+    ArmHistory,
+    ArmResults,
+    Ledger,
+    Store,
+    last_counted,
+    read_all_ranks,
+    read_history,
+    results_of,
+)
 from topk_platform.reports.runs import ReadRanks
 from topk_platform.reports.table import Table, build_table
 from topk_platform.specs import Study
@@ -61,6 +70,11 @@ class Held:
     ledger: Ledger
     histories: Mapping[str, ArmHistory]
     planned: int = 0
+
+    @cached_property
+    def results(self) -> dict[str, ArmResults]:
+        """What counts of every arm within the budget, by the arm's identity."""
+        return results_of(self.study, self.histories)
 
     @property
     def ranks(self) -> ReadRanks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from topk_platform.records import ArmHistory, Ranks, Row, Tally
+from topk_platform.records import ArmResults, Ranks, Row, Tally
 from topk_platform.reports.statistics import Luck, pooled
 from topk_platform.reports.statistics.intervals import means_of_searches
 from topk_platform.specs import Arm, Study
@@ -87,32 +87,26 @@ class Runs:
         return replace(self, ranks=ranks, without_ranks=len(completed) - len(ranks))
 
 
-def runs_of(study: Study, history: ArmHistory, last: int) -> Runs:
+def runs_of(results: ArmResults) -> Runs:
     """Return the runs of an arm that count.
 
     Args:
-        study: Says how many trials and seeds there are.
-        history: The arm's.
-        last: The arm's last seed; before the study's where it dropped out of a race.
+        results: What counts of the arm.
     """
-    searched = Tally.of(row["status"] for row in history.searched(study.trials))
-    confirmed = history.confirmations(study.trials, last)
-    searches = history.arm.repeats.count if history.arm.is_searched else 0
-    return Runs(confirmed, searched, searches, stopped=last < study.seeds)
+    searched = Tally.of(row["status"] for row in results.searched())
+    searches = results.arm.repeats.count if results.arm.is_searched else 0
+    return Runs(results.confirmations(), searched, searches, stopped=results.last < results.state.seeds)
 
 
-def runs_of_all(
-    study: Study, histories: Mapping[str, ArmHistory], last: Mapping[str, int]
-) -> dict[str, Runs]:
+def runs_of_all(study: Study, results: Mapping[str, ArmResults]) -> dict[str, Runs]:
     """Return the runs of all arms that count, each with what all of them say about the luck of its searches.
 
     Args:
-        study: Says how many trials and seeds there are, and which metrics.
-        histories: By arm identity.
-        last: The last seed of each arm.
+        study: Says which metrics there are.
+        results: What counts of each arm, by arm identity.
     """
-    found = {arm_id: runs_of(study, history, last[arm_id]) for arm_id, history in histories.items()}
-    arms = {arm_id: history.arm for arm_id, history in histories.items()}
+    found = {arm_id: runs_of(arm) for arm_id, arm in results.items()}
+    arms = {arm_id: arm.arm for arm_id, arm in results.items()}
     luck = {metric: _luck(arms, found, metric) for metric in study.tabled} if _repeated(found) else {}
     return {
         arm_id: replace(runs, luck={metric: of[arm_id] for metric, of in luck.items() if arm_id in of})

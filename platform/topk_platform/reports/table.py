@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_platform.identity import bits_of, chooser_of
 from topk_platform.protocol.ended import Ended
-from topk_platform.records import ArmHistory, Row, Tally, last_seeds
+from topk_platform.records import ArmHistory, ArmResults, Row, Tally, results_of
 from topk_platform.reports.cells import Cell, cell_of, marked, tested
 from topk_platform.reports.edges import Edge, edges
 from topk_platform.reports.fronts import Front, front_of
@@ -222,9 +222,10 @@ def build_table(
         for arm_id, history in histories.items()
         if only is None or history.arm in only
     }
-    last = last_seeds(study, histories)
-    runs = runs_of_all(study, histories, last)
+    results = results_of(study, histories)
+    runs = runs_of_all(study, results)
     shown = {arm_id: histories[arm_id] for arm_id in places}
+    counting = {arm_id: results[arm_id] for arm_id in places}
     cells, lacking = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
     shown_cells = {place: cell for place, cell in cells.items() if place[:2] in places.values()}
     images = tested(shown_cells)
@@ -233,20 +234,20 @@ def build_table(
         rows=tuple(dict.fromkeys(row for row, _ in places.values())),
         columns=tuple(dict.fromkeys(column for _, column in places.values())),
         cells=shown_cells,
-        choices={places[i]: found for i, h in shown.items() if (found := _choices(h, study.trials))},
+        choices={places[i]: found for i, arm in counting.items() if (found := _choices(arm))},
         failures=tuple(_failures(shown)),
-        fruitless=tuple(filter(None, (_fruitless(study, h, last[arm_id]) for arm_id, h in shown.items()))),
+        fruitless=tuple(filter(None, map(_fruitless, counting.values()))),
         outdated=sum((history.outdated for history in shown.values()), Counter()),
         environments=_environments(shown),
         adopted=sum((history.adopted for history in shown.values()), Counter()),
-        choosers={places[i]: c for i, h in shown.items() if (c := _choosers(h, study.trials))},
+        choosers={places[i]: c for i, arm in counting.items() if (c := _choosers(arm))},
         across=across,
         confirmations={place: runs[arm_id].confirmations for arm_id, place in places.items()},
-        fronts={places[i]: f for i, h in shown.items() if (f := front_of(h, study.trials, last[i]))},
+        fronts={places[i]: f for i, arm in counting.items() if (f := front_of(arm))},
         unlike={places[i]: pairs for i, pairs in _unlike(study, histories, runs).items() if i in places},
         tested={column: count for column, (count, _) in images.items()},
         units={column: what for column, (_, what) in images.items() if what != IMAGES},
-        left=sum(history.left(study.trials, last[arm_id]) for arm_id, history in shown.items()),
+        left=sum(arm.left for arm in counting.values()),
         without_ranks=sum(lacking[arm_id] for arm_id in shown),
     )
 
@@ -307,16 +308,16 @@ def row_and_column(study: Study, across: str, arm: Arm) -> tuple[str, str]:
     return f"{arm.model.label}/{arm.loss.label}" if several else arm.loss.label, arm.regime.name
 
 
-def _choices(history: ArmHistory, trials: int) -> tuple[ChosenValues, ...]:
-    if not history.arm.is_searched:
+def _choices(results: ArmResults) -> tuple[ChosenValues, ...]:
+    if not results.arm.is_searched:
         return ()
-    found = enumerate(history.chosen(trials))
-    return tuple(_choice(history, search, best[0], trials) for search, best in found if best)
+    chosen = enumerate(results.chosen)
+    return tuple(_choice(results, search, best[0]) for search, best in chosen if best)
 
 
-def _choice(history: ArmHistory, search: int, best: Ended, trials: int) -> ChosenValues:
-    numbers = history.arm.repeats.numbers(search, trials)
-    tally = Tally.of(history.search[number]["status"] for number in numbers if number in history.search)
+def _choice(results: ArmResults, search: int, best: Ended) -> ChosenValues:
+    numbers, rows = results.state.lanes[search].numbers, results.history.search
+    tally = Tally.of(rows[number]["status"] for number in numbers if number in rows)
     return ChosenValues(best.values, best.objective, tally.ended, tally.ended - tally.completed, search)
 
 
@@ -326,9 +327,9 @@ def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
     return found if len(found) > 1 else {}
 
 
-def _choosers(history: ArmHistory, trials: int) -> dict[int, str]:
+def _choosers(results: ArmResults) -> dict[int, str]:
     """Return, if several versions chose an arm's search trials, from which number on which did."""
-    rows = sorted(history.searched(trials), key=lambda row: row["number"])
+    rows = sorted(results.searched(), key=lambda row: row["number"])
     told = {row["number"]: chooser_of(row) for row in rows}
     before = [None, *told.values()]
     changes = {
@@ -337,23 +338,23 @@ def _choosers(history: ArmHistory, trials: int) -> dict[int, str]:
     return changes if len(changes) > 1 else {}
 
 
-def _fruitless(study: Study, history: ArmHistory, last: int) -> Fruitless | None:
-    confirmed = list(history.confirmations(study.trials, last).values())
-    rows = confirmed or history.searched(study.trials)
+def _fruitless(results: ArmResults) -> Fruitless | None:
+    confirmed = list(results.confirmations().values())
+    rows = confirmed or results.searched()
     ends = Tally.of(row["status"] for row in rows)
-    due = _due(study, history, last) if confirmed else study.search_trials(history.arm)
+    due = _due(results) if confirmed else results.state.trials
     if not rows or ends.completed or len(rows) < due:
         return None
     first = min(rows, key=lambda row: (row["number"], row["seed"]))
     return Fruitless(
-        history.arm.name, "confirm" if confirmed else "search", ends, first["key"], first["reason"]
+        results.arm.name, "confirm" if confirmed else "search", ends, first["key"], first["reason"]
     )
 
 
-def _due(study: Study, history: ArmHistory, last: int) -> int:
+def _due(results: ArmResults) -> int:
     """Return how many confirmations are due: none for a search that chose nothing."""
-    chosen, repeats = history.chosen(study.trials), history.arm.repeats
-    return sum(bool(chosen[repeats.search_of_seed(seed)]) for seed in repeats.seeds(last))
+    repeats = results.arm.repeats
+    return sum(bool(results.chosen[repeats.search_of_seed(seed)]) for seed in repeats.seeds(results.last))
 
 
 def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:

@@ -18,7 +18,7 @@ import numpy as np
 from topk_platform.errors import UserError
 from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.samplers import random_draws
-from topk_platform.records import ArmHistory
+from topk_platform.records import ArmResults
 from topk_platform.reports.edges import Edge, edges
 from topk_platform.reports.reading import read
 from topk_platform.specs import Arm, Choice, Dimension, Grid, Parameter, Scalar, Study
@@ -173,18 +173,17 @@ def tuning(
     """
     shown = study.only(only) if only else study
     held = read(study, store, trials, curves=True, needed=True)
-    histories = [history for history in held.histories.values() if history.arm in shown.arms]
+    arms = [results for results in held.results.values() if results.arm in shown.arms]
     return Tuning(
         study.name,
-        tuple(_tuned(history, held.study.trials) for history in histories if history.search),
-        tuple(_fixed(histories, held.study)),
+        tuple(_tuned(results) for results in arms if results.history.search),
+        tuple(_fixed(arms)),
     )
 
 
-def _tuned(history: ArmHistory, trials: int) -> ArmTuning:
-    arm = history.arm
-    known, repeats = history.ended(), arm.repeats
-    ended = [known[n] for n in sorted(known, key=repeats.order) if repeats.holds(n, trials)]
+def _tuned(results: ArmResults) -> ArmTuning:
+    arm, known = results.arm, results.history.ended()
+    ended = [known[n] for n in sorted(known, key=arm.repeats.order) if results.state.counts(n)]
     drawn = [_result(trial) for trial in ended if _is_drawn(arm, trial)]
     best = np.maximum.accumulate([_result(trial) for trial in ended]).tolist() if ended else []
     curve = _curve(drawn) if len(drawn) >= _LEAST else None
@@ -201,7 +200,7 @@ def _tuned(history: ArmHistory, trials: int) -> ArmTuning:
     )
     at_ends = tuple(
         (search, edge)
-        for search, chosen in enumerate(history.chosen(trials))
+        for search, chosen in enumerate(results.chosen)
         for best_of_it in chosen[:1]
         for edge in edges(arm.loss, best_of_it.values)
     )
@@ -301,16 +300,16 @@ def _best(name: str, dimension: Dimension, trials: Sequence[Ended]) -> dict[str,
     }
 
 
-def _fixed(histories: Sequence[ArmHistory], study: Study) -> list[Fixed]:
+def _fixed(arms: Sequence[ArmResults]) -> list[Fixed]:
     """Return the results of arms that differ, beside others of their place and loss, in one fixed parameter."""
     values: dict[tuple[str, str, str], set[Parameter]] = {}
-    places = {id(h): f"{h.arm.regime.name}/{h.arm.model.label}" for h in histories}
-    for h in histories:
+    places = {id(h): f"{h.arm.regime.name}/{h.arm.model.label}" for h in arms}
+    for h in arms:
         for parameter, value in h.arm.loss.fixed.items():
             values.setdefault((places[id(h)], h.arm.loss.name, parameter), set()).add(value)
     found = []
-    for h in histories:
-        rows = h.confirmations(study.trials, study.seeds).values()
+    for h in arms:
+        rows = h.confirmations().values()
         results = [row[f"validation.{h.arm.metric}"] for row in rows if row["status"] == "completed"]
         for parameter, value in h.arm.loss.fixed.items():
             place = (places[id(h)], h.arm.loss.name, parameter)
