@@ -101,7 +101,9 @@ def fake_run(
                     continue
                 record = _ended(study, trial, score(trial))
                 if trial.phase == "confirm" and record.status == "completed" and not record.artifacts:
-                    record = dataclasses.replace(record, artifacts=_keep(ledger.store, record, ranks, guesses))
+                    record = dataclasses.replace(
+                        record, artifacts=_keep(ledger.store, record, ranks, guesses)
+                    )
                 writer.put(record.replace_versions(**trial.environment))
                 board.end(trial, Ended.from_record(record))
                 ended += 1
@@ -125,7 +127,9 @@ def fake_record(study: Study, trial: Trial, score: float | Mapping[str, float]) 
     """
     given = score if isinstance(score, Mapping) else {trial.arm.metric: score}
     if trial.arm.metric not in given:
-        raise UserError(f"score must give {trial.arm.metric}, by which arm {trial.arm.name} selects; got {dict(given)}")
+        raise UserError(
+            f"score must give {trial.arm.metric}, by which arm {trial.arm.name} selects; got {dict(given)}"
+        )
     if not all(math.isfinite(value) for value in given.values()):
         return TrialRecord(trial, "diverged", "the score is not finite")
     wrong = {name: value for name, value in given.items() if accuracy_k(name) and not 0 <= value <= 1}
@@ -193,9 +197,10 @@ def _fake_ranks(record: TrialRecord) -> Tensor:
     greater = torch.full((_IMAGES,), topk[-1])
     for k in reversed(topk):
         greater[: round(_IMAGES * (record.test or {}).get(f"top{k}", 0.0))] = k - 1
-    shift = record.trial.seed * 7  # seeds differ in which images are right
-    none = torch.zeros_like(greater)
-    return torch.stack([greater.roll(shift), none, torch.arange(_IMAGES) % _CLASSES, none])
+    label = torch.arange(_IMAGES) % _CLASSES
+    group = 1 + 3 * label // _CLASSES  # many-, medium- and few-shot
+    shift = 7 * record.trial.seed  # seeds differ in which images are right
+    return torch.stack([greater.roll(shift), torch.zeros_like(greater), label, group])
 
 
 def _fake_guesses(trial: Trial, ranks: Tensor) -> Tensor:
@@ -204,7 +209,7 @@ def _fake_guesses(trial: Trial, ranks: Tensor) -> Tensor:
 
     greater, _, label, _ = ranks
     k = trial.arm.k
-    found = (label[:, None] + torch.arange(1, k + 1)) % max(int(label.max()) + 1, k + 1)
+    guesses: Tensor = (label[:, None] + torch.arange(1, k + 1)) % max(int(label.max()) + 1, k + 1)
     right = greater < k
-    found[right, greater[right]] = label[right]
-    return found
+    guesses[right, greater[right]] = label[right]
+    return guesses
