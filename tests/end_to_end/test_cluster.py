@@ -20,9 +20,9 @@ from ray.cluster_utils import Cluster
 from topk_platform.running.cluster import connecting as cluster
 from topk_platform.running.cluster import machines
 from topk_platform.running.cluster.patience import Patience
-from topk_platform.running.own_ray.loopback import on_loopback
 from topk_platform.running.preflight.doctor.asking import ask_nodes
 from topk_platform.running.preflight.doctor.facts import Question
+from topk_platform.running.ray_internals import on_loopback
 from topk_platform.training import environment
 from topk_studies import digits
 

@@ -1,4 +1,4 @@
-"""A study as evidence: one file with everything that its tables and claims rest on, and its verification."""
+"""A study's results as evidence: as one file for others, computed or trained again, adopted, and compared."""
 
 from topk_platform.evidence.bundle import Bundle, bundle
 from topk_platform.evidence.findings import findings

@@ -1,4 +1,4 @@
-"""Findings of a study from a store, for use without the store."""
+"""A study's findings from a store, for use without the store."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from topk_platform.errors import UserError
 from topk_platform.evidence.recommending import situations_at
 from topk_platform.identity import environment_of
-from topk_platform.reports import build_table
-from topk_platform.reports.findings import Findings
-from topk_platform.reports.reading import Held, read
+from topk_platform.results import build_table
+from topk_platform.results.findings import Findings
+from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
 
 __all__ = ["findings"]
@@ -44,7 +44,7 @@ def findings(
     left_out: dict[str, str] = {}
     situations = situations_at(study, data, left_out)
     if left_out:
-        raise UserError("; ".join(f"{place}: {why}" for place, why in left_out.items()))
+        raise UserError("; ".join(f"{regime}: {why}" for regime, why in left_out.items()))
     return Findings(table, situations, _made(held, note))
 
 

@@ -1,4 +1,4 @@
-"""A study's trials for other tools: as Optuna studies, and as one tidy CSV file with its codebook."""
+"""Exporting a study's trials for other tools: as Optuna studies, and as one tidy CSV file with its codebook."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory, Row
-from topk_platform.reports.reading import Held, read
+from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
 
 __all__ = ["Written", "export_csv", "export_optuna"]
@@ -84,11 +84,11 @@ def export_csv(study: Study, to: str | Path, *, store: str | Path = "runs") -> W
     parameters = sorted({name for values in chosen.values() for name in values})
     metrics = [f"{split}.{metric}" for split in ("validation", "test") for metric in study.metrics]
     columns = [*_FACTS, *(f"param.{name}" for name in parameters)]
-    place = Path(to)
-    codebook = place.with_suffix(".codebook.csv")
-    _write(place, _csv(columns, _tidy(study.name, rows, chosen, parameters, metrics)))
+    path = Path(to)
+    codebook = path.with_suffix(".codebook.csv")
+    _write(path, _csv(columns, _tidy(study.name, rows, chosen, parameters, metrics)))
     _write(codebook, _csv(("column", "meaning"), _meanings(parameters)))
-    return Written((place, codebook), len(rows))
+    return Written((path, codebook), len(rows))
 
 
 def _held(study: Study, store: str | Path, *, curves: bool = False) -> Held:
@@ -129,11 +129,11 @@ def _csv(columns: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> str:
     return text.getvalue()
 
 
-def _write(place: Path, text: str) -> None:
+def _write(path: Path, text: str) -> None:
     try:
-        place.write_text(text)
+        path.write_text(text)
     except OSError as error:
-        raise UserError(f"--to {str(place)!r} cannot be written: {error}") from error
+        raise UserError(f"--to {str(path)!r} cannot be written: {error}") from error
 
 
 def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -> Written:
@@ -152,31 +152,31 @@ def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -
     Raises:
         UserError: if the store has no results of the study, or the file exists or cannot be written.
     """
-    import optuna  # noqa: PLC0415 - takes a second, which an export as CSV saves
+    import optuna  # noqa: PLC0415 - takes a second, and CSV does not need it
     from optuna.storages import JournalStorage  # noqa: PLC0415 - as above
     from optuna.storages.journal import JournalFileBackend  # noqa: PLC0415 - as above
 
-    place = Path(to)
-    if place.exists() or not place.absolute().parent.is_dir():
-        raise UserError(f"--to must be a new file in a folder that is there, got {str(place)!r}")
+    path = Path(to)
+    if path.exists() or not path.absolute().parent.is_dir():
+        raise UserError(f"--to must be a new file in a folder that is there, got {str(path)!r}")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     histories = _held(study, store, curves=True).histories
-    storage, trials = JournalStorage(JournalFileBackend(str(place))), 0
+    storage, trials = JournalStorage(JournalFileBackend(str(path))), 0
     for history in histories.values():
         if not history.arm.is_searched:
             continue
         arm = history.arm
-        made = optuna.create_study(
+        optuna_study = optuna.create_study(
             storage=storage, study_name=arm.name, directions=["maximize"] * len(arm.objectives)
         )
         with warnings.catch_warnings():  # Optuna warns that it may change how metrics are named
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            made.set_metric_names([f"validation.{metric}" for metric in arm.objectives])
-        made.set_user_attr("topk.study", study.name)
-        found = _frozen(history)
-        made.add_trials(found)
-        trials += len(found)
-    return Written((place,), trials)
+            optuna_study.set_metric_names([f"validation.{metric}" for metric in arm.objectives])
+        optuna_study.set_user_attr("topk.study", study.name)
+        arm_trials = _frozen(history)
+        optuna_study.add_trials(arm_trials)
+        trials += len(arm_trials)
+    return Written((path,), trials)
 
 
 def _frozen(history: ArmHistory) -> list[Any]:
@@ -186,10 +186,10 @@ def _frozen(history: ArmHistory) -> list[Any]:
     from topk_platform.protocol.suggest import to_optuna  # noqa: PLC0415 - as above
 
     states = {"completed": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
-    distributions, found = to_optuna(history.arm.loss.space), []
+    distributions, frozen = to_optuna(history.arm.loss.space), []
     for number, ended in sorted(history.ended().items()):
         row = history.search[number]
-        found.append(
+        frozen.append(
             create_trial(
                 state=states.get(ended.status, TrialState.FAIL),
                 values=ended.objectives if ended.status == "completed" else None,
@@ -205,4 +205,4 @@ def _frozen(history: ArmHistory) -> list[Any]:
                 },
             )
         )
-    return found
+    return frozen

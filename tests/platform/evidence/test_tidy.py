@@ -137,7 +137,7 @@ def test_the_csv_has_every_number_of_the_ledger_once(study: Study, store: Path, 
         ("--format xml", "--format must be model, optuna, csv or findings"),
         ("", "--format model needs --arm"),
         ("--format csv --arm a/b/c", "leave --arm out"),
-        ("--format csv --onnx", "are of a network"),
+        ("--format csv --onnx", "are for a network"),
         ("--format csv", "holds nothing of study 'digits'"),
     ],
 )

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections import Counter
 from functools import cache
@@ -32,7 +31,7 @@ from topk_platform import (
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, stopping_values
 from topk_platform.protocol.ended import Ended, best
-from topk_platform.protocol.suggest import _told, suggest, to_optuna
+from topk_platform.protocol.suggest import frozen_trial, suggest, to_optuna
 from topk_platform.specs import Sampler, Status, Trial
 
 LOSS = Loss(
@@ -188,13 +187,13 @@ def test_two_objectives_are_told_as_two() -> None:
 
     def past(second: float) -> list[Ended]:
         kept = (ended for ended in a_history()[:9] if ended.status != "pruned")  # none is, of several metrics
-        return [dataclasses.replace(ended, others=(0.5 + second * ended.number,)) for ended in kept]
+        return [ended._replace(others=(0.5 + second * ended.number,)) for ended in kept]
 
     protocol = Protocol(TPE(random=3))
     found = suggest("golden", LOSS, protocol, 9, past(-0.05), objectives=2)
     assert found == suggest("golden", LOSS, protocol, 9, past(-0.05)[::-1], objectives=2)
     assert found != suggest("golden", LOSS, protocol, 9, past(0.05), objectives=2)
-    told = _told(past(0.1)[1], to_optuna(LOSS.space), {})
+    told = frozen_trial(past(0.1)[1], to_optuna(LOSS.space), {})
     assert told.values == [past(0.1)[1].objective, 0.6]
 
 
@@ -202,7 +201,7 @@ def test_two_objectives_are_told_as_two() -> None:
 def test_other_samplers_take_two_objectives(sampler: Sampler) -> None:
     assert sampler.most_objectives is None
     kept = [ended for ended in a_history()[:9] if ended.status != "pruned"]
-    past = [dataclasses.replace(ended, others=(0.9 - 0.05 * ended.number,)) for ended in kept]
+    past = [ended._replace(others=(0.9 - 0.05 * ended.number,)) for ended in kept]
     found = suggest("golden", LOSS, Protocol(sampler), 9, past, objectives=2)
     assert all(LOSS.space[name].holds(value) for name, value in found.items())
 
@@ -271,7 +270,7 @@ def test_suggestions_lie_in_the_space(number: int, arm: str) -> None:
     ],
 )
 def test_optuna_is_told_the_truth(status: Status, state: str, curve: dict[int, float]) -> None:
-    told = _told(Ended(3, LOSS.first, status, {1: 0.3}), to_optuna(LOSS.space), {})
+    told = frozen_trial(Ended(3, LOSS.first, status, {1: 0.3}), to_optuna(LOSS.space), {})
     assert told.state.name == state
     assert told.intermediate_values == curve
     assert told.value == (0.3 if status == "completed" else None)

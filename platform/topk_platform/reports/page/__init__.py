@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from topk_platform.reports.formats.html import block_to_html
 from topk_platform.reports.page.content import content_of
 from topk_platform.reports.page.drawn import Drawn, drawings
 from topk_platform.reports.page.markdown import lowered, to_markdown
 from topk_platform.reports.plots import Plotted, plotted
-from topk_platform.reports.reading import Held, read
+from topk_platform.reports.tables.html import block_to_html
+from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
 
 __all__ = ["Page", "markdown_report", "report", "report_files"]
@@ -106,18 +106,18 @@ def markdown_report(
 def _page(held: Held, store: str | Path, data: Plotted, drawn: Sequence[Drawn]) -> str:
     from jinja2 import Environment, PackageLoader  # noqa: PLC0415 - for those who write pages
 
-    said = content_of(held, store, data.tuning)
+    text = content_of(held, store, data.tuning)
     environment = Environment(loader=PackageLoader(__name__), autoescape=True)
     return environment.get_template("page.html").render(
-        said=said,
+        said=text,
         study=held.study,
-        table=said.table,
-        tables=[(part.title, block_to_html(part.block), part.said, part.ranked) for part in said.tables],
+        table=text.table,
+        tables=[(part.title, block_to_html(part.block), part.notes, part.ranked) for part in text.tables],
         drawn=drawn,
-        claims=_html(said.claims),
-        tuning=_html(said.tuning),
-        checklist=_html(said.checklist),
-        shown=said.table.study.show,
+        claims=_html(text.claims),
+        tuning=_html(text.tuning),
+        checklist=_html(text.checklist),
+        shown=text.table.study.show,
     )
 
 

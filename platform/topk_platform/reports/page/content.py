@@ -6,15 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from topk_platform.reports import claimed, tuned
+from topk_platform.reports import decisions_text, tuning_text
 from topk_platform.reports.answer import answer
 from topk_platform.reports.checklist import checklist
-from topk_platform.reports.deciding import decide
-from topk_platform.reports.formats import words
-from topk_platform.reports.formats.blocks import Block, blocks
-from topk_platform.reports.reading import Held, main_metric
-from topk_platform.reports.table import Table, build_table
-from topk_platform.reports.tuning import Tuning
+from topk_platform.reports.tables import legend
+from topk_platform.reports.tables import notes as table_notes
+from topk_platform.reports.tables.blocks import Block, blocks
+from topk_platform.results.decisions import decide
+from topk_platform.results.from_store import Held, main_metric
+from topk_platform.results.table import Table
+from topk_platform.results.table_building import build_table
+from topk_platform.results.tuning import Tuning
 from topk_platform.specs import Study, scale_of
 
 __all__ = ["Content", "Keys", "Part", "content_of"]
@@ -27,12 +29,12 @@ class Keys:
     """The trials that a cell's means are made of.
 
     Args:
-        place: Row and column.
-        anchor: Of the place in the page.
+        key: Row and column.
+        anchor: The anchor in the page.
         rows: Seed, status, key, and the metrics that the tables show, shares in percent.
     """
 
-    place: tuple[str, str]
+    key: tuple[str, str]
     anchor: str
     rows: Sequence[tuple[str, ...]]
 
@@ -44,13 +46,13 @@ class Part:
     Args:
         title: Its heading.
         block: Its rows and columns.
-        said: What stands below it.
+        notes: The lines below it.
         ranked: How its rows rank over the columns; empty where these are too few.
     """
 
     title: str
     block: Block
-    said: str
+    notes: str
     ranked: str
 
 
@@ -98,23 +100,23 @@ def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
     Args:
         held: The results, with the epochs of the trials.
         store: Where they are.
-        tuning: How the arms were tuned.
+        tuning: How the arms were tuning_text.
     """
     study, table = held.study, build_table(held.study, held.histories, ranks=held.ranks)
-    striking = words.striking(table)
+    striking = table_notes.striking(table)
     return Content(
         study=study,
         table=table,
         answer=answer(table, main_metric(study)),
         striking=striking,
-        notes=[note for note in words.notes(table) if note not in striking],
+        notes=[note for note in table_notes.notes(table) if note not in striking],
         tables=[
             Part(title, block, _said(block), " ".join(block.below))
             for title, block in _titled(table)
             if _has_numbers(block)
         ],
         claims=_claims(study, store),
-        tuning=tuned.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
+        tuning=tuning_text.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
         checklist=checklist(study, store=store).to_markdown(),
         keys=list(_keys(table)),
     )
@@ -146,17 +148,17 @@ def _has_numbers(block: Block) -> bool:
 def _said(block: Block) -> str:
     """Return what stands below a block; not as its caption, which would be as narrow or as wide as the table."""
     n, comma, more = block.common.partition(", ")
-    return f"{f'{n} seeds{comma}{more}. ' if n else ''}{words.legend(block.table)}"
+    return f"{f'{n} seeds{comma}{more}. ' if n else ''}{legend.legend(block.table)}"
 
 
 def _claims(study: Study, store: str | Path) -> str:
-    return claimed.claims_to_markdown(study.name, decide(study, store=store)) if study.claims else ""
+    return decisions_text.claims_to_markdown(study.name, decide(study, store=store)) if study.claims else ""
 
 
 def _keys(table: Table) -> Iterable[Keys]:
-    for number, (place, rows) in enumerate(table.confirmations.items()):
+    for number, (key, rows) in enumerate(table.confirmations.items()):
         if rows:
-            yield Keys(place, f"keys-{number}", [_key_row(table, seed, rows[seed]) for seed in sorted(rows)])
+            yield Keys(key, f"keys-{number}", [_key_row(table, seed, rows[seed]) for seed in sorted(rows)])
 
 
 def _key_row(table: Table, seed: int, row: Mapping[str, object]) -> tuple[str, ...]:

@@ -60,9 +60,11 @@ def sample_gpu(device: str) -> GpuSample | None:
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return None
     try:
-        from ray._private.thirdparty import pynvml  # noqa: PLC0415
+        from topk_platform.running.ray_internals import gpu_driver  # noqa: PLC0415 - Ray
 
-        return _sampled(pynvml, f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}")
+        return _sampled(
+            gpu_driver(), f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
+        )
     except Exception:  # noqa: BLE001 - whatever a driver lacks: the figure is for people, the training goes on
         return None
 
