@@ -37,7 +37,7 @@ def table(
 ) -> Table:
     """Return a study's table from the store's results; run nothing.
 
-    For a study with published numbers there is a table of these even before anything ran.
+    A study with published numbers has a table of them even before anything ran.
 
     Args:
         study: The study.
@@ -49,11 +49,11 @@ def table(
     Raises:
         UserError: if the store holds something else, or nothing of the study.
     """
-    result = read(study, store, trials, seeds)
+    held = read(study, store, trials, seeds)
     shown = study.only(only) if only else study
-    if not result.ledger.exists and not shown.published:
+    if not held.ledger.exists and not shown.published:
         raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
-    return build_table(result.study, result.histories, shown.arms, result.ranks)
+    return build_table(held.study, held.histories, shown.arms, held.ranks)
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Held:
     """A study's results in a store.
 
     Args:
-        study: The study, with the budget asked for.
+        study: The study, with the requested budget.
         ledger: Its ledger, which may not exist yet.
-        histories: Of every arm, by its identity.
-        planned: How many seeds the study itself asks for, where another budget was asked for; 0 where none was.
+        histories: Each arm's history, by the arm's identity.
+        planned: The number of seeds that the study itself has, if another budget was requested; otherwise 0.
     """
 
     study: Study

@@ -30,11 +30,11 @@ def build_table(
     """Build a study's table from its arms' histories.
 
     Args:
-        study: Says which arms, how many trials and which metrics.
+        study: The study, with its arms, its number of trials and its metrics.
         histories: Each arm's history, by identity.
         only: The arms to show, by default all; numbers and marks are those of the whole table.
-        ranks: Reads the ranks of test images, which intervals over images need; without them, or where the study
-            wants ``interval="seeds"``, intervals cover seeds alone.
+        ranks: Reads the ranks of test images, which intervals over images need; without them, or if the study has
+            ``interval="seeds"``, intervals cover seeds alone.
     """
     across = _across(study)
     keys = {
@@ -54,7 +54,7 @@ def build_table(
         rows=tuple(dict.fromkeys(row for row, _ in keys.values())),
         columns=tuple(dict.fromkeys(column for _, column in keys.values())),
         cells=shown_cells,
-        choices={keys[i]: chosen for i, arm in counting.items() if (chosen := _choices(arm))},
+        choices={keys[i]: result for i, arm in counting.items() if (result := _choices(arm))},
         failures=tuple(_failures(shown)),
         fruitless=tuple(filter(None, map(_fruitless, counting.values()))),
         outdated=sum((history.outdated for history in shown.values()), Counter()),
@@ -142,10 +142,10 @@ def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
 def _choosers(results: ArmResults) -> dict[int, str]:
     """Return, if several versions chose an arm's search trials, from which number on which did."""
     rows = sorted(results.searched(), key=lambda row: row["number"])
-    versions = {row["number"]: chooser_of(row) for row in rows}
-    before = [None, *versions.values()]
+    parts = {row["number"]: chooser_of(row) for row in rows}
+    before = [None, *parts.values()]
     changes = {
-        n: said for (n, said), last in zip(versions.items(), before, strict=False) if said and said != last
+        n: text for (n, text), last in zip(parts.items(), before, strict=False) if text and text != last
     }
     return changes if len(changes) > 1 else {}
 

@@ -61,11 +61,11 @@ class Sensitivity:
     Args:
         name: The parameter.
         importance: Its share of what all parameters explain of being among the best tenth of trials (PED-ANOVA,
-            Watanabe et al. 2023); None of fewer than ten completed trials.
+            Watanabe et al. 2023); None if fewer than ten trials were completed.
         correlation: Spearman's correlation of value and result; None if values have no order, or one of the two is
             constant.
-        best: Of each third of its range (in its logarithm where that is searched), or of each option, the best result;
-            None where there was no trial.
+        best: The best result in each third of its range (of the logarithm, if the range is logarithmic), or for each
+            option; None where there was no trial.
     """
 
     name: str
@@ -81,11 +81,11 @@ class ArmTuning:
     Args:
         arm: Its name.
         metric: The validation metric that selects.
-        trace: The best result among its first n search trials; of a repeated search, of all searches' together.
+        trace: The best result among its first n search trials, of all its searches together.
         curve: The curve of its trials drawn at random, independently; None for fewer than five.
         drawn: The number of these trials.
-        sensitivities: Of the parameters that are searched.
-        edges: What a search chose at an end of a range, by the index of the search.
+        sensitivities: The effects of the searched parameters.
+        edges: Chosen values at an end of a range, each with the index of its search.
     """
 
     arm: str
@@ -97,7 +97,7 @@ class ArmTuning:
     edges: tuple[tuple[int, Edge], ...] = ()
 
     def enough(self, within: float) -> int | None:
-        """Return after how many trials this search was within a tolerance of its best; None if none completed."""
+        """Return the number of trials until the search was within a tolerance of its best; None if none completed."""
         return _first(self.trace, within) if self.trace and self.trace[-1] > 0 else None
 
 
@@ -108,12 +108,12 @@ class Fixed:
     Args:
         column: ``regime/model``.
         loss: The loss's name.
-        parameter: Such as ``"tau"``.
-        value: What the arm has.
+        parameter: The parameter's name, such as ``"tau"``.
+        value: The arm's value.
         metric: The validation metric.
-        mean: Over the confirmed seeds.
-        spread: Their standard deviation; NaN of one.
-        n: How many they are.
+        mean: The mean over the confirmed seeds.
+        spread: Their standard deviation; NaN for one seed.
+        n: The number of seeds.
     """
 
     column: str
@@ -133,7 +133,7 @@ class Tuning:
     Args:
         study: Its name.
         arms: The arms with an ended search trial.
-        fixed: Parameters that are not searched but differ between arms.
+        fixed: The results by parameters that are fixed and differ between arms.
     """
 
     study: str
@@ -307,7 +307,7 @@ def _fixed(arms: Sequence[ArmResults]) -> list[Fixed]:
     for h in arms:
         for parameter, value in h.arm.loss.fixed.items():
             values.setdefault((keys[id(h)], h.arm.loss.name, parameter), set()).add(value)
-    result = []
+    fixed = []
     for h in arms:
         rows = h.confirmations().values()
         results = [row[f"validation.{h.arm.metric}"] for row in rows if row["status"] == "completed"]
@@ -315,8 +315,8 @@ def _fixed(arms: Sequence[ArmResults]) -> list[Fixed]:
             key = (keys[id(h)], h.arm.loss.name, parameter)
             if results and len(values[key]) > 1:
                 spread = stdev(results) if len(results) > 1 else math.nan
-                result.append(Fixed(*key, value, h.arm.metric, mean(results), spread, len(results)))
-    return result
+                fixed.append(Fixed(*key, value, h.arm.metric, mean(results), spread, len(results)))
+    return fixed
 
 
 def check_within(within: float) -> float:

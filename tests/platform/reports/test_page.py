@@ -178,7 +178,7 @@ def test_the_numbers_of_the_page_are_the_tables(page: str, store: Path) -> None:
 def test_the_page_says_what_came_out(page: str) -> None:
     assert "to cross_entropy was tested, because a loss was searched once" in page
     assert "ahead: undecided" in page and "was searched once" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
-    assert "Which hyperparameters, with which bounds?" in page
+    assert "Which hyperparameters were searched, within which bounds?" in page
     assert page.count("<svg") == len(PLOTS) - 2
     assert "No plot of" not in page  # of those that no result of the study could make
 
@@ -193,7 +193,9 @@ def test_a_report_in_markdown_says_what_the_page_says(store: Path, page: str) ->
     assert f"**Answer.** {said}" in text and html.escape(said, quote=False).replace("'", "&#39;") in page
     for block in blocks(table):
         assert f"### {block.title}\n\n{block_to_markdown(block)}" in text
-    assert "ahead: undecided" in text and "### Which hyperparameters, with which bounds?" in text
+    assert (
+        "ahead: undecided" in text and "### Which hyperparameters were searched, within which bounds?" in text
+    )
     told = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
     assert told == ["Tables", "Claims", "Tuning", "How it was done"]
     assert "<svg" not in text and "\n\n\n" not in text
