@@ -10,6 +10,7 @@ import sys
 from topk_platform.errors import ClusterError
 from topk_platform.running.cluster.address import host_and_port, is_loopback
 from topk_platform.running.cluster.patience import NotYetError
+from topk_platform.running.cluster.versions import version_error
 from topk_platform.running.ray_internals import CLUSTER_VARIABLE, known_heads
 
 __all__ = ["check_answers", "listening"]
@@ -81,6 +82,8 @@ def _hear(probe: subprocess.Popen[str], address: str) -> None:
     finally:
         probe.kill()
     if probe.returncode:
+        if mismatch := version_error(told, address):
+            raise mismatch
         lines = told.strip().splitlines() or [f"exit code {probe.returncode}"]
         raise ClusterError(f"no Ray cluster answers at {address!r}: {lines[-1]}")
 
