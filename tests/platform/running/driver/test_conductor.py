@@ -15,6 +15,7 @@ from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.running.driver.conductor import Conductor, Orders
 from topk_platform.running.driver.retries import PAUSES, Retries
+from topk_platform.running.driver.starts import Starts
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
@@ -134,6 +135,32 @@ def test_the_study_goes_on_without_what_waits_or_is_open(stage: Callable[..., St
     assert len(found.kept) == 2 * (2 + 1)
     assert found.conductor.done
     assert [left.fault for left in found.conductor.faults.open] == ["time limit: 2 h of 1 h"]
+
+
+def test_a_trial_is_taken_from_a_worker_that_does_not_start_and_given_to_another(
+    stage: Callable[..., Stage],
+) -> None:
+    found = stage()
+    conductor = found.conductor
+    room = [0]
+    conductor.starts = Starts(800, lambda waiting: min(waiting, room[0]))
+    assert conductor.start("stuck") is not None
+    key = found.key("stuck")
+    found.turn(5000)  # machines that others use, or that are being added
+    assert not conductor.deserted and conductor.wait is None
+    room[0] = 1
+    found.turn(1000)
+    assert conductor.deserted and conductor.wait is not None and found.board.again == 1
+    found.now[0] += PAUSES[0]
+    name = found.start()
+    assert name is not None and found.key(name) == key and not conductor.deserted
+    assert not conductor.watch("stuck")
+    conductor.hear("stuck", {"ended": True, "refused": "it is being ended"})
+    conductor.lose("stuck", "it was ended")
+    assert not conductor.refusal and found.key(name) == key and found.board.again == 1
+    found.end(name)
+    found.run_all()
+    assert conductor.done and conductor.faults.open == []
 
 
 def test_a_trial_that_gets_further_is_never_given_up(stage: Callable[..., Stage]) -> None:
