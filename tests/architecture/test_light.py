@@ -160,8 +160,8 @@ BESIDE = {
     "verify": "trains: tests/platform/evidence",
     "predict": "needs a network: tests/platform/serving/test_serving.py",
     "doctor": "asks machines: tests/platform/running/preflight/test_doctor.py",
-    "findings": "reads a file: tests/platform/reports/test_findings.py",
-    "recommend": "reads data: tests/platform/reports/test_recommending.py",
+    "findings": "reads a file: tests/platform/results/test_findings.py",
+    "recommend": "reads data: tests/platform/results/test_recommendation.py",
 }
 
 WRONG = (

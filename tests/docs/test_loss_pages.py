@@ -14,7 +14,7 @@ from torch import Tensor
 
 import topk_losses
 from topk_losses import functional
-from topk_platform.reports.formats.names import TITLES
+from topk_platform.reports.tables.names import TITLES
 from topk_platform.training.loss_table import LOSSES
 
 ROOT = Path(__file__).parents[2]

@@ -28,9 +28,9 @@ from topk_platform.records import (
     sync,
     tracking_uri,
 )
-from topk_platform.reports.arms import arms_to_json
-from topk_platform.reports.statistics import estimate
-from topk_platform.reports.table import build_table
+from topk_platform.reports.arm_notes import arms_to_json
+from topk_platform.results.statistics import estimate
+from topk_platform.results.table_building import build_table
 from topk_platform.specs import Inputs, TrialRecord
 
 Make = Callable[..., TrialRecord]

@@ -27,7 +27,7 @@ from topk_platform.records import (
     read_all_ranks,
     set_aside,
 )
-from topk_platform.reports import Table, build_table
+from topk_platform.results import Table, build_table
 from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.incomplete import trained_again, used
@@ -105,7 +105,7 @@ class _Execution:
                 self.launch.patience.say(line)
             writer.remove(again)
             rows.refresh()  # without those; another run may have written before this one held the ledger
-            board, seconds, recorder = self._board(rows), self._seconds(rows), self._recorder(writer, again)
+            (board, seconds), recorder = self._board_and_seconds(rows), self._recorder(writer, again)
             forget(self.ledger.store, rows.keys)
             if board.left:
                 rows.release()  # while it trains, the driver needs the memory and not the rows
@@ -207,10 +207,11 @@ class _Execution:
     def _board(self, rows: StudyRows) -> Board:
         return make_board(self.part, self.counted, rows.histories(self.part, self.counted))
 
-    def _seconds(self, rows: StudyRows) -> dict[str, list[float]]:
-        """Return the times of each arm's ended trials."""
+    def _board_and_seconds(self, rows: StudyRows) -> tuple[Board, dict[str, list[float]]]:
+        """Return the study's state, and the times of each arm's ended trials."""
         histories = rows.histories(self.part, self.counted)
-        return {arm_id: ended_seconds(history) for arm_id, history in histories.items()}
+        seconds = {arm_id: ended_seconds(history) for arm_id, history in histories.items()}
+        return make_board(self.part, self.counted, histories), seconds
 
     def _largest(self, rows: StudyRows) -> list[Trial]:
         from topk_platform.running.estimate.packing import largest_trials  # noqa: PLC0415 - torch

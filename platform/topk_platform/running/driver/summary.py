@@ -9,8 +9,8 @@ from rich.console import Group
 from rich.text import Text
 
 from topk_platform.errors import reason
-from topk_platform.reports import Table
-from topk_platform.reports.plain import as_text
+from topk_platform.reports.plain_text import as_text
+from topk_platform.results import Table
 from topk_platform.running.driver.retries import Faults
 
 __all__ = ["Summary", "problems"]
