@@ -50,7 +50,7 @@ class Conductor:
 
     follow = start
 
-    def hear(self, worker: str, message: dict[str, Any]) -> None:
+    def receive(self, worker: str, message: dict[str, Any]) -> None:
         self.messages.append(dict(message))
 
     def watch(self, worker: str) -> bool:

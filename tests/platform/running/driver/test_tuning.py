@@ -57,12 +57,12 @@ def complete(conductor: Conductor) -> None:
     config = conductor.start("completed")
     assert config is not None and config["time_limit"] == 5400.0
     records = [TrialRecord(Trial.from_json(text), "completed").to_json() for text in config["trials"]]
-    conductor.hear("completed", {"ended": True, "records": records})
+    conductor.receive("completed", {"ended": True, "records": records})
 
 
 def refuse(conductor: Conductor) -> None:
     conductor.start("refused")
-    conductor.hear("refused", {"ended": True, "refused": "other code"})
+    conductor.receive("refused", {"ended": True, "refused": "other code"})
 
 
 @pytest.fixture
