@@ -63,12 +63,12 @@ OPERATORS: dict[str, tuple[dict[str, Any], ...]] = {
 }
 
 
-def _takes(name: str) -> set[str]:
-    return set(inspect.signature(getattr(functional, name)).parameters)
+def _takes(name: str) -> tuple[str, ...]:
+    return tuple(inspect.signature(getattr(functional, name)).parameters)
 
 
 LOSSES = {
-    name: SETTINGS.get(name, ({},)) for name in functional.__all__ if {"scores", "target"} <= _takes(name)
+    name: SETTINGS.get(name, ({},)) for name in functional.__all__ if _takes(name)[:2] == ("scores", "target")
 }
 
 

@@ -2,6 +2,7 @@
 
 python benchmarks/driver.py next                 # the next trial of 100 arms, against a look through all trials
 python benchmarks/driver.py trials --count 3000  # real Ray, Tune, board and conductor; trainings of nothing
+python benchmarks/driver.py trials --count 500 --tune-trials  # the same, each trial of ours a trial of Tune's
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.running.cluster.connecting import connected
-from topk_platform.running.driver import tuning
+from topk_platform.running.cluster.desk import WorkersDesk
+from topk_platform.running.driver import hooks, tuning
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
 STARTED = 30
-EVERY = 500
 
 
 def a_study(arms: int, trials: int) -> Study:
@@ -57,7 +58,7 @@ def looked_for(board: Board) -> object:
             if ("search", n, 0) not in arm.running and all(m in arm.searched for m in range(n))
         ]
 
-    left = {arm.arm_id: len(arm.wanted()) - len(arm.running) for arm in board.arms.values()}
+    left = {arm.arm_id: len(arm.missing()) - len(arm.running) for arm in board.arms.values()}
     return max(((left[arm.arm_id], -n) for arm in board.arms.values() for n in ready(arm)), default=None)
 
 
@@ -90,25 +91,24 @@ class Nothing(tune.Trainable):  # type: ignore[misc]
     """A worker that has every trial's record at once."""
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Take the trials."""
-        self.trials = config["trials"]
-
-    def assign(self, config: dict[str, Any]) -> None:
-        """Take those that follow."""
-        self.setup(config)
+        """Take the first trials."""
+        self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Take others."""
-        self.setup(new_config)
+        """Begin a new Tune trial."""
+        self.next: dict[str, Any] | None = new_config
+        self.desk = WorkersDesk(new_config["desk"], new_config["worker"])
         return True
 
     def step(self) -> dict[str, Any]:
-        """Bring their records, of thirty epochs; be done where no others follow."""
-        if not self.trials:
+        """Bring the next trials' records, of thirty epochs; be done where none follow."""
+        config, self.next = self.next or self.desk.take(), None
+        if config is None:
             return {"done": True}
         epochs = tuple(EpochRecord(n, 0.5, {"top1": 0.5, "top3": 0.5}, 1.0, 0.1) for n in range(1, 31))
-        records = [TrialRecord(Trial.from_json(text), "completed", epochs=epochs) for text in self.trials]
-        self.trials = []
+        records = [
+            TrialRecord(Trial.from_json(text), "completed", epochs=epochs) for text in config["trials"]
+        ]
         return {"ended": True, "records": [record.to_json() for record in records]}
 
 
@@ -118,8 +118,10 @@ def resident() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def time_trials(count: int) -> None:
-    """Print a row for every 500 trials: of a driver that stands for any number of them, all are alike."""
+def time_trials(count: int, every: int, tune_trials: bool) -> None:
+    """Print a row for every so many trials: of a driver that stands for any number of them, all are alike."""
+    if tune_trials:
+        setattr(hooks, "MANY", 1)  # noqa: B010 - a worker's Tune trial ends with every trial
     setattr(tuning, "TrialActor", Nothing)  # noqa: B010 - what Tune is given in its place
     study = a_study(50, count // 50)
     board, ended = a_board(study, 0), 0
@@ -128,9 +130,9 @@ def time_trials(count: int) -> None:
     def keep(_record: TrialRecord) -> None:
         nonlocal ended, wall, own
         ended += 1
-        if ended % EVERY == 0:
+        if ended % every == 0:
             gc.collect()
-            spent = (time.perf_counter() - wall) / EVERY, (time.process_time() - own) / EVERY
+            spent = (time.perf_counter() - wall) / every, (time.process_time() - own) / every
             print(
                 f"{ended} | {1e3 * spent[0]:.0f} ms | {1e3 * spent[1]:.1f} ms | {resident():.0f} MiB",
                 flush=True,
@@ -149,11 +151,13 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("next", "trials"))
     parser.add_argument("--count", type=int, default=3000)
+    parser.add_argument("--every", type=int, default=500, help="trials a row")
+    parser.add_argument("--tune-trials", action="store_true", help="each trial of ours a trial of Tune's")
     arguments = parser.parse_args()
     if arguments.what == "next":
         time_next()
     else:
-        time_trials(arguments.count)
+        time_trials(arguments.count, arguments.every, arguments.tune_trials)
 
 
 if __name__ == "__main__":

@@ -53,11 +53,11 @@ class Case(NamedTuple):
     scores: str
 
 
-def _takes(name: str) -> frozenset[str]:
-    return frozenset(inspect.signature(getattr(functional, name)).parameters)
+def _takes(name: str) -> tuple[str, ...]:
+    return tuple(inspect.signature(getattr(functional, name)).parameters)
 
 
-LOSSES = {name: _takes(name) for name in functional.__all__ if {"scores", "target"} <= _takes(name)}
+LOSSES = {name: _takes(name) for name in functional.__all__ if _takes(name)[:2] == ("scores", "target")}
 """Every loss, with the names of its parameters."""
 
 

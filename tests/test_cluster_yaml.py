@@ -66,12 +66,9 @@ def test_every_node_asks_for_the_token(config: dict[str, Any]) -> None:
 
 
 def test_its_comments_name_options_that_exist() -> None:
-    from typer.main import get_command
+    from topk_platform.cli.group import load_command
 
-    from topk_platform.cli import app
-
-    command = get_command(app).commands["run"]  # type: ignore[attr-defined]
-    known = {option for parameter in command.params for option in parameter.opts}
+    known = {option for parameter in load_command("run").params for option in parameter.opts}
     named = {"--address", "--workers", "--store", "--mlflow"}
     assert named <= known
     assert all(option in FILE.read_text() for option in named)

@@ -25,7 +25,6 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from typer.main import get_command
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -228,10 +227,10 @@ def test_nobody_is_root_and_keys_come_from_a_secret(job: dict[str, Any]) -> None
 
 
 def test_its_entrypoint_is_a_command_of_ours(job: dict[str, Any]) -> None:
-    from topk_platform.cli import app
+    from topk_platform.cli.group import load_command
 
     program, command, study, *rest = shlex.split(job["spec"]["entrypoint"])
-    known = {option for p in get_command(app).commands[command].params for option in p.opts}  # type: ignore[attr-defined]
+    known = {option for p in load_command(command).params for option in p.opts}
     assert program == "topk" and not study.startswith("-")
     assert {word for word in rest if word.startswith("--")} <= known
     assert "--address" in rest and "--workers" in rest  # without which it would not grow

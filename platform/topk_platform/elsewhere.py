@@ -1,4 +1,4 @@
-"""Files from elsewhere: read within limits, and what is wrong with one is told in a line that names it."""
+"""Files from other people: they are read within limits, and errors are one line that names the file."""
 
 from __future__ import annotations
 
@@ -32,36 +32,36 @@ JSON_LEVELS = 64
 """How deep JSON may be nested; what we write has ten levels."""
 _MOST_ARMS = 10_000
 _MOST_TRIALS = 10_000_000
-_OF_JSON = 64  # bytes of memory that a letter of JSON may become: an empty object takes two letters
+_OF_JSON = 64  # bytes of memory per character of JSON, at most: an empty object has two characters
 
-# What Python and its libraries raise for files that hold something else than they should.
+# What Python and its libraries raise for files with unexpected content.
 _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError, RuntimeError)
 _MORE_DAMAGE = (MemoryError, OSError, struct.error, zlib.error)
 
 
 def most_bytes() -> int:
-    """Return how much memory one file from elsewhere may take: ``TOPK_FILE_GIB`` GiB, by default 4.
+    """Return how many bytes of memory one file may take: ``TOPK_FILE_GIB`` GiB, by default 4.
 
     Raises:
-        UserError: if the variable is no number above 0.
+        UserError: if the variable is not a number above 0.
     """
-    wanted = os.environ.get(_VARIABLE, "4")
+    given = os.environ.get(_VARIABLE, "4")
     try:
-        found = int(float(wanted) * _GIB)
+        size = int(float(given) * _GIB)
     except (ValueError, OverflowError):
-        found = 0
-    if found <= 0:
-        raise UserError(f"{_VARIABLE} must be a number of GiB above 0, got {wanted!r}")
-    return found
+        size = 0
+    if size <= 0:
+        raise UserError(f"{_VARIABLE} must be a number of GiB above 0, got {given!r}")
+    return size
 
 
 def json_bytes() -> int:
-    """Return how long the JSON of a file from elsewhere may be, so that it stays within :func:`most_bytes`."""
+    """Return how long the JSON of a file may be, so that its value stays within :func:`most_bytes`."""
     return most_bytes() // _OF_JSON
 
 
 def check_size(what: str, size: int, most: int) -> None:
-    """Raise ``ValueError`` if something takes more bytes than it may.
+    """Raise ``ValueError`` if something takes too many bytes.
 
     Example:
         >>> check_size("its table", 2**33, 2**32)
@@ -76,17 +76,17 @@ def check_size(what: str, size: int, most: int) -> None:
 
 @contextmanager
 def made_by(file: str | Path, kind: str, *errors: type[Exception]) -> Iterator[None]:
-    """Turn what a damaged or hostile file raises within the block into one line that names the file.
+    """Turn errors that a damaged or hostile file causes in the block into one line that names the file.
 
-    Whoever wrote the file chose every number in it, so the line says where the error arose only with ``--debug``.
+    The place where the error arose is only shown with ``--debug``: it says nothing about a file of somebody else.
 
     Args:
         file: The file.
         kind: What it must be, such as ``"a file of `topk bundle`"``.
-        errors: Further errors of the libraries that read it.
+        errors: Further error types of the libraries that read it.
 
     Raises:
-        UserError: in place of any error that a file's content can cause.
+        UserError: in place of any error that the content of a file can cause.
 
     Example:
         >>> with made_by("x.json", "a list of numbers"):  # doctest: +ELLIPSIS
@@ -102,21 +102,21 @@ def made_by(file: str | Path, kind: str, *errors: type[Exception]) -> Iterator[N
             raise
         raise type(error)(f"{str(file)!r} must be {kind}: {error}") from error
     except caught as error:
-        raise UserError(f"{str(file)!r} must be {kind}: {_said(error)}") from error
+        raise UserError(f"{str(file)!r} must be {kind}: {_in_words(error)}") from error
 
 
-def _said(error: Exception) -> str:
+def _in_words(error: Exception) -> str:
     name = type(error).__name__
-    told = isinstance(error, (OSError, ValueError, LookupError))
-    said = reason(error)
-    return said if told or said.startswith(name) else f"{name}: {said}"
+    is_clear = isinstance(error, (OSError, ValueError, LookupError))
+    text = reason(error)
+    return text if is_clear or text.startswith(name) else f"{name}: {text}"
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value that JSON holds, within limits of length and depth.
+    """Return the value of JSON, within limits of length and depth.
 
     Raises:
-        ValueError: if it is no JSON, or too long or too deep.
+        ValueError: if it is not JSON, or too long or too deep.
 
     Example:
         >>> parse_json("[" * 100_000)
@@ -125,16 +125,16 @@ def parse_json(text: str | bytes) -> Any:
     """
     check_size("JSON", len(text) * _OF_JSON, most_bytes())
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except RecursionError as error:
         raise _too_deep() from error
-    level, depth = [found], 0
+    level, depth = [value], 0
     while level:
         depth += 1
         if depth > JSON_LEVELS:
             raise _too_deep()
-        level = [item for value in level for item in _within(value)]
-    return found
+        level = [inner for item in level for inner in _within(item)]
+    return value
 
 
 def _within(value: Any) -> Any:
@@ -146,10 +146,10 @@ def _too_deep() -> ValueError:
 
 
 def parse_study(text: str) -> Study:
-    """Return the study that JSON holds, within limits of length, depth, arms and trials.
+    """Return the study in JSON, within limits of length, depth, arms and trials.
 
     Raises:
-        ValueError, LookupError, TypeError: if it holds something else, or more.
+        ValueError, LookupError, TypeError: if it holds something else, or exceeds a limit.
     """
     arms = len(parse_json(text)["arms"])
     if arms > _MOST_ARMS:
@@ -161,14 +161,14 @@ def parse_study(text: str) -> Study:
 
 
 def unzipped(file: str | Path) -> bytes:
-    """Return the content of a gzipped file of JSON; no more is unpacked than :func:`json_bytes` allows.
+    """Return the content of a gzipped file of JSON; at most :func:`json_bytes` bytes are unpacked.
 
     Raises:
-        OSError, EOFError, zlib.error: if it cannot be read, or is no such file.
-        ValueError: if it holds more.
+        OSError, EOFError, zlib.error: if it cannot be read, or is not gzipped.
+        ValueError: if its content is longer.
     """
     most = json_bytes()
     with gzip.open(file) as content:
-        found = content.read(most + 1)
-    check_size("its JSON", len(found) * _OF_JSON, most * _OF_JSON)
-    return found
+        unpacked = content.read(most + 1)
+    check_size("its JSON", len(unpacked) * _OF_JSON, most * _OF_JSON)
+    return unpacked

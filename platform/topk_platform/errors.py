@@ -1,4 +1,4 @@
-"""Errors that a user can cause and fix, each naming the argument, the rule and the value; and faults of machines."""
+"""Errors that a user can fix, with the argument, the rule and the value in their messages; and faults of machines."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ __all__ = [
     "FaultError",
     "LostProcessError",
     "MissingDataError",
+    "NotStartedError",
     "RefusingStoreError",
     "SharedMemoryError",
     "SmallShareError",
@@ -34,8 +35,8 @@ __all__ = [
     "unknown_name",
 ]
 
-_LONGEST = 500  # letters of one line
-# What stands between a scheme, or a user's name, and the host of an address, and what options of such a name hold.
+_LONGEST = 500  # characters of one line
+# The part of an address between scheme or user name and host, and the values of options with names such as "token".
 _SECRET = re.compile(
     r"(?P<before>\b[a-z][\w+.-]*://[^\s/:@?#]*:)(?!\d{1,5}(?:[/?#\s]|$))\S+(?=@)"  # which may hold any letter
     r"|(?P<token>\b[a-z][\w+.-]*://)[^\s/@?#]+(?=@)"
@@ -47,35 +48,35 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 
 
 class UserError(ValueError):
-    """Something the user wrote cannot be done as it stands; nothing was started or written."""
+    """Something that the user wrote cannot be done; nothing was started or written."""
 
 
 class MissingDataError(UserError):
-    """A dataset is not on disk; the message says where to get it and where to put it."""
+    """A dataset is not on disk. The message says where to get it and where to put it."""
 
 
 class ChangedError(UserError):
-    """The code or the data at hand are not those that a trial was planned with, so that it cannot run here."""
+    """The code or the data differ from those with which a trial was planned, so it cannot run here."""
 
 
 class StoreError(UserError):
-    """The results' place cannot be used: not writable, in use, or holding somebody else's records."""
+    """The store cannot be used: it is not writable, in use, damaged, or holds other records."""
 
 
 class ClusterError(UserError):
-    """No Ray cluster answers at the address that was given."""
+    """A Ray cluster cannot be reached or used."""
 
 
 class FaultError(Exception):
     """A fault of a machine, a process or the store kept a trial from its result.
 
-    A fault is never written as a result: the trial is tried again from its last checkpoint, and stays open if that
-    does not help.
+    A fault is never written as a result. The trial is tried again from its last checkpoint, and stays open if that does
+    not help.
 
     Attributes:
         kind: The fault's name in messages.
         remedy: What the user can do about it.
-        passing: Whether it may pass by itself, so that trying again at once makes sense.
+        passing: Whether it may disappear by itself, so that trying again at once makes sense.
     """
 
     kind: ClassVar[str] = "fault"
@@ -84,25 +85,25 @@ class FaultError(Exception):
 
 
 class LostProcessError(FaultError):
-    """A trial's process ended without a word: killed, preempted, or gone with its machine."""
+    """A trial's process ended without a message: it was killed or preempted, or its machine was lost."""
 
     kind = "process lost"
     remedy = "see what ends processes there: memory, preemption, or a crash in native code"
 
 
 class UnreachableStoreError(FaultError):
-    """What a trial needs of the store cannot be read or written."""
+    """A trial cannot read or write its files in the store."""
 
     kind = "store"
     remedy = "see that every worker can read and write the store"
 
 
 class RefusingStoreError(FaultError):
-    """The store has refused for minutes what belongs to a trial's result."""
+    """The store has refused to take a trial's files for minutes."""
 
     kind = "refusing store"
     remedy = "make room in the store, or give every worker the right to write there"
-    passing = False  # it was waited for
+    passing = False  # several tries have failed already
 
 
 class SharedMemoryError(FaultError):
@@ -113,7 +114,7 @@ class SharedMemoryError(FaultError):
 
 
 class SmallShareError(FaultError):
-    """A trial wants more of a GPU's memory than its share of it."""
+    """A trial needs more of a GPU's memory than its share."""
 
     kind = "share of a GPU"
     remedy = "a larger gpus in the study: it goes on from its last checkpoint"
@@ -134,6 +135,13 @@ class StalledError(FaultError):
     remedy = "see what it waits for: data, the store, the machine, or its own code"
 
 
+class NotStartedError(FaultError):
+    """Ray did not start a trial's process, although the cluster had room for it."""
+
+    kind = "not started"
+    remedy = "see on the nodes what keeps Ray from starting processes, or give the study a larger start_limit"
+
+
 class TimeLimitError(FaultError):
     """A trial has trained for longer than its study allows."""
 
@@ -146,10 +154,10 @@ FAULTS: dict[str, type[FaultError]] = {
     fault.__name__: fault
     for fault in (
         *(LostProcessError, UnreachableStoreError, SharedMemoryError, SmallShareError, BrokenDeviceError),
-        *(StalledError, TimeLimitError, RefusingStoreError),
+        *(StalledError, TimeLimitError, RefusingStoreError, NotStartedError),
     )
 }
-"""The kinds of faults by the names that workers send them under."""
+"""The kinds of faults, by the names under which workers send them."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
@@ -184,14 +192,14 @@ def masked(text: str) -> str:
         >>> masked("s3://key:a/b?c@d@bucket"), masked("http://host:80/a@b")
         ('s3://key:***@bucket', 'http://host:80/a@b')
     """
-    return _SECRET.sub(lambda found: f"{found['before'] or found['token'] or found['option']}***", text)
+    return _SECRET.sub(lambda match: f"{match['before'] or match['token'] or match['option']}***", text)
 
 
 def reason(error: BaseException) -> str:
-    r"""Return in one line why something failed: the first line of what the error says, or the system behind it.
+    r"""Return in one line why something failed: the first line of the error, or of the system's error behind it.
 
-    Libraries put their account of where an error arose, and hints, into further lines; a lost connection or a file that
-    cannot be opened is often behind two or three errors of theirs.
+    Libraries put hints and the origin of an error into further lines. A lost connection or another error of the system
+    often causes two or three errors of a library.
 
     Example:
         >>> reason(RuntimeError("CUDA error: unknown\nFor debugging consider ..."))
@@ -202,26 +210,24 @@ def reason(error: BaseException) -> str:
     if not isinstance(error, UserError):
         error = _of_the_system(error) or error
     lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()] or [""]
-    said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    name = type(error).__name__ if not said or isinstance(error, LookupError) else ""
-    return masked(": ".join(filter(None, (name, said))))[:_LONGEST]
+    text = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    name = type(error).__name__ if not text or isinstance(error, LookupError) else ""
+    return masked(": ".join(filter(None, (name, text))))[:_LONGEST]
 
 
 def _of_the_system(error: BaseException) -> BaseException | None:
-    """Return the innermost error of the system among the causes of one."""
-    found: BaseException | None = None
+    """Return the innermost error of the system among an error's causes."""
+    system: BaseException | None = None
     cause: BaseException | None = error
     while cause is not None:
-        found = cause if isinstance(cause, OSError) else found
+        system = cause if isinstance(cause, OSError) else system
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    return found
+    return system
 
 
 def place_of(error: BaseException) -> str:
-    """Return where an exception came from: the innermost line that is not in an installed library, if there is one."""
-    if (
-        isinstance(error, SyntaxError) and error.filename
-    ):  # in a file that was read, not in a line that was run
+    """Return where an exception arose: the innermost line outside installed libraries, if there is one."""
+    if isinstance(error, SyntaxError) and error.filename:  # the error is in a file that was read
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((*_LIBRARIES, __file__, "<frozen"))]
@@ -230,9 +236,9 @@ def place_of(error: BaseException) -> str:
 
 
 def is_of_users_code(error: BaseException) -> bool:
-    """Return whether an exception arose in code of a user's, or in a library that this code called.
+    """Return whether an exception arose in a user's code, or in a library that this code called.
 
-    Code of a user's is neither in an installed package nor in a ``topk_`` package of ours, wherever that lies.
+    A user's code is neither in an installed package nor in one of our ``topk_`` packages.
     """
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if _OURS.search(frame.filename):
@@ -244,13 +250,13 @@ def is_of_users_code(error: BaseException) -> bool:
 
 @contextmanager
 def blamed(what: str) -> Iterator[None]:
-    """Turn any exception of the user's code in the block into one line that says what failed, why and where.
+    """Turn any exception of the user's code in the block into one line: what failed, why and where.
 
     Args:
-        what: The code's name, to be followed by "raised".
+        what: The name of the code; the message continues with "raised".
 
     Raises:
-        UserError: in place of every other exception except an interrupt; a call of ``sys.exit`` too.
+        UserError: in place of every exception except an interrupt, also for a call of ``sys.exit``.
 
     Example:
         >>> with blamed("model mine"):  # doctest: +ELLIPSIS
@@ -260,7 +266,7 @@ def blamed(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except UserError:  # which says it all
+    except UserError:  # its message is complete
         raise
     except (Exception, SystemExit) as error:
         why = " ".join(str(error).split())

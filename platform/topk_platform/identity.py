@@ -54,10 +54,10 @@ class Adopted:
 
     Args:
         was: What made them.
-        code_version: Of the identity that they count for.
+        code_version: The code version of the identity for which they count.
         environment: Likewise.
         origin: Likewise.
-        evidence: How it was found out that the results are the same, in words.
+        evidence: What shows that the results are the same, in words.
     """
 
     was: Provenance
@@ -67,7 +67,7 @@ class Adopted:
     evidence: str
 
     def counts_for(self, identity: Identity) -> bool:
-        """Return whether an identity is the one that they count for."""
+        """Return whether the rows count for an identity."""
         environment = identity.bits
         return (self.code_version, self.origin) == (identity.code_version, identity.origin) and (
             not environment or environment == self.environment
@@ -108,7 +108,7 @@ class Identity:
         return {name: value for name, value in dataclasses.asdict(self).items() if name != "adopted"}
 
     def adopts(self, row: Mapping[str, Any]) -> Adopted | None:
-        """Return by what a row counts that would not count otherwise; None if it counts by itself, or does not count.
+        """Return the adoption by which a row counts; None if it counts without one, or does not count.
 
         Args:
             row: Of the ledger.
@@ -122,7 +122,7 @@ class Identity:
         return next((one for one in adopted if one.was == was), None)
 
     def excludes(self, row: Mapping[str, Any]) -> str:
-        """Return why a row of the ledger does not count, to follow "of"; empty if it counts.
+        """Return why a row of the ledger does not count, to follow the word "of"; empty if it counts.
 
         Example:
             >>> row = {"code_version": "c", "dataset_fingerprint": "f", "versions": '{"torch": "2.14.0"}'}
@@ -141,9 +141,9 @@ class Identity:
         if self.origin not in ("", versions.get("origin", "")):
             return "another start, whose code or data have changed"
         differing = (
-            f"{name} {versions.get(name, 'unknown')} in place of {wanted}"
-            for name, wanted in self.bits.items()
-            if versions.get(name) != wanted
+            f"{name} {versions.get(name, 'unknown')} in place of {needed}"
+            for name, needed in self.bits.items()
+            if versions.get(name) != needed
         )
         return ", ".join(differing)
 
@@ -160,8 +160,8 @@ def with_origins(study: Study, identities: Mapping[str, Identity]) -> dict[str, 
         other = study.origin(arm)
         if other is None:
             return ""
-        found = identities[study.arm_id(other)]
-        return digest((found.code_version, found.dataset_fingerprint, origin_of(other)))
+        start = identities[study.arm_id(other)]
+        return digest((start.code_version, start.dataset_fingerprint, origin_of(other)))
 
     arms = {study.arm_id(arm): arm for arm in study.arms}
     return {i: replace(identity, origin=origin_of(arms[i])) for i, identity in identities.items()}
@@ -169,8 +169,8 @@ def with_origins(study: Study, identities: Mapping[str, Identity]) -> dict[str, 
 
 @lru_cache(maxsize=256)  # a ledger's rows share a few texts
 def _versions(text: str) -> Mapping[str, str]:
-    found: Mapping[str, str] = json.loads(text)
-    return found
+    versions: Mapping[str, str] = json.loads(text)
+    return versions
 
 
 def provenance_of(row: Mapping[str, Any]) -> Provenance:
@@ -197,7 +197,7 @@ def chooser_of(row: Mapping[str, Any]) -> str:
 
 
 def bits_of(row: Mapping[str, Any]) -> str:
-    """Return what of the environment decided the last bits of a ledger's row, to follow "of".
+    """Return the part of the environment that decided the last bits of a row, to follow the word "of".
 
     Example:
         >>> bits_of({"versions": '{"machine": "NVIDIA H200", "optuna": "5.0.0", "torch": "2.14.0"}'})
@@ -207,7 +207,7 @@ def bits_of(row: Mapping[str, Any]) -> str:
 
 
 def environment_of(row: Mapping[str, Any]) -> str:
-    """Return the environment that a ledger's row was made in, to follow "of".
+    """Return the environment in which a row was made, to follow the word "of".
 
     Example:
         >>> environment_of({"versions": '{"machine": "NVIDIA H200", "python": "3.12.1", "torch": "2.14.0"}'})

@@ -1,4 +1,4 @@
-"""Which code a file from elsewhere may name: what we ship, and modules that the user trusts by name."""
+"""Which code a file from other people may name: code of this package, and modules that the user trusts."""
 
 from __future__ import annotations
 
@@ -18,22 +18,20 @@ __all__ = ["Trust"]
 
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _VARIABLE = "TOPK_TRUST"
-_SHIPPED = frozenset(
-    map(standin_reference, STANDINS)
-)  # by smoke runs, the one place where we name code of ours so
+_SHIPPED = frozenset(map(standin_reference, STANDINS))  # smoke runs name code of ours by reference
 
 
 @dataclass(frozen=True)
 class Trust:
-    """The code that a file from elsewhere may name.
+    """The code that a file from other people may name.
 
-    An exported network, a bundle and a row of a ledger name datasets, networks and losses. A name of our tables is
-    always allowed. A reference, ``package.module:attribute``, would import any module and call anything in it; it is
-    refused unless its module, or a package that the module is in, is trusted.
+    Exported networks, bundles and rows of a ledger name datasets, networks and losses. A name in our tables is always
+    allowed. A reference, ``package.module:attribute``, could import any module and call anything in it. It is refused
+    unless its module or a package around it is trusted.
 
     Args:
         modules: The modules that are trusted, with all their submodules.
-        exactly: References that are trusted, each alone.
+        exactly: Single references that are trusted.
 
     Example:
         >>> trust = Trust.of(["my_lab"])
@@ -51,7 +49,7 @@ class Trust:
         """Return the trust in some modules, by name.
 
         Raises:
-            UserError: if one of them is no module's name.
+            UserError: if one of them is not the name of a module.
         """
         names = (modules,) if isinstance(modules, str) else tuple(modules)
         for name in names:
@@ -61,23 +59,23 @@ class Trust:
 
     @classmethod
     def of_environment(cls) -> Trust:
-        """Return the trust in the modules of the environment's ``TOPK_TRUST``, with commas between them.
+        """Return the trust in the modules that the environment variable ``TOPK_TRUST`` lists, separated by commas.
 
-        It is for programs that load networks for us and know no option of ours, as MLflow does.
+        It is for programs that load our networks and do not know our options, such as MLflow.
         """
         return cls.of(filter(None, os.environ.get(_VARIABLE, "").split(",")))
 
     @classmethod
     def of_study(cls, study: Study) -> Trust:
-        """Return the trust in what a study's definition names: it is Python of the user's, or of ours."""
+        """Return the trust in the code that a study's definition names: the user's code, or ours."""
         return cls(exactly=frozenset(name for arm in study.arms for name in references(arm)))
 
     def with_own_modules(self, arm: Arm) -> Trust:
         """Return this trust with the modules of an arm that are the user's own files.
 
-        They are those that lie neither in the standard library nor in an installed package, as
-        :func:`~topk_platform.code_version.user_modules` tells; nothing is imported to find them. A module that is
-        nowhere is among them, for whoever imports it says so better.
+        Such files are neither in the standard library nor in an installed package, see
+        :func:`~topk_platform.code_version.user_modules`. Nothing is imported to find them. Modules that do not exist
+        are included, because importing them gives a better error.
         """
         named = {name.partition(":")[0] for name in references(arm)}
         nowhere = (name for name in named if not _is_somewhere(name.partition(".")[0]))
@@ -87,14 +85,14 @@ class Trust:
         """Raise ``UserError`` if a name is a reference that is not trusted; nothing is imported.
 
         Args:
-            file: What names them, for the message.
-            names: The names, by what they are names of.
+            file: The file that contains the names, for the message.
+            names: The names, by kind, such as ``"model"``.
         """
         for kind, name in names.items():
             if is_reference(name) and not self._holds(name):
                 raise UserError(
                     f"{file}: its {kind} is {name!r}, which is no code of this package; nothing of it was run. If you "
-                    "trust that module and who made the file, name the module with --trust MODULE (Python: "
+                    "trust that module and the author of the file, name the module with --trust MODULE (Python: "
                     f"trust=('MODULE',); MLflow: {_VARIABLE}=MODULE)"
                 )
 

@@ -107,6 +107,8 @@ def test_every_part_of_the_platform_has_its_rule() -> None:
 def test_training_knows_neither_ray_nor_mlflow(part: str) -> None:
     for path in (PLATFORM / part).rglob("*.py"):
         tops = {name.split(".")[0] for name in imported(path)}
+        if path.name == "parquet.py":  # a dataset in that format, which imports it when it is read
+            tops.discard("pyarrow")
         assert not tops & {"ray", "mlflow", "optuna", "pyarrow", "duckdb", "pydantic", "typer", "rich"}, path
 
 

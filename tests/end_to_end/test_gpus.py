@@ -17,7 +17,7 @@ from topk_platform.running.cluster import connecting as cluster
 from topk_platform.running.cluster import machines
 from topk_platform.running.cluster.machines import measured
 from topk_platform.running.own_ray import starting as own_ray
-from topk_platform.running.own_ray.loopback import on_loopback
+from topk_platform.running.ray_internals import on_loopback
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="its GPUs are not there, and trials on them fail"),

@@ -6,29 +6,13 @@ import importlib.metadata
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from topk_platform.cli import (
-    adopting,
-    asking,
-    doctoring,
-    exporting,
-    findings,
-    inspecting,
-    listing,
-    planning,
-    recommending,
-    reporting,
-    running,
-    standing,
-    starting,
-    upkeep,
-)
 from topk_platform.cli.codes import MEANINGS, Exit
 from topk_platform.cli.consoles import say
+from topk_platform.cli.group import CommandGroup
 from topk_platform.cli.studies import find_modules_here
 from topk_platform.errors import UserError, is_of_users_code, masked, place_of, reason
 from topk_platform.terminal import printable
@@ -36,47 +20,6 @@ from topk_platform.terminal import printable
 __all__ = ["app", "main"]
 
 _DEBUG = "--debug"
-
-_COMMANDS: dict[str, tuple[tuple[Callable[..., Any], str], ...]] = {
-    "Studies": (
-        (starting.new, "topk new my_birds --from photos/birds --network resnet18 -k 5"),
-        (listing.list_, "topk list"),
-        (planning.plan, "topk plan letters_quick --price 0.5"),
-        (planning.probe, "topk probe garcin2022_plantnet --memory 40"),
-        (running.run, "topk run letters_quick --only 'noise-0.8/*' --max-hours 2"),
-        (standing.status, "topk status --store s3://bucket/runs --watch"),
-    ),
-    "Results": (
-        (reporting.table, "topk table letters_quick --format latex > table.tex"),
-        (reporting.plot, "topk plot letters_map map --to map.pdf"),
-        (reporting.report, "topk report letters_quick --to letters.html"),
-        (asking.claims, "topk claims ring_modes --json"),
-        (asking.tuning, "topk tuning letters_quick --within 1"),
-        (asking.checklist, "topk checklist letters_quick > checklist.md"),
-        (findings.findings, "topk findings letters --plot map --to map.pdf"),
-        (
-            recommending.recommend,
-            "topk recommend --classes 5000 --images 300000 --imbalance 100 --noise 0.1 --k 5",
-        ),
-    ),
-    "Trials": (
-        (inspecting.show, "topk show 3f2a"),
-        (inspecting.replay, "topk replay 3f2a"),
-        (inspecting.ui, "topk ui --port 5001"),
-    ),
-    "Taking results elsewhere": (
-        (exporting.export, "topk export letters_quick --arm noise-0.8/mlp/smooth_topk_svm --to winner"),
-        (exporting.predict, "topk predict winner photo.png -k 3"),
-        (exporting.bundle, "topk bundle letters_quick --to letters.topk"),
-        (exporting.verify, "topk verify letters.topk --replay 3"),
-    ),
-    "Upkeep": (
-        (doctoring.doctor, "topk doctor letters_quick --address 10.0.0.1:6379 --store s3://bucket/runs"),
-        (upkeep.sync, "topk sync letters_quick --mlflow http://127.0.0.1:5000"),
-        (adopting.adopt, "topk adopt letters_quick --replay 3"),
-        (upkeep.repair, "topk repair letters_quick"),
-    ),
-}
 
 _EPILOG = "\n\n".join(
     [
@@ -88,18 +31,15 @@ _EPILOG = "\n\n".join(
 
 app = typer.Typer(
     name="topk",
+    cls=CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     epilog=_EPILOG,
 )
-for _panel, _commands in _COMMANDS.items():
-    for _command, _example in _commands:
-        _name = _command.__name__.rstrip("_")
-        app.command(_name, rich_help_panel=_panel, epilog=f"Example: {_example}")(_command)
 
 
-def _tell_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"topk {importlib.metadata.version('topk-studies')}")
         raise typer.Exit
 
@@ -107,7 +47,7 @@ def _tell_version(wanted: bool) -> None:
 @app.callback()
 def _topk(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     _debug: Annotated[
         bool, typer.Option(_DEBUG, help="Show the traceback of an error; may stand anywhere in the command.")
@@ -117,9 +57,9 @@ def _topk(
 
 
 def main() -> None:
-    """Run the command: errors that the user can fix, and errors of the program itself, are shown in one line each.
+    """Run the command. Errors are shown in one line, both those that the user can fix and those of the program itself.
 
-    ``--debug``, anywhere in the command, shows the traceback of either. For the exit codes see
+    ``--debug``, anywhere in the command, shows the traceback. For the exit codes see
     :class:`~topk_platform.cli.codes.Exit`.
     """
     find_modules_here()
@@ -129,7 +69,7 @@ def main() -> None:
         app(args=arguments, prog_name="topk")
     except UserError as error:
         _end(error, f"topk: {error}", Exit.BAD_INPUT, debug)
-    except Exception as error:  # noqa: BLE001 - told in a line, its traceback is kept
+    except Exception as error:  # noqa: BLE001 - shown in one line; its traceback is kept in a file
         kept = "" if debug else f"; its traceback is in {_kept(error)}"
         theirs = is_of_users_code(error)
         what = "your code raised" if theirs else "unexpected"
@@ -149,7 +89,7 @@ def _traceback(error: Exception) -> str:
 
 
 def _kept(error: Exception) -> str:
-    """Write an error's traceback into a file, so that the cause of a long run's end is kept; return the file's name."""
+    """Write an error's traceback into a file, so that it is kept after a long run; return the file's name."""
     with tempfile.NamedTemporaryFile("w", prefix="topk-error-", suffix=".txt", delete=False) as file:
         file.write(_traceback(error))
     return file.name

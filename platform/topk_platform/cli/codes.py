@@ -1,4 +1,4 @@
-"""The exit codes and their meaning: the one list that ``topk --help`` and the documentation show too."""
+"""The exit codes and their meaning; ``topk --help`` and the documentation show this list."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["MEANINGS", "Exit"]
 
 
 class Exit(IntEnum):
-    """The exit codes of ``topk``; 128 and more are signals', as in any shell."""
+    """The exit codes of ``topk``; codes above 128 mean signals, as in any shell."""
 
     DONE = 0
     FAILED = 1
@@ -32,4 +32,4 @@ MEANINGS: dict[Exit, str] = {
     Exit.INTERRUPTED: "interrupted by Ctrl-C; the same command goes on",
     Exit.TERMINATED: "ended by SIGTERM; the same command goes on",
 }
-"""A line for each."""
+"""The meaning of each code in one line."""

@@ -1,4 +1,4 @@
-"""Where commands write: to people, in a terminal or a pipe, or to programs as JSON."""
+"""Printing for people, in a terminal or a pipe, and for programs as JSON."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from topk_platform.terminal import PlainConsole, printable
 
 __all__ = ["duration", "make_console", "plain", "print_json", "print_rows", "say"]
 
-# What JSON may hold as it is, and a terminal obeys: written as JSON writes other control characters.
+# Characters that JSON may contain unescaped but that a terminal obeys; they are escaped like other control characters.
 _STEERING = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_PIPE_WIDTH = 100_000  # a line is cut or folded where a terminal ends, and a pipe or a file ends nowhere
+_PIPE_WIDTH = 100_000  # lines are cut or folded at the terminal's width; a pipe or a file has none
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Return the console to print to: as wide as its terminal, or as wide as the output where there is no terminal."""
+    """Return the console to print to, as wide as its terminal; without a terminal, lines are not cut."""
     console = PlainConsole(stderr=stderr)
     return console if console.is_terminal else PlainConsole(stderr=stderr, width=_PIPE_WIDTH)
 
 
 def say(text: object, *, err: bool = False, nl: bool = True) -> None:
-    """Print a text, in which a terminal obeys nothing.
+    """Print a text with its control characters written out.
 
     Args:
-        text: The text; what is no text is printed as ``str`` shows it.
+        text: The text; other objects are converted by ``str``.
         err: Whether to print it on stderr.
         nl: Whether to end the line.
     """
@@ -58,9 +58,7 @@ def plain(value: Any) -> Any:
 
 
 def _plain_scalar(value: Any) -> str | bool | int | float | None:
-    if callable(
-        item := getattr(value, "item", None)
-    ):  # numpy's numbers and truth values are none of Python's
+    if callable(item := getattr(value, "item", None)):  # a number or a truth value of numpy
         value = item()
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
@@ -74,14 +72,14 @@ def print_json(value: Any, *, lines: bool = False) -> None:
 
     Args:
         value: Anything that :func:`plain` takes.
-        lines: Whether to print it on one line, as one of many.
+        lines: Whether to print it on one line.
     """
     text = json.dumps(plain(value), indent=None if lines else 1, ensure_ascii=False)
-    typer.echo(_STEERING.sub(lambda found: f"\\u{ord(found.group()):04x}", text))
+    typer.echo(_STEERING.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
 
 
 def print_rows(rows: Iterable[Mapping[str, object]]) -> None:
-    """Print the rows of a table as JSON, an object for each; what is empty is null.
+    """Print the rows of a table as JSON, one object per row; empty values are null.
 
     Args:
         rows: Their values by column.

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, each with one meaning and one help text."""
+"""Arguments and options that several commands share, with one meaning and one help text each."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from topk_platform.cli.studies import known_studies
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import check_place
 from topk_platform.specs.smoke import SMOKE
@@ -53,13 +54,11 @@ def recorded_name(study: str, smoke: bool) -> str:
     return f"{study}{SMOKE}" if smoke and not study.endswith(SMOKE) else study
 
 
-_SIZE, _PLACES, _OUTPUT = "What of it", "Where things are", "Output"
+_SIZE, _PLACES, _OUTPUT = "Which part of the study", "Where things are", "Output"
 
 
 def _begins(incomplete: str) -> list[str]:
-    """Return the studies whose names begin like this, for shell completion; none if they cannot be found."""
-    from topk_platform.cli.studies import known_studies  # noqa: PLC0415 - of completion alone
-
+    """Return the studies whose names begin like this, for shell completion; none if an error occurs."""
     with suppress(Exception):  # a shell's line is no place for an error
         return [name for name in known_studies() if name.startswith(incomplete)]
     return []
@@ -84,8 +83,8 @@ SearchesOption = Annotated[
     int | None,
     typer.Option(
         "--searches",
-        help="How often each arm is searched. Adds what is missing: what has run counts as the first search. Each "
-        "search has as many trials and seeds as before, unless --trials and --seeds say how many all have together.",
+        help="How often each arm is searched. Only missing searches run: recorded trials count as the first one. Each "
+        "search has as many trials and seeds as before, unless --trials and --seeds give the totals over all searches.",
         rich_help_panel=_SIZE,
     ),
 ]
@@ -101,8 +100,8 @@ SmokeOption = Annotated[
     bool,
     typer.Option(
         "--smoke",
-        help="The version that takes seconds, without large data, GPU or pretrained weights, "
-        "under a name of its own.",
+        help="A small version of the study that takes seconds and needs no large data, GPU or pretrained weights. Its "
+        "results have a name of their own.",
         rich_help_panel=_SIZE,
     ),
 ]
@@ -142,7 +141,7 @@ TrustOption = Annotated[
         "--trust",
         metavar="MODULE",
         help="A module whose code the file may name, such as my_lab, with its submodules; may be given several "
-        "times. What this package ships needs no trust.",
+        "times. Code of this package needs no trust.",
         rich_help_panel="Care",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Studies by name: ours from ``topk_studies``, anybody's by ``package.module:attribute``."""
+"""Studies by name: ours from ``topk_studies``, any other by ``package.module:attribute``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from topk_platform import records
 from topk_platform.errors import UserError, blamed
 from topk_platform.references import check_arguments, import_reference, is_reference, look_up
 from topk_platform.specs import STANDINS, Arm, Study
@@ -27,21 +28,21 @@ __all__ = [
     "known_studies",
     "load_study",
     "others",
+    "requested_study",
     "shipped_findings",
     "smoke_notice",
     "smoke_study",
-    "wanted_study",
 ]
 
 
 def find_modules_here() -> None:
-    """Let modules of the current folder be imported, as with ``python -m``."""
+    """Make modules of the current folder importable, as with ``python -m``."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
 
 
 def known_studies() -> Mapping[str, Callable[[], Study]]:
-    """Return the studies by name: those of ``topk_studies``, and those that other packages bring as entry points."""
+    """Return the studies by name: those of ``topk_studies``, and those that other packages register as entry points."""
     table: Mapping[str, Callable[[], Study]] = importlib.import_module("topk_studies").STUDIES
     brought = {name: partial(load_study, reference) for name, reference in others("studies").items()}
     if twice := sorted(brought.keys() & table.keys()):
@@ -51,34 +52,34 @@ def known_studies() -> Mapping[str, Callable[[], Study]]:
 
 def shipped_findings() -> tuple[Findings, ...]:
     """Return the findings that ``topk_studies`` ships, by study name."""
-    found: tuple[Findings, ...] = importlib.import_module("topk_studies").evidence()
-    return found
+    shipped: tuple[Findings, ...] = importlib.import_module("topk_studies").evidence()
+    return shipped
 
 
 def others(kind: str) -> dict[str, str]:
-    """Return what installed packages bring, ``package.module:attribute`` by name; nothing of it is imported.
+    """Return what installed packages register, as ``package.module:attribute`` by name; nothing is imported.
 
     Args:
         kind: ``"studies"``, ``"losses"`` or ``"regimes"``: a package's entry points of the group ``topk.KIND``.
     """
-    found = importlib.metadata.entry_points(group=f"topk.{kind}")
-    return {point.name: point.value for point in sorted(found, key=lambda point: point.name)}
+    points = importlib.metadata.entry_points(group=f"topk.{kind}")
+    return {point.name: point.value for point in sorted(points, key=lambda point: point.name)}
 
 
 def load_study(name: str, store: str | None = None) -> Study:
-    """Return the study of this name; a reference may name a ``Study`` or a function that returns one.
+    """Return the study with this name; a reference may name a ``Study`` or a function that returns one.
 
     Args:
         name: Its name, or ``package.module:attribute``.
-        store: Where its results are: what is held there and is not known here is said to be.
+        store: The store of its results; the error for an unknown study says if the store holds results of it.
 
     Raises:
         UserError: if there is no such study, or the reference names something else.
     """
     if "/" in name or os.sep in name:
         raise UserError(f"a study is a name or package.module:attribute, not a path, got {name!r}")
-    found = import_reference(name) if is_reference(name) else _known(name, store)
-    study = _made(name, found) if callable(found) else found
+    target = import_reference(name) if is_reference(name) else _known(name, store)
+    study = _made(name, target) if callable(target) else target
     if not isinstance(study, Study):
         raise UserError(
             f"{name!r} must name a Study or a function that returns one, got {type(study).__name__}"
@@ -86,30 +87,30 @@ def load_study(name: str, store: str | None = None) -> Study:
     return study
 
 
-def wanted_study(
+def requested_study(
     name: str,
     smoke: bool,
     address: str | None = None,
-    tell: Console | None = None,
+    notice_to: Console | None = None,
     store: str | None = None,
     searches: int | None = None,
 ) -> Study:
-    """Return the study of this name, or its smoke run.
+    """Return the study with this name, or its smoke run.
 
     Args:
         name: As :func:`load_study` takes it.
-        smoke: Whether it is to be shrunk.
-        address: The cluster that it is to run on; None for this machine.
-        tell: Where to say what a smoke run does without.
+        smoke: Whether to return the smoke run.
+        address: The cluster on which it will run; None for this machine.
+        notice_to: Where to print how a smoke run differs; None to print nothing.
         store: As :func:`load_study` takes it.
-        searches: How often each arm is searched, instead of as often as the study says.
+        searches: How often each arm is searched; by default as the study says.
     """
     study = load_study(name, store)
     if not smoke:
         return study.with_budget(searches=searches)
     small = smoke_study(study, here=address is None)
-    if tell is not None and (notice := smoke_notice(study, small)):
-        tell.print(notice, markup=False, highlight=False)
+    if notice_to is not None and (notice := smoke_notice(study, small)):
+        notice_to.print(notice, markup=False, highlight=False)
     return small.with_budget(searches=searches)
 
 
@@ -119,18 +120,16 @@ def _known(name: str, store: str | None) -> Callable[[], Study]:
         raise UserError(f"a study in {file} is called {file.stem}:ATTRIBUTE, got {name!r}")
     if name not in known_studies() and store is not None and _is_held(name, store):
         raise UserError(
-            f"store {store!r} holds results of study {name!r}, whose definition is not known here: go where it is, and "
-            "name it as FILE:ATTRIBUTE (without .py) or package.module:attribute"
+            f"store {store!r} holds results of study {name!r}, whose definition is not known here: go to its folder, "
+            "and name it as FILE:ATTRIBUTE (without .py) or package.module:attribute"
         )
     return look_up("study", name, known_studies())
 
 
 def _is_held(name: str, store: str) -> bool:
-    from topk_platform.records import Ledger, Store  # noqa: PLC0415 - pyarrow, for a name that is wrong
-
-    with suppress(UserError):  # of a store that is wrong too, the name is told first
-        place = Store.open(store)
-        return name in place.folders() and Ledger(place.at(name), name).exists
+    with suppress(UserError):  # if the store is wrong too, the error about the name comes first
+        root = records.Store.open(store)
+        return name in root.folders() and records.Ledger(root.at(name), name).exists
     return False
 
 
@@ -141,16 +140,16 @@ def _made(name: str, function: Callable[..., Any]) -> Any:
 
 
 def smoke_study(study: Study, here: bool) -> Study:
-    """Return the study shrunk to seconds, on the CPU where a GPU is wanted and there is none.
+    """Return the study's smoke run; it uses the CPU if the study needs a GPU and this machine has none.
 
     Args:
         study: The study.
-        here: Whether it is to run on this machine.
+        here: Whether it will run on this machine.
     """
     small = study.smoke()
     if study.device == "cpu" or not here:
         return small
-    import torch  # noqa: PLC0415 - a second that studies for the CPU need not wait for
+    import torch  # noqa: PLC0415 - takes a second, and studies for the CPU do not need it
 
     if torch.cuda.is_available():
         return small
@@ -158,12 +157,12 @@ def smoke_study(study: Study, here: bool) -> Study:
 
 
 def _uncompiled(arm: Arm) -> Arm:
-    numerics = dataclasses.replace(arm.recipe.numerics, compiled=False)  # minutes, on the CPU
+    numerics = dataclasses.replace(arm.recipe.numerics, compiled=False)  # compiling takes minutes on the CPU
     return dataclasses.replace(arm, recipe=dataclasses.replace(arm.recipe, numerics=numerics))
 
 
 def smoke_notice(study: Study, small: Study) -> str:
-    """Return a line that says what a smoke run leaves out; empty if it leaves out nothing."""
+    """Return a line that says how a smoke run differs from the study; empty if it does not."""
     names = dict.fromkeys(arm.regime.dataset for arm in study.arms if arm.regime.dataset in STANDINS)
     parts = [f"small stand-ins of {', '.join(names)} in place of the data"] if names else []
     parts += ["the CPU in place of a GPU"] if small.device != study.device else []

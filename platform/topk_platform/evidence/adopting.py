@@ -1,4 +1,4 @@
-"""Counting results of other code, another machine or other packages, after some of them were trained again here."""
+"""Adopting results of other code, another machine or other packages, after some of them were trained again here."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _COLUMNS = (
 _RESULTS = ("completed", "pruned", "diverged")
 
 Group = tuple[str, Provenance]
-"""An arm's identity, and what made some of its rows."""
+"""An arm's identity, and the code, data and machine of some of its rows."""
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Recorded trials that do not count, and could be adopted.
+    """Recorded trials that do not count but could be adopted.
 
     Args:
-        groups: The rows, by arm and by what made them; groups without any result are left out.
-        identities: What they would count for, by arm identity.
+        groups: The rows, by arm and by their code, data and machine; groups without a result are left out.
+        identities: The identities for which they would count, by arm identity.
     """
 
     groups: Mapping[Group, Sequence[Row]]
@@ -60,23 +60,23 @@ class Candidates:
         return sum(map(len, self.groups.values()))
 
     def drawn(self, count: int, seed: int) -> list[Row]:
-        """Return the trials to train again: at least one of each group, of both phases, and of what ends in each way.
+        """Return the trials to train again: at least one of each group, alternating between phases and statuses.
 
         Args:
-            count: How many; more if there are more groups.
+            count: How many, but at least the number of groups.
             seed: The seed of the draw.
         """
-        draw = random.Random(seed)  # noqa: S311 - a draw that anyone can repeat
+        draw = random.Random(seed)  # noqa: S311 - not for secrets: anyone can repeat the draw
         turns = [
-            _in_turns(rows, draw, first="confirm" if place % 2 == 0 else "search")
-            for place, (_, rows) in enumerate(sorted(self.groups.items(), key=lambda item: repr(item[0])))
+            _in_turns(rows, draw, first="confirm" if number % 2 == 0 else "search")
+            for number, (_, rows) in enumerate(sorted(self.groups.items(), key=lambda item: repr(item[0])))
         ]
         rounds = (row for rows in zip_longest(*turns) for row in rows if row is not None)
         return [row for row, _ in zip(rounds, range(max(count, len(turns))), strict=False)]
 
 
 def _in_turns(rows: Sequence[Row], draw: random.Random, first: str) -> list[Row]:
-    """Return a group's trials in a random order in which phases, and how trials ended, take turns."""
+    """Return a group's trials in random order, alternating between phases and statuses."""
     kinds: dict[tuple[bool, str, str], list[Row]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: str(row["key"])):
         if row["status"] in _RESULTS:
@@ -96,36 +96,36 @@ class Adoption:
         trials: How many trials could be adopted.
         arms: The names of their arms.
         checked: The outcome for each trial that was trained again.
-        told: The evidence in words; empty if nothing was adopted.
+        summary: The evidence in words; empty if nothing was adopted.
     """
 
     study: str
     trials: int
     arms: tuple[str, ...]
     checked: tuple[Checked, ...]
-    told: str = ""
+    summary: str = ""
 
     @property
     def differing(self) -> tuple[Checked, ...]:
-        """The trials because of which nothing was adopted."""
+        """The trials that came out differently; because of them nothing was adopted."""
         return tuple(one for one in self.checked if one.outcome not in ("to the bit", "within tolerance"))
 
 
 def candidates(ledger: Ledger, identities: Mapping[str, Identity]) -> Candidates:
-    """Return the recorded trials that do not count for these identities although they are of the same arms and data.
+    """Return the recorded trials of the same arms and data that do not count for these identities.
 
     Args:
-        ledger: The study's.
-        identities: By arm identity.
+        ledger: The study's ledger.
+        identities: The present identities, by arm identity.
     """
-    found: dict[Group, list[Row]] = defaultdict(list)
+    groups: dict[Group, list[Row]] = defaultdict(list)
     for row in _rows(ledger):
         identity = identities.get(row["arm_id"])
         if identity is not None and identity.excludes(row):
             was = provenance_of(row)
             if identity.dataset_fingerprint in ("", was.dataset_fingerprint):
-                found[row["arm_id"], was].append(row)
-    sound = {g: rows for g, rows in found.items() if any(row["status"] in _RESULTS for row in rows)}
+                groups[row["arm_id"], was].append(row)
+    sound = {g: rows for g, rows in groups.items() if any(row["status"] in _RESULTS for row in rows)}
     return Candidates(sound, identities)
 
 
@@ -142,23 +142,23 @@ def adopt(
     within: float | None = None,
     only: str | Sequence[str] | None = None,
     data: str | Path | None = None,
-    tell: Callable[[Checked], None] = lambda _: None,
+    report: Callable[[Checked], None] = lambda _: None,
 ) -> Adoption:
-    """Train some recorded trials again that do not count any more; if they come out the same, count all of them.
+    """Train some recorded trials that no longer count; if they come out the same, count all of them.
 
-    The trials that are trained again are drawn over arms and phases: at least one of each arm, and of each version
-    of the code and each machine that made its results. Trials of an ensemble are trained with all of it. What is
-    adopted is noted in the store with the evidence, and counts for the code, the machine and the packages at hand.
+    The trials to train are drawn over arms and phases: at least one for each arm, each code version and each machine
+    of its results. Trials of an ensemble are trained with the whole ensemble. The adoption is noted in the store with
+    its evidence. The results count for the present code, machine and packages.
 
     Args:
         study: The study.
         store: Folder or URI of the results.
-        again: How many trials to train again; at least one of each group, whatever is asked for.
+        again: How many trials to train again, but at least one of each group.
         seed: The seed of the draw.
-        within: By how much each metric may differ, as a fraction of 1; None: not by a bit.
+        within: By how much each metric may differ, as a fraction of 1; None if every bit must be equal.
         only: A glob over arm names, ``regime/model/loss``, or several.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
-        tell: Is told of each trial that was trained again.
+        report: Called with the outcome of each trial that was trained again.
 
     Raises:
         StoreError: if the store cannot be used, or a run drives the study.
@@ -169,19 +169,19 @@ def adopt(
     part = study.only(only) if only else study
     ledger = _held(store, study)
     identities = identities_here(ledger, part, data)
-    found = candidates(ledger, identities)
+    adoptable = candidates(ledger, identities)
     checked = []
-    for row in found.drawn(again, seed) if found.groups else []:
+    for row in adoptable.drawn(again, seed) if adoptable.groups else []:
         checked.append(_checked(str(row["key"]), store, within, data))
-        tell(checked[-1])
+        report(checked[-1])
     names = {study.arm_id(arm): arm.name for arm in part.arms}
-    arms = tuple(dict.fromkeys(names[arm_id] for arm_id, _ in found.groups))
-    outcome = Adoption(study.name, found.trials, arms, tuple(checked))
+    arms = tuple(dict.fromkeys(names[arm_id] for arm_id, _ in adoptable.groups))
+    outcome = Adoption(study.name, adoptable.trials, arms, tuple(checked))
     if not checked or outcome.differing:
         return outcome
-    told = _told(checked, within)
-    _note(ledger, study, found, names, Evidence(told, _as_data(found, checked), seed, within))
-    return Adoption(study.name, found.trials, arms, tuple(checked), told)
+    summary = _summary(checked, within)
+    _note(ledger, study, adoptable, names, Evidence(summary, _as_data(adoptable, checked), seed, within))
+    return Adoption(study.name, adoptable.trials, arms, tuple(checked), summary)
 
 
 def _held(store: str | Path, study: Study) -> Ledger:
@@ -194,13 +194,13 @@ def _held(store: str | Path, study: Study) -> Ledger:
 
 def _checked(key: str, store: str | Path, within: float | None, data: str | Path | None) -> Checked:
     try:
-        found = replay(key, store, data)
+        replayed_trial = replay(key, store, data)
     except UserError as error:
         return Checked(key, "cannot be trained here", reason(error))
-    return replayed(found, -1.0 if within is None else within)
+    return replayed(replayed_trial, -1.0 if within is None else within)
 
 
-def _told(checked: Sequence[Checked], within: float | None) -> str:
+def _summary(checked: Sequence[Checked], within: float | None) -> str:
     same = sum(one.outcome == "to the bit" for one in checked)
     when = f"{datetime.now(UTC):%Y-%m-%d}"
     again = f"{len(checked)} trained again on {when}"
@@ -209,30 +209,30 @@ def _told(checked: Sequence[Checked], within: float | None) -> str:
     return f"{again}, {same} the same to the bit and {len(checked) - same} within {within:g} in every metric"
 
 
-def _as_data(found: Candidates, checked: Iterable[Checked]) -> list[dict[str, str]]:
-    arms = {row["key"]: row["arm"] for rows in found.groups.values() for row in rows}
+def _as_data(adoptable: Candidates, checked: Iterable[Checked]) -> list[dict[str, str]]:
+    arms = {row["key"]: row["arm"] for rows in adoptable.groups.values() for row in rows}
     return [
         {"key": one.name, "arm": arms[one.name], "outcome": one.outcome, "why": one.why} for one in checked
     ]
 
 
 def _note(
-    ledger: Ledger, study: Study, found: Candidates, names: Mapping[str, str], evidence: Evidence
+    ledger: Ledger, study: Study, adoptable: Candidates, names: Mapping[str, str], evidence: Evidence
 ) -> None:
     was: dict[str, list[Provenance]] = defaultdict(list)
-    for arm_id, made in found.groups:
+    for arm_id, made in adoptable.groups:
         was[arm_id].append(made)
     with Lease(ledger.store):
-        note_adopted(ledger.store, names, was, found.identities, evidence)
-        ledger.identify({**last_counted(ledger, study), **found.identities})
+        note_adopted(ledger.store, names, was, adoptable.identities, evidence)
+        ledger.identify({**last_counted(ledger, study), **adoptable.identities})
 
 
 def give_up(
     study: Study, *, store: str | Path = "runs", only: str | Sequence[str] | None = None
 ) -> list[str]:
-    """Let nothing count any more that was adopted of a study, or of some of its arms; return these arms' names.
+    """Take back what was adopted for a study, or for some of its arms; return the names of these arms.
 
-    The results stay in the store.
+    The results stay in the store, but do not count.
 
     Args:
         study: The study.

@@ -1,4 +1,4 @@
-"""The files in a zip, and the table in a Parquet file, of somebody else: looked at before they are unpacked."""
+"""Reading zip and Parquet files of other people: they are checked before they are unpacked."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from topk_platform.specs.checks import first_few
 __all__ = ["MOST_MEMBERS", "members", "table_of"]
 
 MOST_MEMBERS = 200_000
-"""How many files an archive may have: one for each confirmed run, and some more."""
+"""How many files an archive may have; a bundle has one for each confirmed run, and some more."""
 
 _MOST_COLUMNS = 10_000
-_RATIO = 100  # ours shrink to a tenth at most: Parquet and its like are compressed already
-_SMALL = 64 * 2**20  # bytes below which any ratio will do
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others unpack all of a member before we can count it
+_RATIO = 100  # bundles shrink at most to a tenth, because their Parquet files are compressed already
+_SMALL = 64 * 2**20  # smaller contents may have any ratio
+_METHODS = (
+    zipfile.ZIP_STORED,
+    zipfile.ZIP_DEFLATED,
+)  # other methods unpack a whole member before its size is known
 _NAME = re.compile(r"(?:[\w+-][\w.+-]*/)*[\w+-][\w.+-]*", re.ASCII)
 _ENCRYPTED = 0x1
 _COLUMN = re.compile(r"[\w.+-]+", re.ASCII)
@@ -33,30 +36,30 @@ _NUMBER = 8  # bytes
 def members(file: str | Path) -> dict[str, bytes]:
     """Return the files in a zip by name.
 
-    Everything that the zip says of itself is checked before anything is unpacked, and a member that says too little
-    of its size is not unpacked further than it says.
+    All entries of the zip's directory are checked before anything is unpacked. A member is unpacked only up to the size
+    in its entry.
 
     Args:
         file: The zip.
 
     Raises:
-        ValueError: if it has too many members, or too large ones, or names, links or methods that ours have not.
-        OSError, zipfile.BadZipFile, EOFError: if it is no zip, or is damaged.
+        ValueError: if it has too many or too large members, or names, links or methods that no bundle has.
+        OSError, zipfile.BadZipFile, EOFError: if it is damaged or not a zip.
     """
     with zipfile.ZipFile(file) as archive:
-        found = archive.infolist()
-        if len(found) > MOST_MEMBERS:
-            raise ValueError(f"it has {len(found)} files, more than {MOST_MEMBERS}")
-        for one in found:
+        entries = archive.infolist()
+        if len(entries) > MOST_MEMBERS:
+            raise ValueError(f"it has {len(entries)} files, more than {MOST_MEMBERS}")
+        for one in entries:
             _check_member(one)
-        _check_names([one.filename for one in found])
-        size, packed = sum(one.file_size for one in found), Path(file).stat().st_size
+        _check_names([one.filename for one in entries])
+        size, packed = sum(one.file_size for one in entries), Path(file).stat().st_size
         check_size("its content", size, most_bytes())
         if size > _SMALL + _RATIO * packed:
             raise ValueError(
-                f"its content is {size // packed} times as large as itself, and may be {_RATIO} times"
+                f"its content is {size // packed} times as large as the file, and may be {_RATIO} times as large"
             )
-        return {one.filename: _content(archive, one) for one in found}
+        return {one.filename: _content(archive, one) for one in entries}
 
 
 def _check_names(names: Iterable[str]) -> None:
@@ -70,7 +73,7 @@ def _check_names(names: Iterable[str]) -> None:
 def _check_member(one: zipfile.ZipInfo) -> None:
     name = one.orig_filename
     if not _NAME.fullmatch(name):
-        raise ValueError(f"it names files outside of itself, or as no bundle does: {name!r}")
+        raise ValueError(f"it has a file with a name that no bundle has: {name!r}")
     if one.flag_bits & _ENCRYPTED:
         raise ValueError(f"{name!r} is encrypted")
     if one.compress_type not in _METHODS:
@@ -81,25 +84,25 @@ def _check_member(one: zipfile.ZipInfo) -> None:
 
 def _content(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> bytes:
     with archive.open(one) as member:
-        found = member.read(one.file_size)  # no more is unpacked, whatever there is
-    if len(found) != one.file_size:
-        raise ValueError(f"{one.filename!r} has {len(found)} bytes, not {one.file_size}")
-    return found
+        content = member.read(one.file_size)  # no more is unpacked, even if there is more
+    if len(content) != one.file_size:
+        raise ValueError(f"{one.filename!r} has {len(content)} bytes, not {one.file_size}")
+    return content
 
 
 def table_of(content: bytes, what: str) -> pa.Table:
     """Return the table in a Parquet file.
 
-    Its numbers of rows and columns are looked at first. Texts are read as a dictionary, which is as small as they
-    are in the file, and their size is known before they are written out.
+    Its numbers of rows and columns are checked first. Texts are read as a dictionary, which is as small as in the file,
+    so that their size is known before they are expanded.
 
     Args:
         content: The file.
         what: Its name, for messages.
 
     Raises:
-        ValueError: if it takes too much memory, or has a column that is neither numbers, times nor texts.
-        pyarrow.ArrowException, OSError: if it is no such file, or is damaged.
+        ValueError: if it takes too much memory, or has a column of other types than numbers, times and texts.
+        pyarrow.ArrowException, OSError: if it is damaged or not a Parquet file.
     """
     facts = pq.read_metadata(pa.BufferReader(content))
     if facts.num_columns > _MOST_COLUMNS:
@@ -124,7 +127,7 @@ def _check_columns(schema: pa.Schema, what: str) -> None:
         field.name for field in schema if not _COLUMN.fullmatch(field.name) or not _is_plain(field.type)
     ]
     if strange:
-        raise ValueError(f"{what} has columns that no such file has: {first_few([repr(n) for n in strange])}")
+        raise ValueError(f"{what} has columns that no bundle has: {first_few([repr(n) for n in strange])}")
     if len(set(schema.names)) != len(schema.names):
         raise ValueError(f"{what} has a column twice")
 
@@ -137,7 +140,7 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _size(column: pa.ChunkedArray) -> int:
-    """Return the bytes that a column takes once its texts are written out."""
+    """Return the bytes that a column takes after its texts are expanded."""
     if not pa.types.is_dictionary(column.type):
         return int(column.nbytes)
     size = 0

@@ -21,7 +21,7 @@ from topk_platform.elsewhere import made_by, parse_json, parse_study
 from topk_platform.errors import UserError
 from topk_platform.evidence.archive import members, table_of
 from topk_platform.identity import Identity, environment_of
-from topk_platform.records import Ledger, Store, last_counted, last_seeds, read_all_ranks, read_history
+from topk_platform.records import Ledger, Store, last_counted, read_all_ranks, read_history
 from topk_platform.records.artifacts.files import artifact_name, read_artifact
 from topk_platform.records.ledger.adopted import ADOPTED, adopted_in
 from topk_platform.records.table.schema import CAME_LATER, ledger_schema
@@ -40,7 +40,14 @@ KIND = "a file of `topk bundle`"
 MANIFEST = "bundle.json"
 _FORMAT = 1
 _STUDY, _ROWS, _RANKS = "study.json", "ledger.parquet", "ranks/"
-_MOMENT = (1980, 1, 1, 0, 0, 0)  # the time of every entry, so that the same study gives the same file
+_MOMENT = (
+    1980,
+    1,
+    1,
+    0,
+    0,
+    0,
+)  # the time of every entry; a fixed time, so that the same study gives the same file
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class Bundle:
     """The content of a bundle.
 
     Args:
-        manifest: The versions, which rows count, and every file's SHA-256.
+        manifest: The versions, the identities of the rows that count, and the SHA-256 of every file.
         files: The bytes of every other file, by name.
     """
 
@@ -57,7 +64,7 @@ class Bundle:
 
     @cached_property
     def study(self) -> Study:
-        """The study as it was defined."""
+        """The study as it was defined then."""
         return parse_study(self.files[_STUDY].decode())
 
     @property
@@ -65,10 +72,10 @@ class Bundle:
         """The identities of the rows that count, by arm identity."""
         given: Mapping[str, Any] = self.manifest["identities"]
         adopted = adopted_in(self.files.get(ADOPTED, b"[]"))
-        found = {i: Identity(**fields, adopted=adopted.get(i, ())) for i, fields in given.items()}
-        for identity in found.values():
+        identities = {i: Identity(**fields, adopted=adopted.get(i, ())) for i, fields in given.items()}
+        for identity in identities.values():
             check_fields(identity)
-        return found
+        return identities
 
     @property
     def results(self) -> dict[str, str]:
@@ -92,10 +99,10 @@ class Bundle:
     def read(cls, file: str | Path) -> Bundle:
         """Return the bundle in a file.
 
-        Nothing is unpacked before its names, sizes and methods are checked; see ``docs/evidence.md`` for the limits.
+        Names, sizes and methods are checked before anything is unpacked; see ``docs/evidence.md`` for the limits.
 
         Raises:
-            UserError: if the file is not a bundle, or a file in it does not have its SHA-256.
+            UserError: if the file is not a bundle, or a file in it has another SHA-256 than the manifest.
         """
         if Path(file).is_dir():
             raise UserError(
@@ -103,17 +110,17 @@ class Bundle:
                 "store is examined by `topk repair STUDY`"
             )
         with made_by(file, KIND, zipfile.BadZipFile):
-            found = members(file)
-            manifest = parse_json(found.pop(MANIFEST))
+            content = members(file)
+            manifest = parse_json(content.pop(MANIFEST))
             if manifest["format"] != _FORMAT:
                 raise ValueError(f"it has format {manifest['format']!r}, this program reads {_FORMAT}")
-            sums = {name: hashlib.sha256(data).hexdigest() for name, data in found.items()}
+            sums = {name: hashlib.sha256(data).hexdigest() for name, data in content.items()}
             if differing := sorted({name for name, _ in set(sums.items()) ^ set(manifest["sha256"].items())}):
                 raise ValueError(f"it is damaged or was changed: {differing}")
-            missing = sorted({_STUDY, _ROWS} - found.keys())
+            missing = sorted({_STUDY, _ROWS} - content.keys())
             if missing:
                 raise ValueError(f"it lacks {missing}")
-        return cls(manifest, found)
+        return cls(manifest, content)
 
     def to_bytes(self) -> bytes:
         """Return the bundle as the bytes of a file."""
@@ -128,7 +135,7 @@ class Bundle:
 
 
 def _check_rows(rows: pa.Table, study: Study) -> None:
-    """Raise ``ValueError`` unless rows have a ledger's columns, and are of trials and epochs with keys of trials."""
+    """Raise ``ValueError`` unless rows have a ledger's columns, its kinds of rows, and keys of trials."""
     for field in ledger_schema(study):
         if field.name in CAME_LATER and field.name not in rows.column_names:
             continue
@@ -145,8 +152,8 @@ def _check_rows(rows: pa.Table, study: Study) -> None:
 def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
     """Return a study's results in a store as one bundle: all trials and epochs, tables and claims.
 
-    Its ledger has all recorded rows, including those that do not count. It has the ranks of the confirmations that the
-    tables use. The same results give the same bytes.
+    It has all recorded rows, including rows that do not count, and the ranks of the confirmations that the tables use.
+    The same results give the same bytes.
 
     Args:
         study: The study.
@@ -171,7 +178,7 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
         "trials": len(counted),
         "code_versions": sorted({row["code_version"] for row in counted}),
         "environments": sorted({environment_of(row) for row in counted}),
-        "identities": {arm_id: found.to_data() for arm_id, found in identities.items()},
+        "identities": {arm_id: identity.to_data() for arm_id, identity in identities.items()},
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
     return Bundle(manifest, files)
@@ -180,26 +187,21 @@ def bundle(study: Study, *, store: str | Path = "runs") -> Bundle:
 def results(held: Held) -> dict[str, str]:
     """Return the tables and claims as texts, by their names in a bundle."""
     table = build_table(held.study, held.histories, ranks=partial(read_all_ranks, held.ledger.store))
-    found = {name: data.decode() for name, data in to_files(table).items() if not name.endswith(".parquet")}
+    texts = {name: data.decode() for name, data in to_files(table).items() if not name.endswith(".parquet")}
     if held.study.claims:
         decisions = decided(held)
-        found["claims.md"] = claims_to_markdown(held.study.name, decisions)
-        found["claims.csv"] = claims_to_csv(decisions)
-    return {f"results/{name}": text for name, text in found.items()}
+        texts["claims.md"] = claims_to_markdown(held.study.name, decisions)
+        texts["claims.csv"] = claims_to_csv(decisions)
+    return {f"results/{name}": text for name, text in texts.items()}
 
 
 def _ranks(held: Held) -> dict[str, bytes]:
-    last = last_seeds(held.study, held.histories)
-    rows = (
-        row
-        for arm_id, history in held.histories.items()
-        for row in history.confirmations(held.study.trials, last[arm_id]).values()
-    )
-    found = {}
+    rows = (row for arm in held.results.values() for row in arm.confirmations().values())
+    ranks = {}
     for row in rows:
         with suppress(FileNotFoundError):
-            found[artifact_name("ranks", row["key"])] = read_artifact(held.ledger.store, "ranks", row)
-    return found
+            ranks[artifact_name("ranks", row["key"])] = read_artifact(held.ledger.store, "ranks", row)
+    return ranks
 
 
 def _adopted(held: Held) -> dict[str, bytes]:

@@ -44,26 +44,26 @@ def recommend(
         images: Training images, of all classes together.
         imbalance: The largest class's number of images over the smallest's.
         noise: The share of wrong training labels.
-        k: How many guesses count.
+        k: K, the number of guesses.
         store: Folder or URI of the results.
         data: The folder of datasets.
-        evidence: Findings of studies, such as ``topk_studies.evidence()``; for a study with results in the store,
-            only these count.
+        evidence: Findings of studies, such as ``topk_studies.evidence()``; findings of a study with results in the
+            store are ignored.
 
     Raises:
         UserError: if a number is out of range, or the store holds no study and there is no evidence either, or the
             store holds something else.
     """
-    asked = Situation(classes, images, imbalance, noise, k)
+    situation = Situation(classes, images, imbalance, noise, k)
     left_out: dict[str, str] = {}
-    place = Store.open(store)
-    names = list(_studies_in(place))
+    root = Store.open(store)
+    names = list(_studies_in(root))
     if not names and not evidence:
         raise StoreError(f"store {str(store)!r} holds no study")
     known = {study.name: study for study in studies}
     left_out |= {name: _UNKNOWN for name in names if name not in known}
-    found = _stored([known[name] for name in names if name in known], store, data, left_out)
-    return recommended(asked, [*found, *_added(evidence, found, left_out)], left_out)
+    stored = _stored([known[name] for name in names if name in known], store, data, left_out)
+    return recommended(situation, [*stored, *_added(evidence, stored, left_out)], left_out)
 
 
 def _stored(
@@ -79,28 +79,28 @@ def _stored(
 
 
 def _added(
-    evidence: Sequence[Findings], found: Sequence[Compared], left_out: dict[str, str]
+    evidence: Sequence[Findings], stored: Sequence[Compared], left_out: dict[str, str]
 ) -> Iterator[Compared]:
     """Yield the findings of studies that have no results in the store."""
-    stored = {one.study for one in found}
+    names = {one.study for one in stored}
     for one in evidence:
         name = one.study.name
-        if name in stored:
+        if name in names:
             left_out[f"{name}, its findings"] = "the store has the study's own results"
             continue
         left_out.pop(name, None)
         yield from one.compared()
 
 
-def _studies_in(place: Store) -> Iterator[str]:
-    for name in place.folders():
+def _studies_in(root: Store) -> Iterator[str]:
+    for name in root.folders():
         try:
-            there = Ledger.open(place, name).exists
+            exists = Ledger.open(root, name).exists
         except StoreError:  # a folder of something else, such as MLflow's artifacts
-            if Ledger(place.at(name), name).exists:
+            if Ledger(root.at(name), name).exists:
                 raise
             continue
-        if there:
+        if exists:
             yield name
 
 
@@ -114,11 +114,11 @@ def _compared(held: Held, left_out: dict[str, str]) -> list[Compared]:
         left_out[study.name] = "no loss was searched beside a baseline that was searched too"
         return []
     table = build_table(study, held.histories, ranks=held.ranks)
-    places = {place[:2] for place, cell in table.cells.items() if cell.difference is not None}
+    places = {key[:2] for key, cell in table.cells.items() if cell.difference is not None}
     arms = [arm for arm, _ in pairs if row_and_column(study, table.across, arm) in places]
     if not arms:
         outdated = sum(table.outdated.values())
-        more = f"; {outdated} recorded trials do not count, for they are of other code, data or machines"
+        more = f"; {outdated} recorded trials do not count, because they are of other code, data or machines"
         left_out[study.name] = f"no pair of confirmations has ended{more if outdated else ''}"
     return list(comparisons(table, situations_of(study.name, arms, left_out)))
 
@@ -164,7 +164,7 @@ def situation_of(regime: Regime, k: int) -> Situation:
 
     Args:
         regime: The regime.
-        k: How many guesses count.
+        k: K, the number of guesses.
 
     Raises:
         UserError: if its data are not at hand.

@@ -1,4 +1,4 @@
-"""One recorded trial run again, alone and in this process."""
+"""Training one recorded trial again, alone and in this process."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Replay:
     """A trial's record in the ledger, and its new one.
 
     Args:
-        found: The trial in the ledger.
+        recorded: The trial in the ledger.
         record: The new record.
-        differences: What is not bit for bit the same, each as it was and as it is now: the status, metrics, epochs'
-            values as ``epoch 3: validation.top1``, and ``ranks`` of the test images.
+        differences: What is not the same bit for bit, with its old and its new value: the status, metrics, values of
+            epochs as ``epoch 3: validation.top1``, and ``ranks`` of the test images.
         code_version: The arm's code version now, which may differ from the record's.
         environment: How the machine and its packages differ from the record's; empty if they do not.
     """
 
-    found: Found
+    recorded: Found
     record: TrialRecord
     differences: Mapping[str, tuple[Any, Any]]
     code_version: str
@@ -40,7 +40,7 @@ class Replay:
 
     @property
     def differing(self) -> tuple[str, ...]:
-        """The names of what is not bit for bit the same."""
+        """The names of the differences."""
         return tuple(self.differences)
 
 
@@ -51,14 +51,12 @@ def replay(
     *,
     trust: Iterable[str] = (),
 ) -> Replay:
-    """Run a recorded trial again in this process, with its whole ensemble if it had one, and compare.
+    """Train a recorded trial again in this process, with its whole ensemble if it had one, and compare.
 
-    Nothing is written.
+    Nothing is written. On the same machine, with the same versions, on the CPU, every metric is the same bit for bit.
 
-    On the same machine, with the same versions, on the CPU, every metric comes out the same bit for bit.
-
-    The trial's record names the code that trains it. Code of this package and modules that are files of the user's own
-    are run as they are. A module of an installed package or of Python itself has to be trusted by name.
+    The trial's record names the code that trains it. Code of this package and in files of the user is run. A module of
+    an installed package or of Python itself must be trusted by name.
 
     Args:
         key: The trial's key, or its first letters.
@@ -67,44 +65,44 @@ def replay(
         trust: Further modules whose code the record may name, with their submodules.
 
     Raises:
-        UserError: if no trial or several have this key, a module that the trial refers to is not trusted or cannot be
-            imported, an argument is none of its function's, or its data are missing or have changed.
+        UserError: if no trial or several trials have this key, a module of the trial is not trusted or cannot be
+            imported, its function lacks a parameter of the record, or its data are missing or have changed.
     """
-    found = find(key, store)
-    return replay_trusting(found, store, data, Trust.of(trust).with_own_modules(found.trial.arm))
+    recorded = find(key, store)
+    return replay_trusting(recorded, store, data, Trust.of(trust).with_own_modules(recorded.trial.arm))
 
 
-def replay_trusting(found: Found, store: str | Path, data: str | Path | None, trust: Trust) -> Replay:
-    """Run a recorded trial again, as :func:`replay`.
+def replay_trusting(recorded: Found, store: str | Path, data: str | Path | None, trust: Trust) -> Replay:
+    """Train a recorded trial again, as :func:`replay` does.
 
     Args:
-        found: The trial.
+        recorded: The trial.
         store: Folder or URI of the results.
         data: The folder of datasets.
         trust: The code that its record may name.
     """
-    trials = _ensemble(found.trial, store)
+    trials = _ensemble(recorded.trial, store)
     for trial in trials:
         trust.check_arm(f"trial {trial.key}", trial.arm)
-    # Torch, which a key that is no trial's need not wait for.
+    # These import torch, which is not needed for the errors above.
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.training import environment, finish, run_trials  # noqa: PLC0415
 
     with data_at(data):
-        _check_setup(found.trial)
-        version = loaded_version(found.trial.arm)
+        _check_setup(recorded.trial)
+        version = loaded_version(recorded.trial.arm)
         kept = _Kept()
         records = finish(run_trials(trials, kept))
-    record = records[[trial.key for trial in trials].index(found.trial.key)]
-    here = Identity(environment=environment(found.trial.device)).excludes(found.row)
-    differences = {**_differing(found.row, record), **_differing_epochs(found.epochs, record)}
-    if _other_ranks(Store.open(store).at(found.trial.study), found.row, kept):
+    record = records[[trial.key for trial in trials].index(recorded.trial.key)]
+    here = Identity(environment=environment(recorded.trial.device)).excludes(recorded.row)
+    differences = {**_differing(recorded.row, record), **_differing_epochs(recorded.epochs, record)}
+    if _other_ranks(Store.open(store).at(recorded.trial.study), recorded.row, kept):
         differences["ranks"] = (None, None)
-    return Replay(found, record, differences, version, here)
+    return Replay(recorded, record, differences, version, here)
 
 
 class _Kept:
-    """Keeps of trials that are trained again the ranks of their test images, in memory, and nothing else."""
+    """Keeps the ranks of test images in memory, and nothing else, of trials that are trained again."""
 
     seconds = math.inf
     pauses: Sequence[float] = ()
@@ -118,7 +116,7 @@ class _Kept:
     def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
         """Keep no checkpoint."""
 
-    def save_model(self, trial: Trial, model: Any, inputs: Any) -> str:  # noqa: ARG002 - as a keeper has it
+    def save_model(self, trial: Trial, model: Any, inputs: Any) -> str:  # noqa: ARG002 - the signature of a keeper
         """Keep no network."""
         return ""
 
@@ -133,12 +131,12 @@ class _Kept:
 
 
 def _other_ranks(store: Store, row: Row, kept: _Kept) -> bool:
-    """Return whether the ranks of a trial are others than those in the store, where both are there and sound."""
+    """Return whether the ranks of a trial differ from those in the store; False if either is missing or damaged."""
     if row["key"] not in kept.ranks:
         return False
     try:
         before = read_ranks(store, row)
-    except DamagedError:  # which status and table tell of
+    except DamagedError:  # `topk status` and `topk table` report it
         return False
     now = kept.ranks[row["key"]].numpy()
     return before is not None and not all(
@@ -147,7 +145,7 @@ def _other_ranks(store: Store, row: Row, kept: _Kept) -> bool:
 
 
 def _check_setup(trial: Trial) -> None:
-    """Raise ``UserError`` for what is no result of the trial: what it needs cannot be imported, read or called here."""
+    """Raise ``UserError`` if code or data of the trial cannot be imported, read or called here."""
     arm = trial.arm
     for name in filter(is_reference, (arm.regime.dataset, arm.model.name, arm.loss.name)):
         import_reference(name)
@@ -165,13 +163,13 @@ def _ensemble(trial: Trial, store: str | Path) -> list[Trial]:
         return [trial]
     rows = Ledger.open(Store.open(store), trial.study).rows()
     others = (Trial.from_json(row["config"]) for row in rows)
-    members = {_place(other): other for other in others if _ensemble_of(other) == _ensemble_of(trial)}
+    members = {_member_number(other): other for other in others if _ensemble_of(other) == _ensemble_of(trial)}
     missing = sorted(set(trial.together) - members.keys())
     if missing:
         raise UserError(
-            f"key {trial.key!r} trained in an ensemble of which the store lacks members {missing}"
+            f"key {trial.key!r} was trained in an ensemble, and the store lacks its members {missing}"
         )
-    return [members[place] for place in trial.together]
+    return [members[number] for number in trial.together]
 
 
 def _ensemble_of(trial: Trial) -> tuple[object, ...]:
@@ -179,7 +177,7 @@ def _ensemble_of(trial: Trial) -> tuple[object, ...]:
     return trial.arm_id, trial.phase, number, trial.together, trial.code_version, trial.dataset_fingerprint
 
 
-def _place(trial: Trial) -> int:
+def _member_number(trial: Trial) -> int:
     return trial.number if trial.phase == "search" else trial.seed
 
 
@@ -195,18 +193,18 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _differing_epochs(rows: Sequence[Row], record: TrialRecord) -> dict[str, tuple[Any, Any]]:
-    """Return what epochs showed that differs, and epochs that only one of both has; their times do not count."""
+    """Return differences in epochs, and epochs that only one of both has; times are not compared."""
     before = {row["epoch"]: row for row in rows}
     now = {epoch.epoch: epoch for epoch in record.epochs}
-    found: dict[str, tuple[Any, Any]] = {}
+    differing: dict[str, tuple[Any, Any]] = {}
     for number in sorted(before.keys() | now.keys()):
         if number not in before or number not in now:
-            found[f"epoch {number}"] = (number in before or None, number in now or None)
+            differing[f"epoch {number}"] = (number in before or None, number in now or None)
             continue
         epoch, row = now[number], before[number]
         values: dict[str, Any] = {f"validation.{name}": value for name, value in epoch.validation.items()}
         values |= {"train.loss": epoch.train_loss, "learning_rate": epoch.learning_rate}
         for name, value in values.items():
             if not _same(value, row.get(name)):
-                found[f"epoch {number}: {name}"] = row.get(name), value
-    return found
+                differing[f"epoch {number}: {name}"] = row.get(name), value
+    return differing

@@ -1,4 +1,4 @@
-"""The check of a bundle: every table and claim is computed again, and some of its trials are trained again."""
+"""Verifying a bundle: its tables and claims are computed again, and some of its trials are trained again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Checked", "Outcome", "Verification", "compared", "replayed", "verify
 
 Outcome = Literal["to the bit", "within tolerance", "differs", "cannot be trained here"]
 
-_ROUNDING = 1e-9  # relative: sums in another order, quantiles of another version
+_ROUNDING = 1e-9  # relative; sums in another order and other versions of quantiles differ less
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
@@ -61,9 +61,7 @@ class Verification:
     @property
     def holds(self) -> bool:
         """Whether all results are the same, to the bit or within the tolerance."""
-        return all(
-            found.outcome in ("to the bit", "within tolerance") for found in self.results + self.trials
-        )
+        return all(one.outcome in ("to the bit", "within tolerance") for one in self.results + self.trials)
 
 
 def verify(
@@ -77,18 +75,18 @@ def verify(
 ) -> Verification:
     """Compute a bundle's tables and claims again from its ledger, and train some of its trials again.
 
-    Tables and claims are taken as the same if they are equal to the bit, or if their words are equal and their numbers
-    differ by at most 1e-9 relative to their size. The trials to train are drawn from the completed ones that count.
+    Tables and claims count as the same if they are equal to the bit, or if their words are equal and their numbers
+    differ by at most 1e-9 relative to their size. The trials to train are drawn from the completed trials that count.
 
-    The file may come from anybody. No code is run but that of this package, unless ``trust`` names its module.
+    The file may come from anybody. Only code of this package is run, and of the modules that ``trust`` names.
 
     Args:
         file: A file that ``topk bundle`` wrote.
-        again: How many trials to train again; all of them if there are fewer.
+        again: How many trials to train again; all if there are fewer.
         seed: The seed of the draw.
-        tolerance: By how much each metric may differ, as a fraction of 1, because another processor rounds differently.
+        tolerance: By how much each metric may differ, as a fraction of 1; other processors round differently.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
-        trust: The modules whose code the drawn trials may name, such as ``"my_lab"``, with their submodules.
+        trust: The modules whose code the trials may name, such as ``"my_lab"``, with their submodules.
 
     Raises:
         UserError: if the file is not a bundle, a drawn trial names code that is not trusted, or a number is out of
@@ -101,20 +99,20 @@ def verify(
         with made_by(file, KIND, pa.ArrowException):
             held = bundle.restore(Store.open(folder))
             checked = _results(bundle.results, results(held))
-            drawn = [_found(key, folder) for key in _drawn(held, again, seed)]
+            drawn = [_recorded(key, folder) for key in _drawn(held, again, seed)]
         for one in drawn:
             trusted.check_arm(f"{str(file)!r}, trial {one.trial.key}", one.trial.arm)
         trials = tuple(_trained(one, file, folder, tolerance, data, trusted) for one in drawn)
     return Verification(bundle.study.name, checked, trials)
 
 
-def _found(key: str, store: str) -> Found:
-    """Return a trial of a bundle, which must be the trial that its key says."""
-    found = find(key, store)
-    parse_json(found.row["config"])  # within limits
-    if found.trial.key != key:
-        raise ValueError(f"the configuration of trial {key} is that of {found.trial.key}")
-    return found
+def _recorded(key: str, store: str) -> Found:
+    """Return a trial of a bundle; raise ``ValueError`` if its configuration belongs to another key."""
+    recorded = find(key, store)
+    parse_json(recorded.row["config"])  # within limits
+    if recorded.trial.key != key:
+        raise ValueError(f"the configuration of trial {key} is that of {recorded.trial.key}")
+    return recorded
 
 
 def _results(before: dict[str, str], now: dict[str, str]) -> tuple[Checked, ...]:
@@ -155,38 +153,42 @@ def _drawn(held: Held, count: int, seed: int) -> list[str]:
         for row in history.rows()
         if row["status"] == "completed"
     )
-    return random.Random(seed).sample(keys, min(count, len(keys)))  # noqa: S311 - a draw that anyone can repeat
+    return random.Random(seed).sample(keys, min(count, len(keys)))  # noqa: S311 - not for secrets: anyone can repeat the draw
 
 
 def _trained(
-    found: Found, file: str | Path, store: str, tolerance: float, data: str | Path | None, trust: Trust
+    recorded: Found, file: str | Path, store: str, tolerance: float, data: str | Path | None, trust: Trust
 ) -> Checked:
     try:
         with made_by(file, KIND):
-            replay = replay_trusting(found, store, data, trust)
+            replay = replay_trusting(recorded, store, data, trust)
     except UserError as error:
-        return Checked(found.trial.key, "cannot be trained here", reason(error))
+        return Checked(recorded.trial.key, "cannot be trained here", reason(error))
     return replayed(replay, tolerance)
 
 
-def replayed(found: Replay, tolerance: float) -> Checked:
+def replayed(replay: Replay, tolerance: float) -> Checked:
     """Return how a trial that was trained again compares with its record."""
-    key = str(found.found.row["key"])
-    if not found.differing:
+    key = str(replay.recorded.row["key"])
+    if not replay.differing:
         return Checked(key, "to the bit")
-    notes = ["the code has changed since"] if found.code_version != found.found.trial.code_version else []
-    notes += [f"other machine or packages: {found.environment}"] if found.environment else []
-    if "status" in found.differing:
-        notes.insert(0, f"it {found.found.row['status']}, now {found.record.status}: {found.record.reason}")
+    notes = (
+        ["the code has changed since"] if replay.code_version != replay.recorded.trial.code_version else []
+    )
+    notes += [f"other machine or packages: {replay.environment}"] if replay.environment else []
+    if "status" in replay.differing:
+        notes.insert(
+            0, f"it {replay.recorded.row['status']}, now {replay.record.status}: {replay.record.reason}"
+        )
         return Checked(key, "differs", "; ".join(notes))
-    most, name = max(_differences(found), default=(0.0, "the ranks of test images"))
-    notes.insert(0, f"{name} by {most:.2g}, most of {len(found.differing)} values")
+    most, name = max(_differences(replay), default=(0.0, "the ranks of test images"))
+    notes.insert(0, f"{name} by {most:.2g}, most of {len(replay.differing)} values")
     return Checked(key, "within tolerance" if most <= tolerance else "differs", "; ".join(notes))
 
 
-def _differences(found: Replay) -> Iterable[tuple[float, str]]:
+def _differences(replay: Replay) -> Iterable[tuple[float, str]]:
     """Yield by how much each number differs, relative to its size where that is above 1; ranks are not numbers."""
-    for name, (before, now) in found.differences.items():
+    for name, (before, now) in replay.differences.items():
         if name == "ranks":
             continue
         if before is None or now is None:

@@ -1,24 +1,32 @@
-"""The protocol: what to try next, what to stop, what was best."""
+"""The protocol: what is tried next, what is stopped, what was best, and what is left; pure functions and values."""
 
 from topk_platform.protocol.arm_board import ArmBoard
+from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.board import Board
 from topk_platform.protocol.correlations import early_correlations
+from topk_platform.protocol.ended import Ended, best, chosen
 from topk_platform.protocol.lane import Slot
 from topk_platform.protocol.order import Pace, alike, paces
 from topk_platform.protocol.pruning import Stopping, expected_part, stopping_values
 from topk_platform.protocol.samplers import check_packages, check_sampler, informed
+from topk_platform.protocol.standings import hold_races
 
 __all__ = [
     "ArmBoard",
+    "ArmProgress",
     "Board",
+    "Ended",
     "Pace",
     "Slot",
     "Stopping",
     "alike",
+    "best",
     "check_packages",
     "check_sampler",
+    "chosen",
     "early_correlations",
     "expected_part",
+    "hold_races",
     "informed",
     "paces",
     "stopping_values",

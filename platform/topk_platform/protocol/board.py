@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from topk_platform.protocol.arm_board import ArmBoard
 from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.lane import Slot
 from topk_platform.protocol.order import Order, Pace, alike
-from topk_platform.protocol.racing import race, racing_groups, racing_step
+from topk_platform.protocol.standings import hold_race, rivals_of
 from topk_platform.specs import Trial
 
 __all__ = ["Board"]
-
-
-def _race(rivals: Sequence[ArmBoard]) -> None:
-    """Let no arm be confirmed beyond the current round of its race."""
-    study = rivals[0].study
-    assert study.racing is not None  # noqa: S101 - for the type checker: without a race nobody has rivals
-    results = {arm.arm_id: arm.results() for arm in rivals}
-    found = race(study.racing, racing_step([arm.arm for arm in rivals]), study.seeds, results)
-    for arm in rivals:
-        arm.limit(found.until, found.last(arm.arm_id, study.seeds))
 
 
 MayStart = Callable[[str, int], bool]
@@ -50,13 +40,11 @@ class Board:
             if (origin := board.study.origin(board.arm)) is not None:
                 board.origin = self.arms[board.study.arm_id(origin)]
         self._order = Order(self.arms.values())
-        self._rivals: dict[str, list[ArmBoard]] = {}
+        self._rivals: dict[str, Mapping[str, ArmBoard]] = {}
         for study in {arm.study.name: arm.study for arm in self.arms.values()}.values():
-            for group in racing_groups(study):
-                rivals = [self.arms[arm_id] for arm in group if (arm_id := study.arm_id(arm)) in self.arms]
-                self._rivals |= {arm.arm_id: rivals for arm in rivals}
-        for rivals in self._rivals.values():
-            _race(rivals)
+            for rivals in rivals_of(study, self.arms):
+                self._rivals |= dict.fromkeys(rivals, rivals)
+                hold_race(study, rivals)
 
     def next_trials(self, may_start: MayStart = _whatever, pace: Pace = alike) -> tuple[Trial, ...]:
         """Return the next trial, or all of the next ensemble, and mark them as running; none while nothing can start.
@@ -105,7 +93,7 @@ class Board:
         """Note that a slot of an arm has ended."""
         arm.end(slot, ended)
         if arm.arm_id in self._rivals and not arm.searching:
-            _race(self._rivals[arm.arm_id])
+            hold_race(arm.study, self._rivals[arm.arm_id])
 
     def release(self, trial: Trial) -> None:
         """Let a trial that was under way start again."""

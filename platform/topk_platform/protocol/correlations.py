@@ -37,11 +37,11 @@ def early_correlations(arm: Arm, ended: Sequence[Ended]) -> dict[int, tuple[int,
     """
     completed = [trial for trial in ended if trial.status == "completed"]
     rungs = rungs_of(arm.protocol.pruner) or rungs_of(Quantile())
-    found = {}
+    correlations = {}
     for epoch in rung_epochs(rungs, arm.recipe):
         pairs = [(value, trial.objective) for trial in completed for value in values_at([trial], epoch)]
-        found[epoch] = len(pairs), _spearman(pairs)
-    return found
+        correlations[epoch] = len(pairs), _spearman(pairs)
+    return correlations
 
 
 def _spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
@@ -54,6 +54,6 @@ def _spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
     """Return ranks from 1, equal values the mean of theirs; ``scipy.stats``, which has it, takes a second to load."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    _, positions, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[positions]
     return ranks

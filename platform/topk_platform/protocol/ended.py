@@ -1,10 +1,11 @@
-"""What the search keeps of an ended trial, and which trial is best."""
+"""What the protocol knows of an ended trial, and which trial is best."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from topk_platform.protocol.fronts import pareto, spread
 from topk_platform.specs import Arm, Scalar, Status, TrialRecord
@@ -12,9 +13,8 @@ from topk_platform.specs import Arm, Scalar, Status, TrialRecord
 __all__ = ["Ended", "best", "chosen"]
 
 
-@dataclass(frozen=True)
-class Ended:
-    """One ended search trial.
+class Ended(NamedTuple):
+    """One ended trial; a tuple, because a driver holds hundreds of thousands of them.
 
     Args:
         number: The trial's number in its arm.
@@ -28,7 +28,7 @@ class Ended:
     number: int
     values: Mapping[str, Scalar]
     status: Status
-    curve: Mapping[int, float] = field(default_factory=dict)
+    curve: Mapping[int, float] = MappingProxyType({})
     selected: float | None = None
     others: tuple[float, ...] = ()
 
@@ -51,7 +51,7 @@ class Ended:
 
     @classmethod
     def from_record(cls, record: TrialRecord) -> Ended:
-        """Return what the search needs of a record."""
+        """Return what the protocol needs of a record."""
         trial, metric = record.trial, record.trial.arm.metric
         curve = {epoch.epoch: epoch.validation[metric] for epoch in record.epochs}
         others = tuple(record.validation.get(other, math.nan) for other in trial.arm.objectives[1:])
@@ -83,8 +83,8 @@ def chosen(arm: Arm, ended: Iterable[Ended], front: int = 1) -> tuple[Ended, ...
     if not arm.is_searched:
         return (Ended(0, {}, "completed", selected=math.nan),)
     if len(arm.objectives) == 1:
-        found = best(ended)
-        return () if found is None else (found,)
+        winner = best(ended)
+        return () if winner is None else (winner,)
     completed = sorted((e for e in ended if e.status == "completed"), key=lambda trial: trial.number)
     points = [trial.objectives for trial in completed]
     unbeaten = [completed[i] for i in pareto(points)]

@@ -38,12 +38,12 @@ def spread(points: Sequence[Point], count: int) -> list[int]:
     if not points:
         return []
     ranges = [max(values) - min(values) or 1.0 for values in zip(*points, strict=True)]
-    places = [[value / size for value, size in zip(point, ranges, strict=True)] for point in points]
+    scaled = [[value / size for value, size in zip(point, ranges, strict=True)] for point in points]
     best = [max(range(len(points)), key=lambda i: (points[i][k], -i)) for k in range(len(ranges))]
     kept = list(dict.fromkeys(best))
     while len(kept) < min(count, len(points)):
         rest = [i for i in range(len(points)) if i not in kept]
-        kept.append(max(rest, key=lambda i: (min(math.dist(places[i], places[j]) for j in kept), -i)))
+        kept.append(max(rest, key=lambda i: (min(math.dist(scaled[i], scaled[j]) for j in kept), -i)))
     return kept[:count]
 
 

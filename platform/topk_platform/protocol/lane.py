@@ -7,13 +7,13 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from topk_platform.protocol.ended import Ended, chosen
-from topk_platform.protocol.free import Free, Place
+from topk_platform.protocol.free_slots import FreeSlots, Turn
 from topk_platform.specs import Arm, Phase
 
 __all__ = ["Lane", "Slot"]
 
 Slot = tuple[Phase, int, int]
-"""Phase, number and seed: a place in an arm's plan."""
+"""Phase, number and seed of a trial in an arm's plan."""
 
 
 @dataclass
@@ -29,8 +29,8 @@ class Lane:
         trials: How many search trials the arm's searches share out; 0 for an arm that searches nothing.
         seeds: How many seeds the arm's searches share out.
         points: The most configurations that are confirmed.
-        searched: The arm's ended search trials by number, kept up to date by the arm.
-        confirmed: The slots of the arm's ended confirmations, likewise.
+        searched: The arm's ended search trials by number; the arm adds to them.
+        confirmed: The slots of the arm's ended confirmations; likewise.
 
     Attributes:
         chosen: The configurations to confirm, the main one first; none until the search has ended.
@@ -52,10 +52,13 @@ class Lane:
         self._length = self._repeats.length(self.index, self.trials)
         self._own = self._repeats.own(self.index, self.trials)
         self._shares = self._length > 0 and self._first not in self._own
-        self._free = Free((0, number) for number in self._own if number not in self.searched)
+        self._free = FreeSlots((0, number) for number in self._own if number not in self.searched)
         self._unsearched, self._unconfirmed, self._confirming = len(self._free), 0, False
         self._until = self._last = self.seeds
-        self._asked, self._needed = -1, 0  # the last number looked at, and how many trials it has to know
+        self._asked, self._needed = (
+            -1,
+            0,
+        )  # the last number looked at, and how many trials its suggestion needs
         self._limit()
         self.note()
 
@@ -77,9 +80,9 @@ class Lane:
 
     def _limit(self) -> None:
         self._seeds = self._repeats.seeds_of(self.index, self._last)
-        self._to_confirm = len(self._seeds) * self.points  # as far as is known while the search is going on
+        self._to_confirm = len(self._seeds) * self.points  # while the search goes on, no more is known
 
-    def _place(self, slot: Slot) -> Place:
+    def _turn(self, slot: Slot) -> Turn:
         _, number, seed = slot
         return self._repeats.rank_of(seed), number
 
@@ -96,8 +99,8 @@ class Lane:
         self._last = last
         self._limit()
         if self._confirming:
-            self._free.keep(lambda place: place[0] <= last)
-            self._unconfirmed = len(self.wanted())
+            self._free.keep(lambda turn: turn[0] <= last)
+            self._unconfirmed = len(self.missing())
 
     def known(self, number: int) -> range:
         """Return the positions of the trials on which a trial of the search depends."""
@@ -105,54 +108,64 @@ class Lane:
 
     def next_slot(self) -> Slot | None:
         """Return the first slot that may start now, because the results it depends on are there; or None."""
-        place = self._free.first
-        if place is None:
+        turn = self._free.first
+        if turn is None:
             return None
-        rank, number = place
+        rank, number = turn
         if rank:
             return ("confirm", number, self._repeats.seed_at(rank)) if rank <= self._until else None
         if number != self._asked:
             self._asked, self._needed = number, len(self.known(number))
-        # What a later number has to know is never less.
+        # A later number never needs fewer.
         return ("search", number, 0) if self._needed <= self._whole else None
 
-    def wants(self, slot: Slot) -> bool:
-        """Return whether a slot is one of those asked for, and has not ended."""
+    def asks_for(self, slot: Slot) -> bool:
+        """Return whether the budget asks for a slot that has not ended."""
         phase, number, seed = slot
         if phase == "search":
             return self._repeats.holds(number, self.trials) and number not in self.searched
         return self._repeats.rank_of(seed) <= self._last and slot not in self.confirmed
 
     def take(self, slot: Slot) -> None:
-        """Take note that a trial starts."""
-        self._free.discard(self._place(slot))
+        """Note that a trial starts."""
+        self._free.discard(self._turn(slot))
 
     def free(self, slot: Slot) -> None:
         """Let a trial that was under way start again."""
-        self._free.add(self._place(slot))
+        self._free.add(self._turn(slot))
 
     def end(self, slot: Slot) -> None:
-        """Note that a wanted trial has ended; the arm has noted it before."""
+        """Note that a trial that was asked for has ended; the arm has noted it before."""
         if slot[0] == "confirm":
             self._unconfirmed -= 1
-            return
-        self._unsearched -= 1
+        else:
+            self._unsearched -= 1
 
     def note(self) -> None:
-        """Take note of what has ended of the search: at its end, of what is to be confirmed."""
+        """Note what has ended of the search; at its end, choose what is confirmed."""
         while self._repeats.number_at(self.index, self._whole) in self.searched:
             self._whole += 1
         if not self.searching and not self._confirming:
             self._confirm()
 
     def _confirm(self) -> None:
-        numbers = self._repeats.numbers(self.index, self.trials)
-        self._confirming, self.chosen = (
-            True,
-            chosen(self.arm, (self.searched[n] for n in numbers), self.points),
-        )
-        self._free = Free(map(self._place, self.wanted()))
+        self._confirming, self.chosen = True, self._choice()
+        self._free = FreeSlots(sorted(map(self._turn, self.missing())))
         self._unconfirmed = len(self._free)
+
+    @property
+    def chosen_by_now(self) -> tuple[Ended, ...]:
+        """What would be confirmed if the search ended now; empty while no trial was completed."""
+        return self.chosen if self._confirming else self._choice()
+
+    def _choice(self) -> tuple[Ended, ...]:
+        ended = (self.searched[n] for n in self.numbers if n in self.searched)
+        return chosen(self.arm, ended, self.points)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The trials of the search, in order; the first one may be shared by all searches."""
+        return self._repeats.numbers(self.index, self.trials)
 
     @property
     def ended(self) -> int:
@@ -171,7 +184,7 @@ class Lane:
     @property
     def _at_once(self) -> int:
         """The most blocks of its trials that may run at once."""
-        # The first block of a later search may lack the shared trial, and so hold up nothing that has to know that one.
+        # The first block of a later search may lack the shared trial; then trials that need only that one can start.
         short = self._size > 1 and self._shares
         return (self._width - (not short)) // self._size + 1
 
@@ -185,7 +198,7 @@ class Lane:
         if not self._confirming:
             seeds = [seed for seed in self._seeds if self._repeats.rank_of(seed) <= self._until]
             return math.ceil(len(seeds) / self.arm.protocol.ensemble) * self.points
-        left = [slot for slot in self.wanted() if self._place(slot)[0] <= self._until]
+        left = [slot for slot in self.missing() if self._turn(slot)[0] <= self._until]
         return math.ceil(len(left) / self.arm.protocol.ensemble)
 
     @property
@@ -200,8 +213,8 @@ class Lane:
         """How many confirmations have to run in sequence: one, because they wait only for the search."""
         return int((len(self._free) if self._confirming else self._to_confirm) > 0)
 
-    def wanted(self) -> list[Slot]:
-        """Return the slots still to be filled, as far as they are known; confirmations follow the search."""
+    def missing(self) -> list[Slot]:
+        """Return the slots that have not ended, as far as known; confirmations follow the search."""
         if not self._confirming:
             return [("search", number, 0) for number in self._own if number not in self.searched]
         slots: list[Slot] = [("confirm", e.number, seed) for seed in self._seeds for e in self.chosen]

@@ -1,4 +1,4 @@
-"""Which trials are stopped early: thresholds fixed when a trial starts, so that they can travel with it."""
+"""Which trials are stopped early: thresholds that are fixed when a trial starts, and travel with it."""
 
 from __future__ import annotations
 
@@ -122,9 +122,9 @@ def values_at(history: Sequence[Ended], epoch: int) -> list[float]:
 
 
 def _value(ended: Ended, epoch: int) -> float | None:
-    found = ended.curve.get(epoch)
-    if found is not None or ended.status != "completed":
-        return found
+    value = ended.curve.get(epoch)
+    if value is not None or ended.status != "completed":
+        return value
     last = max(ended.curve, default=0)
     return ended.curve.get(last) if last < epoch else None
 

@@ -1,4 +1,4 @@
-"""Which arms drop out of a race, as a pure function of the results that are there."""
+"""Which arms drop out of a race, as a pure function of the results so far."""
 
 from __future__ import annotations
 
@@ -65,29 +65,29 @@ def race(racing: Racing, step: int, seeds: int, results: Mapping[str, Results | 
         >>> race(Racing(first=5), 1, 8, {"good": good, "bad": {}}).until
         5
     """
-    left: dict[str, Results] = {arm_id: found for arm_id, found in results.items() if found is not None}
+    left: dict[str, Results] = {arm_id: own for arm_id, own in results.items() if own is not None}
     stopped: dict[str, int] = {}
     for point in range(math.ceil(racing.first / step) * step, seeds, step):
         if len(left) < 2:
             break
         values = {
-            arm_id: tuple(found[seed] for seed in range(1, point + 1) if seed in found)
-            for arm_id, found in left.items()
+            arm_id: tuple(own[seed] for seed in range(1, point + 1) if seed in own)
+            for arm_id, own in left.items()
         }
-        if any(len(found) < point for found in values.values()):
+        if any(len(own) < point for own in values.values()):
             return Race(point, stopped)
         leader = max(values.values(), key=sum)
-        for arm_id in [i for i, found in values.items() if _is_behind(leader, found, racing.level)]:
+        for arm_id in [i for i, own in values.items() if _is_behind(leader, own, racing.level)]:
             stopped[arm_id] = point
             del left[arm_id]
     return Race(seeds, stopped)
 
 
-@lru_cache(maxsize=4096)  # rounds of before are looked at again with each result
+@lru_cache(maxsize=4096)  # every result repeats the comparisons of earlier rounds
 def _is_behind(leader: tuple[float, ...], other: tuple[float, ...], level: float) -> bool:
     from scipy.stats import wilcoxon  # noqa: PLC0415 - half a second, which most studies can do without
 
-    # Differences that are equal are so to the last bit, or else they would not be ties.
+    # Rounded, because equal differences must be equal to the last bit to count as ties.
     differences = [round(ours - theirs, 12) for ours, theirs in zip(leader, other, strict=True)]
     if not any(differences):
         return False

@@ -80,7 +80,7 @@ def make_sampler(sampler: Sampler, space: Mapping[str, Dimension], arm_seed: int
 
 
 def _made(sampler: Sampler, arm_seed: int, seed: int, conditional: bool) -> BaseSampler:
-    from optuna import samplers  # noqa: PLC0415 - it takes a second, which commands that read would wait for
+    from optuna import samplers  # noqa: PLC0415 - it takes a second, and commands that only read do without it
 
     alone: dict[str, Any] = {
         "independent_sampler": samplers.RandomSampler(seed=seed),
@@ -148,7 +148,7 @@ def check_sampler(arm: Arm, trials: int) -> None:
     if not arm.is_searched:
         return
     check_packages(arm)
-    sampler, space, told = arm.protocol.sampler, arm.loss.space, f"arm {arm.name}"
+    sampler, space, who = arm.protocol.sampler, arm.loss.space, f"arm {arm.name}"
     match sampler:
         case Grid():
             _check_grid(arm, sampler, trials)
@@ -156,14 +156,14 @@ def check_sampler(arm: Arm, trials: int) -> None:
             numbers = [n for n, part in space.items() if not isinstance(part, Choice) and not part.when]
             if len(numbers) < 2:
                 raise UserError(
-                    f"{told}: sampler CmaEs needs two or more dimensions that are Float or Int and always active, "
+                    f"{who}: sampler CmaEs needs two or more dimensions that are Float or Int and always active, "
                     f"got {numbers}"
                 )
         case OptunaSampler():
             try:
                 make_sampler(sampler, space, 0, 0)
             except UserError as error:
-                raise UserError(f"{told}: {error}") from error
+                raise UserError(f"{who}: {error}") from error
 
 
 def check_packages(arm: Arm) -> None:

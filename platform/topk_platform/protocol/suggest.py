@@ -38,9 +38,9 @@ from topk_platform.specs import (
 )
 from topk_platform.specs.conditions import is_active
 
-__all__ = ["Searcher", "suggest", "to_optuna"]
+__all__ = ["Searcher", "frozen_trial", "suggest", "to_optuna"]
 
-_SOME_TIME = datetime(1970, 1, 1)  # a trial has to have one, and samplers look at none
+_SOME_TIME = datetime(1970, 1, 1)  # Optuna requires a time; samplers do not look at it
 
 
 def suggest(
@@ -66,8 +66,8 @@ def suggest(
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What a sampler answered when it was asked for a trial, and what it wrote down with the trial and the study."""
+class _Answer:
+    """A sampler's answer for one trial, with the attributes that it stored with the trial and with the study."""
 
     values: dict[str, Scalar]
     trial: Mapping[str, Any] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Searcher:
 
     A sampler may store attributes with a trial or the study for later use. They are recovered by replaying the
     earlier suggestions in order, each with the trials that it could use; a searcher does so once and remembers them.
-    Trials between those known and the one asked for are given to Optuna as running, with their values.
+    Optuna gets the trials between the known ones and the new one as running, with their values.
 
     Args:
         search_id: Seeds the sampler: the arm's identity, as a rule.
@@ -107,7 +107,7 @@ class Searcher:
         self._distributions = to_optuna(loss.space)
         self._order = in_order(loss.space)
         self._points = sampler.combinations(loss.space, loss.first) if isinstance(sampler, Grid) else []
-        self._asked: dict[int, _Asked] = {}
+        self._answers: dict[int, _Answer] = {}
 
     def suggest(self, number: int, history: Sequence[Ended]) -> dict[str, Scalar]:
         """Return the values of trial ``number``.
@@ -117,30 +117,30 @@ class Searcher:
             history: The arm's ended trials that the suggestion may use, in any order.
         """
         ended = {trial.number: trial for trial in history}
-        for earlier in self._led_through(number):
-            if earlier not in self._asked:
-                self._asked[earlier] = self._ask(earlier, ended)
-        asked = self._asked[number] = self._ask(number, ended)
-        return dict(asked.values)
+        for earlier in self._to_replay(number):
+            if earlier not in self._answers:
+                self._answers[earlier] = self._ask(earlier, ended)
+        answer = self._answers[number] = self._ask(number, ended)
+        return dict(answer.values)
 
-    def _led_through(self, number: int) -> range:
-        """Return the earlier trials that have to be asked for: all, those under way, or none."""
+    def _to_replay(self, number: int) -> range:
+        """Return the earlier trials that are replayed first: all, those still running, or none."""
         if number <= random_draws(self._sampler) or isinstance(self._sampler, TPE):
             return range(0)
         if isinstance(self._sampler, GP):  # it looks at values alone
             return range(len(self._known(number)), number)
         return range(number)
 
-    def _ask(self, number: int, ended: Mapping[int, Ended]) -> _Asked:
+    def _ask(self, number: int, ended: Mapping[int, Ended]) -> _Answer:
         sampler, space = self._sampler, self._loss.space
         if number == 0 or not space:
-            return _Asked(dict(self._loss.first))
+            return _Answer(dict(self._loss.first))
         if number < len(self._points):
-            return _Asked(self._points[number])
+            return _Answer(self._points[number])
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # not a line for every fresh study
         seed = _seed(f"{self._search_id}\0{number}")
-        if number <= random_draws(sampler):  # told of nothing, which would take longer the more there is
-            return _Asked(self._values(optuna.create_study(sampler=RandomSampler(seed=seed)).ask()))
+        if number <= random_draws(sampler):  # it needs no history, and adding one takes time
+            return _Answer(self._values(optuna.create_study(sampler=RandomSampler(seed=seed)).ask()))
         made = make_sampler(sampler, space, _seed(self._search_id), seed)
         storage = InMemoryStorage()
         study = optuna.create_study(storage=storage, directions=self._directions, sampler=made)
@@ -151,37 +151,37 @@ class Searcher:
         trial = study.ask()
         values = self._values(trial)
         if isinstance(sampler, TPE):
-            return _Asked(values)
+            return _Answer(values)
         left = study.get_trials(deepcopy=False)[-1].system_attrs
-        return _Asked(values, dict(left), dict(storage.get_study_system_attrs(study_id)))
+        return _Answer(values, dict(left), dict(storage.get_study_system_attrs(study_id)))
 
     def _values(self, trial: optuna.Trial) -> dict[str, Scalar]:
-        """Return what a study's sampler suggests of the dimensions that turn out to be active."""
-        found: dict[str, Scalar] = {}
+        """Return the sampler's values of the dimensions that are active."""
+        values: dict[str, Scalar] = {}
         for name in self._order:
-            if is_active(self._loss.space[name], found):
-                found[name] = _suggested(trial, name, self._loss.space[name])
-        return {name: found[name] for name in self._loss.space if name in found}
+            if is_active(self._loss.space[name], values):
+                values[name] = _suggested(trial, name, self._loss.space[name])
+        return {name: values[name] for name in self._loss.space if name in values}
 
     def _past(self, number: int, ended: Mapping[int, Ended]) -> list[FrozenTrial]:
-        """Return the earlier trials as a trial knew them: ended ones, then those that were still under way."""
+        """Return the earlier trials as the trial's suggestion may know them: ended ones, then running ones."""
         known = self._known(number)
-        told = [self._told(ended[n]) for n in known if n in ended]
-        if isinstance(self._sampler, TPE):  # under way it heeds none
-            return told
-        return told + [self._running(n, ended) for n in range(len(known), number)]
+        past = [self._frozen_trial(ended[n]) for n in known if n in ended]
+        if isinstance(self._sampler, TPE):  # it ignores running trials
+            return past
+        return past + [self._running(n, ended) for n in range(len(known), number)]
 
     def _written(self, number: int) -> Mapping[str, Any]:
-        """Return what the samplers of earlier trials had written down with the study."""
-        before = self._asked.get(number - 1)
+        """Return the attributes that the samplers of earlier trials stored with the study."""
+        before = self._answers.get(number - 1)
         return before.study if before is not None else {}
 
-    def _told(self, ended: Ended) -> FrozenTrial:
-        before = self._asked.get(ended.number)
-        return _told(ended, self._distributions, before.trial if before is not None else {})
+    def _frozen_trial(self, ended: Ended) -> FrozenTrial:
+        before = self._answers.get(ended.number)
+        return frozen_trial(ended, self._distributions, before.trial if before is not None else {})
 
     def _running(self, number: int, ended: Mapping[int, Ended]) -> FrozenTrial:
-        before = self._asked.get(number)
+        before = self._answers.get(number)
         values = ended[number].values if number in ended or before is None else before.values
         written = before.trial if before is not None else {}
         return _frozen(number, TrialState.RUNNING, values, self._distributions, system_attrs=written)
@@ -216,20 +216,20 @@ def _distribution(dimension: Dimension) -> BaseDistribution:
             return CategoricalDistribution(options)
 
 
-class _Told(FrozenTrial):
-    """A trial that the storage need not copy, for it is made for it alone: that takes longer than all the rest."""
+class _Uncopied(FrozenTrial):
+    """A trial that the storage does not copy. It was made for this storage alone, and copies take most of the time."""
 
-    def __deepcopy__(self, _memo: dict[int, Any]) -> _Told:
+    def __deepcopy__(self, _memo: dict[int, Any]) -> _Uncopied:
         return self
 
 
-def _told(
+def frozen_trial(
     ended: Ended, distributions: Mapping[str, BaseDistribution], written: Mapping[str, Any]
 ) -> FrozenTrial:
     """Return the trial in Optuna's form.
 
-    Pruned ones keep their intermediate values. Diverged and failed ones are pruned without any, which TPE ranks
-    last; told as FAIL they would teach it nothing.
+    Pruned ones keep their intermediate values. Diverged and failed ones count as pruned without values, and TPE ranks
+    these last. From the state FAIL it would learn nothing.
     """
     completed = ended.status == "completed"
     return _frozen(
@@ -253,9 +253,9 @@ def _frozen(
     intermediate_values: dict[int, float] | None = None,
     system_attrs: Mapping[str, Any],
 ) -> FrozenTrial:
-    return _Told(
+    return _Uncopied(
         number=number,
-        trial_id=-1,  # the storage's affair, as is the number
+        trial_id=-1,  # the storage replaces it
         state=state,
         value=None,
         values=objectives,

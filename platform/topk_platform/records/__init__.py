@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from topk_platform.records.artifacts.ranks import Ranks, read_all_ranks, read_ranks
     from topk_platform.records.history import (
         ArmHistory,
+        ArmResults,
+        StudyRows,
         add_curves,
         last_counted,
-        last_seeds,
         read_history,
+        results_of,
     )
     from topk_platform.records.ledger.adopted import ADOPTED, Evidence, note_adopted, read_adopted, take_back
     from topk_platform.records.ledger.ledger import Ledger, is_study
@@ -63,6 +65,7 @@ __all__ = [
     "NEEDED",
     "SCHEMA_VERSION",
     "ArmHistory",
+    "ArmResults",
     "ArmState",
     "DamagedError",
     "Evidence",
@@ -80,6 +83,7 @@ __all__ = [
     "SavedModel",
     "Store",
     "StoreKeeper",
+    "StudyRows",
     "StudyState",
     "Tally",
     "TrackingSink",
@@ -97,7 +101,6 @@ __all__ = [
     "is_current",
     "is_study",
     "last_counted",
-    "last_seeds",
     "missing_artifacts",
     "moved",
     "note_adopted",
@@ -111,6 +114,7 @@ __all__ = [
     "read_ranks",
     "read_state",
     "repair",
+    "results_of",
     "save_model",
     "set_aside",
     "sync",

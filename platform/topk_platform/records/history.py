@@ -5,20 +5,32 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
+from types import MappingProxyType
+from typing import TypeVar
 
 from topk_platform.code_version import code_versions
 from topk_platform.identity import Identity, with_origins
-from topk_platform.protocol.ended import Ended, chosen
-from topk_platform.protocol.racing import Race, Results, race, racing_groups, racing_step
+from topk_platform.protocol import ArmProgress, Ended, Slot, hold_races
 from topk_platform.records.ledger.curves import Curves
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.table.rows import Row, RowViews
-from topk_platform.specs import Arm, Study
+from topk_platform.specs import Arm, Scalar, Study
 
-__all__ = ["ArmHistory", "add_curves", "last_counted", "last_seeds", "read_history"]
+__all__ = [
+    "ArmHistory",
+    "ArmResults",
+    "StudyRows",
+    "add_curves",
+    "last_counted",
+    "read_history",
+    "results_of",
+]
+
+_NO_CURVE: Mapping[int, float] = MappingProxyType({})
 
 _SEARCHED = (
     *("key", "arm_id", "phase", "number", "seed", "status", "reason", "values", "train_seconds"),
@@ -37,7 +49,6 @@ class ArmHistory:
         confirm: Confirmation rows by number and seed.
         curves: The selection metric by epoch, by key.
         outdated: How many rows of the arm do not count, by reason: other code, other data, another machine.
-        points: The most configurations of each search that are confirmed.
         adopted: How many of the rows count because they were adopted, by the evidence.
     """
 
@@ -46,165 +57,162 @@ class ArmHistory:
     confirm: dict[tuple[int, int], Row] = field(default_factory=dict)
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     outdated: Counter[str] = field(default_factory=Counter)
-    points: int = 1
     adopted: Counter[str] = field(default_factory=Counter)
-    _choices: dict[tuple[int, int, int], list[tuple[Ended, ...]]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def ended(self) -> dict[int, Ended]:
-        """Return the search trials in the search's form."""
-        return {number: self._ended(row) for number, row in self.search.items()}
+        """Return the search trials in the protocol's form, by number."""
+        return {number: self.ended_of(row) for number, row in self.search.items()}
 
-    def ended_confirmations(self) -> dict[tuple[int, int], Ended]:
-        """Return the confirmations in the search's form, by number and seed."""
-        return {place: self._ended(row) for place, row in self.confirm.items()}
+    def ended_confirmations(self) -> dict[Slot, Ended]:
+        """Return the confirmations in the protocol's form, by slot."""
+        return {slot: self.ended_of(row) for slot, row in self.slots().items()}
 
-    def _ended(self, row: Row) -> Ended:
-        chosen = json.loads(row["values"])
+    def slots(self) -> dict[Slot, Row]:
+        """Return the confirmations by slot."""
+        return {("confirm", number, seed): row for (number, seed), row in self.confirm.items()}
+
+    def ended_of(self, row: Row) -> Ended:
+        """Return one of the arm's rows in the protocol's form."""
+        return self._ended(row, _values(row, self.arm.loss.space))
+
+    def glance(self, row: Row) -> Ended:
+        """Return a row in the protocol's form, whose values are parsed when they are looked at."""
+        return self._ended(row, _Values(row, self.arm.loss.space))
+
+    def _ended(self, row: Row, values: Mapping[str, Scalar]) -> Ended:
+        others = self.arm.objectives[1:]
         return Ended(
-            number=row["number"],
-            values={name: chosen[name] for name in self.arm.loss.space if name in chosen},
-            status=row["status"],
-            curve=self.curves.get(row["key"], {}),
-            selected=row.get(f"validation.{self.arm.metric}"),
-            others=tuple(_or_nan(row.get(f"validation.{metric}")) for metric in self.arm.objectives[1:]),
+            row["number"],
+            values,
+            row["status"],
+            self.curves.get(row["key"], _NO_CURVE),
+            row.get(f"validation.{self.arm.metric}"),
+            tuple(_or_nan(row.get(f"validation.{metric}")) for metric in others) if others else (),
         )
-
-    def chosen(self, trials: int) -> list[tuple[Ended, ...]]:
-        """Return what each of the arm's searches chose, if they share out ``trials``.
-
-        For an arm that searches nothing it is the arm's only configuration; for a search without a completed trial it
-        is empty.
-        """
-        known = trials, len(self.search), len(self.curves)  # to which rows are added, never changed
-        if known not in self._choices:
-            self._choices[known] = [self._chosen(search, trials) for search in range(self.arm.repeats.count)]
-        return self._choices[known]
-
-    def _chosen(self, search: int, trials: int) -> tuple[Ended, ...]:
-        numbers = self.arm.repeats.numbers(search, trials)
-        known = self.search
-        completed = [r for n in numbers if (r := known.get(n)) is not None and r["status"] == "completed"]
-        if len(self.arm.objectives) > 1:
-            return chosen(self.arm, map(self._ended, completed), self.points)
-        metric = f"validation.{self.arm.metric}"
-        values = [self._objective(r) if (v := r.get(metric)) is None else v for r in completed]
-        top = max(values, default=None)  # what most of many trials chose is never looked at
-        return chosen(
-            self.arm, (self._ended(r) for r, value in zip(completed, values, strict=True) if value == top)
-        )
-
-    def _objective(self, row: Row) -> float:
-        found: float | None = row.get(f"validation.{self.arm.metric}")
-        if found is None:
-            curve = self.curves[row["key"]]
-            found = curve[max(curve)]
-        return found
-
-    def score(self, row: Row) -> float:
-        """Return the selection metric of one of the arm's rows; 0 unless it was completed."""
-        return self._objective(row) if row["status"] == "completed" else 0.0
-
-    def results(self, trials: int, seeds: int) -> Results | None:
-        """Return the arm's results in a race, by the seed's rank; None if it has nothing to confirm.
-
-        Args:
-            trials: How many search trials count.
-            seeds: How many seeds count.
-        """
-        done, chosen = self._done(trials), self.chosen(trials)
-        if not any(found or not is_done for found, is_done in zip(chosen, done, strict=True)):
-            return None
-        results = {}
-        for rank, seed in enumerate(self.arm.repeats.seeds(seeds), 1):
-            search = self.arm.repeats.search_of_seed(seed)
-            rows = [self.confirm.get((ended.number, seed)) for ended in chosen[search][:1]]
-            if done[search] and None not in rows:
-                results[rank] = sum(
-                    self.score(row) for row in rows if row is not None
-                )  # 0 where it cannot be
-        return results
-
-    def _done(self, trials: int) -> list[bool]:
-        """Return of each of the arm's searches whether it has ended."""
-        repeats, asked = self.arm.repeats, trials if self.arm.is_searched else 0
-        return [all(n in self.search for n in repeats.numbers(i, asked)) for i in range(repeats.count)]
-
-    def searched(self, trials: int) -> list[Row]:
-        """Return the search trials that have ended, if the searches share out ``trials``."""
-        return [row for number, row in self.search.items() if self.arm.repeats.holds(number, trials)]
-
-    def confirmations(self, trials: int, seeds: int) -> dict[int, Row]:
-        """Return by seed the confirmations of what the seed's search has chosen by now, whatever their status.
-
-        Args:
-            trials: How many search trials count.
-            seeds: How many seeds count.
-        """
-        found = self.chosen(trials)
-        rows = {}
-        for seed in self.arm.repeats.seeds(seeds):
-            for ended in found[self.arm.repeats.search_of_seed(seed)][:1]:
-                rows[seed] = self.confirm.get((ended.number, seed))
-        return {seed: row for seed, row in rows.items() if row is not None}
-
-    def confirmed_points(self, trials: int, seeds: int) -> dict[int, list[Row]]:
-        """Return by seed the confirmations of all configurations that the seed's search has chosen, the main one first.
-
-        Args:
-            trials: How many search trials count.
-            seeds: How many seeds count.
-        """
-        found, repeats = self.chosen(trials), self.arm.repeats
-        chosen = {seed: found[repeats.search_of_seed(seed)] for seed in repeats.seeds(seeds)}
-        rows = {seed: [self.confirm.get((e.number, seed)) for e in points] for seed, points in chosen.items()}
-        return {seed: [row for row in points if row is not None] for seed, points in rows.items()}
-
-    def left(self, trials: int, seeds: int) -> int:
-        """Return how many of the trials and seeds have not ended, without confirmations that cannot take place."""
-        asked = trials if self.arm.is_searched else 0
-        repeats, chosen, done = self.arm.repeats, self.chosen(trials), self._done(trials)
-        left = (repeats.asked(asked) if asked else 0) - len(self.searched(asked))
-        for seed in repeats.seeds(seeds):
-            search = repeats.search_of_seed(seed)
-            open_ = sum((ended.number, seed) not in self.confirm for ended in chosen[search])
-            left += open_ if done[search] else self.points
-        return left
-
-    def counting(self, trials: int, seeds: int) -> list[Row]:
-        """Return the rows that make a table for this many trials and seeds."""
-        return [*self.searched(trials), *chain(*self.confirmed_points(trials, seeds).values())]
 
     def rows(self) -> list[Row]:
         """Return all rows of the arm's identity."""
         return [*self.search.values(), *self.confirm.values()]
 
 
-def races(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, Race]:
-    """Return the race that each arm is in, by arm identity; empty for a study without racing.
+def _values(row: Row, space: Collection[str]) -> dict[str, Scalar]:
+    values = json.loads(row["values"])
+    return {name: values[name] for name in space if name in values}
+
+
+class _Values(Mapping[str, Scalar]):
+    """A trial's values, parsed each time they are looked at; a table looks at those of few trials."""
+
+    __slots__ = ("_row", "_space")
+
+    def __init__(self, row: Row, space: Collection[str]) -> None:
+        self._row, self._space = row, space
+
+    def __getitem__(self, name: str) -> Scalar:
+        return _values(self._row, self._space)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_values(self._row, self._space))
+
+    def __len__(self) -> int:
+        return len(_values(self._row, self._space))
+
+
+_Key = TypeVar("_Key", int, Slot)
+
+
+class _Glances(Mapping[_Key, Ended]):
+    """Rows in the protocol's form, each converted when it is looked at."""
+
+    def __init__(self, rows: Mapping[_Key, Row], glance: Callable[[Row], Ended]) -> None:
+        self._rows: Mapping[_Key, Row] = rows
+        self._glance = glance
+
+    def __getitem__(self, key: _Key) -> Ended:
+        return self._glance(self._rows[key])
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[_Key]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+@dataclass(frozen=True)
+class ArmResults:
+    """What counts of an arm within a study's budget: the protocol's state of it, and the rows behind that.
 
     Args:
-        study: The study, which says which arms race over how many seeds.
+        history: All rows of the arm.
+        state: What has ended of it, and what follows.
+    """
+
+    history: ArmHistory
+    state: ArmProgress
+
+    @property
+    def arm(self) -> Arm:
+        """The arm."""
+        return self.history.arm
+
+    @property
+    def last(self) -> int:
+        """How many seeds count: fewer than the study's if the arm dropped out of a race."""
+        return self.state.last
+
+    @property
+    def left(self) -> int:
+        """How many trials and seeds have not ended, without confirmations that cannot run."""
+        return self.state.left
+
+    @cached_property
+    def chosen(self) -> list[tuple[Ended, ...]]:
+        """What each search has chosen by now, the main configuration first; empty without a completed trial."""
+        return [tuple(e._replace(values=dict(e.values)) for e in chosen) for chosen in self.state.chosen]
+
+    def searched(self) -> list[Row]:
+        """Return the search trials that the budget asks for, and that have ended."""
+        return [row for number, row in self.history.search.items() if self.state.counts(number)]
+
+    def confirmations(self) -> dict[int, Row]:
+        """Return by seed the confirmation of what the seed's search has chosen by now, whatever its status."""
+        return {seed: rows[0] for seed, rows in self._confirmed(1).items() if rows}
+
+    def confirmed_points(self) -> dict[int, list[Row]]:
+        """Return by seed the confirmations of what the seed's search has chosen, the main configuration first."""
+        return self._confirmed(self.state.points)
+
+    def _confirmed(self, points: int) -> dict[int, list[Row]]:
+        """Return by seed the confirmations of the first configurations that the seed's search has chosen."""
+        confirmed, repeats = self.history.confirm, self.arm.repeats
+        chosen = {seed: self.chosen[repeats.search_of_seed(seed)] for seed in repeats.seeds(self.last)}
+        slots = {seed: [(ended.number, seed) for ended in mine[:points]] for seed, mine in chosen.items()}
+        return {seed: [confirmed[slot] for slot in mine if slot in confirmed] for seed, mine in slots.items()}
+
+    def counting(self) -> list[Row]:
+        """Return the rows that make a table."""
+        return [*self.searched(), *chain(*self.confirmed_points().values())]
+
+
+def results_of(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, ArmResults]:
+    """Return what counts of each arm within a study's budget and races, by arm identity.
+
+    Args:
+        study: The study, which says how many trials and seeds there are, and which arms race.
         histories: By arm identity.
     """
-    found: dict[str, Race] = {}
-    for group in racing_groups(study):
-        arm_ids = [arm_id for arm in group if (arm_id := study.arm_id(arm)) in histories]
-        results = {i: histories[i].results(study.trials, study.seeds) for i in arm_ids}
-        assert study.racing is not None  # noqa: S101 - for the type checker: there would be no groups
-        stands = race(study.racing, racing_step(group), study.seeds, results)
-        found |= dict.fromkeys(arm_ids, stands)
-    return found
+    results = {arm_id: ArmResults(history, _state(study, history)) for arm_id, history in histories.items()}
+    hold_races(study, {arm_id: arm.state for arm_id, arm in results.items()})
+    return results
 
 
-def last_seeds(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, int]:
-    """Return how many seeds of each arm count, by identity: the study's, unless the arm dropped out earlier."""
-    stands = races(study, histories)
-    return {
-        arm_id: stands[arm_id].last(arm_id, study.seeds) if arm_id in stands else study.seeds
-        for arm_id in histories
-    }
+def _state(study: Study, history: ArmHistory) -> ArmProgress:
+    searched = _Glances(history.search, history.glance)
+    confirmed = _Glances(history.slots(), history.glance)
+    return ArmProgress(history.arm, study.trials, study.seeds, study.points(history.arm), searched, confirmed)
 
 
 def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = None) -> dict[str, Identity]:
@@ -228,10 +236,87 @@ def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = 
     return with_origins(study, found)
 
 
+@dataclass(frozen=True)
+class _Read:
+    """What was read of a ledger, at a version of it."""
+
+    version: int
+    searched: RowViews
+    confirmed: RowViews
+    curves: Mapping[str, Curves]
+
+
+class StudyRows:
+    """The rows of a study's ledger, read once, when they are first asked for.
+
+    Which of them count can be asked for any identities and any budget.
+
+    Args:
+        ledger: Where they are.
+        study: Says which metrics the arms are searched by.
+        curves: Whether to read epochs, which the search needs and tables do not.
+    """
+
+    def __init__(self, ledger: Ledger, study: Study, *, curves: bool = True) -> None:
+        self.ledger, self._curves = ledger, curves
+        self._metrics = sorted({f"validation.{metric}" for arm in study.arms for metric in arm.objectives})
+        self._held: _Read | None = None
+
+    @property
+    def _rows(self) -> _Read:
+        if self._held is None:
+            self._held = self._read()
+        return self._held
+
+    def _read(self) -> _Read:
+        ledger, metrics = self.ledger, self._metrics
+        version = ledger.version
+        searched = ledger.read("trials", (*_SEARCHED, *metrics), where="phase = 'search'")
+        confirmed = ledger.read("trials", without=("config",), where="phase = 'confirm'")
+        epochs = ledger.read("epochs", ["key", "epoch", *metrics]) if self._curves else None
+        curves = {} if epochs is None else {metric: Curves(epochs, metric) for metric in metrics}
+        return _Read(version, RowViews(searched), RowViews(confirmed), curves)
+
+    def refresh(self) -> None:
+        """Read again if something was written since the last time."""
+        if self._held is not None and self._held.version != self.ledger.version:
+            self._held = None
+
+    def release(self) -> None:
+        """Free the memory; what is asked for later is read again, without epochs."""
+        self._held, self._curves = None, False
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of all trials, counted or not."""
+        return [*self._rows.searched.column("key"), *self._rows.confirmed.column("key")]
+
+    def histories(self, study: Study, identities: Mapping[str, Identity]) -> dict[str, ArmHistory]:
+        """Return each arm's history by its identity.
+
+        Args:
+            study: Says which arms count.
+            identities: Which of an arm's rows count, by arm identity; all rows of arms that are missing here.
+        """
+        rows = self._rows
+        histories = {
+            study.arm_id(arm): ArmHistory(arm, curves=rows.curves.get(f"validation.{arm.metric}", {}))
+            for arm in study.arms
+        }
+        excluded = _Excluded(identities)
+        for history, row, number, _ in _counted(rows.searched, histories, excluded):
+            history.search[number] = row
+        for history, row, number, seed in _counted(rows.confirmed, histories, excluded):
+            history.confirm[number, seed] = row
+        for arm_id, history in histories.items():
+            history.adopted.update(excluded.evidence(arm_id, history.rows()))
+        return histories
+
+
 def read_history(
     ledger: Ledger, study: Study, identities: Mapping[str, Identity], *, curves: bool = True
 ) -> dict[str, ArmHistory]:
-    """Return each arm's history by its identity.
+    """Return each arm's history by its identity, for who asks once; see :class:`StudyRows`.
 
     Args:
         ledger: Where the rows are.
@@ -239,26 +324,13 @@ def read_history(
         identities: Which of an arm's rows count, by arm identity; all rows of arms that are missing here.
         curves: Whether to read epochs, which the search needs and tables do not.
     """
-    histories = {study.arm_id(arm): ArmHistory(arm, points=study.points(arm)) for arm in study.arms}
-    metrics = sorted({f"validation.{metric}" for arm in study.arms for metric in arm.objectives})
-    searched = ledger.read("trials", (*_SEARCHED, *metrics), where="phase = 'search'")
-    confirmed = ledger.read("trials", without=("config",), where="phase = 'confirm'")
-    excluded = _Excluded(identities)
-    for history, row, number, _ in _counted(RowViews(searched), histories, excluded):
-        history.search[number] = row
-    for history, row, number, seed in _counted(RowViews(confirmed), histories, excluded):
-        history.confirm[number, seed] = row
-    for arm_id, history in histories.items():
-        history.adopted.update(excluded.evidence(arm_id, history.rows()))
-    if curves:
-        add_curves(ledger, histories)
-    return histories
+    return StudyRows(ledger, study, curves=curves).histories(study, identities)
 
 
 def _counted(
     rows: RowViews, histories: Mapping[str, ArmHistory], excluded: _Excluded
 ) -> Iterator[tuple[ArmHistory, Row, int, int]]:
-    """Yield the rows that count, with their arm's history, number and seed; note of the others why they do not.
+    """Yield the rows that count, with their arm's history, number and seed; count the others by the reason.
 
     Of one number and seed, rows that were adopted come first, so that one of an identity's own takes their place.
     """
@@ -281,7 +353,7 @@ def _or_nan(value: float | None) -> float:
 
 
 class _Excluded:
-    """Why a row does not count; asked once of all rows that are alike in what decides it."""
+    """Why a row does not count. Rows that are equal in the deciding columns share one answer."""
 
     BY = ("arm_id", "code_version", "dataset_fingerprint", "versions")
 
@@ -297,7 +369,7 @@ class _Excluded:
         return self._known[kind]
 
     def adopts(self, kind: tuple[str, ...]) -> str:
-        """Return on what evidence rows count that would not otherwise; empty if they count by themselves."""
+        """Return the evidence by which rows count that would not otherwise; empty if they count by themselves."""
         if not (identity := self._identities.get(kind[0], Identity())).adopted:
             return ""
         if kind not in self._adopted:
@@ -306,7 +378,7 @@ class _Excluded:
         return self._adopted[kind]
 
     def evidence(self, arm_id: str, rows: Iterable[Row]) -> Iterator[str]:
-        """Yield for each row that was adopted on what evidence."""
+        """Yield the evidence of each row that was adopted."""
         if self._identities.get(arm_id, Identity()).adopted:
             yield from filter(None, (self.adopts(tuple(row[name] for name in self.BY)) for row in rows))
 

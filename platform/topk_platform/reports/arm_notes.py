@@ -1,4 +1,4 @@
-"""The results of a study's arms, each in a few lines, for the arms' runs in MLflow."""
+"""The results of each arm in a few lines, for the arms' runs in MLflow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def arms_to_json(table: Table, histories: Mapping[str, ArmHistory]) -> str:
 
     Args:
         table: The study's table, of all its arms.
-        histories: What the ledger holds of each, by arm identity.
+        histories: Each arm's history, by the arm's identity.
     """
     cells = _arms_in(table)
     result = {
@@ -57,7 +57,7 @@ def _arm_data(table: Table, arm: Arm, key: tuple[str, str]) -> dict[str, Any]:
 
 
 def _common(rows: Sequence[Row]) -> dict[str, str]:
-    """Return the parameters of the confirmations; all of them where several searches chose differently."""
+    """Return the parameters of the confirmations; several values are joined if searches chose differently."""
     result: dict[str, dict[str, None]] = {}
     for row in rows:
         for name, value in json.loads(row["values"]).items():

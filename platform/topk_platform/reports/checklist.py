@@ -97,8 +97,7 @@ class _Facts:
     @property
     def counting(self) -> list[Row]:
         """The rows that the table is made of."""
-        budget = (self.study.trials, self.study.seeds)
-        return [row for history in self.held.histories.values() for row in history.counting(*budget)]
+        return [row for arm in self.held.results.values() for row in arm.counting()]
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -289,11 +288,10 @@ def _versions(facts: _Facts) -> str:
 
 
 def _failures(facts: _Facts) -> str:
-    budget = (facts.study.trials, facts.study.seeds)
     ended = Counter(
-        (history.arm.name, row["status"])
-        for history in facts.held.histories.values()
-        for row in history.counting(*budget)
+        (arm.arm.name, row["status"])
+        for arm in facts.held.results.values()
+        for row in arm.counting()
         if row["status"] in ("diverged", "failed")
     )
     if not ended:

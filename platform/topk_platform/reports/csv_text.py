@@ -1,4 +1,4 @@
-"""Rows of named values as CSV; as JSON they are what they are."""
+"""Rows of named values as CSV."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def rows_to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) ->
 
     Args:
         columns: The columns in their order.
-        rows: Of each the values by column; those of other columns are left out.
+        rows: The values of each row by column; other columns are left out.
 
     Example:
         >>> rows_to_csv(["arm", "n"], [{"arm": "clean", "n": 5, "why": ""}, {"arm": "noisy", "n": None}])
         'arm,n\nclean,5\nnoisy,\n'
     """
-    # Not by way of Arrow, which imports pandas to make an array of Python's values.
+    # Arrow would import pandas to make an array of Python's values.
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()

@@ -14,13 +14,13 @@ from topk_platform.results.tuning import ArmTuning, Fixed, Tuning
 __all__ = ["tuning_to_csv", "tuning_to_markdown", "tuning_to_rich", "tuning_to_rows"]
 
 _NOTES = (
-    "Validation results, in percent; the test set is not looked at.",
-    "Enough: after how many trials the best so far was within {within:g} points of the best of all. For the search "
-    "this is what happened, once. For random draws it is the expectation, with a 95 % band for the expected best of "
-    "all draws; the band is valid for independent draws, not for values that a sampler chose because of earlier "
-    "results.",
-    "Importance is the share by PED-ANOVA, ρ Spearman's correlation of value and result; the last column has the best "
-    "result in each third of the parameter's range.",
+    "Validation results, in percent; the test set is not used.",
+    "Enough: the number of trials after which the best so far was within {within:g} points of the best of all. The "
+    "column of the search shows what happened in this search. The column of random draws shows the expectation, with a "
+    "95 % band for the expected best of all draws; the band is valid for independent draws, not for values that a "
+    "sampler chose because of earlier results.",
+    "Importance is a parameter's share by PED-ANOVA. ρ is Spearman's correlation of value and result. The last column "
+    "has the best result in each third of the parameter's range.",
 )
 
 _COLUMNS = ("arm", "metric", "trials", "best", "expected_of_random", "low", "high")
@@ -70,17 +70,17 @@ def _edges(arm: ArmTuning) -> _Rows:
     ]
 
 
-def _fixed_row(results: Fixed) -> tuple[str, ...]:
-    spread = "" if results.n == 1 else f" ± {100 * results.spread:.1f}"
-    result = f"{_percent(results.mean)}{spread}"
+def _fixed_row(fixed: Fixed) -> tuple[str, ...]:
+    spread = "" if fixed.n == 1 else f" ± {100 * fixed.spread:.1f}"
+    mean = f"{_percent(fixed.mean)}{spread}"
     return (
-        results.column,
-        results.loss,
-        results.parameter,
-        str(results.value),
-        results.metric,
-        result,
-        str(results.n),
+        fixed.column,
+        fixed.loss,
+        fixed.parameter,
+        str(fixed.value),
+        fixed.metric,
+        mean,
+        str(fixed.n),
     )
 
 
@@ -93,7 +93,7 @@ def _tables(tuning: Tuning, within: float) -> list[tuple[str, Sequence[str], _Ro
             _EDGES,
             [row for arm in tuning.arms for row in _edges(arm)],
         ),
-        ("Parameters that arms have otherwise", _FIXED, [_fixed_row(row) for row in tuning.fixed]),
+        ("Fixed parameters in which arms differ", _FIXED, [_fixed_row(row) for row in tuning.fixed]),
     ]
     return [table for table in tables if table[2]]
 
@@ -117,7 +117,7 @@ def tuning_to_markdown(tuning: Tuning, within: float = 0.005) -> str:
 
 
 def tuning_to_rich(tuning: Tuning, within: float = 0.005) -> Group:
-    """Return how a study was tuned for a terminal; arguments as of :func:`tuning_to_markdown`."""
+    """Return how a study was tuned for a terminal; arguments as in :func:`tuning_to_markdown`."""
     blocks: list[RichTable | Text] = []
     for title, header, rows in _tables(tuning, within):
         table = RichTable(*header, title=title, title_justify="left")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.fronts import hypervolume
-from topk_platform.records import ArmHistory, Row
+from topk_platform.records import ArmResults, Row
 from topk_platform.results.statistics import Estimate, estimate
 from topk_platform.specs import Scalar
 
@@ -47,33 +47,27 @@ class Front:
     volume: Estimate | None
 
 
-def front_of(history: ArmHistory, trials: int, seeds: int) -> Front | None:
+def front_of(results: ArmResults) -> Front | None:
     """Return the front of an arm that is searched by several metrics; None for other arms.
 
     Args:
-        history: The arm's.
-        trials: How many search trials count.
-        seeds: How many seeds count.
+        results: What counts of the arm.
     """
-    arm = history.arm
+    arm = results.arm
     if len(arm.objectives) == 1 or not arm.is_searched:
         return None
     points = [
-        _point(history, search, ended, seeds)
-        for search, chosen in enumerate(history.chosen(trials))
-        for ended in chosen
+        _point(results, search, ended) for search, chosen in enumerate(results.chosen) for ended in chosen
     ]
-    return Front(arm.objectives, tuple(points), estimate(_volumes(history, trials, seeds)))
+    return Front(arm.objectives, tuple(points), estimate(_volumes(results)))
 
 
-def _point(history: ArmHistory, search: int, ended: Ended, seeds: int) -> FrontPoint:
-    repeats = history.arm.repeats
-    mine = repeats.seeds_of(search, seeds)
-    rows = [row for seed in mine if (row := history.confirm.get((ended.number, seed))) is not None]
-    tests = [_tested(row, history.arm.objectives) for row in rows if row["status"] == "completed"]
-    test = tuple(
-        estimate([values[k] for values in tests if values]) for k in range(len(history.arm.objectives))
-    )
+def _point(results: ArmResults, search: int, ended: Ended) -> FrontPoint:
+    confirmed, objectives = results.history.confirm, results.arm.objectives
+    mine = results.arm.repeats.seeds_of(search, results.last)
+    rows = [row for seed in mine if (row := confirmed.get((ended.number, seed))) is not None]
+    tests = [_tested(row, objectives) for row in rows if row["status"] == "completed"]
+    test = tuple(estimate([values[k] for values in tests if values]) for k in range(len(objectives)))
     return FrontPoint(search, ended.values, ended.objectives, test)
 
 
@@ -83,14 +77,13 @@ def _tested(row: Row, metrics: Sequence[str]) -> tuple[float, ...]:
     return () if None in values else values
 
 
-def _volumes(history: ArmHistory, trials: int, seeds: int) -> list[float]:
-    chosen, repeats = history.chosen(trials), history.arm.repeats
-    result = []
-    for seed, rows in history.confirmed_points(trials, seeds).items():
-        tests = [_tested(row, history.arm.objectives) for row in rows if row["status"] == "completed"]
-        if all(tests) and len(tests) == len(chosen[repeats.search_of_seed(seed)]) > 0:
-            result.append(hypervolume(tests))
-    return result
+def _volumes(results: ArmResults) -> list[float]:
+    arm, volumes = results.arm, []
+    for seed, rows in results.confirmed_points().items():
+        tests = [_tested(row, arm.objectives) for row in rows if row["status"] == "completed"]
+        if all(tests) and len(tests) == len(results.chosen[arm.repeats.search_of_seed(seed)]) > 0:
+            volumes.append(hypervolume(tests))
+    return volumes
 
 
 def front_rows(

@@ -1,4 +1,4 @@
-"""The cells of a table: means over the confirmed seeds, differences to the baseline, and which of them are marked."""
+"""The cells of a table: means over the confirmed seeds, differences to the baseline, and their marks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Cell:
 
     Args:
         value: Mean test metric over the completed seeds; None if there are none.
-        difference: To the baseline, paired by seed and image; None for the baseline itself.
+        difference: The difference to the baseline, paired by seed and image; None for the baseline itself.
         best: Whether no other cell of this column has a better mean; never if a seed diverged or failed, or if the
             arm dropped out of a race.
         published: What a paper printed for it, in percent.
@@ -43,8 +43,8 @@ class Cell:
         metric: Its metric, which decides the unit shown; empty for an accuracy.
         primary: Whether its arm was selected by its metric. The other metrics are secondary.
         detectable: The minimal detectable effect: the size of a true difference that has a chance of 80 % to be marked.
-            Where an arm was searched once, which is never marked, it is that of the chosen configurations: the least
-            that it could be if the search had no luck. None where there is nothing to test.
+            If an arm was searched once, it is computed for the chosen configurations, and is the least that it could be
+            if the search had no luck; such an arm is never marked. None where there is nothing to test.
         p_equivalent: The p-value of equivalence within the study's tolerance, Holm-corrected; None where not tested.
         equivalent: Whether that is below 0.05.
         tested: How many test images, or groups of them, its interval is over and what they are called, such as
@@ -87,9 +87,9 @@ def cell_of(
 
     Args:
         ours: The arm's runs.
-        theirs: The baseline's; those of no arm for the baseline itself.
+        theirs: The baseline's runs; empty for the baseline itself.
         metric: The metric.
-        published: What a paper printed.
+        published: The number that a paper printed.
         primary: Whether the arm was selected by the metric.
     """
     sign = -1 if less_is_better(metric) else 1
@@ -118,12 +118,11 @@ def marked(cells: Mapping[Place, tuple[Cell, Tally]], tolerance: float = 0.0) ->
     """Return a table's cells with their marks, corrected over all cells of a family, and the best of each column.
 
     The primary family is that of the cells whose arm was selected by the cell's metric. Every other metric is a
-    secondary family of its own. Nothing that rests on an arm that was searched once is tested: neither the difference
-    to a baseline that was searched once.
+    secondary family of its own. A difference is not tested if its arm or the baseline was searched only once.
 
     Args:
-        cells: By row, column and metric, each with how its baseline's confirmations ended.
-        tolerance: Within which a difference of accuracies is equivalence, as a fraction of 1; 0 asks for none.
+        cells: The cells by row, column and metric, each with the tally of its baseline's confirmations.
+        tolerance: Differences of accuracies within it are equivalence, as a fraction of 1; 0 tests none.
     """
     families: dict[str, dict[Place, Cell]] = {}
     for key, (cell, _) in cells.items():
@@ -181,12 +180,12 @@ def _mark(cell: Cell, theirs: Tally, p: float) -> Mark:
 
 
 def tested(cells: Mapping[Place, Cell]) -> dict[str, tuple[int, str]]:
-    """Return by column how many test images, or groups of them, there are, and what they are called.
+    """Return the number of test images, or of groups of them, and their name, by column.
 
     They are known where the intervals of a column's plain accuracies cover images.
 
     Args:
-        cells: By row, column and metric.
+        cells: The cells by row, column and metric.
     """
     plain = {key: cell for key, cell in cells.items() if key[2].startswith("top") and cell.tested}
     return {

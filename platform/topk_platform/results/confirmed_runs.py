@@ -1,11 +1,11 @@
-"""The runs of an arm that tables and claims rest on."""
+"""The runs of an arm that tables and claims are computed from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from topk_platform.records import ArmHistory, Ranks, Row, Tally
+from topk_platform.records import ArmResults, Ranks, Row, Tally
 from topk_platform.results.statistics import Luck, pooled
 from topk_platform.results.statistics.intervals import means_of_searches
 from topk_platform.specs import Arm, Study
@@ -26,11 +26,11 @@ class Runs:
     Args:
         confirmations: Ledger rows by seed.
         searched: How its search trials ended.
-        searches: How often the arm was searched; 0 if it searches nothing, so that there is no luck of a search in it.
+        searches: How often the arm was searched; 0 if it has nothing to search, and so no luck of a search.
         ranks: The confirmations' ranks by seed, where kept.
         stopped: Whether it dropped out of a race.
-        luck: What all arms' searches say about the luck of one of its searches, by metric; empty where searches were
-            not repeated, or no arm beside it was.
+        luck: The luck of one of its searches by metric, estimated from all arms' searches; empty if searches were not
+            repeated, or those of this arm alone.
         without_ranks: How many completed confirmations lack their ranks, if these were read.
     """
 
@@ -55,7 +55,7 @@ class Runs:
 
     @property
     def tested(self) -> tuple[int, str] | None:
-        """How many test images there are, or groups of them, and what they are called; None where not known."""
+        """The number of test images, or of groups of them, and their name; None if unknown."""
         first = next(iter(self.ranks.values()), None)
         if first is None:
             return None
@@ -69,8 +69,8 @@ class Runs:
         values = {seed: row[f"test.{metric}"] for seed, row in completed.items()}
         return {seed: value for seed, value in values.items() if value is not None}
 
-    def of_searches(self, metric: str) -> list[float]:
-        """Return the mean of each search's seeds; nothing unless all searches were repeated and have the same seeds."""
+    def search_means(self, metric: str) -> list[float]:
+        """Return the mean over each search's seeds; empty unless there are several searches with equally many seeds."""
         values = self.values(metric)
         if self.searches < 2 or self.confirmed.lost or len(values) % self.searches:
             return []
@@ -87,36 +87,30 @@ class Runs:
         return replace(self, ranks=ranks, without_ranks=len(completed) - len(ranks))
 
 
-def runs_of(study: Study, history: ArmHistory, last: int) -> Runs:
+def runs_of(results: ArmResults) -> Runs:
     """Return the runs of an arm that count.
 
     Args:
-        study: Says how many trials and seeds there are.
-        history: The arm's.
-        last: The arm's last seed; before the study's where it dropped out of a race.
+        results: What counts of the arm.
     """
-    searched = Tally.of(row["status"] for row in history.searched(study.trials))
-    confirmed = history.confirmations(study.trials, last)
-    searches = history.arm.repeats.count if history.arm.is_searched else 0
-    return Runs(confirmed, searched, searches, stopped=last < study.seeds)
+    searched = Tally.of(row["status"] for row in results.searched())
+    searches = results.arm.repeats.count if results.arm.is_searched else 0
+    return Runs(results.confirmations(), searched, searches, stopped=results.last < results.state.seeds)
 
 
-def runs_of_all(
-    study: Study, histories: Mapping[str, ArmHistory], last: Mapping[str, int]
-) -> dict[str, Runs]:
-    """Return the runs of all arms that count, each with what all of them say about the luck of its searches.
+def runs_of_all(study: Study, results: Mapping[str, ArmResults]) -> dict[str, Runs]:
+    """Return the runs of all arms that count, each with the luck of its searches.
 
     Args:
-        study: Says how many trials and seeds there are, and which metrics.
-        histories: By arm identity.
-        last: The last seed of each arm.
+        study: Says which metrics there are.
+        results: What counts of each arm, by arm identity.
     """
-    result = {arm_id: runs_of(study, history, last[arm_id]) for arm_id, history in histories.items()}
-    arms = {arm_id: history.arm for arm_id, history in histories.items()}
-    luck = {metric: _luck(arms, result, metric) for metric in study.tabled} if _repeated(result) else {}
+    by_arm = {arm_id: runs_of(arm) for arm_id, arm in results.items()}
+    arms = {arm_id: arm.arm for arm_id, arm in results.items()}
+    luck = {metric: _luck(arms, by_arm, metric) for metric in study.tabled} if _repeated(by_arm) else {}
     return {
         arm_id: replace(runs, luck={metric: of[arm_id] for metric, of in luck.items() if arm_id in of})
-        for arm_id, runs in result.items()
+        for arm_id, runs in by_arm.items()
     }
 
 
@@ -125,10 +119,10 @@ def _repeated(runs: Mapping[str, Runs]) -> bool:
 
 
 def _luck(arms: Mapping[str, Arm], runs: Mapping[str, Runs], metric: str) -> dict[str, Luck]:
-    """Return the luck of each arm whose searches were repeated, among those of its regime and network."""
+    """Return the luck of each arm with several searches, estimated among the arms of its regime and network."""
     columns: dict[Hashable, dict[str, list[float]]] = {}
     for arm_id, arm in arms.items():
-        if means := runs[arm_id].of_searches(metric):
+        if means := runs[arm_id].search_means(metric):
             column = (arm.regime.name, arm.model.label, len(means), len(runs[arm_id].values(metric)))
             columns.setdefault(column, {})[arm_id] = means
     return pooled(columns)

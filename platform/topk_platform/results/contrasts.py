@@ -33,15 +33,15 @@ _SAME = 1e-6  # means of the same credits, added in another order
 def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate | None:
     """Return the estimate of a weighted sum of arms' means, over their common seeds, paired by seed and image.
 
-    Which sources of luck its variance has is decided by how often the arms were searched:
+    The number of searches decides which sources of luck the variance contains:
 
     - Nothing is searched: seeds and images.
     - All that are searched were searched R times, twice or more: a seed trains what the same search of each arm chose
       (:func:`~.statistics.intervals.search_of`). The arms' searches are independent, so that the sums over the seeds of
       each search are R independent values: they have the luck of all searches in them, and that of the seeds, paired.
       Their variance is drawn towards that of the other arms (:func:`~.statistics.pooled`).
-    - They were searched a different number of times, twice or more: the arms' own variances are added up, without what
-      pairs of seeds have in common.
+    - They were searched twice or more, but not equally often: the arms' own variances are added up, without what pairs
+      of seeds have in common.
     - One was searched once, or has results of one search alone: seeds and images, and ``covers`` says "one search".
 
     ``Estimate.precision`` has the parts of the variance: ``precision.detectable()`` is the smallest effect that a test
@@ -78,19 +78,19 @@ def sums(parts: Parts, metric: str) -> dict[int, float]:
 
 
 def _one_search(runs: Runs, values: Mapping[int, float]) -> bool:
-    """Return whether an arm that is searched has one search alone behind these seeds."""
+    """Return whether the arm is searched and these seeds all come from one search."""
     return runs.searches > 0 and len({search_of(seed, runs.searches) for seed in values}) < 2
 
 
 def _prior(parts: Parts, metric: str, values: Mapping[int, float], searches: int) -> Prior | None:
-    """Return what the pool says of one search's sum; None if an arm of it is not in the pool."""
+    """Return the pooled variance of one search's sum; None if an arm of it is not in the pool."""
     lucks = [(weight, runs.luck.get(metric)) for weight, runs in parts if runs.searches]
     known = [(weight, luck) for weight, luck in lucks if luck is not None]
     if len(known) < len(lucks):
         return None
     result = prior_of(known)
     fixed = [(weight, runs.values(metric)) for weight, runs in parts if not runs.searches]
-    # An arm without a search adds the luck of its seeds, of which each search has so many.
+    # An arm without a search adds the luck of its seeds, divided by the number of seeds for each search.
     added = sum(weight**2 * np.var([of[s] for s in values], ddof=1) for weight, of in fixed)
     return Prior(result.variance + float(added) * searches / len(values), result.freedom, result.weight)
 
@@ -116,9 +116,9 @@ def _own(weight: float, runs: Runs, metric: str, values: Mapping[int, float]) ->
 
 
 def _image_part(values: Mapping[int, float], parts: Parts, metric: str, searches: int) -> ImagePart | None:
-    """Return the images' part; None where the ranks are of other images, or of other weights than the metric's."""
+    """Return the images' part; None if the ranks belong to other images, or have other weights than the metric."""
     if not metric.rpartition("_")[2].startswith(("top", "autkc")):
-        return None  # what is kept of an image is its rank, which does not say whether it is in a set
+        return None  # ranks do not say whether a class is in a prediction set
     result = [(weight, accuracies({s: runs.ranks[s] for s in values}, metric)) for weight, runs in parts]
     first = result[0][1]
     ranks = [runs.ranks[seed] for _, runs in parts for seed in values]
@@ -135,7 +135,7 @@ def _image_part(values: Mapping[int, float], parts: Parts, metric: str, searches
         return None
     of_search = [search_of(seed, searches) for seed in sorted(values)] if searches > 1 else None
     part = image_part(rows, strata, weights, of_search, ranks[0].cluster)
-    return part if part.groups > 1 else None  # one group says nothing of others
+    return part if part.groups > 1 else None  # one group says nothing about others
 
 
 def _means(

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from topk_platform.records import last_seeds
 from topk_platform.results.confirmed_runs import Runs, runs_of_all
 from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read
@@ -31,18 +30,17 @@ class Evidence:
 
     Args:
         contrast: The contrast.
-        estimate: Of the contrast, in fractions of 1 where it is of accuracies; None without data.
+        estimate: The contrast's estimate, as a fraction of 1 for accuracies; None without data.
         verdict: The verdict on this contrast.
-        effect: The size for which ``power`` and ``seeds`` are given, in points: what the paper printed where that is
-            beyond what is claimed, or else twice the tolerance beyond the bound, of ``"within"`` 0; None where there is
-            neither.
+        effect: The size for which ``power`` and ``seeds`` are given, in points: the paper's number if it is beyond the
+            claimed bound, otherwise twice the tolerance beyond the bound; 0 for ``"within"``; None without either.
         power: The chance of confirming the claim with these seeds and images if ``effect`` were the truth.
-        seeds: How many seeds a study has to plan to confirm ``effect`` with a chance of 80 %, by the variance that was
-            measured; None if more than 10,000, because of too few test images, or if there is no ``effect``.
-        why: Why it waits or cannot be decided, if not for lack of precision.
+        seeds: The number of seeds that a study must plan to confirm ``effect`` with a chance of 80 %, by the measured
+            variance; None if it is above 10,000 because of too few test images, or without ``effect``.
+        why: The reason why it waits or cannot be decided, unless that is a lack of precision.
         planned: How many seeds the study plans.
-        reach: Half the width of the interval that decides, in points: with all looks it covers the truth in 95 %, of
-            ``"within"`` in 90 % of studies. None where nothing is decided.
+        reach: Half the width of the interval that decides, in points. With all looks it covers the truth in 95 % of
+            studies, or in 90 % for ``"within"``. None where nothing is decided.
     """
 
     contrast: Contrast
@@ -84,12 +82,12 @@ def decide(
     """Return the verdicts of a store's results on a study's claims.
 
     A contrast is confirmed where it is shown, by a one-sided test at 0.025, to lie beyond the bound by more than the
-    tolerance (of ``"within"``: between the tolerances, by two one-sided tests at 0.05), and refuted where it is shown
+    tolerance (for ``"within"``: between the tolerances, by two one-sided tests at 0.05), and refuted where it is shown
     not to. A claim needs all its contrasts, so that each is tested at the full level to confirm it; to refute it
     one is enough, so that the level is divided by their number. Claims are not corrected for one another: each is a
     question of its own. The levels hold however often the results are looked at while seeds are added (O'Brien and
     Fleming's boundary); the plan is ``study.seeds``. A contrast of an arm that was
-    searched only once is not decided, because no interval has the luck of its search.
+    searched only once is not decided, because no interval contains the luck of its search.
 
     Args:
         study: The study, with its claims.
@@ -123,9 +121,8 @@ def _searched_once(study: Study) -> frozenset[str]:
 
 def _runs(held: Held) -> dict[str, Runs]:
     requested = {name for claim in held.study.claims for name in claim.arms}
-    last = last_seeds(held.study, held.histories)
     read_ranks = held.ranks if held.study.interval == "crossed" else None
-    runs = runs_of_all(held.study, held.histories, last)
+    runs = runs_of_all(held.study, held.results)
     return {
         history.arm.name: runs[arm_id].with_ranks(read_ranks)
         for arm_id, history in held.histories.items()

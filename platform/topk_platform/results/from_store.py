@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from topk_platform.errors import StoreError
-from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_all_ranks, read_history
+from topk_platform.records import (
+    ArmHistory,
+    ArmResults,
+    Ledger,
+    Store,
+    last_counted,
+    read_all_ranks,
+    read_history,
+    results_of,
+)
 from topk_platform.results.confirmed_runs import ReadRanks
 from topk_platform.results.table import Table
 from topk_platform.results.table_building import build_table
@@ -28,7 +37,7 @@ def table(
 ) -> Table:
     """Return a study's table from the store's results; run nothing.
 
-    For a study with published numbers there is a table of these even before anything ran.
+    A study with published numbers has a table of them even before anything ran.
 
     Args:
         study: The study.
@@ -40,11 +49,11 @@ def table(
     Raises:
         UserError: if the store holds something else, or nothing of the study.
     """
-    result = read(study, store, trials, seeds)
+    held = read(study, store, trials, seeds)
     shown = study.only(only) if only else study
-    if not result.ledger.exists and not shown.published:
+    if not held.ledger.exists and not shown.published:
         raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
-    return build_table(result.study, result.histories, shown.arms, result.ranks)
+    return build_table(held.study, held.histories, shown.arms, held.ranks)
 
 
 @dataclass(frozen=True)
@@ -52,16 +61,21 @@ class Held:
     """A study's results in a store.
 
     Args:
-        study: The study, with the budget asked for.
+        study: The study, with the requested budget.
         ledger: Its ledger, which may not exist yet.
-        histories: Of every arm, by its identity.
-        planned: How many seeds the study itself asks for, where another budget was asked for; 0 where none was.
+        histories: Each arm's history, by the arm's identity.
+        planned: The number of seeds that the study itself has, if another budget was requested; otherwise 0.
     """
 
     study: Study
     ledger: Ledger
     histories: Mapping[str, ArmHistory]
     planned: int = 0
+
+    @cached_property
+    def results(self) -> dict[str, ArmResults]:
+        """What counts of every arm within the budget, by the arm's identity."""
+        return results_of(self.study, self.histories)
 
     @property
     def ranks(self) -> ReadRanks:

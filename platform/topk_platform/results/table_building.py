@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from topk_platform.identity import bits_of, chooser_of
 from topk_platform.protocol.ended import Ended
-from topk_platform.records import ArmHistory, Tally, last_seeds
+from topk_platform.records import ArmHistory, ArmResults, Tally, results_of
 from topk_platform.results.arm_fronts import front_of
 from topk_platform.results.cells import Cell, cell_of, marked, tested
 from topk_platform.results.confirmed_runs import IMAGES, ReadRanks, Runs, runs_of_all
@@ -30,11 +30,11 @@ def build_table(
     """Build a study's table from its arms' histories.
 
     Args:
-        study: Says which arms, how many trials and which metrics.
+        study: The study, with its arms, its number of trials and its metrics.
         histories: Each arm's history, by identity.
         only: The arms to show, by default all; numbers and marks are those of the whole table.
-        ranks: Reads the ranks of test images, which intervals over images need; without them, or where the study
-            wants ``interval="seeds"``, intervals cover seeds alone.
+        ranks: Reads the ranks of test images, which intervals over images need; without them, or if the study has
+            ``interval="seeds"``, intervals cover seeds alone.
     """
     across = _across(study)
     keys = {
@@ -42,9 +42,10 @@ def build_table(
         for arm_id, history in histories.items()
         if only is None or history.arm in only
     }
-    last = last_seeds(study, histories)
-    runs = runs_of_all(study, histories, last)
+    results = results_of(study, histories)
+    runs = runs_of_all(study, results)
     shown = {arm_id: histories[arm_id] for arm_id in keys}
+    counting = {arm_id: results[arm_id] for arm_id in keys}
     cells, lacking = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
     shown_cells = {key: cell for key, cell in cells.items() if key[:2] in keys.values()}
     images = tested(shown_cells)
@@ -53,20 +54,20 @@ def build_table(
         rows=tuple(dict.fromkeys(row for row, _ in keys.values())),
         columns=tuple(dict.fromkeys(column for _, column in keys.values())),
         cells=shown_cells,
-        choices={keys[i]: result for i, h in shown.items() if (result := _choices(h, study.trials))},
+        choices={keys[i]: result for i, arm in counting.items() if (result := _choices(arm))},
         failures=tuple(_failures(shown)),
-        fruitless=tuple(filter(None, (_fruitless(study, h, last[arm_id]) for arm_id, h in shown.items()))),
+        fruitless=tuple(filter(None, map(_fruitless, counting.values()))),
         outdated=sum((history.outdated for history in shown.values()), Counter()),
         environments=_environments(shown),
         adopted=sum((history.adopted for history in shown.values()), Counter()),
-        choosers={keys[i]: c for i, h in shown.items() if (c := _choosers(h, study.trials))},
+        choosers={keys[i]: c for i, arm in counting.items() if (c := _choosers(arm))},
         across=across,
         confirmations={key: runs[arm_id].confirmations for arm_id, key in keys.items()},
-        fronts={keys[i]: f for i, h in shown.items() if (f := front_of(h, study.trials, last[i]))},
+        fronts={keys[i]: f for i, arm in counting.items() if (f := front_of(arm))},
         unlike={keys[i]: pairs for i, pairs in _unlike(study, histories, runs).items() if i in keys},
         tested={column: count for column, (count, _) in images.items()},
         units={column: what for column, (_, what) in images.items() if what != IMAGES},
-        left=sum(history.left(study.trials, last[arm_id]) for arm_id, history in shown.items()),
+        left=sum(arm.left for arm in counting.values()),
         without_ranks=sum(lacking[arm_id] for arm_id in shown),
     )
 
@@ -119,16 +120,16 @@ def _across(study: Study) -> str:
     return "model" if len(regimes) == 1 and len(models) > 1 else "regime"
 
 
-def _choices(history: ArmHistory, trials: int) -> tuple[ChosenValues, ...]:
-    if not history.arm.is_searched:
+def _choices(results: ArmResults) -> tuple[ChosenValues, ...]:
+    if not results.arm.is_searched:
         return ()
-    result = enumerate(history.chosen(trials))
-    return tuple(_choice(history, search, best[0], trials) for search, best in result if best)
+    chosen = enumerate(results.chosen)
+    return tuple(_choice(results, search, best[0]) for search, best in chosen if best)
 
 
-def _choice(history: ArmHistory, search: int, best: Ended, trials: int) -> ChosenValues:
-    numbers = history.arm.repeats.numbers(search, trials)
-    tally = Tally.of(history.search[number]["status"] for number in numbers if number in history.search)
+def _choice(results: ArmResults, search: int, best: Ended) -> ChosenValues:
+    numbers, rows = results.state.lanes[search].numbers, results.history.search
+    tally = Tally.of(rows[number]["status"] for number in numbers if number in rows)
     return ChosenValues(best.values, best.objective, tally.ended, tally.ended - tally.completed, search)
 
 
@@ -138,9 +139,9 @@ def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
     return result if len(result) > 1 else {}
 
 
-def _choosers(history: ArmHistory, trials: int) -> dict[int, str]:
+def _choosers(results: ArmResults) -> dict[int, str]:
     """Return, if several versions chose an arm's search trials, from which number on which did."""
-    rows = sorted(history.searched(trials), key=lambda row: row["number"])
+    rows = sorted(results.searched(), key=lambda row: row["number"])
     parts = {row["number"]: chooser_of(row) for row in rows}
     before = [None, *parts.values()]
     changes = {
@@ -149,23 +150,23 @@ def _choosers(history: ArmHistory, trials: int) -> dict[int, str]:
     return changes if len(changes) > 1 else {}
 
 
-def _fruitless(study: Study, history: ArmHistory, last: int) -> Fruitless | None:
-    confirmed = list(history.confirmations(study.trials, last).values())
-    rows = confirmed or history.searched(study.trials)
+def _fruitless(results: ArmResults) -> Fruitless | None:
+    confirmed = list(results.confirmations().values())
+    rows = confirmed or results.searched()
     ends = Tally.of(row["status"] for row in rows)
-    due = _due(study, history, last) if confirmed else study.search_trials(history.arm)
+    due = _due(results) if confirmed else results.state.trials
     if not rows or ends.completed or len(rows) < due:
         return None
     first = min(rows, key=lambda row: (row["number"], row["seed"]))
     return Fruitless(
-        history.arm.name, "confirm" if confirmed else "search", ends, first["key"], first["reason"]
+        results.arm.name, "confirm" if confirmed else "search", ends, first["key"], first["reason"]
     )
 
 
-def _due(study: Study, history: ArmHistory, last: int) -> int:
+def _due(results: ArmResults) -> int:
     """Return how many confirmations are due: none for a search that chose nothing."""
-    chosen, repeats = history.chosen(study.trials), history.arm.repeats
-    return sum(bool(chosen[repeats.search_of_seed(seed)]) for seed in repeats.seeds(last))
+    repeats = results.arm.repeats
+    return sum(bool(results.chosen[repeats.search_of_seed(seed)]) for seed in repeats.seeds(results.last))
 
 
 def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:

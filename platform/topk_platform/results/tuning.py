@@ -17,7 +17,7 @@ import numpy as np
 from topk_platform.errors import UserError
 from topk_platform.protocol.ended import Ended
 from topk_platform.protocol.samplers import random_draws
-from topk_platform.records import ArmHistory
+from topk_platform.records import ArmResults
 from topk_platform.results.from_store import read
 from topk_platform.results.range_edges import Edge, edges
 from topk_platform.specs import Arm, Choice, Dimension, Grid, Parameter, Scalar, Study
@@ -61,11 +61,11 @@ class Sensitivity:
     Args:
         name: The parameter.
         importance: Its share of what all parameters explain of being among the best tenth of trials (PED-ANOVA,
-            Watanabe et al. 2023); None of fewer than ten completed trials.
+            Watanabe et al. 2023); None if fewer than ten trials were completed.
         correlation: Spearman's correlation of value and result; None if values have no order, or one of the two is
             constant.
-        best: Of each third of its range (in its logarithm where that is searched), or of each option, the best result;
-            None where there was no trial.
+        best: The best result in each third of its range (of the logarithm, if the range is logarithmic), or for each
+            option; None where there was no trial.
     """
 
     name: str
@@ -81,11 +81,11 @@ class ArmTuning:
     Args:
         arm: Its name.
         metric: The validation metric that selects.
-        trace: The best result among its first n search trials; of a repeated search, of all searches' together.
+        trace: The best result among its first n search trials, of all its searches together.
         curve: The curve of its trials drawn at random, independently; None for fewer than five.
         drawn: The number of these trials.
-        sensitivities: Of the parameters that are searched.
-        edges: What a search chose at an end of a range, by the index of the search.
+        sensitivities: The effects of the searched parameters.
+        edges: Chosen values at an end of a range, each with the index of its search.
     """
 
     arm: str
@@ -97,7 +97,7 @@ class ArmTuning:
     edges: tuple[tuple[int, Edge], ...] = ()
 
     def enough(self, within: float) -> int | None:
-        """Return after how many trials this search was within a tolerance of its best; None if none completed."""
+        """Return the number of trials until the search was within a tolerance of its best; None if none completed."""
         return _first(self.trace, within) if self.trace and self.trace[-1] > 0 else None
 
 
@@ -108,12 +108,12 @@ class Fixed:
     Args:
         column: ``regime/model``.
         loss: The loss's name.
-        parameter: Such as ``"tau"``.
-        value: What the arm has.
+        parameter: The parameter's name, such as ``"tau"``.
+        value: The arm's value.
         metric: The validation metric.
-        mean: Over the confirmed seeds.
-        spread: Their standard deviation; NaN of one.
-        n: How many they are.
+        mean: The mean over the confirmed seeds.
+        spread: Their standard deviation; NaN for one seed.
+        n: The number of seeds.
     """
 
     column: str
@@ -133,7 +133,7 @@ class Tuning:
     Args:
         study: Its name.
         arms: The arms with an ended search trial.
-        fixed: Parameters that are not searched but differ between arms.
+        fixed: The results by parameters that are fixed and differ between arms.
     """
 
     study: str
@@ -173,18 +173,17 @@ def tuning(
     """
     shown = study.only(only) if only else study
     held = read(study, store, trials, curves=True, needed=True)
-    histories = [history for history in held.histories.values() if history.arm in shown.arms]
+    arms = [results for results in held.results.values() if results.arm in shown.arms]
     return Tuning(
         study.name,
-        tuple(_tuned(history, held.study.trials) for history in histories if history.search),
-        tuple(_fixed(histories, held.study)),
+        tuple(_tuned(results) for results in arms if results.history.search),
+        tuple(_fixed(arms)),
     )
 
 
-def _tuned(history: ArmHistory, trials: int) -> ArmTuning:
-    arm = history.arm
-    known, repeats = history.ended(), arm.repeats
-    ended = [known[n] for n in sorted(known, key=repeats.order) if repeats.holds(n, trials)]
+def _tuned(results: ArmResults) -> ArmTuning:
+    arm, known = results.arm, results.history.ended()
+    ended = [known[n] for n in sorted(known, key=arm.repeats.order) if results.state.counts(n)]
     drawn = [_result(trial) for trial in ended if _is_drawn(arm, trial)]
     best = np.maximum.accumulate([_result(trial) for trial in ended]).tolist() if ended else []
     curve = _curve(drawn) if len(drawn) >= _LEAST else None
@@ -201,7 +200,7 @@ def _tuned(history: ArmHistory, trials: int) -> ArmTuning:
     )
     at_ends = tuple(
         (search, edge)
-        for search, chosen in enumerate(history.chosen(trials))
+        for search, chosen in enumerate(results.chosen)
         for best_of_it in chosen[:1]
         for edge in edges(arm.loss, best_of_it.values)
     )
@@ -301,23 +300,23 @@ def _best(name: str, dimension: Dimension, trials: Sequence[Ended]) -> dict[str,
     }
 
 
-def _fixed(histories: Sequence[ArmHistory], study: Study) -> list[Fixed]:
+def _fixed(arms: Sequence[ArmResults]) -> list[Fixed]:
     """Return the results of arms that differ in one fixed parameter from others of their regime, model and loss."""
     values: dict[tuple[str, str, str], set[Parameter]] = {}
-    keys = {id(h): f"{h.arm.regime.name}/{h.arm.model.label}" for h in histories}
-    for h in histories:
+    keys = {id(h): f"{h.arm.regime.name}/{h.arm.model.label}" for h in arms}
+    for h in arms:
         for parameter, value in h.arm.loss.fixed.items():
             values.setdefault((keys[id(h)], h.arm.loss.name, parameter), set()).add(value)
-    result = []
-    for h in histories:
-        rows = h.confirmations(study.trials, study.seeds).values()
+    fixed = []
+    for h in arms:
+        rows = h.confirmations().values()
         results = [row[f"validation.{h.arm.metric}"] for row in rows if row["status"] == "completed"]
         for parameter, value in h.arm.loss.fixed.items():
             key = (keys[id(h)], h.arm.loss.name, parameter)
             if results and len(values[key]) > 1:
                 spread = stdev(results) if len(results) > 1 else math.nan
-                result.append(Fixed(*key, value, h.arm.metric, mean(results), spread, len(results)))
-    return result
+                fixed.append(Fixed(*key, value, h.arm.metric, mean(results), spread, len(results)))
+    return fixed
 
 
 def check_within(within: float) -> float:

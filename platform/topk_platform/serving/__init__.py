@@ -1,4 +1,4 @@
-"""Using a study's networks where neither its store nor its data are."""
+"""Exporting a study's networks, and using them without its store and its data."""
 
 from __future__ import annotations
 

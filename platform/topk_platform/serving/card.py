@@ -1,4 +1,4 @@
-"""The card of a network: what it is, how well it does, where, and how it is used."""
+"""The model card of an exported network: its origin, its test results, its use and its limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def model_card(study: Study, saved: SavedModel, row: Row, estimates: Mapping[str
     """Return a Markdown card.
 
     Args:
-        study: The study that the network is of.
+        study: The network's study.
         saved: The network.
         row: The ledger's row of its confirmation.
         estimates: The arm's test metrics over all its seeds.
@@ -47,15 +47,17 @@ def model_card(study: Study, saved: SavedModel, row: Row, estimates: Mapping[str
 
 def _numbers(row: Row, estimates: Mapping[str, Estimate]) -> str:
     lines = ["| metric | this network | its arm | n |", "|---|---|---|---|"]
-    for metric, found in estimates.items():
+    for metric, estimate in estimates.items():
         own = row.get(f"test.{metric}")
-        half = f" ± {number_text(metric, found.half_width)}" if found.n > 1 else ""
-        mean = f"{number_text(metric, found.mean)}{half}"
-        lines.append(f"| {metric} | {'' if own is None else number_text(metric, own)} | {mean} | {found.n} |")
-    covers = sorted({found.covers for found in estimates.values()})
+        half = f" ± {number_text(metric, estimate.half_width)}" if estimate.n > 1 else ""
+        mean = f"{number_text(metric, estimate.mean)}{half}"
+        lines.append(
+            f"| {metric} | {'' if own is None else number_text(metric, own)} | {mean} | {estimate.n} |"
+        )
+    covers = sorted({estimate.covers for estimate in estimates.values()})
     return "\n".join(lines) + (
         f"\n\n± is half a 95 % interval over {' or '.join(covers)}; n is the number of seeds. This network is the "
-        "arm's seed that validated best unless another was asked for; the arm's numbers are what to expect of its "
+        "arm's seed with the best validation, unless another seed was requested. Expect the arm's numbers of its "
         "recipe.\n"
     )
 
@@ -79,13 +81,13 @@ def _limits(saved: SavedModel) -> str:
     notes = []
     if recipe.test_crops:
         notes.append(
-            "its test results average ten crops of an image; `topk predict` looks at the middle alone"
+            "its test results average ten crops of an image; `topk predict` uses the middle crop only"
         )
     if recipe.numerics.bfloat16:
         notes.append("it was tested in bfloat16; `topk predict` computes in float32")
     if saved.inputs.kind == "image":
         notes.append(
-            "images must look as those of its regime do: same subject, same background, same polarity"
+            "images must look like those of its regime: same subject, same background, same polarity"
         )
     if is_reference(name := saved.trial.arm.model.name):
         module = name.partition(":")[0]

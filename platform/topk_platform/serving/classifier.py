@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from topk_losses.operators import inclusion_probabilities
@@ -23,7 +25,7 @@ from topk_platform.trust import Trust
 __all__ = ["Candidate", "Classifier", "Prepared", "assembled", "load_model"]
 
 _AT_ONCE = 64
-_LEAST = 64  # what any option of a network of ours may be, however few and small its tensors are
+_LEAST = 64  # an option of one of our networks may always be this large, however small its tensors are
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Candidate:
 
     Args:
         label: The class's number.
-        name: Its name, or its number where the data have no names.
+        name: Its name, or its number if the data have no names.
         probability: The probability of being among the K best, see
             :func:`~topk_losses.operators.inclusion_probabilities`; those of all classes sum to K.
     """
@@ -43,7 +45,7 @@ class Candidate:
 
 
 class Prepared(nn.Module):
-    """A network with its preprocessing: of uint8 images, or of float32 numbers, to scores ``(n, L)``."""
+    """A network with its preprocessing: from uint8 images or float32 numbers to scores ``(n, L)``."""
 
     def __init__(self, network: nn.Module, normalisation: Normalisation | None) -> None:
         super().__init__()
@@ -60,11 +62,11 @@ class Prepared(nn.Module):
 
 @dataclass(frozen=True)
 class Classifier:
-    """A trained network with all that is needed to use it.
+    """A trained network, ready to use.
 
     Args:
         config: The network's configuration.
-        module: From inputs as they are read to scores ``(n, L)``, in evaluation mode.
+        module: Computes scores ``(n, L)`` from inputs as they are read, in evaluation mode.
     """
 
     config: Config
@@ -78,13 +80,13 @@ class Classifier:
             inputs: ``(n, *shape)``, uint8 images or float32 numbers as ``config.inputs.kind`` says.
 
         Raises:
-            UserError: if they are of another shape or type.
+            UserError: if their shape or type is another one.
         """
-        wanted = self.config.inputs
-        kind = torch.uint8 if wanted.kind == "image" else torch.float32
-        if tuple(inputs.shape[1:]) != wanted.shape or inputs.dtype != kind:
+        takes = self.config.inputs
+        kind = torch.uint8 if takes.kind == "image" else torch.float32
+        if tuple(inputs.shape[1:]) != takes.shape or inputs.dtype != kind:
             raise UserError(
-                f"inputs must be {kind} of shape (n, {', '.join(map(str, wanted.shape))}), "
+                f"inputs must be {kind} of shape (n, {', '.join(map(str, takes.shape))}), "
                 f"got {inputs.dtype} of shape {tuple(inputs.shape)}"
             )
         return torch.cat([self.module(part) for part in torch.split(inputs, _AT_ONCE)])
@@ -94,10 +96,10 @@ class Classifier:
 
         Args:
             inputs: As for :meth:`scores`.
-            k: K; by default that of the arm.
+            k: K; by default the arm's K.
 
         Raises:
-            UserError: if k is not in [1, L], or as :meth:`scores`.
+            UserError: if k is not in [1, L], and as for :meth:`scores`.
         """
         k, classes = self.config.k if k is None else k, self.config.inputs.classes
         if not 1 <= k <= classes:
@@ -120,69 +122,66 @@ class Classifier:
 
         Args:
             paths: Images; ``.npy`` files for a network that takes numbers. One path is a list of one.
-            k: K; by default that of the arm.
+            k: K; by default the arm's K.
 
         Raises:
             UserError: if a file cannot be read, or k is not in [1, L].
         """
-        found: list[list[Candidate]] = []
+        candidates: list[list[Candidate]] = []
         paths = [paths] if isinstance(paths, str | Path) else paths
         for start in range(0, len(paths), _AT_ONCE):
-            found += self.candidates(read_inputs(paths[start : start + _AT_ONCE], self.config.inputs), k)
-        return found
+            candidates += self.candidates(read_inputs(paths[start : start + _AT_ONCE], self.config.inputs), k)
+        return candidates
 
 
 def load_model(folder: str | Path, *, trust: Iterable[str] = ()) -> Classifier:
     """Return the network that ``topk export STUDY --arm ARM --to FOLDER`` wrote.
 
-    Three lines make it work: ``from topk_platform import load_model``, ``model = load_model("FOLDER")`` and
-    ``model.predict(["image.png"])``. Nothing of it is unpickled, and no code is run but ours. A network of one's own is
-    built by its function, which has to be importable and whose module has to be trusted by name.
+    Three lines are enough: ``from topk_platform import load_model``, ``model = load_model("FOLDER")`` and
+    ``model.predict(["image.png"])``. Nothing is unpickled, and only our code is run. A network of your own is built by
+    its function, which must be importable and in a module that is trusted by name.
 
     Args:
         folder: The folder.
         trust: The modules whose code the folder may name, such as ``"my_lab"``, with their submodules.
 
     Raises:
-        UserError: if it holds no exported network, is damaged, or names code that is not trusted or not there.
+        UserError: if it contains no exported network, is damaged, or names code that is not trusted or does not exist.
     """
     return load_trusting(Path(folder), Trust.of(trust))
 
 
 def load_trusting(folder: Path, trust: Trust) -> Classifier:
-    """Return the network of a folder, as :func:`load_model`.
+    """Return the network in a folder, as :func:`load_model` does.
 
     Args:
         folder: The folder.
         trust: The code that it may name.
     """
-    from safetensors import SafetensorError  # noqa: PLC0415 - for the error alone
-    from safetensors.torch import load_file  # noqa: PLC0415 - as above
-
-    config, place = Config.read(folder), folder / WEIGHTS
+    config, path = Config.read(folder), folder / WEIGHTS
     trust.check(folder, {"model": config.model.name})
     try:
-        with place.open("rb") as file:
+        with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if config.sha256 not in ("", digest):
-            raise UserError(f"{place} is damaged or was changed: its SHA-256 is another than its export's")
-        tensors = load_file(place)
+            raise UserError(f"{path} is damaged or was changed: its SHA-256 differs from that of the export")
+        tensors = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise UserError(f"{place} cannot be read: {error}") from error
-    return assembled(config, tensors, place, trust)
+        raise UserError(f"{path} cannot be read: {error}") from error
+    return assembled(config, tensors, path, trust)
 
 
 def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, trust: Trust) -> Classifier:
-    """Return the network of these tensors.
+    """Return the network with these tensors.
 
     Args:
-        config: What the network is.
+        config: The network's configuration.
         tensors: Its tensors, by name.
-        file: Where they are from, for messages.
+        file: The file of the tensors, for messages.
         trust: The code that may be named as its model.
 
     Raises:
-        UserError: if the function that builds it is not trusted or not there, or builds another network.
+        UserError: if the function that builds it is not trusted, does not exist, or builds another network.
     """
     trust.check(file, {"model": config.model.name})
     takes, model = config.inputs, architecture_of(config.model)
@@ -200,9 +199,9 @@ def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, t
 
 
 def _check_builds(config: Config, model: Model, tensors: Mapping[str, Tensor], file: Path | str) -> None:
-    """Raise ``UserError`` unless the options build a network of just these tensors; nothing large is built for it.
+    """Raise ``UserError`` unless the options build a network with exactly these tensors.
 
-    A network of ours is built without memory first, as its file may ask for one of terabytes.
+    Our networks are first built without memory, because a file may ask for a network of terabytes.
     """
     sides = (size for tensor in tensors.values() for size in tensor.shape)
     most = max(_LEAST, len(tensors), max(sides, default=0))
@@ -212,16 +211,16 @@ def _check_builds(config: Config, model: Model, tensors: Mapping[str, Tensor], f
     takes = config.inputs
     with made_by(file, f"the tensors of model {model.name}"), torch.device("meta"):
         built = build_model(model, takes.shape, takes.classes, config.head).state_dict()
-    wanted = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in built.items()}
+    expected = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in built.items()}
     got = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-    for name in sorted(wanted.keys() | got.keys()):
-        if wanted.get(name) != got.get(name):
+    for name in sorted(expected.keys() | got.keys()):
+        if expected.get(name) != got.get(name):
             raise _another(
-                config, f"tensor {name!r} is {_told(wanted, name)} and {_told(got, name)} in {file}"
+                config, f"tensor {name!r} is {_in_words(expected, name)} and {_in_words(got, name)} in {file}"
             )
 
 
-def _told(tensors: Mapping[str, tuple[tuple[int, ...], torch.dtype]], name: str) -> str:
+def _in_words(tensors: Mapping[str, tuple[tuple[int, ...], torch.dtype]], name: str) -> str:
     return "missing" if name not in tensors else f"{tensors[name][1]} of shape {tensors[name][0]}"
 
 

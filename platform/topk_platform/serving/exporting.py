@@ -1,4 +1,4 @@
-"""Exporting an arm's best confirmed network with all that is needed to use it."""
+"""Exporting an arm's best confirmed network with everything that its use needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError, unknown_name
-from topk_platform.records import ArmHistory, Row, SavedModel, last_seeds, read_model
+from topk_platform.records import ArmHistory, Row, SavedModel, read_model
 from topk_platform.results.confirmed_runs import Runs, runs_of_all
 from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read
@@ -23,12 +23,12 @@ __all__ = ["Exported", "best_of", "export_model"]
 
 @dataclass(frozen=True)
 class Exported:
-    """What was exported.
+    """An export.
 
     Args:
-        folder: Where to.
-        config: What the network is.
-        seed: The seed of the confirmation that it is of.
+        folder: Its folder.
+        config: The network's configuration.
+        seed: The seed of the network's confirmation.
         files: The names of the files.
     """
 
@@ -48,10 +48,10 @@ def export_model(
     onnx: bool = False,
     mlflow: bool = False,
 ) -> Exported:
-    """Write an arm's confirmed network to a folder: tensors, configuration, model card and, where asked for, others.
+    """Write an arm's confirmed network to a folder: tensors, configuration, model card and, if requested, more.
 
-    By default it is the seed with the best validation; the test set is not used to choose. The test metrics on
-    the card are the arm's, over all its seeds.
+    By default it is the network of the seed with the best validation; the test set is not used to choose. The test
+    metrics on the card are those of the arm, over all its seeds.
 
     Args:
         study: The study.
@@ -59,15 +59,15 @@ def export_model(
         to: The folder; files of an earlier export in it are replaced.
         store: Folder or URI of the results.
         seed: The seed to export instead.
-        onnx: Whether ``model.onnx`` is written too, which needs the extra ``onnx``.
-        mlflow: Whether the folder is a model of MLflow's too, for ``mlflow.pytorch.load_model``.
+        onnx: Whether to write ``model.onnx`` too; it needs the extra ``onnx``.
+        mlflow: Whether the folder is also a model for ``mlflow.pytorch.load_model``.
 
     Raises:
-        UserError: if there is no such arm, no network of it, or the folder holds something else.
+        UserError: if there is no such arm, it has no network, or the folder contains something else.
     """
     held = read(study, store, needed=True)
     history = _history(held, arm)
-    runs = runs_of_all(study, held.histories, last_seeds(study, held.histories))[study.arm_id(history.arm)]
+    runs = runs_of_all(study, held.results)[study.arm_id(history.arm)]
     chosen = _chosen(history, runs.confirmations, seed)
     saved = read_model(held.ledger.store, chosen)
     if saved is None:
@@ -76,8 +76,8 @@ def export_model(
             "trains that confirmation again"
         )
     estimates = _estimates(study, runs.with_ranks(held.ranks if study.interval == "crossed" else None))
-    found = _write(Path(to), saved, chosen, model_card(study, saved, chosen, estimates))
-    return replace(found, files=(*found.files, *_graphs(Path(to), Trust.of_study(study), onnx, mlflow)))
+    exported = _write(Path(to), saved, chosen, model_card(study, saved, chosen, estimates))
+    return replace(exported, files=(*exported.files, *_graphs(Path(to), Trust.of_study(study), onnx, mlflow)))
 
 
 def _history(held: Held, arm: str) -> ArmHistory:
@@ -88,14 +88,14 @@ def _history(held: Held, arm: str) -> ArmHistory:
 
 
 def best_of(history: ArmHistory, confirmations: Mapping[int, Row]) -> Row | None:
-    """Return the completed confirmation whose validation was best, None where there is none.
+    """Return the completed confirmation with the best validation; None if there is none.
 
     Args:
-        history: The arm's.
+        history: The arm's history.
         confirmations: Its confirmations that count, by seed.
     """
     completed = [row for row in confirmations.values() if row["status"] == "completed"]
-    return max(completed, key=history.score, default=None)
+    return max(completed, key=lambda row: history.ended_of(row).score, default=None)
 
 
 def _chosen(history: ArmHistory, confirmations: Mapping[int, Row], seed: int | None) -> Row:
@@ -104,19 +104,21 @@ def _chosen(history: ArmHistory, confirmations: Mapping[int, Row], seed: int | N
         raise UserError(f"arm {history.arm.name} has no completed confirmation yet: run the study first")
     completed = {s: row for s, row in confirmations.items() if row["status"] == "completed"}
     if seed is not None and seed not in completed:
-        raise UserError(f"seed must be one of {sorted(completed)}, which are confirmed, got {seed}")
+        raise UserError(f"seed must be one of the confirmed seeds {sorted(completed)}, got {seed}")
     return best if seed is None else completed[seed]
 
 
 def _estimates(study: Study, runs: Runs) -> dict[str, Estimate]:
-    found = {metric: combined([(1, runs)], metric, difference=False) for metric in study.tabled}
-    return {metric: estimate for metric, estimate in found.items() if estimate is not None}
+    estimates = {metric: combined([(1, runs)], metric, difference=False) for metric in study.tabled}
+    return {metric: estimate for metric, estimate in estimates.items() if estimate is not None}
 
 
 def _write(to: Path, saved: SavedModel, row: Row, card: str) -> Exported:
     config = Config.of(saved)
     if to.exists() and (not to.is_dir() or any(to.iterdir())) and not (to / CONFIG).is_file():
-        raise UserError(f"--to must be a new or empty folder, or one of an earlier export, got {str(to)!r}")
+        raise UserError(
+            f"--to must be a new or empty folder, or the folder of an earlier export, got {str(to)!r}"
+        )
     files = {
         WEIGHTS: saved.content,
         CONFIG: config.to_json().encode(),
@@ -127,7 +129,7 @@ def _write(to: Path, saved: SavedModel, row: Row, card: str) -> Exported:
         to.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (to / name).write_bytes(content)
-        for name in (ONNX, PT2, MLMODEL):  # those of an earlier export would be another network's
+        for name in (ONNX, PT2, MLMODEL):  # files of an earlier export belong to another network
             (to / name).unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {error}") from error
@@ -135,7 +137,7 @@ def _write(to: Path, saved: SavedModel, row: Row, card: str) -> Exported:
 
 
 def _graphs(to: Path, trust: Trust, onnx: bool, mlflow: bool) -> tuple[str, ...]:
-    """Write what needs the network itself, and return the files' names."""
+    """Write the requested graphs of the network, and return the files' names."""
     more: tuple[str, ...] = ()
     if onnx:
         from topk_platform.serving.onnx import write_onnx  # noqa: PLC0415 - torch

@@ -22,7 +22,7 @@ __all__ = ["Predictor"]
 
 
 class Predictor:
-    """What ``mlflow.pyfunc`` asks for scores.
+    """A network with the interface of ``mlflow.pyfunc``.
 
     Args:
         classifier: The network.
@@ -34,11 +34,11 @@ class Predictor:
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> npt.NDArray[np.float32]:
         """Return the scores ``(n, L)`` of inputs ``(n, *shape)``.
 
-        Images may be of any type of whole numbers, as JSON has but one; they must be from 0 to 255. A network of
-        numbers takes whole and real ones.
+        Images may have any integer type, because JSON has only one; their values must be from 0 to 255. A network that
+        takes numbers accepts integers and floats.
 
         Raises:
-            UserError: if they are of another shape, type or range.
+            UserError: if their shape, type or range is another one.
         """
         del params
         as_taken = _pixels if self.classifier.config.inputs.kind == "image" else _numbers
@@ -46,7 +46,7 @@ class Predictor:
         return np.asarray(scores.numpy(), np.float32)
 
     def get_raw_model(self) -> Classifier:
-        """Return the network itself, as ``unwrap_python_model`` and the like hand it on."""
+        """Return the network itself, for ``unwrap_python_model`` and the like."""
         return self.classifier
 
 
@@ -65,10 +65,10 @@ def _numbers(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _load_pyfunc(path: str) -> Predictor:
-    """Return what MLflow calls by this name: the network in a safetensors file.
+    """Return the network in a safetensors file; MLflow calls this function by its name.
 
-    A network of a user's own needs its module named in the environment's ``TOPK_TRUST``. An option of MLflow's would
-    come from the model's own file ``MLmodel``, which is no place for trust.
+    A user's own network needs its module in the environment variable ``TOPK_TRUST``. MLflow's options come from the
+    model's own file ``MLmodel``, which must not decide whom to trust.
     """
     with made_by(path, "the network of a trial", SafetensorError):
         saved = SavedModel.of(Path(path).read_bytes())

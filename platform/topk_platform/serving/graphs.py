@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from topk_platform.errors import StoreError
-from topk_platform.records import Graph, Graphs, Row, Store, last_seeds, read_model
-from topk_platform.records.artifacts.files import artifact_name
+from topk_platform.records import Graph, Graphs, Row, Store
 from topk_platform.results.from_store import read
 from topk_platform.serving.exporting import best_of
 from topk_platform.specs import Study
@@ -16,33 +14,19 @@ __all__ = ["study_graphs"]
 
 
 def study_graphs(study: Study, store: str) -> Graphs:
-    """Return what makes a graph of each arm's network, of the one that ``topk export`` takes; by its trial's key.
+    """Return a function that makes the graph of each arm's network, the one that ``topk export`` takes, by trial key.
 
     Args:
         study: The study.
         store: Folder or URI of the results.
     """
     held = read(study, store)
-    last = last_seeds(study, held.histories)
-    found = (
-        best_of(history, history.confirmations(study.trials, last[arm_id]))
-        for arm_id, history in held.histories.items()
-    )
+    best = (best_of(arm.history, arm.confirmations()) for arm in held.results.values())
     trust = Trust.of_study(study)
-    return {row["key"]: partial(_graph, held.ledger.store, row, trust) for row in found if row is not None}
+    return {row["key"]: partial(_graph, held.ledger.store, row, trust) for row in best if row is not None}
 
 
 def _graph(store: Store, row: Row, trust: Trust) -> Graph:
-    import torch  # noqa: PLC0415 - seconds of import, which a study without networks does without
-    from safetensors.torch import load  # noqa: PLC0415 - as above
+    from topk_platform.serving.pt2 import graph_of_row  # noqa: PLC0415 - torch, which a study without networks does not need
 
-    from topk_platform.serving.classifier import assembled  # noqa: PLC0415 - as above
-    from topk_platform.serving.package import Config  # noqa: PLC0415 - as above
-    from topk_platform.serving.pt2 import graph_of  # noqa: PLC0415 - as above
-
-    saved = read_model(store, row)
-    if saved is None:
-        raise StoreError(f"the store holds no network of trial {row['key']}")
-    file = f"{store.uri}/{artifact_name('network', row['key'])}"
-    classifier = assembled(Config.of(saved), load(saved.content), file, trust)
-    return Graph(graph_of(classifier), torch.__version__)
+    return graph_of_row(store, row, trust)

@@ -1,4 +1,4 @@
-"""An exported network as ONNX, preprocessing and all."""
+"""An exported network as ONNX, including its preprocessing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_onnx(folder: Path, trust: Trust) -> None:
         trust: The code that may build its network.
 
     Raises:
-        UserError: if the extra ``onnx`` is not installed, or the network has an operation that ONNX has not.
+        UserError: if the extra ``onnx`` is not installed, or ONNX lacks an operation of the network.
     """
     if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
         raise UserError(f"--onnx needs {' and '.join(missing)}: pip install 'topk-studies[onnx]'")
@@ -34,7 +34,7 @@ def write_onnx(folder: Path, trust: Trust) -> None:
     example = torch.zeros((2, *takes.shape), dtype=kind)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of torch's own workings
+            warnings.simplefilter("ignore")  # about torch's internals
             torch.onnx.export(
                 classifier.module,
                 (example,),

@@ -32,19 +32,19 @@ _FOLDER = "a folder of `topk export --arm`"
 
 @dataclass(frozen=True)
 class Config:
-    """What a network is and takes.
+    """The configuration of an exported network.
 
     Args:
         model: The function that builds the network, and its options.
         head: ``"linear"`` or ``"cosine"``.
         inputs: The network's inputs.
-        k: The K of its arm: how many candidates it gives.
+        k: The K of its arm, the number of candidates that it returns.
         arm: The arm's name.
         key: The key of the trial that trained it.
-        sha256: Of the tensors' file; empty where an earlier version wrote it.
+        sha256: The SHA-256 of the tensors' file; empty in files of earlier versions.
 
     Raises:
-        UserError: if a field is of another type or out of range.
+        UserError: if a field has another type or is out of range.
     """
 
     model: Model
@@ -62,14 +62,14 @@ class Config:
 
     @classmethod
     def of(cls, saved: SavedModel) -> Config:
-        """Return the configuration of a network of a store."""
+        """Return the configuration of a network in a store."""
         arm = saved.trial.arm
         sha256 = hashlib.sha256(saved.content).hexdigest()
         return cls(arm.model, arm.loss.head, saved.inputs, arm.k, arm.name, saved.trial.key, sha256)
 
     def to_json(self) -> str:
-        """Return the configuration's file, to be read by anybody."""
-        told = {
+        """Return the configuration as JSON that people can read."""
+        data = {
             "format": _FORMAT,
             "arm": self.arm,
             "key": self.key,
@@ -79,39 +79,39 @@ class Config:
             "inputs": {name: value for name, value in encode(self.inputs).items() if name != "type"},
             "sha256": self.sha256,
         }
-        return json.dumps(told, indent=1) + "\n"
+        return json.dumps(data, indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Config:
         """Return the configuration that ``to_json`` wrote.
 
         Raises:
-            ValueError, LookupError, TypeError: if it is none.
+            ValueError, LookupError, TypeError: if it is no such configuration.
         """
-        told: dict[str, Any] = parse_json(text)
-        if told["format"] != _FORMAT:
-            raise ValueError(f"format must be {_FORMAT}, got {told['format']!r}")
-        model, inputs = Model(told["model"]["name"], told["model"]["options"]), Inputs(**told["inputs"])
-        head, k, arm, key = (told[name] for name in ("head", "k", "arm", "key"))
-        return cls(model, head, inputs, k, arm, key, told.get("sha256", ""))
+        data: dict[str, Any] = parse_json(text)
+        if data["format"] != _FORMAT:
+            raise ValueError(f"format must be {_FORMAT}, got {data['format']!r}")
+        model, inputs = Model(data["model"]["name"], data["model"]["options"]), Inputs(**data["inputs"])
+        head, k, arm, key = (data[name] for name in ("head", "k", "arm", "key"))
+        return cls(model, head, inputs, k, arm, key, data.get("sha256", ""))
 
     @classmethod
     def read(cls, folder: Path) -> Config:
         """Return the configuration in a folder.
 
         Raises:
-            UserError: if there is none, or it is damaged, or the network takes inputs of gigabytes.
+            UserError: if it is missing or damaged, or the network takes inputs of gigabytes.
         """
         try:
             content = (folder / CONFIG).read_bytes()
         except OSError as error:
             raise UserError(f"{folder} must be {_FOLDER}: its {CONFIG} cannot be read") from error
         with made_by(folder / CONFIG, f"the configuration in {_FOLDER}"):
-            found = cls.from_json(content.decode())
-            found.check_size()
-        return found
+            config = cls.from_json(content.decode())
+            config.check_size()
+        return config
 
     def check_size(self) -> None:
-        """Raise ``ValueError`` if one input, or an image before its middle is taken, takes gigabytes."""
+        """Raise ``ValueError`` if one input, or an image before it is cropped, takes gigabytes."""
         pixels = max(math.prod(self.inputs.shape), 3 * self.inputs.resize**2)
         check_size("an input", 4 * pixels, most_bytes())

@@ -1,4 +1,4 @@
-"""An exported network as a model of MLflow's, which ``mlflow.pytorch.load_model`` loads and nothing unpickles."""
+"""An exported network as a model for ``mlflow.pytorch.load_model``, without pickles."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ import warnings
 from pathlib import Path
 
 import torch
+from safetensors.torch import load
 
-from topk_platform.errors import UserError, reason
-from topk_platform.serving.classifier import Classifier, load_trusting
-from topk_platform.serving.package import MLMODEL, PT2, WEIGHTS
+from topk_platform.errors import StoreError, UserError, reason
+from topk_platform.records import Graph, Row, Store, read_model
+from topk_platform.records.artifacts.files import artifact_name
+from topk_platform.serving.classifier import Classifier, assembled, load_trusting
+from topk_platform.serving.package import MLMODEL, PT2, WEIGHTS, Config
 from topk_platform.trust import Trust
 
-__all__ = ["graph_of", "write_pt2"]
+__all__ = ["graph_of", "graph_of_row", "write_pt2"]
 
 
 def graph_of(classifier: Classifier) -> bytes:
-    """Return a network as the file that ``torch.export`` writes, preprocessing and tensors in it.
+    """Return a network as a file of ``torch.export``, including preprocessing and tensors.
 
     Its graph takes inputs ``(n, *shape)``, any n, and returns scores ``(n, L)``.
 
@@ -26,7 +29,7 @@ def graph_of(classifier: Classifier) -> bytes:
         classifier: The network.
 
     Raises:
-        UserError: if the network has an operation that ``torch.export`` cannot follow.
+        UserError: if ``torch.export`` cannot trace an operation of the network.
     """
     takes = classifier.config.inputs
     kind = torch.uint8 if takes.kind == "image" else torch.float32
@@ -34,7 +37,7 @@ def graph_of(classifier: Classifier) -> bytes:
     content = io.BytesIO()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of torch's own workings
+            warnings.simplefilter("ignore")  # about torch's internals
             shapes = ({0: torch.export.Dim("n")},)
             graph = torch.export.export(classifier.module, (example,), dynamic_shapes=shapes)
             torch.export.save(graph, content)
@@ -45,33 +48,51 @@ def graph_of(classifier: Classifier) -> bytes:
     return content.getvalue()
 
 
+def graph_of_row(store: Store, row: Row, trust: Trust) -> Graph:
+    """Return the graph of a confirmed network in a store.
+
+    Args:
+        store: The study's folder.
+        row: The confirmation's row of the ledger.
+        trust: The code that may build the network.
+
+    Raises:
+        StoreError: if the store has no such network.
+        UserError: as for :func:`graph_of`.
+    """
+    saved = read_model(store, row)
+    if saved is None:
+        raise StoreError(f"the store holds no network of trial {row['key']}")
+    file = f"{store.uri}/{artifact_name('network', row['key'])}"
+    classifier = assembled(Config.of(saved), load(saved.content), file, trust)
+    return Graph(graph_of(classifier), torch.__version__)
+
+
 def write_pt2(folder: Path, trust: Trust) -> tuple[str, ...]:
     """Write ``data/model.pt2`` and ``MLmodel`` beside an exported network, and return their names.
 
-    The first is :func:`graph_of` the network; MLflow makes sure that nothing in it is a pickle before it loads it.
+    The first is the result of :func:`graph_of`. MLflow checks that it contains no pickle before it loads it.
 
     Args:
         folder: The folder of the export.
         trust: The code that may build its network.
 
     Raises:
-        UserError: as :func:`graph_of`.
+        UserError: as for :func:`graph_of`.
     """
     content = graph_of(load_trusting(folder, trust))
-    place = folder / PT2
-    place.parent.mkdir(exist_ok=True)
-    place.write_bytes(content)
+    file = folder / PT2
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
     (folder / MLMODEL).write_text(_description())
     return PT2, MLMODEL
 
 
 def _description() -> str:
-    from mlflow.version import VERSION  # noqa: PLC0415 - light, and of this option alone
+    from mlflow.version import VERSION  # noqa: PLC0415 - only this option needs MLflow
 
     flavors = {
         "pytorch": {"model_data": "data", "pytorch_version": torch.__version__, "code": None},
         "python_function": {"loader_module": "topk_platform.serving.flavor", "data": WEIGHTS, "env": {}},
     }
-    return (
-        json.dumps({"flavors": flavors, "mlflow_version": VERSION}, indent=1) + "\n"
-    )  # which is YAML as well
+    return json.dumps({"flavors": flavors, "mlflow_version": VERSION}, indent=1) + "\n"  # JSON is YAML too

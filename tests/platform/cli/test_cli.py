@@ -230,12 +230,12 @@ def test_a_store_of_something_else_is_left_alone(
     assert [path.name for path in folder.iterdir()] == ["ledger.json"]
 
 
-def test_a_blank_option_is_told_before_anything_is_loaded() -> None:
+def test_a_blank_option_is_refused_before_anything_slow_is_loaded() -> None:
     code = (
         "import sys; from topk_platform.cli import main\n"
         "sys.argv = ['topk', 'run', 'digits', '--store', '']\n"
         "try: main()\n"
-        "except SystemExit as end: print(end.code, sorted({'torch', 'ray', 'mlflow', 'pyarrow'} & set(sys.modules)))"
+        "except SystemExit as end: print(end.code, sorted({'torch', 'ray', 'mlflow', 'optuna'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "2 []\n"

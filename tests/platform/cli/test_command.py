@@ -12,16 +12,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import click
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from topk_platform.cli import app, main
 from topk_platform.cli.codes import MEANINGS, Exit
-from topk_platform.cli.interrupting import Course, interrupts_told
+from topk_platform.cli.group import COMMANDS as LISTED
+from topk_platform.cli.group import load_command
+from topk_platform.cli.run.interrupting import Course, interrupts_reported
+from topk_platform.cli.run.outcome import exit_code, summary_data
 from topk_platform.cli.studies import known_studies, load_study
-from topk_platform.cli.summary import exit_code, summary_data
 from topk_platform.results import Table
 from topk_platform.running.driver.retries import Faults, OpenTrial
 from topk_platform.running.driver.summary import Summary
@@ -29,8 +30,7 @@ from topk_platform.running.progress.events import Event
 
 ROOT = Path(__file__).parents[3]
 GROUP = typer.main.get_command(app)
-assert isinstance(GROUP, click.Group) or hasattr(GROUP, "commands")
-COMMANDS: dict[str, Any] = GROUP.commands  # type: ignore[attr-defined]
+COMMANDS = {name: load_command(name) for name in LISTED}
 
 Topk = Callable[..., tuple[int, str, str]]
 
@@ -92,7 +92,7 @@ def test_signals_have_their_codes(
     """SIGTERM ends a run in the background of a script too, where a shell has SIGINT ignored."""
     before = signal.signal(signal.SIGINT, at_first)
     try:
-        with pytest.raises(typer.Exit) as caught, interrupts_told(Course()):
+        with pytest.raises(typer.Exit) as caught, interrupts_reported(Course()):
             signal.raise_signal(signal.Signals[number])
     finally:
         signal.signal(signal.SIGINT, before)
@@ -103,17 +103,17 @@ def test_signals_have_their_codes(
 
 def test_a_program_is_told_of_an_interrupt_and_of_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     course, seen = Course(json=True), list[Event]()
-    tell = course.told(lambda _watch, event: seen.append(event))
+    show = course.followed(lambda _watch, event: seen.append(event))
     course.end(143)
     for kind in ("begun", "started", "ended", "ended"):
-        tell(SimpleNamespace(board=SimpleNamespace(left=3)), Event(kind))  # type: ignore[arg-type]
+        show(SimpleNamespace(board=SimpleNamespace(left=3)), Event(kind))  # type: ignore[arg-type]
     course.end(130)
     out, err = capsys.readouterr()
     assert [json.loads(line) for line in out.splitlines()] == [
         {"event": "finished", "interrupted": True, "ran": 0, "left": None, "exit_code": 143},
         {"event": "finished", "interrupted": True, "ran": 2, "left": 3, "exit_code": 130},
     ]
-    assert "before anything began" in err.splitlines()[0] and "is kept" in err.splitlines()[1]
+    assert "before anything began" in err.splitlines()[0] and "are kept" in err.splitlines()[1]
     assert len(seen) == 4
 
 
@@ -144,7 +144,7 @@ def test_what_the_store_holds_and_nobody_defines_here_is_told(
 def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("topk_platform.cli.listing.known_studies", None)
+    monkeypatch.setattr("topk_platform.cli.commands.listing.known_studies", None)
     code, out, err = topk("list")
     assert (code, out, len(err.splitlines())) == (Exit.UNEXPECTED, "", 1)
     assert "topk: unexpected TypeError: 'NoneType' object is not callable (" in err
@@ -167,6 +167,13 @@ def test_the_codes_are_told_in_the_help_and_in_the_documentation() -> None:
 
 def test_the_version_is_the_packages(topk: Topk) -> None:
     assert topk("--version") == (0, f"topk {importlib.metadata.version('topk-studies')}\n", "")
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_the_list_of_commands_has_each_ones_own_summary(name: str) -> None:
+    """The list is written apart from the commands, so that `topk --help` imports none of them."""
+    paragraph = COMMANDS[name].help.partition("\n\n")[0]
+    assert " ".join(paragraph.split()) == LISTED[name].summary
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.cli import main
-from topk_platform.cli.app import _COMMANDS
+from topk_platform.cli.group import COMMANDS, load_command
 
 WITHOUT = {"new", "list", "findings", "recommend", "show", "replay", "ui", "predict", "verify", "doctor"}
 
@@ -22,9 +21,8 @@ def made() -> Study:
 
 
 def test_every_command_on_one_study_has_it() -> None:
-    commands = {c.__name__.rstrip("_"): c for group in _COMMANDS.values() for c, _ in group}
-    having = {name for name, command in commands.items() if "smoke" in inspect.signature(command).parameters}
-    assert having == commands.keys() - WITHOUT
+    having = {name for name in COMMANDS if any("--smoke" in p.opts for p in load_command(name).params)}
+    assert having == COMMANDS.keys() - WITHOUT
 
 
 def test_what_a_smoke_run_left_is_found(
@@ -40,7 +38,7 @@ def test_what_a_smoke_run_left_is_found(
     for command, code, said in (
         ("status quick --smoke", 0, "quick-smoke: 2 trials ended"),
         ("status quick_lab:made --smoke", 0, "quick-smoke: 2 trials ended"),
-        ("status --smoke", 2, "--smoke is of one study: name it"),
+        ("status --smoke", 2, "--smoke is for one study: name it"),
         ("repair quick --smoke", 0, "nothing is damaged"),
         ("repair quick-smoke --smoke", 0, "nothing is damaged"),
         ("claims quick_lab:made --smoke", 2, "study quick-smoke has no claims: a smoke run carries none"),

@@ -114,17 +114,17 @@ def test_trials_count_again_once_some_came_out_the_same_and_it_can_be_taken_back
     edit(lab, SAME)
     assert counted(runs) == [2, 0]
     told: list[str] = []
-    found = adopt(the_study(), store=runs, again=3, tell=lambda one: told.append(one.name))
+    found = adopt(the_study(), store=runs, again=3, report=lambda one: told.append(one.name))
     assert [one.outcome for one in found.checked] == ["to the bit"] * 3 and found.trials == 5
     assert found.arms == ("plain/linear/loss",) and told == [one.name for one in found.checked]
     assert counted(runs) == [2, 5]
-    assert "all the same to the bit" in found.told
-    line = f"Adopted, from other code or another machine, are 5 trials. 5: {found.told}."
+    assert "all the same to the bit" in found.summary
+    line = f"Adopted, from other code or another machine, are 5 trials. 5: {found.summary}."
     assert line in to_markdown(table(the_study(), store=runs))
     assert plan(the_study(), store=runs).left == 0
     assert give_up(the_study(), store=runs) == ["plain/linear/loss"]
     assert counted(runs) == [2, 0]
-    events = json.loads((runs / "adopted" / "adopted.json").read_bytes())
+    events = json.loads((runs / "adopted" / "adopted.json").read_bytes())["events"]
     assert [event["event"] for event in events] == ["adopted", "taken back"]
     assert [one["outcome"] for one in events[0]["evidence"]["trials"]] == ["to the bit"] * 3
     assert {one["key"] for one in events[0]["evidence"]["trials"]} == set(told)
@@ -132,19 +132,19 @@ def test_trials_count_again_once_some_came_out_the_same_and_it_can_be_taken_back
 
 def test_what_counts_already_is_nothing_to_adopt(runs: Path) -> None:
     found = adopt(the_study(), store=runs)
-    assert (found.trials, found.checked, found.told) == (0, (), "")
+    assert (found.trials, found.checked, found.summary) == (0, (), "")
     assert not (runs / "adopted" / "adopted.json").exists()
 
 
 def test_trials_that_come_out_otherwise_are_named_and_nothing_is_adopted(lab: Path, runs: Path) -> None:
     edit(lab, OTHER)
     found = adopt(the_study(), store=runs, again=2)
-    assert [one.outcome for one in found.differing] == ["differs"] * 2 and not found.told
+    assert [one.outcome for one in found.differing] == ["differs"] * 2 and not found.summary
     assert "the code has changed since" in found.differing[0].why
     assert counted(runs) == [2, 0]
     within = adopt(the_study(), store=runs, within=1.5)
     assert [one.outcome for one in within.checked] == ["within tolerance"]
-    assert "0 the same to the bit and 1 within 1.5 in every metric" in within.told
+    assert "0 the same to the bit and 1 within 1.5 in every metric" in within.summary
     assert counted(runs) == [2, 5]
 
 
@@ -206,7 +206,7 @@ def test_what_was_adopted_is_in_a_bundle_and_is_verified(lab: Path, runs: Path) 
     file.write_bytes(bundle(the_study(), store=runs).to_bytes())
     verified = verify(file, again=20, trust=["adopting_lab"])
     assert verified.holds and len(verified.trials) == 7
-    assert f"5: {found.told}." in table(the_study(), store=runs).to_markdown()
+    assert f"5: {found.summary}." in table(the_study(), store=runs).to_markdown()
 
 
 def test_both_phases_and_all_arms_are_drawn(lab: Path, runs: Path) -> None:
@@ -290,10 +290,10 @@ def test_the_command(
     assert (found["trials"], found["checked"], found["adopted"]) == (0, [], False)
     assert call("--undo") == (
         0,
-        "adopted: what was adopted of plain/linear/loss does not count any more\n",
+        "adopted: the adopted results of plain/linear/loss no longer count\n",
     )
     code, out = call("--undo")
-    assert code == 2 and "nothing was adopted of study adopted" in out
+    assert code == 2 and "study adopted has no adopted results" in out
     edit(lab, OTHER)
     code, out = call()
     assert code == 1 and "are not adopted, because of 1: " in out

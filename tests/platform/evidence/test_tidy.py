@@ -18,7 +18,8 @@ from optuna.trial import TrialState
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError
 from topk_platform.cli import main
 from topk_platform.code_version import code_versions
-from topk_platform.evidence.tidy import export_csv, export_optuna
+from topk_platform.evidence.optuna_journal import export_optuna
+from topk_platform.evidence.tidy import export_csv
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
@@ -137,7 +138,7 @@ def test_the_csv_has_every_number_of_the_ledger_once(study: Study, store: Path, 
         ("--format xml", "--format must be model, optuna, csv or findings"),
         ("", "--format model needs --arm"),
         ("--format csv --arm a/b/c", "leave --arm out"),
-        ("--format csv --onnx", "are of a network"),
+        ("--format csv --onnx", "are for a network"),
         ("--format csv", "holds nothing of study 'digits'"),
     ],
 )

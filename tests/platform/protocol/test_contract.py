@@ -18,11 +18,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_platform import TPE, Arm, Float, Loss, Model, NoPruning, Protocol, Racing, Recipe, Regime, Study
+from topk_platform import (
+    TPE,
+    Arm,
+    Float,
+    Loss,
+    Model,
+    NoPruning,
+    Protocol,
+    Quantile,
+    Racing,
+    Random,
+    Recipe,
+    Regime,
+    Study,
+)
 from topk_platform.identity import Identity, with_origins
-from topk_platform.protocol import Board
+from topk_platform.protocol import ArmProgress, Board
 from topk_platform.protocol.ended import Ended
-from topk_platform.records import ArmHistory
+from topk_platform.records import ArmHistory, results_of
 from topk_platform.records.table.schema import trial_row
 from topk_platform.reports import to_csv, to_files, to_markdown
 from topk_platform.results import build_table
@@ -60,9 +74,7 @@ def trained(trial: Trial) -> TrialRecord:
 
 def histories_of(study: Study, records: Iterable[TrialRecord]) -> dict[str, ArmHistory]:
     """What would be read of the records, in any order, from a ledger."""
-    histories = {
-        study.arm_id(arm): ArmHistory(arm, curves={}, points=study.points(arm)) for arm in study.arms
-    }
+    histories = {study.arm_id(arm): ArmHistory(arm, curves={}) for arm in study.arms}
     for record in records:
         if (history := histories.get(record.trial.arm_id)) is None:
             continue
@@ -149,6 +161,76 @@ STUDIES = {
 }
 
 
+def of_random_draws(study: Study) -> Study:
+    """The same study with a sampler that takes no time."""
+    arms = [
+        dataclasses.replace(arm, protocol=dataclasses.replace(arm.protocol, sampler=Random()))
+        for arm in study.arms
+    ]
+    return dataclasses.replace(study, arms=arms)
+
+
+PRUNED = a_study(Protocol(pruner=Quantile(rungs=(0.25, 0.5), startup=2), width=2), trials=9, seeds=2)
+STATES = {name: of_random_draws(study) for name, study in {**STUDIES, "pruned": PRUNED}.items()}
+
+
+def facts(arm: ArmProgress) -> dict[str, object]:
+    """What follows from the trials of an arm that have ended."""
+    return {
+        "chosen": [[(ended.number, ended.values) for ended in chosen] for chosen in arm.chosen],
+        "results": arm.results(),
+        "last": arm.last,
+        "left": arm.left,
+        "searching": arm.searching,
+        "missing": arm.missing(),
+        "confirmed": [lane.ended for lane in arm.lanes],
+        "workers": [(lane.search_workers, lane.confirm_workers) for lane in arm.lanes],
+    }
+
+
+def check_states(study: Study, live: Board, records: Sequence[TrialRecord]) -> None:
+    """The state that a run kept up to date is the one that its records give, for a run and for a table."""
+    histories = histories_of(study, records)
+    read, rebuilt = results_of(study, histories), board_of(study, records)
+    for arm_id, arm in live.arms.items():
+        assert facts(arm) == facts(rebuilt.arms[arm_id]) == facts(read[arm_id].state)
+        again = rebuilt.arms[arm_id]
+        again.take(arm.running | arm.open)
+    for arm_id, arm in live.arms.items():  # an arm may start from what another one has chosen
+        assert arm.next_slot() == rebuilt.arms[arm_id].next_slot()
+        assert arm.along == rebuilt.arms[arm_id].along
+    assert sum(arm.left for arm in read.values()) == live.left == rebuilt.left
+
+
+@pytest.mark.parametrize("name", STATES)
+@given(
+    seed=st.integers(0, 10**6), workers=st.integers(1, 6), again=st.floats(0, 0.4), open_=st.floats(0, 0.1)
+)
+def test_the_state_kept_by_a_run_is_the_one_that_its_rows_give(
+    name: str, seed: int, workers: int, again: float, open_: float
+) -> None:
+    """At every point: with trials that run, that are tried again, that failed, and that stay open."""
+    study, draw = STATES[name], random.Random(seed)
+    board, records, running = board_of(study), list[TrialRecord](), list[tuple[Trial, ...]]()
+    while True:
+        while len(running) < workers and (trials := board.next_trials()):
+            running.append(trials)
+        check_states(study, board, records)
+        if not running:
+            break
+        fate = draw.random()
+        for trial in running.pop(draw.randrange(len(running))):
+            if fate < open_ and not board.has_ended(trial):
+                board.leave(trial)
+            elif fate < open_ + again or board.has_ended(trial):
+                board.release(trial)
+            else:
+                failed = draw.random() < 0.1
+                records.append(TrialRecord(trial, "failed", "why") if failed else trained(trial))
+                board.end(trial, Ended.from_record(records[-1]))
+    assert board.left == 0 or board.stuck
+
+
 @cache
 def undisturbed(name: str) -> list[TrialRecord]:
     return run_on(STUDIES[name], 1, 0)
@@ -195,7 +277,7 @@ def test_a_search_knows_the_first_trial_and_all_of_its_own_before() -> None:
     study = a_study(Protocol(TPE(random=2), searches=3, pruner=NoPruning()), LOSS, trials=18)
     arm = board_of(study, run_on(study, 1, 0)).arms[study.arm_id(study.arms[0])]
     for search in range(3):
-        assert [ended.number for ended in arm._known(SPAN * search + 5)] == list(range(5))
+        assert [ended.number for ended in arm.known(SPAN * search + 5)] == list(range(5))
 
 
 def test_a_larger_budget_extends_every_search() -> None:

@@ -307,7 +307,7 @@ def test_decided_claims_as_text() -> None:
     assert f"{row} above 0 | +2.00 ± 0.20 (n = 5) | confirmed | ± 0.26 with all looks |" in text
     told = "± 0.26 with all looks; power 1.00 for 6"
     assert f"{row} above 0 | +0.10 ± 0.20 (n = 5) | refuted | {told} |" in text
-    assert "decides nothing of the paper's" in text
+    assert "do not decide the paper's claim" in text
     rows = list(csv.DictReader(io.StringIO(claims_to_csv([done, open_]))))
     assert [row["claim"] for row in rows] == ["c", "open"]
     assert float(rows[0]["low"]) == pytest.approx(2.0 - 0.196, abs=1e-2)

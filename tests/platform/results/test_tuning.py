@@ -14,10 +14,10 @@ import pytest
 
 from topk_platform import TPE, Arm, Choice, Float, Loss, Model, Protocol, Recipe, Regime, Study, UserError
 from topk_platform.protocol.ended import Ended
-from topk_platform.records import ArmHistory
+from topk_platform.records import ArmHistory, results_of
 from topk_platform.reports.tuning_text import tuning_to_csv, tuning_to_markdown
 from topk_platform.results import tuning as module
-from topk_platform.results.tuning import Tuning
+from topk_platform.results.tuning import ArmTuning, Tuning
 
 SPACE = {"tau": Float(0.01, 10, log=True), "unused": Float(0, 1), "batch_size": Choice((16, 32))}
 FIRST = {"tau": 1.0, "unused": 0.5, "batch_size": 16}
@@ -73,15 +73,21 @@ def test_the_band_holds_the_true_curve_as_often_as_said() -> None:
     assert held / 200 > 0.95 - 4 * math.sqrt(0.95 * 0.05 / 200)
 
 
+def tuned(history: ArmHistory, trials: int) -> ArmTuning:
+    study = Study("s", [history.arm], topk=(1, 3), trials=trials)
+    (results,) = results_of(study, {study.arm_id(history.arm): history}).values()
+    return module._tuned(results)
+
+
 def test_only_random_draws_make_a_curve_and_lost_trials_count_as_nothing() -> None:
     """Forty after the first were drawn at random; what diverged is 0, what was stopped its last validation."""
     results = [0.5, *([0.6] * 50)]
     statuses = ["completed", "diverged", "pruned"]
-    found = module._tuned(history_of(an_arm(), results, statuses), 51)
+    found = tuned(history_of(an_arm(), results, statuses), 51)
     assert (found.drawn, len(found.trace), found.curve is not None) == (40, 51, True)
     assert found.trace[:3] == (0.5, 0.5, 0.6)
     assert found.enough(0.001) == 3
-    assert module._tuned(history_of(an_arm(3), results), 51).curve is None
+    assert tuned(history_of(an_arm(3), results), 51).curve is None
     assert module._result(Ended(0, {}, "diverged", {1: 0.9})) == 0
 
 
@@ -92,7 +98,7 @@ def test_what_matters_is_told_from_what_does_not() -> None:
     for row in history.search.values():
         tau = json.loads(row["values"])["tau"]
         row[f"validation.{arm.metric}"] = 0.5 + 0.1 * math.log10(tau)
-    found = {s.name: s for s in module._tuned(history, 61).sensitivities}
+    found = {s.name: s for s in tuned(history, 61).sensitivities}
     importances = {name: s.importance for name, s in found.items()}
     assert importances["tau"] is not None and importances["tau"] > 0.8
     assert sum(value or 0 for value in importances.values()) == pytest.approx(1)
@@ -100,7 +106,7 @@ def test_what_matters_is_told_from_what_does_not() -> None:
     low, middle, high = found["tau"].best.values()
     assert low is not None and middle is not None and high is not None and low < middle < high <= 0.6
     assert found["batch_size"].correlation is None and set(found["batch_size"].best) == {"16", "32"}
-    few = module._tuned(history, 6).sensitivities
+    few = tuned(history, 6).sensitivities
     assert [s.importance for s in few] == [None] * 3
 
 
@@ -116,13 +122,9 @@ def test_parameters_that_arms_have_otherwise_stand_side_by_side() -> None:
         for tau in (0.1, 1.0)
     ]
     study = Study("s", arms, topk=(1, 3), seeds=2)
-    histories = [
-        ArmHistory(
-            arm, {}, {(0, s): {"status": "completed", "validation.top3": 0.5 + s / 10} for s in (1, 2)}
-        )
-        for arm in arms
-    ]
-    found = module._fixed(histories, study)
+    confirm = {(0, s): {"status": "completed", "validation.top3": 0.5 + s / 10} for s in (1, 2)}
+    histories = {study.arm_id(arm): ArmHistory(arm, {}, confirm) for arm in arms}  # type: ignore[arg-type]
+    found = module._fixed(list(results_of(study, histories).values()))
     assert [(f.parameter, f.value, f.n) for f in found] == [("tau", 0.1, 2), ("tau", 1.0, 2)]
     assert found[0].mean == pytest.approx(0.65)
     text = tuning_to_markdown(Tuning("s", (), tuple(found)))
@@ -130,7 +132,7 @@ def test_parameters_that_arms_have_otherwise_stand_side_by_side() -> None:
 
 
 def test_tuning_as_text() -> None:
-    found = Tuning("s", (module._tuned(history_of(an_arm(), [0.5, *([0.6] * 20)]), 21),), ())
+    found = Tuning("s", (tuned(history_of(an_arm(), [0.5, *([0.6] * 20)]), 21),), ())
     text = tuning_to_markdown(found, 0.005)
     assert "| r/mlp/smooth_topk_svm | top3 | 60.0 | 2 of 21 | 1 of 20 |" in text
     assert "within 0.5 points" in text and "independent draws" in text

@@ -263,7 +263,7 @@ def wrong_weights(folder: Path, study: Study, to: Path) -> None:
     ("act", "why"),
     [
         (wrong_arm, "unknown arm of study s 'r/linear/cross_entrop': did you mean 'r/linear/cross_entropy'"),
-        (wrong_seed, r"seed must be one of \[1, 2\]"),
+        (wrong_seed, r"seed must be one of the confirmed seeds \[1, 2\]"),
         (wrong_folder, "--to must be a new or empty folder"),
         (wrong_store, "holds nothing of study 's'"),
         (wrong_package, "must be a folder of `topk export --arm`"),

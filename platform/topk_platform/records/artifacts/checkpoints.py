@@ -119,8 +119,8 @@ def _pack(state: dict[str, Any]) -> bytes:
 def _unpack(data: bytes) -> dict[str, Any]:
     import torch  # noqa: PLC0415 - as above
 
-    found, rest = data[:_DIGEST], data[_DIGEST:]
-    if hashlib.sha256(rest).digest() != found:
+    digest, rest = data[:_DIGEST], data[_DIGEST:]
+    if hashlib.sha256(rest).digest() != digest:
         raise ValueError("its bytes are not those that were written")
     state: dict[str, Any] = torch.load(io.BytesIO(rest), map_location="cpu", weights_only=True)
     return state

@@ -11,6 +11,7 @@ from topk_platform.records.artifacts.files import KINDS, Kind, artifact_name
 from topk_platform.records.artifacts.guesses import read_guesses
 from topk_platform.records.artifacts.networks import read_model
 from topk_platform.records.artifacts.ranks import read_ranks
+from topk_platform.records.storage.aside import move_aside
 from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.rows import Row
@@ -20,7 +21,6 @@ __all__ = ["NEEDED", "Unsound", "damaged_artifacts", "missing_artifacts", "set_a
 NEEDED: tuple[Kind, ...] = ("ranks", "guesses")
 """The kinds of files without which a confirmation is trained again by the next run."""
 
-_ASIDE = "damaged"
 _AT_ONCE = 16  # small files; an object store answers in some 30 ms, however many ask
 _READERS: Mapping[Kind, Callable[[Store, Row], object]] = {
     "ranks": read_ranks,
@@ -81,9 +81,11 @@ def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
     """
     rows = _completed(rows)
     there = _there(store, kinds) if rows else {}
-    found = [(kind, row) for kind in kinds for row in rows if artifact_name(kind, row["key"]) in there[kind]]
-    small = [pair for pair in found if pair[0] != "network"]
-    large = [pair for pair in found if pair[0] == "network"]  # one at a time, for they may fill the memory
+    present = [
+        (kind, row) for kind in kinds for row in rows if artifact_name(kind, row["key"]) in there[kind]
+    ]
+    small = [pair for pair in present if pair[0] != "network"]
+    large = [pair for pair in present if pair[0] == "network"]  # one at a time, for they may fill the memory
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         damaged = [*pool.map(lambda pair: _is_damaged(store, *pair), small)]
     damaged += [_is_damaged(store, *pair) for pair in large]
@@ -98,8 +100,7 @@ def set_aside(store: Store, files: Iterable[Unsound]) -> None:
         StoreError: if the store cannot be written.
     """
     for file in files:
-        store.write(posixpath.join(_ASIDE, file.name), store.read(file.name))
-        store.delete(file.name)
+        move_aside(store, file.name)
 
 
 def _completed(rows: Iterable[Row]) -> list[Row]:

@@ -62,8 +62,8 @@ def read_artifact(store: Store, kind: Kind, row: Row) -> bytes:
         StoreError: if it cannot be read.
     """
     content = store.read(artifact_name(kind, row["key"]))
-    wanted = _recorded(store, row).get(kind)
-    if wanted is not None and hashlib.sha256(content).hexdigest() != wanted:
+    expected = _recorded(store, row).get(kind)
+    if expected is not None and hashlib.sha256(content).hexdigest() != expected:
         raise _damaged(store, kind, row)
     return content
 
@@ -92,8 +92,8 @@ def _recorded(store: Store, row: Row) -> dict[str, str]:
     if text is None:
         return {}
     try:
-        found: dict[str, str] = json.loads(text)["sha256"]
-        return dict(found)
+        sums: dict[str, str] = json.loads(text)["sha256"]
+        return dict(sums)
     except (ValueError, LookupError, TypeError) as error:
         raise StoreError(
             f"store {store.uri!r}: the ledger's column artifacts of trial {row['key']} cannot be read"

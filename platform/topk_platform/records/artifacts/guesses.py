@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topk_platform.records.artifacts.files import parsed, read_artifact, write_artifact
-from topk_platform.records.artifacts.per_image import IMAGES, found, written
+from topk_platform.records.artifacts.per_image import IMAGES, from_parquet, to_parquet
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.rows import Row
 from topk_platform.specs import Trial
@@ -42,8 +42,8 @@ def save_guesses(store: Store, trial: Trial, guesses: Tensor, images: str) -> st
         guesses: ``(N, K)``, best first.
         images: The test split's fingerprint.
     """
-    columns = {f"guess{place}": values for place, values in enumerate(guesses.T, 1)}
-    return write_artifact(store, "guesses", trial.key, written(columns, trial, images))
+    columns = {f"guess{number}": values for number, values in enumerate(guesses.T, 1)}
+    return write_artifact(store, "guesses", trial.key, to_parquet(columns, trial, images))
 
 
 def read_guesses(store: Store, row: Row) -> Guesses | None:
@@ -62,6 +62,6 @@ def read_guesses(store: Store, row: Row) -> Guesses | None:
     except FileNotFoundError:
         return None
     with parsed(store, "guesses", row):
-        columns, about = found(content)
+        columns, about = from_parquet(content)
         classes = np.stack(list(columns.values()), 1)
         return Guesses(classes, about[IMAGES])

@@ -49,9 +49,11 @@ class SavedModel:
         """
         try:
             (length,) = _LENGTH.unpack_from(content)
-            told = parse_json(content[_LENGTH.size : _LENGTH.size + length])["__metadata__"]
-            parse_json(told["trial"])  # within limits
-            return cls(content, Trial.from_json(told["trial"]), Inputs.from_data(parse_json(told["inputs"])))
+            metadata = parse_json(content[_LENGTH.size : _LENGTH.size + length])["__metadata__"]
+            parse_json(metadata["trial"])  # within limits
+            return cls(
+                content, Trial.from_json(metadata["trial"]), Inputs.from_data(parse_json(metadata["inputs"]))
+            )
         except (struct.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise ValueError("not the network of a trial") from error
 
@@ -70,8 +72,8 @@ def save_model(store: Store, trial: Trial, model: nn.Module, inputs: Inputs) -> 
     from safetensors.torch import save  # noqa: PLC0415 - torch, which only who has a network needs
 
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    told = {"trial": trial.to_json(), "inputs": canonical_json(inputs)}
-    return write_artifact(store, "network", trial.key, _ordered(save(tensors, metadata=told)))
+    metadata = {"trial": trial.to_json(), "inputs": canonical_json(inputs)}
+    return write_artifact(store, "network", trial.key, _ordered(save(tensors, metadata=metadata)))
 
 
 def _ordered(content: bytes) -> bytes:

@@ -16,33 +16,33 @@ from topk_platform.specs import Trial
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["IMAGES", "found", "written"]
+__all__ = ["IMAGES", "from_parquet", "to_parquet"]
 
 IMAGES = "images"
-"""The test split's fingerprint, in what is told of a file."""
+"""The name of the test split's fingerprint in a file's metadata."""
 
 
-def written(
-    columns: Mapping[str, Tensor], trial: Trial, images: str, told: Mapping[str, str] | None = None
+def to_parquet(
+    columns: Mapping[str, Tensor], trial: Trial, images: str, about: Mapping[str, str] | None = None
 ) -> bytes:
-    """Return a file: two bytes a number, four in a column where one is above 65,535; compressed.
+    """Return a compressed file: two bytes per number, or four in a column with a number above 65,535.
 
     Args:
-        columns: Numbers from 0, ``(N,)`` each.
+        columns: Whole numbers of at least 0, ``(N,)`` each.
         trial: The trial.
         images: The test split's fingerprint.
-        told: What else to tell of the file; what is empty is left out.
+        about: Further metadata; empty texts are left out.
     """
     table = pa.table({name: _column(values) for name, values in columns.items()})
-    more = {name: text for name, text in (told or {}).items() if text}
+    more = {name: text for name, text in (about or {}).items() if text}
     table = table.replace_schema_metadata({"trial": trial.to_json(), IMAGES: images, **more})
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
 
 
-def found(content: bytes) -> tuple[dict[str, npt.NDArray[np.int64]], dict[str, str]]:
-    """Return the columns of a file, in their order, and what is told of it, such as :data:`IMAGES`."""
+def from_parquet(content: bytes) -> tuple[dict[str, npt.NDArray[np.int64]], dict[str, str]]:
+    """Return the columns of a file, in their order, and its metadata, such as :data:`IMAGES`."""
     table = pq.ParquetFile(io.BytesIO(content)).read()
     columns = {name: _numbers(table[name]) for name in table.column_names}
     return columns, {name.decode(): text.decode() for name, text in table.schema.metadata.items()}

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topk_platform.records.artifacts.files import parsed, read_artifact, write_artifact
-from topk_platform.records.artifacts.per_image import IMAGES, found, written
+from topk_platform.records.artifacts.per_image import IMAGES, from_parquet, to_parquet
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.rows import Row
 from topk_platform.specs import Trial
@@ -75,14 +75,12 @@ def save_ranks(
     """
     columns = dict(zip(_COLUMNS, ranks, strict=True))
     more = {} if cluster is None else {_CLUSTER: _without_gaps(cluster)}
-    content = written(columns | more, trial, images, {_CLUSTERS: clusters})
+    content = to_parquet(columns | more, trial, images, {_CLUSTERS: clusters})
     return write_artifact(store, "ranks", trial.key, content)
 
 
 def _without_gaps(cluster: Tensor) -> Tensor:
-    import torch  # noqa: PLC0415 - reading commands do without
-
-    numbers: Tensor = torch.unique(cluster, return_inverse=True)[1]
+    numbers: Tensor = cluster.unique(return_inverse=True)[1]  # type: ignore[no-untyped-call]
     return numbers
 
 
@@ -102,7 +100,7 @@ def read_ranks(store: Store, row: Row) -> Ranks | None:
     except FileNotFoundError:
         return None
     with parsed(store, "ranks", row):
-        columns, about = found(content)
+        columns, about = from_parquet(content)
         greater, tied, label, group = (columns[name] for name in _COLUMNS)
         images, cluster, clusters = about[IMAGES], columns.get(_CLUSTER), about.get(_CLUSTERS, "")
     if cluster is None:
@@ -120,7 +118,7 @@ def _known(images: str, count: int) -> tuple[npt.NDArray[np.int64] | None, str]:
 
 def read_all_ranks(store: Store, rows: Iterable[Row]) -> dict[str, Ranks]:
     """Return the ranks of the trials that have any, by key; reads many files at a time."""
-    wanted = list(rows)
+    listed = list(rows)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        read = pool.map(lambda row: read_ranks(store, row), wanted)
-        return {row["key"]: ranks for row, ranks in zip(wanted, read, strict=True) if ranks is not None}
+        read = pool.map(lambda row: read_ranks(store, row), listed)
+        return {row["key"]: ranks for row, ranks in zip(listed, read, strict=True) if ranks is not None}

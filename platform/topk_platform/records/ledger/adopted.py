@@ -1,4 +1,4 @@
-"""Results of other code or another machine that were adopted: a history in the study's folder, with the evidence."""
+"""The history of adopted results: results of other code or another machine that count, and the evidence for it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from topk_platform.errors import StoreError
 from topk_platform.identity import Adopted, Identity, Provenance
+from topk_platform.records.storage.checked_json import with_checksum, without_checksum
 from topk_platform.records.storage.store import Store
 
 __all__ = ["ADOPTED", "Evidence", "adopted_in", "note_adopted", "read_adopted", "take_back"]
@@ -22,23 +23,23 @@ ADOPTED = "adopted.json"
 
 @dataclass(frozen=True)
 class Evidence:
-    """What adopted results rest on.
+    """Why adopted results count.
 
     Args:
-        told: The outcome in words.
-        trials: Of each trial that was trained again its ``key``, ``arm``, ``outcome`` and ``why``.
+        summary: The outcome in words.
+        trials: For each trial that was trained again, its ``key``, ``arm``, ``outcome`` and ``why``.
         seed: The seed of the draw.
-        within: By how much a metric could differ; None: not by a bit.
+        within: By how much a metric could differ; None if every bit had to be the same.
     """
 
-    told: str
+    summary: str
     trials: Sequence[Mapping[str, str]]
     seed: int
     within: float | None
 
 
 def read_adopted(store: Store) -> dict[str, tuple[Adopted, ...]]:
-    """Return what was adopted and not taken back, by arm identity.
+    """Return what a study adopted and did not take back, by arm identity.
 
     Raises:
         StoreError: if the file is damaged.
@@ -47,6 +48,8 @@ def read_adopted(store: Store) -> dict[str, tuple[Adopted, ...]]:
         return {}
     try:
         return adopted_in(store.read(ADOPTED))
+    except StoreError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"store {store.uri!r}: {ADOPTED} is damaged: put back a copy of it, or delete it and adopt again"
@@ -54,19 +57,32 @@ def read_adopted(store: Store) -> dict[str, tuple[Adopted, ...]]:
 
 
 def adopted_in(content: bytes) -> dict[str, tuple[Adopted, ...]]:
-    """Return what a file's content says that was adopted and not taken back, by arm identity."""
-    found: dict[str, list[Adopted]] = defaultdict(list)
-    for event in json.loads(content):
+    """Return what was adopted and not taken back, by arm identity.
+
+    Args:
+        content: The content of the file.
+
+    Raises:
+        ValueError, LookupError, TypeError, AttributeError: if it is damaged.
+    """
+    adopted: dict[str, list[Adopted]] = defaultdict(list)
+    for event in _events(content):
         if event["event"] == "taken back":
             for arm_id in event["arms"]:
-                found.pop(arm_id, None)
+                adopted.pop(arm_id, None)
         else:
             for arm_id, arm in event["arms"].items():
-                found[arm_id] += _adopted(arm, event["evidence"]["told"])
-    return {arm_id: tuple(adopted) for arm_id, adopted in found.items()}
+                adopted[arm_id] += _adopted(arm, event["evidence"]["told"])
+    return {arm_id: tuple(results) for arm_id, results in adopted.items()}
 
 
-def _adopted(arm: Mapping[str, Any], told: str) -> list[Adopted]:
+def _events(content: bytes) -> list[dict[str, Any]]:
+    """Return the history in a file; earlier programs wrote it as a list, without a checksum."""
+    history = json.loads(content)
+    return history if isinstance(history, list) else list(without_checksum(content)["events"])
+
+
+def _adopted(arm: Mapping[str, Any], evidence: str) -> list[Adopted]:
     counts_for = arm["for"]
     return [
         Adopted(
@@ -74,7 +90,7 @@ def _adopted(arm: Mapping[str, Any], told: str) -> list[Adopted]:
             counts_for["code_version"],
             counts_for["environment"],
             counts_for["origin"],
-            told,
+            evidence,
         )
         for was in arm["was"]
     ]
@@ -87,14 +103,14 @@ def note_adopted(
     identities: Mapping[str, Identity],
     evidence: Evidence,
 ) -> None:
-    """Note that rows count beside those of their arms' identities.
+    """Note that rows count in addition to those of their arms' identities.
 
     Args:
         store: The study's folder, which this process holds for writing.
-        names: Of the arms, by identity.
+        names: The arms' names, by identity.
         was: What made the rows, by arm identity.
-        identities: What they count for.
-        evidence: What that rests on.
+        identities: The identities that the rows count for.
+        evidence: Why they count.
     """
     arms = {
         arm_id: {
@@ -108,16 +124,17 @@ def note_adopted(
         }
         for arm_id, made in was.items()
     }
-    _add(store, {"event": "adopted", "arms": arms, "evidence": dataclasses.asdict(evidence)})
+    facts = {"trials": [*evidence.trials], "seed": evidence.seed, "within": evidence.within}
+    _add(store, {"event": "adopted", "arms": arms, "evidence": {"told": evidence.summary, **facts}})
 
 
 def take_back(store: Store, arms: Iterable[str]) -> None:
-    """Note that what was adopted of some arms, given by identity, counts no more."""
+    """Note that the adopted rows of some arms, given by identity, no longer count."""
     _add(store, {"event": "taken back", "arms": sorted(arms)})
 
 
 def _add(store: Store, event: dict[str, Any]) -> None:
-    read_adopted(store)  # what is damaged is not written over
-    before = json.loads(store.read(ADOPTED)) if store.exists(ADOPTED) else []
+    read_adopted(store)  # a damaged file is not overwritten
+    before = _events(store.read(ADOPTED)) if store.exists(ADOPTED) else []
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    store.write(ADOPTED, json.dumps([*before, {"when": now, **event}], indent=1).encode())
+    store.write(ADOPTED, with_checksum({"events": [*before, {"when": now, **event}]}))

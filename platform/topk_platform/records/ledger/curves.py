@@ -1,4 +1,4 @@
-"""The selection metric by epoch of every trial, kept in columns until it is looked at."""
+"""The selection metric by epoch of every trial, kept in columns until it is used."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _Curve = Mapping[int, float]
 class Curves(Mapping[str, _Curve]):
     """Each trial's values by epoch, by its key.
 
-    A study has twenty epochs and more for each trial, and a search looks only at those of the arms that it goes on
-    with. So a curve becomes Python's numbers when it is first looked at; until then a trial has a place in two columns.
+    A study has twenty or more epochs per trial, and a search uses only the curves of the arms that it continues. So a
+    curve is converted to Python's numbers when it is first used; until then it is a range in two columns.
 
     Args:
         table: The columns ``key`` and ``epoch`` and those of the metrics, ordered by key and epoch.
@@ -31,42 +31,42 @@ class Curves(Mapping[str, _Curve]):
 
     def __init__(self, table: pa.Table, metric: str) -> None:
         self._columns = tuple(table[name].combine_chunks() for name in ("epoch", metric) if table.num_rows)
-        self._places: dict[str, tuple[int, int]] = {}
+        self._spans: dict[str, tuple[int, int]] = {}
         begin = 0
         for chunk in table["key"].chunks if table.num_rows else ():
             runs = pc.run_end_encode(chunk, run_end_type=pa.int64())
             ends = [begin + end for end in runs.run_ends.to_pylist()]
             for key, start, end in zip(runs.values.to_pylist(), [begin, *ends], ends, strict=False):
-                self._places[key] = (
-                    self._places.get(key, (start, end))[0],
+                self._spans[key] = (
+                    self._spans.get(key, (start, end))[0],
                     end,
                 )  # a chunk may end within a curve
             begin += len(chunk)
 
     def __getitem__(self, key: str) -> _Curve:
-        return _Late(self._columns, *self._places[key])
+        return _Late(self._columns, *self._spans[key])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._spans)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._spans)
 
 
 class _Late(Mapping[int, float]):
     """One trial's values by epoch, read from the columns on first use."""
 
-    __slots__ = ("_columns", "_end", "_found", "_start")
+    __slots__ = ("_columns", "_end", "_start", "_values")
 
     def __init__(self, columns: tuple[pa.Array, ...], start: int, end: int) -> None:
         self._columns, self._start, self._end = columns, start, end
-        self._found: dict[int, float] | None = None
+        self._values: dict[int, float] | None = None
 
     def _read(self) -> dict[int, float]:
-        if self._found is None:
+        if self._values is None:
             epochs, values = (one[self._start : self._end].to_pylist() for one in self._columns)
-            self._found = dict(zip(epochs, values, strict=True))
-        return self._found
+            self._values = dict(zip(epochs, values, strict=True))
+        return self._values
 
     def __getitem__(self, epoch: int) -> float:
         return self._read()[epoch]
@@ -81,4 +81,4 @@ class _Late(Mapping[int, float]):
         return repr(self._read())
 
     def __reduce__(self) -> tuple[type[dict[int, float]], tuple[dict[int, float]]]:
-        return dict, (self._read(),)  # not with the columns of all others
+        return dict, (self._read(),)  # without the columns of all other trials

@@ -1,8 +1,8 @@
-"""The ledger: the one source of truth, an append-only table in Delta Lake that any number of processes may read.
+"""The ledger: the only source of a study's results, a table in Delta Lake that any number of processes may read.
 
-``<store>/<study>/ledger`` holds a row per (trial, seed) and a row per trial and epoch, told apart by ``kind``, so
-that one commit holds a trial with all its epochs or none of it. A :class:`Lease` decides who writes; the table also
-refuses commits of a driver that was replaced by another one. Other tools read the two plain Parquet files that
+``<store>/<study>/ledger`` holds a row per (trial, seed) and a row per trial and epoch. The column ``kind`` says which,
+and one commit holds a trial with all its epochs, or nothing of it. A :class:`Lease` decides who writes; the table also
+refuses commits of a driver that another driver has replaced. Other tools read the two plain Parquet files that
 :func:`~topk_platform.records.write_snapshot` makes.
 """
 
@@ -20,7 +20,7 @@ from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.records.ledger.adopted import read_adopted
 from topk_platform.records.ledger.writer import Writer
-from topk_platform.records.storage.checked_json import damaged, read_checked, written
+from topk_platform.records.storage.checked_json import damaged, read_checked, with_checksum
 from topk_platform.records.storage.lease import Lease
 from topk_platform.records.storage.store import MARK, Store
 from topk_platform.records.table import delta
@@ -37,7 +37,7 @@ __all__ = ["IDENTITIES", "Ledger", "is_study"]
 Kind = Literal["trials", "epochs"]
 
 IDENTITIES = "identities.json"
-"""The file that says which rows count."""
+"""The file with the identities of the rows that count."""
 
 _ORDER = {"trials": "key", "epochs": "key, epoch"}
 
@@ -56,11 +56,11 @@ class Ledger:
 
     @classmethod
     def open(cls, store: Store, study: str) -> Ledger:
-        """Return the ledger of ``study`` in ``store``; nothing is written, and it need not exist yet.
+        """Return the ledger of ``study`` in ``store``, which need not exist yet; nothing is written.
 
         Raises:
-            UserError: if the name is not one that a study may have.
-            StoreError: if the folder holds another study's records, something else, or another schema's.
+            UserError: if a study cannot have this name.
+            StoreError: if the folder holds another study's records, another schema, or something else.
         """
         check_name("study", study)
         ledger = cls(store.at(study), study)
@@ -68,7 +68,7 @@ class Ledger:
         return ledger
 
     def check_mark(self) -> None:
-        """Raise ``StoreError`` if the folder holds another study's records, something else, or another schema's."""
+        """Raise ``StoreError`` if the folder holds another study's records, another schema, or something else."""
         mark = Mark.read(self.store)
         if mark is None:
             self._check_empty()
@@ -89,14 +89,19 @@ class Ledger:
 
     @property
     def is_unmarked(self) -> bool:
-        """Whether the folder holds a table, and not the file that marks it."""
+        """Whether the folder holds a table but not the file that marks it."""
         folders = (name for name in self.store.folders() if name.startswith(FOLDER))
         return not self.exists and any(self.store.exists(f"{folder}/{LOG}") for folder in folders)
 
     @property
     def exists(self) -> bool:
-        """Whether anything was ever written here."""
+        """Whether the study has records here."""
         return self.store.exists(MARK)
+
+    @property
+    def version(self) -> int:
+        """The number of the table's newest commit, which changes when something is written; -1 without a table."""
+        return Opened.of(self.store).table.version() if exists(self.store) else -1
 
     @property
     def identity(self) -> str:
@@ -106,10 +111,10 @@ class Ledger:
 
     @contextmanager
     def writing(self, study: Study) -> Iterator[Writer]:
-        """Hold the ledger for writing; at the end, everything handed over has been written.
+        """Hold the ledger for writing; at the end, every record that was handed over has been written.
 
         Args:
-            study: The study, which gives the columns; further columns in the ledger stay.
+            study: The study; its metrics give the columns. Further columns of the ledger stay.
 
         Raises:
             StoreError: if it cannot be written, or another process is writing it.
@@ -120,34 +125,34 @@ class Ledger:
                 mark = Mark(self.study)
                 mark.write(self.store)
             table = delta.Writing(self.store, ledger_schema(study))
-            # An earlier program refuses the store from now on, if this one may write what it does not know.
+            # From now on a program of an earlier schema refuses the store.
             mark.noted(self.store, schema_version=SCHEMA_VERSION, checksums=True)
             with Writer(table, lease) as writer:
                 yield writer
 
     def identities(self) -> dict[str, Identity]:
-        """Return which rows counted in the last run, with those adopted, by arm identity; empty before any run.
+        """Return the identities of the rows that counted in the last run, adopted rows included; empty before any run.
 
         Raises:
-            StoreError: if the note of it is damaged or missing.
+            StoreError: if their file is damaged or missing.
         """
         remedy = f"{repair_of(self.store)} makes it anew"
-        found = read_checked(self.store, IDENTITIES, remedy)
-        if found is None:
+        note = read_checked(self.store, IDENTITIES, remedy)
+        if note is None:
             mark = Mark.read(self.store)
             if mark and mark.identified:
                 raise damaged(self.store, IDENTITIES, remedy, "missing")
             return {}
         adopted = read_adopted(self.store)
         try:
-            return {i: Identity(**fields, adopted=adopted.get(i, ())) for i, fields in found.items()}
+            return {i: Identity(**fields, adopted=adopted.get(i, ())) for i, fields in note.items()}
         except TypeError as error:
             raise damaged(self.store, IDENTITIES, remedy) from error
 
     def identify(self, identities: Mapping[str, Identity]) -> None:
-        """Note which rows count from now on, inside :meth:`writing` only, for those who read the ledger later."""
-        found = {arm_id: identity.to_data() for arm_id, identity in identities.items()}
-        self.store.write(IDENTITIES, written(found))
+        """Note the identities of the rows that count from now on; only inside :meth:`writing`."""
+        note = {arm_id: identity.to_data() for arm_id, identity in identities.items()}
+        self.store.write(IDENTITIES, with_checksum(note))
         if mark := Mark.read(self.store):
             mark.noted(self.store, identified=True)
 
@@ -159,13 +164,13 @@ class Ledger:
         where: str = "true",
         without: Sequence[str] = (),
     ) -> pa.Table:
-        """Return the ``"trials"`` or ``"epochs"`` table, ordered by key and epoch; without rows, without columns.
+        """Return the ``"trials"`` or ``"epochs"`` table, ordered by key and epoch; an empty table has no columns.
 
         Args:
             kind: Which table.
-            columns: The columns to read, if they exist; all by default.
+            columns: The columns to read, as far as they exist; all by default.
             where: A condition in SQL.
-            without: Columns that are not wanted.
+            without: Columns to leave out.
 
         Raises:
             StoreError: if it cannot be read.
@@ -173,21 +178,21 @@ class Ledger:
         if not exists(self.store):
             return pa.table({})
         opened = Opened.of(self.store)
-        found = opened.query(_sql(opened.table, kind, columns, where, without), [kind])
-        return found if len(found) else pa.table({})
+        rows = opened.query(_sql(opened.table, kind, columns, where, without), [kind])
+        return rows if len(rows) else pa.table({})
 
     def stream(self, kind: Kind) -> pa.RecordBatchReader:
-        """Return a whole table batch by batch; a large one would not fit into memory."""
+        """Return a whole table batch by batch, because a large one may not fit into memory."""
         opened = Opened.of(self.store)
         return opened.stream(_sql(opened.table, kind), [kind])
 
     def whole(self) -> pa.Table:
-        """Return all rows with all columns, trials and epochs, in an order of their own."""
+        """Return all rows of trials and epochs with all columns, ordered by kind, key and epoch."""
         return Opened.of(self.store).query("select * from ledger order by kind, key, epoch")
 
     @classmethod
     def restored(cls, store: Store, study: str, rows: pa.Table, identities: Mapping[str, Identity]) -> Ledger:
-        """Return a new ledger in ``store`` that holds what :meth:`whole` returned of another one."""
+        """Return a new ledger in ``store`` with the rows that :meth:`whole` returned for another ledger."""
         ledger = cls(store.at(study), study)
         Mark(study).write(ledger.store)
         ledger.identify(identities)
@@ -200,7 +205,7 @@ class Ledger:
 
         Args:
             where: A condition in SQL.
-            without: Columns that are not wanted.
+            without: Columns to leave out.
         """
         return to_rows(self.read("trials", where=where, without=without))
 
@@ -211,7 +216,7 @@ class Ledger:
 
 
 def is_study(store: Store, folder: str) -> bool:
-    """Return whether a folder of a store holds a study, sound or not, rather than something else.
+    """Return whether a folder of a store holds a study, sound or damaged.
 
     Args:
         store: The store.
@@ -238,5 +243,5 @@ def _columns(table: DeltaTable, kind: Kind) -> list[str]:
     names = [field.name for field in table.schema().fields if field.name != "kind"]
     if kind == "trials":
         return [name for name in names if name not in EPOCHS_ONLY]
-    wanted = [name for name in names if name in EPOCHS_ONLY or name.startswith("validation.")]
-    return ["key", *sorted(wanted, key=lambda name: name != "epoch")]
+    shown = [name for name in names if name in EPOCHS_ONLY or name.startswith("validation.")]
+    return ["key", *sorted(shown, key=lambda name: name != "epoch")]

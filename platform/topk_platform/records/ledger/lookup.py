@@ -1,4 +1,4 @@
-"""One recorded trial, by its key."""
+"""Finding a recorded trial by its key."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def find(key: str, store: str | Path = "runs") -> Found:
 
     Raises:
         UserError: if no trial or several match.
-        StoreError: if none does, and a study of the store is damaged, which may have held it.
+        StoreError: if no trial matches, and a damaged study of the store may hold it.
     """
-    place = Store.open(store)
+    root = Store.open(store)
     matches, damage, where = [], list[DamagedError](), f"starts_with(key, '{_checked(key)}')"
-    for study in place.folders():
+    for study in root.folders():
         try:
-            ledger = Ledger.open(place, study)
+            ledger = Ledger.open(root, study)
             matches += [(ledger, row) for row in ledger.rows(where) if row["key"].startswith(key)]
         except DamagedError as error:
             damage.append(error)
@@ -49,7 +49,7 @@ def find(key: str, store: str | Path = "runs") -> Found:
         raise damage[0]
     if len(matches) != 1:
         raise UserError(
-            f"key {key!r} must be that of one trial in store {str(store)!r}, got {len(matches)} trials"
+            f"key {key!r} must be the key of one trial in store {str(store)!r}, got {len(matches)} trials"
         )
     ledger, row = matches[0]
     return Found(row, ledger.read("epochs", where=f"key = '{row['key']}'").to_pylist())

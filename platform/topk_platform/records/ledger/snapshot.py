@@ -1,4 +1,4 @@
-"""The ledger as two plain Parquet files for any tool, written anew at the end of each run."""
+"""The ledger as two plain Parquet files for other tools, written again at the end of each run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.storage.store import Store
-from topk_platform.records.table.opened import told
+from topk_platform.records.table.opened import one_line_errors
 from topk_platform.records.table.schema import SCHEMA_VERSION, with_parameters
 from topk_platform.specs import digest
 
@@ -31,10 +31,10 @@ def is_current(store: Store, counting: Collection[str]) -> bool:
         counting: The keys of the trials that count.
     """
     try:
-        found = pq.ParquetFile(io.BytesIO(store.read(_FILES[0]))).schema_arrow.metadata
-    except (OSError, pa.ArrowException):  # not there, or damaged
+        metadata = pq.ParquetFile(io.BytesIO(store.read(_FILES[0]))).schema_arrow.metadata
+    except (OSError, pa.ArrowException):  # missing or damaged
         return False
-    return bool(found.get(_COUNTING) == _digest(counting))
+    return bool(metadata.get(_COUNTING) == _digest(counting))
 
 
 def _digest(counting: Collection[str]) -> bytes:
@@ -44,10 +44,10 @@ def _digest(counting: Collection[str]) -> bytes:
 def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
     """Write ``tables/trials.parquet`` and ``tables/epochs.parquet``.
 
-    The former has a row per trial and seed, the latter a row per trial and epoch. Parameters have columns of their own,
-    ``param.NAME``. The column ``counts`` says whether a row counts in the table of the study as it is now defined: it
-    has the present code, data and machine and is within the budget; a confirmation must also be of the configuration
-    that is now the best.
+    The first has a row per trial and seed, the second a row per trial and epoch. Each parameter has its own column
+    ``param.NAME``. The column ``counts`` says whether a row counts in the table of the study as it is defined now: its
+    code, data and machine are the present ones, and it is within the budget. A confirmation must also be of the
+    configuration that is now the best.
 
     If no trial has ended yet, nothing is written.
 
@@ -62,7 +62,7 @@ def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
     metadata = {b"topk.schema_version": str(SCHEMA_VERSION).encode(), _COUNTING: _digest(counting)}
     counts = pc.is_in(trials["key"], pa.array(sorted(counting), pa.string()))
     trials = trials.add_column(1, "counts", counts)
-    with tempfile.TemporaryDirectory() as folder, told(ledger.store):
+    with tempfile.TemporaryDirectory() as folder, one_line_errors(ledger.store):
         for name, batches in zip(_FILES, (trials.to_reader(), ledger.stream("epochs")), strict=True):
             file = Path(folder) / Path(name).name
             with pq.ParquetWriter(file, batches.schema.with_metadata(metadata), compression="zstd") as writer:

@@ -1,4 +1,4 @@
-"""Writing ended trials into the ledger by a thread of its own, so that the driver never waits for a disk."""
+"""A thread that writes ended trials into the ledger, so that the driver never waits for a disk."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Committed = Callable[[Sequence[TrialRecord]], None]
 """Called with the records that have been committed to the ledger."""
 
 _LOG = logging.getLogger("topk_platform")
-_MOST = 1000  # trials of one commit, so that it takes no more memory the faster they come
+_MOST = 1000  # trials of one commit, which bounds its memory
 
 
 class Writer(threading.Thread):
-    """Commits ended trials in order: each at once, or many together when they come fast.
+    """Commits ended trials in order: each at once, or many together if they end fast.
 
     If the store cannot be written, the writer tries again with growing pauses for some minutes, while records wait.
     If the store still refuses then, the reason is in :attr:`error` and nothing more is written. After :meth:`hurry`,
-    for a user who has interrupted the run, there is one more try and no pause.
+    which a user's interrupt calls, there is one more try and no pause.
 
-    What was handed over is compared with what was committed: if the numbers differ at the end, for whatever cause, that
-    is an error too.
+    At the end, the number of records that were handed over must equal the number that was committed; any difference is
+    an error too.
 
     Args:
         table: The table to write.
@@ -40,8 +40,8 @@ class Writer(threading.Thread):
         pauses: Seconds between tries.
 
     Attributes:
-        committed: Called in this thread with committed records; to be set before anything is handed over.
-        error: Why nothing more is written; None while all is well.
+        committed: Called in this thread with committed records; set it before handing anything over.
+        error: Why nothing more is written; None if there was no error.
     """
 
     def __init__(self, table: Writing, lease: Lease, pauses: Sequence[float] = PAUSES) -> None:
@@ -61,10 +61,18 @@ class Writer(threading.Thread):
         Raises:
             StoreError: if nothing more is written, for an error or because the thread has ended.
         """
-        if self.ident is not None and not self.is_alive():
-            raise self._ended()
+        self.check()
         self._handed_over += 1
         self._queue.put(record)
+
+    def check(self) -> None:
+        """Raise the error that ended the writing, if it has ended.
+
+        Raises:
+            StoreError: if nothing more is written, because of an error or because the thread has ended.
+        """
+        if self.ident is not None and not self.is_alive():
+            raise self._ended()
 
     def _ended(self) -> Exception:
         return self.error or StoreError(f"{self._store_name}: trial handed over after the end of writing")
@@ -74,7 +82,7 @@ class Writer(threading.Thread):
         return f"store {self._table.store.uri!r}"
 
     def remove(self, keys: Sequence[str]) -> None:
-        """Forget trials and their epochs, before any is handed over.
+        """Delete trials and their epochs from the ledger, before any record is handed over.
 
         Raises:
             StoreError: if the ledger cannot be written.
@@ -93,7 +101,7 @@ class Writer(threading.Thread):
         """Wait until all is written.
 
         Raises:
-            StoreError: if something could not be.
+            StoreError: if something could not be written.
         """
         self.flush()
         if error is None and self.error is not None:
@@ -111,11 +119,11 @@ class Writer(threading.Thread):
             )
 
     def hurry(self) -> None:
-        """Pause no more: a store that refuses the next try refuses for good."""
+        """Stop pausing between tries: if the next try fails, the writing ends."""
         self._hurried.set()
 
     def run(self) -> None:
-        """Commit what waits until told to end, or until a store refuses for too long."""
+        """Commit waiting records until :meth:`flush`, or until a store has refused for too long."""
         try:
             while (records := self._waiting()) is not None:
                 self._commit(records)
@@ -123,7 +131,7 @@ class Writer(threading.Thread):
                 self.committed(records)
                 self._tidy(self._table.compact)
             self._tidy(self._table.tidy)
-        except Exception as error:  # noqa: BLE001 - in a thread nobody else would see it; raised where it is joined
+        except Exception as error:  # noqa: BLE001 - in a thread nobody else sees it; raised when the thread is joined
             self.error = error
         except BaseException as error:  # noqa: BLE001 - as above; a panic of a library in Rust is no Exception
             self.error = StoreError(
@@ -132,21 +140,21 @@ class Writer(threading.Thread):
             self.error.__cause__ = error
 
     def _tidy(self, compact: Callable[[], None]) -> None:
-        """Put small parts together; all is written by then, so that a store that refuses stops nothing."""
+        """Merge small parts. All records are written by then, so an error of the store only leaves a warning."""
         try:
             compact()
         except StoreError as error:
-            _LOG.warning("the ledger's small parts stay for now: %s", error)
+            _LOG.warning("the small files of the ledger were not merged: %s", error)
 
     def _waiting(self) -> list[TrialRecord] | None:
         """Return the waiting records, at least one; None at the end."""
-        found: list[TrialRecord] = []
+        records: list[TrialRecord] = []
         while (record := self._queue.get()) is not None:
-            found.append(record)
-            if self._queue.empty() or len(found) == _MOST:
-                return found
-        self._queue.put(None)  # to be found again after the last records
-        return found or None
+            records.append(record)
+            if self._queue.empty() or len(records) == _MOST:
+                return records
+        self._queue.put(None)  # so that the next call ends, after the last records
+        return records or None
 
     def _commit(self, records: Sequence[TrialRecord]) -> None:
         rows = ledger_table(records, self._table.schema)

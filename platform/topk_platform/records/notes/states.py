@@ -14,7 +14,7 @@ from topk_platform.errors import StoreError
 from topk_platform.records.ledger.ledger import Ledger
 from topk_platform.records.notes.tally import Tally
 from topk_platform.records.notes.undone import Undone
-from topk_platform.records.storage.checked_json import checked, written
+from topk_platform.records.storage.checked_json import with_checksum, without_checksum
 from topk_platform.records.storage.lease import is_driven
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.rows import Row
@@ -150,10 +150,10 @@ def trend_of(values: Iterable[float]) -> tuple[float, ...]:
         >>> trend_of(range(1000))[:3], len(trend_of(range(1000)))
         ((0, 91, 182), 12)
     """
-    found = list(accumulate((value for value in values if math.isfinite(value)), max))
-    if len(found) <= _TREND:
-        return tuple(found)
-    return tuple(found[round(place * (len(found) - 1) / (_TREND - 1))] for place in range(_TREND))
+    points = list(accumulate((value for value in values if math.isfinite(value)), max))
+    if len(points) <= _TREND:
+        return tuple(points)
+    return tuple(points[round(step * (len(points) - 1) / (_TREND - 1))] for step in range(_TREND))
 
 
 def note_state(store: Store, state: StudyState) -> None:
@@ -162,19 +162,19 @@ def note_state(store: Store, state: StudyState) -> None:
     Raises:
         StoreError: if it cannot be written.
     """
-    store.write(_FILE, written(dataclasses.asdict(state)))
+    store.write(_FILE, with_checksum(dataclasses.asdict(state)))
 
 
 def _noted(store: Store) -> StudyState | None:
     """Return the driver's note; None if there is none or it cannot be read, for it is only for people."""
     with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError):
-        found = checked(store.read(_FILE))
+        note = without_checksum(store.read(_FILE))
         arms = [
             ArmState(**{**arm, "tally": Tally(**arm["tally"]), "trend": tuple(arm.get("trend", ()))})
-            for arm in found["arms"]
+            for arm in note["arms"]
         ]
-        use = GpuUse(**found["gpu_use"]) if found.get("gpu_use") else None
-        return StudyState(**{**found, "arms": tuple(arms), "events": tuple(found["events"]), "gpu_use": use})
+        use = GpuUse(**note["gpu_use"]) if note.get("gpu_use") else None
+        return StudyState(**{**note, "arms": tuple(arms), "events": tuple(note["events"]), "gpu_use": use})
     return None
 
 
@@ -191,7 +191,7 @@ def read_state(ledger: Ledger, rows: Sequence[Row]) -> StudyState:
     by_arm: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_arm[row["arm"]].append(row)
-    ended = {name: _ended(name, found) for name, found in by_arm.items()}
+    ended = {name: _ended(name, arm_rows) for name, arm_rows in by_arm.items()}
     noted, driven = _noted(ledger.store), is_driven(ledger.store)
     plan = {arm.arm: arm for arm in noted.arms} if noted else {}
     keys = {row["key"] for row in rows}
@@ -207,14 +207,14 @@ def _joined(ended: ArmState, noted: ArmState | None, driven: bool, lost: int) ->
     """Return what has ended of an arm, with what its driver noted of the rest."""
     if noted is None or noted.total is None:
         return dataclasses.replace(ended, lost=lost)
-    found = dataclasses.replace(
+    state = dataclasses.replace(
         ended, left=max(0, noted.total - ended.done), metric=ended.metric or noted.metric
     )
     if not driven:
-        return dataclasses.replace(found, lost=lost)
-    running = min(noted.running, found.left or 0)
+        return dataclasses.replace(state, lost=lost)
+    running = min(noted.running, state.left or 0)
     return dataclasses.replace(
-        found, running=running, lost=max(lost, noted.lost), seconds=noted.seconds if found.left else 0.0
+        state, running=running, lost=max(lost, noted.lost), seconds=noted.seconds if state.left else 0.0
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from topk_platform.records.storage.checked_json import damaged, read_checked, written
+from topk_platform.records.storage.checked_json import damaged, read_checked, with_checksum
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.mark import repair_of
 
@@ -62,11 +62,11 @@ class Undone:
             StoreError: if it cannot be read.
         """
         remedy = f"{repair_of(store)} sets it aside, and the next run makes it anew"
-        found = read_checked(store, _FILE, remedy)
-        if found is None:
+        note = read_checked(store, _FILE, remedy)
+        if note is None:
             return cls()
         try:
-            return cls(tuple(OpenTrial(**fields) for fields in found["open"]), found["tracking"])
+            return cls(tuple(OpenTrial(**fields) for fields in note["open"]), note["tracking"])
         except (KeyError, TypeError) as error:
             raise damaged(store, _FILE, remedy) from error
 
@@ -76,8 +76,8 @@ class Undone:
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
         trials = [dataclasses.replace(trial, when=trial.when or now) for trial in self.open]
-        found = {"open": [dataclasses.asdict(trial) for trial in trials], "tracking": self.tracking}
-        content = written(found)
+        note = {"open": [dataclasses.asdict(trial) for trial in trials], "tracking": self.tracking}
+        content = with_checksum(note)
         if not store.exists(_FILE) or store.read(_FILE) != content:
             store.write(_FILE, content)
 

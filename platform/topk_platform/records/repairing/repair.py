@@ -14,7 +14,8 @@ from topk_platform.records.artifacts.damage import damaged_artifacts
 from topk_platform.records.ledger.ledger import IDENTITIES, Ledger
 from topk_platform.records.notes.undone import Undone
 from topk_platform.records.repairing.salvage import salvage
-from topk_platform.records.storage.checked_json import DamagedError, checked
+from topk_platform.records.storage.aside import ASIDE, move_aside
+from topk_platform.records.storage.checked_json import DamagedError, without_checksum
 from topk_platform.records.storage.lease import Lease, strays
 from topk_platform.records.storage.store import MARK, Store
 from topk_platform.records.table import delta
@@ -28,7 +29,6 @@ from topk_platform.specs.checks import check_name
 
 __all__ = ["Repaired", "repair"]
 
-_ASIDE = "damaged"
 _TABLE = re.compile(rf"{FOLDER}(?:-(\d+))?")
 _NOTES = ("standing.json", "environment.json", "code.json")  # made anew by the next run
 _DERIVED = "tables"
@@ -76,16 +76,16 @@ def repair(study: str, store: str | Path = "runs") -> Repaired:
         StoreError: if the store holds nothing of the study, or another process is writing it.
     """
     check_name("study", study)
-    place = Store.open(store).at(study)
-    if not place.exists(MARK) and not _tables(place):
+    folder = Store.open(store).at(study)
+    if not folder.exists(MARK) and not _tables(folder):
         raise StoreError(f"store {str(store)!r} holds nothing of study {study!r}")
-    with Lease(place):
-        return _Repair(place, study).run()
+    with Lease(folder):
+        return _Repair(folder, study).run()
 
 
 @dataclass
 class _Repair:
-    place: Store
+    store: Store
     study: str
     damaged: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -94,17 +94,17 @@ class _Repair:
     kept: str = ""
 
     def run(self) -> Repaired:
-        self._set_aside(*strays(self.place))
+        self._set_aside(*strays(self.store))
         mark = self._mark()
         self._finish(mark)
-        if self.place.exists(mark.table) or mark.checksums:
+        if self.store.exists(mark.table) or mark.checksums:
             self._table(mark)
         self._identities()
         self._notes()
-        rows = Ledger(self.place, self.study).rows("phase = 'confirm'")
-        self._set_aside(*(file.name for file in damaged_artifacts(self.place, rows)))
-        tables = (f"{_DERIVED}/{name}" for name in self.place.names(_DERIVED, ".parquet"))
-        self._set_aside(*(name for name in tables if not is_part(self.place, name)))
+        rows = Ledger(self.store, self.study).rows("phase = 'confirm'")
+        self._set_aside(*(file.name for file in damaged_artifacts(self.store, rows)))
+        tables = (f"{_DERIVED}/{name}" for name in self.store.names(_DERIVED, ".parquet"))
+        self._set_aside(*(name for name in tables if not is_part(self.store, name)))
         return Repaired(
             tuple(dict.fromkeys(self.damaged)),
             tuple(dict.fromkeys(self.missing)),
@@ -115,47 +115,43 @@ class _Repair:
 
     def _set_aside(self, *names: str) -> None:
         for name in names:
-            to, number = f"{_ASIDE}/{name}", 0
-            while self.place.exists(to):
-                number += 1
-                to = f"{_ASIDE}/{name}.{number}"
-            self.place.move(name, to)
+            move_aside(self.store, name)
             self.damaged.append(name)
 
     def _mark(self) -> Mark:
         """Return the study's mark; if it is damaged or missing, make it anew."""
         try:
-            mark = Mark.read(self.place)
+            mark = Mark.read(self.store)
             if mark is not None and self._is_own(mark):
                 return mark
         except DamagedError:
             pass  # made anew
         folder = self._likeliest()
-        sums = _sums(self.place, folder)
-        summed = self.place.exists(f"{folder}/_checksums")
-        made = Mark(self.study, table=folder, checksums=summed, identified=self.place.exists(IDENTITIES))
+        sums = _sums(self.store, folder)
+        summed = self.store.exists(f"{folder}/_checksums")
+        made = Mark(self.study, table=folder, checksums=summed, identified=self.store.exists(IDENTITIES))
         if sums and sums.identity:
             made = replace(made, identity=sums.identity)
-        if self.place.exists(MARK):
+        if self.store.exists(MARK):
             self._set_aside(MARK)
         else:
             self.missing.append(MARK)
-        made.write(self.place)
+        made.write(self.store)
         self.made.append(MARK)
         return made
 
     def _is_own(self, mark: Mark) -> bool:
         """Return whether a mark's table is there; one of before a repair, from a backup, names a table that is not."""
-        Ledger(self.place, self.study).check_mark()  # which refuses another study's
-        tables = _tables(self.place)
+        Ledger(self.store, self.study).check_mark()  # which refuses another study's
+        tables = _tables(self.store)
         return mark.table in tables or not tables
 
     def _likeliest(self) -> str:
         """Return the newest folder that holds a sound table with rows, else the oldest that holds any."""
-        folders = _tables(self.place)
+        folders = _tables(self.store)
         for folder in reversed(folders):
             try:
-                if Opened.checked(self.place, folder, newest(self.place, folder)).parts:
+                if Opened.checked(self.store, folder, newest(self.store, folder)).parts:
                     return folder
             except StoreError:
                 continue
@@ -163,58 +159,58 @@ class _Repair:
 
     def _finish(self, mark: Mark) -> None:
         """Do what an earlier repair had left to do: move aside a table that it had begun, or the old one."""
-        for folder in _tables(self.place):
+        for folder in _tables(self.store):
             if folder != mark.table:
                 self._move(folder)
-                self.kept = f"{_ASIDE}/{folder}" if _number(folder) < _number(mark.table) else self.kept
+                self.kept = f"{ASIDE}/{folder}" if _number(folder) < _number(mark.table) else self.kept
 
     def _move(self, folder: str) -> None:
-        for name in self.place.files(folder):
-            self.place.move(name, f"{_ASIDE}/{name}")
-        self.place.delete_all(folder)  # folders without files
+        for name in self.store.files(folder):
+            self.store.move(name, f"{ASIDE}/{name}")
+        self.store.delete_all(folder)  # folders without files
 
     def _table(self, mark: Mark) -> None:
         """Make a new table if there is anything wrong with the study's."""
-        found = salvage(self.place, mark.table, summed=mark.checksums)
-        if found.is_sound:
+        salvaged = salvage(self.store, mark.table, summed=mark.checksums)
+        if salvaged.is_sound:
             return
-        self.damaged += found.damaged
-        self.missing += found.missing
-        self.trials += found.lost
-        mark.noted(self.place, table=self._written(found.rows), checksums=True)
+        self.damaged += salvaged.damaged
+        self.missing += salvaged.missing
+        self.trials += salvaged.lost
+        mark.noted(self.store, table=self._written(salvaged.rows), checksums=True)
         self._move(mark.table)
-        self.kept = f"{_ASIDE}/{mark.table}"
+        self.kept = f"{ASIDE}/{mark.table}"
 
     def _written(self, rows: pa.Table) -> str:
         """Write a new table beside the old one, read it back, and return its folder."""
         folder = self._free()
         schema = rows.schema if len(rows) else ledger_columns(())
-        delta.create(self.place, folder, schema)
-        table = delta.Writing(self.place, schema, folder)
+        delta.create(self.store, folder, schema)
+        table = delta.Writing(self.store, schema, folder)
         if len(rows):
             table.append(rows)
-        opened = Opened.of(self.place, folder)
+        opened = Opened.of(self.store, folder)
         opened.check_parts(again=True)
         back = opened.query(f"select {', '.join(_ROW)} from ledger")  # noqa: S608 - fixed names
         if _sorted(back) != _sorted(rows):
             raise StoreError(
-                f"store {self.place.uri!r}: of {len(rows)} rows {len(back)} came back from the new table in {folder}; "
+                f"store {self.store.uri!r}: of {len(rows)} rows {len(back)} came back from the new table in {folder}; "
                 "the old table is as it was"
             )
         return folder
 
     def _free(self) -> str:
         """Return the name of a table that is neither there nor set aside."""
-        taken = [*_tables(self.place), *_tables(self.place.at(_ASIDE)), FOLDER]
+        taken = [*_tables(self.store), *_tables(self.store.at(ASIDE)), FOLDER]
         return f"{FOLDER}-{max(map(_number, taken)) + 1}"
 
     def _identities(self) -> None:
         """Make the note of which rows count anew if it is damaged: those that are like an arm's last one."""
-        ledger = Ledger(self.place, self.study)
+        ledger = Ledger(self.store, self.study)
         try:
             ledger.identities()
         except DamagedError:
-            if self.place.exists(IDENTITIES):
+            if self.store.exists(IDENTITIES):
                 self._set_aside(IDENTITIES)
             else:
                 self.missing.append(IDENTITIES)
@@ -224,13 +220,13 @@ class _Repair:
     def _notes(self) -> None:
         self._set_aside(*(name for name in _NOTES if self._is_unsound_note(name)))
         try:
-            Undone.read(self.place)
+            Undone.read(self.store)
         except DamagedError as error:
             self._set_aside(error.name)
 
     def _is_unsound_note(self, name: str) -> bool:
         try:
-            checked(self.place.read(name))
+            without_checksum(self.store.read(name))
         except FileNotFoundError:
             return False
         except StoreError:  # which is a ValueError too
@@ -240,19 +236,19 @@ class _Repair:
         return False
 
 
-def _tables(place: Store) -> list[str]:
+def _tables(store: Store) -> list[str]:
     """Return the folders of tables, the oldest first."""
-    return sorted((name for name in place.folders() if _TABLE.fullmatch(name)), key=_number)
+    return sorted((name for name in store.folders() if _TABLE.fullmatch(name)), key=_number)
 
 
 def _number(folder: str) -> int:
-    found = _TABLE.fullmatch(folder)
-    return int(found[1] or 1) if found else 0
+    match = _TABLE.fullmatch(folder)
+    return int(match[1] or 1) if match else 0
 
 
-def _sums(place: Store, folder: str) -> Checksums | None:
+def _sums(store: Store, folder: str) -> Checksums | None:
     try:
-        return newest(place, folder)
+        return newest(store, folder)
     except DamagedError:
         return None
 

@@ -77,34 +77,34 @@ def salvage(store: Store, folder: str, *, summed: bool) -> Salvage:
     Raises:
         StoreError: if the store cannot be read.
     """
-    found = Salvage()
-    sums = _sums(store, folder, found, summed)
-    found.identity = sums.identity if sums else ""
-    live = _live(store, folder, sums, found)
-    tables = list(_read(store, folder, live, found))
+    salvaged = Salvage()
+    sums = _sums(store, folder, salvaged, summed)
+    salvaged.identity = sums.identity if sums else ""
+    live = _live(store, folder, sums, salvaged)
+    tables = list(_read(store, folder, live, salvaged))
     if tables:
         rows = pa.concat_tables(tables, promote_options="permissive")
         rows = _once(rows) if live.uncertain else rows
-        found.rows, found.lost = _complete(
-            rows, any("kind=epochs" in n for n in (*found.damaged, *found.missing))
+        salvaged.rows, salvaged.lost = _complete(
+            rows, any("kind=epochs" in n for n in (*salvaged.damaged, *salvaged.missing))
         )
-    return found
+    return salvaged
 
 
-def _sums(store: Store, folder: str, found: Salvage, summed: bool) -> Checksums | None:
+def _sums(store: Store, folder: str, salvaged: Salvage, summed: bool) -> Checksums | None:
     try:
         sums = newest(store, folder)
     except DamagedError as error:
-        found.damaged.append(error.name)
+        salvaged.damaged.append(error.name)
         return None
     if sums is None and summed:
-        found.missing.append(f"{folder}/_checksums")
+        salvaged.missing.append(f"{folder}/_checksums")
     return sums
 
 
-def _live(store: Store, folder: str, sums: Checksums | None, found: Salvage) -> _Live:
+def _live(store: Store, folder: str, sums: Checksums | None, salvaged: Salvage) -> _Live:
     """Return the live parts: what the log leads to if it is sound, else what checksums and log tell together."""
-    place, damage = store.at(folder), damaged_log(store, folder, sums)
+    table, damage = store.at(folder), damaged_log(store, folder, sums)
     if damage is None:
         try:
             opened = Opened.checked(store, folder, sums)
@@ -113,74 +113,76 @@ def _live(store: Store, folder: str, sums: Checksums | None, found: Salvage) -> 
         else:
             if sums:
                 return _Live({path: sums.parts.get(path, (0, ""))[1] for path in opened.parts})
-            if all(map(place.exists, opened.parts)):
+            if all(map(table.exists, opened.parts)):
                 return _Live(dict.fromkeys(opened.parts, ""))
-            return _replayed(store, folder, found, uncertain=True)
-    live = _told(store, folder, sums, found) if sums else _replayed(store, folder, found)
-    if damage.name not in (*found.damaged, *found.missing):
-        is_there = place.exists(damage.name.removeprefix(f"{folder}/"))
-        (found.damaged if is_there else found.missing).append(damage.name)
+            return _replayed(store, folder, salvaged, uncertain=True)
+    live = _named_by_checksums(store, folder, sums, salvaged) if sums else _replayed(store, folder, salvaged)
+    if damage.name not in (*salvaged.damaged, *salvaged.missing):
+        is_there = table.exists(damage.name.removeprefix(f"{folder}/"))
+        (salvaged.damaged if is_there else salvaged.missing).append(damage.name)
     return live
 
 
-def _told(store: Store, folder: str, sums: Checksums, found: Salvage) -> _Live:
+def _named_by_checksums(store: Store, folder: str, sums: Checksums, salvaged: Salvage) -> _Live:
     """Return the parts that the checksums name, after the sound commits since."""
-    live, place = _Live({path: digest for path, (_, digest) in sums.parts.items()}), store.at(folder)
-    _note_log(store, folder, sums, found)
+    live, table = _Live({path: digest for path, (_, digest) in sums.parts.items()}), store.at(folder)
+    _note_log(store, folder, sums, salvaged)
     version = sums.version + 1
-    while place.exists(name := log_name(version)):
-        content = place.read(name)
+    while table.exists(name := log_name(version)):
+        content = table.read(name)
         if not follows(content, sums.version):
-            found.damaged.append(f"{folder}/{name}")
+            salvaged.damaged.append(f"{folder}/{name}")
             break
         _apply(live, log_lines(content))
         version += 1
     return live
 
 
-def _note_log(store: Store, folder: str, sums: Checksums, found: Salvage) -> None:
+def _note_log(store: Store, folder: str, sums: Checksums, salvaged: Salvage) -> None:
     for name, digest in sums.log.items():
         try:
             if store.digest(f"{folder}/{name}") != digest:
-                found.damaged.append(f"{folder}/{name}")
+                salvaged.damaged.append(f"{folder}/{name}")
         except FileNotFoundError:
-            found.missing.append(f"{folder}/{name}")
+            salvaged.missing.append(f"{folder}/{name}")
 
 
-def _replayed(store: Store, folder: str, found: Salvage, *, uncertain: bool = False) -> _Live:
+def _replayed(store: Store, folder: str, salvaged: Salvage, *, uncertain: bool = False) -> _Live:
     """Return the parts that the log names, of a table without checksums: what is damaged in it is passed over."""
-    place = store.at(folder)
-    first, live, mentioned = _checkpoint(place)
+    table = store.at(folder)
+    first, live, mentioned = _checkpoint(table)
     live.uncertain = uncertain
-    versions = sorted(v for name in place.names(LOG, ".json") if (v := version_of(name)) >= first)
+    versions = sorted(v for name in table.names(LOG, ".json") if (v := version_of(name)) >= first)
     for expected, version in enumerate(versions, first):
-        content = place.read(log_name(version))
+        content = table.read(log_name(version))
         actions = log_lines(content)
         if not actions:
-            found.damaged.append(f"{folder}/{log_name(version)}")
+            salvaged.damaged.append(f"{folder}/{log_name(version)}")
         live.uncertain |= not actions or version != expected
         actions = actions or _mentioned(content)
         _apply(live, actions)
         mentioned |= {path for action in actions for path in _paths(action)}
     live.uncertain |= not versions and not first
     if live.uncertain:
-        live.parts |= dict.fromkeys(_unmentioned(place, mentioned), "")
+        live.parts |= dict.fromkeys(_unmentioned(table, mentioned), "")
     return live
 
 
-def _checkpoint(place: Store) -> tuple[int, _Live, set[str]]:
+def _checkpoint(table: Store) -> tuple[int, _Live, set[str]]:
     """Return the first version after the newest checkpoint that can be read, its parts, and all that it mentions."""
-    for name in reversed([name for name in place.names(LOG, _CHECKPOINT) if version_of(name) >= 0]):
+    for name in reversed([name for name in table.names(LOG, _CHECKPOINT) if version_of(name) >= 0]):
         try:
-            actions = pq.ParquetFile(io.BytesIO(place.read(f"{LOG}/{name}"))).read(
+            actions = pq.ParquetFile(io.BytesIO(table.read(f"{LOG}/{name}"))).read(
                 ["add.path", "remove.path"]
             )
         except (pa.ArrowException, OSError):
             continue
-        found = [{kind: said for kind, said in action.items() if said} for action in actions.to_pylist()]
+        all_actions = [
+            {kind: value for kind, value in action.items() if value} for action in actions.to_pylist()
+        ]
         live = _Live()
-        _apply(live, [action for action in found if "add" in action])
-        return version_of(name) + 1, live, {path for action in found for path in _paths(action)}
+        _apply(live, [action for action in all_actions if "add" in action])
+        return version_of(name) + 1, live, {path for action in all_actions for path in _paths(action)}
     return 0, _Live(), set()
 
 
@@ -205,24 +207,24 @@ def _apply(live: _Live, actions: Iterable[Mapping[str, Any]]) -> None:
                 live.parts[path] = ""
 
 
-def _unmentioned(place: Store, mentioned: set[str]) -> list[str]:
+def _unmentioned(table: Store, mentioned: set[str]) -> list[str]:
     """Return the parts on disk of which no log file says anything: the lost ones may have added them."""
-    folders = [folder for folder in place.folders() if folder.startswith("kind=")]
-    found = [f"{folder}/{name}" for folder in folders for name in place.names(folder, ".parquet")]
-    return [path for path in found if path not in mentioned]
+    folders = [folder for folder in table.folders() if folder.startswith("kind=")]
+    parts = [f"{folder}/{name}" for folder in folders for name in table.names(folder, ".parquet")]
+    return [path for path in parts if path not in mentioned]
 
 
-def _read(store: Store, folder: str, live: _Live, found: Salvage) -> Iterator[pa.Table]:
+def _read(store: Store, folder: str, live: _Live, salvaged: Salvage) -> Iterator[pa.Table]:
     for path, digest in sorted(live.parts.items()):
         name = f"{folder}/{path}"
         try:
             yield _part(store.read(name), path, digest)
         except FileNotFoundError:
-            found.missing.append(name)
+            salvaged.missing.append(name)
         except StoreError:
             raise
         except (pa.ArrowException, OSError, ValueError):
-            found.damaged.append(name)
+            salvaged.damaged.append(name)
 
 
 def _part(content: bytes, path: str, digest: str) -> pa.Table:

@@ -10,7 +10,7 @@ from typing import Any
 from topk_platform.errors import StoreError
 from topk_platform.records.storage.store import Store
 
-__all__ = ["DamagedError", "checked", "damaged", "read_checked", "written"]
+__all__ = ["DamagedError", "damaged", "read_checked", "with_checksum", "without_checksum"]
 
 _SUM = "sha256"
 
@@ -28,27 +28,27 @@ class DamagedError(StoreError):
         self.name = name
 
 
-def written(content: Mapping[str, Any]) -> bytes:
+def with_checksum(content: Mapping[str, Any]) -> bytes:
     """Return the bytes of a file with some content and its checksum.
 
     Args:
         content: What JSON can hold, without a key ``"sha256"``.
 
     Example:
-        >>> checked(written({"study": "digits"}))
+        >>> without_checksum(with_checksum({"study": "digits"}))
         {'study': 'digits'}
     """
     return json.dumps({**content, _SUM: _sum(content)}, indent=1).encode()
 
 
-def checked(data: bytes) -> dict[str, Any]:
-    """Return the content of a file; one that was written before there were checksums is taken as it is.
+def without_checksum(data: bytes) -> dict[str, Any]:
+    """Return the content of a file, checked; files of earlier programs have no checksum and are not checked.
 
     Raises:
-        ValueError: if it is no JSON object, or does not have its checksum.
+        ValueError: if it is no JSON object, or its checksum is another one.
 
     Example:
-        >>> checked(written({"study": "digits"}).replace(b"digits", b"digitS"))
+        >>> without_checksum(with_checksum({"study": "digits"}).replace(b"digits", b"digitS"))
         Traceback (most recent call last):
         ValueError: the content does not have its checksum
     """
@@ -71,16 +71,16 @@ def read_checked(store: Store, name: str, remedy: str) -> dict[str, Any] | None:
     Args:
         store: The study's folder.
         name: The file's name in it.
-        remedy: What to do if it is damaged.
+        remedy: What to do about a damaged file, for the message.
 
     Raises:
-        StoreError: if it is damaged, with its name and the remedy, or cannot be read.
+        StoreError: if it is damaged or cannot be read; the message has its name and the remedy.
     """
     try:
-        return checked(store.read(name))
+        return without_checksum(store.read(name))
     except FileNotFoundError:
         return None
-    except StoreError:  # which is a ValueError too: the file is sound as far as is known
+    except StoreError:  # it is a ValueError too, but says nothing about the content
         raise
     except (ValueError, RecursionError) as error:
         raise damaged(store, name, remedy) from error

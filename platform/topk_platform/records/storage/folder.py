@@ -1,4 +1,4 @@
-"""A local folder with the methods of obstore that stores use, so that both kinds are used alike."""
+"""A local folder with the same methods as obstore, so that stores use folders and object stores alike."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Literal, Protocol, TypedDict
 
 __all__ = ["Content", "Files", "Folder", "Listed", "sync"]
 
-_ROOM = 2**20  # bytes; a disk that has no more is as good as full
+_ROOM = 2**20  # bytes; a disk with less counts as full
 
 
 class Listed(TypedDict):
-    """The files in a folder, and the folders."""
+    """The files and the folders in a folder."""
 
     objects: Sequence[dict[str, str]]
     common_prefixes: Sequence[str]
@@ -27,7 +27,7 @@ class Content(Protocol):
     """A file's content."""
 
     def bytes(self) -> bytes:
-        """Return it."""
+        """Return the content."""
         ...
 
 
@@ -46,15 +46,15 @@ class Files(Protocol):
         ...
 
     def get(self, path: str) -> Content:
-        """Return what a file holds."""
+        """Return a file's content."""
         ...
 
     def head(self, path: str) -> object:
-        """Raise ``FileNotFoundError`` unless there is such a file."""
+        """Raise ``FileNotFoundError`` unless the file exists."""
         ...
 
     def list_with_delimiter(self, prefix: str | None = None) -> Listed:
-        """Return what is directly inside."""
+        """Return the files and folders directly inside."""
         ...
 
     def delete(self, paths: str) -> object:
@@ -62,7 +62,7 @@ class Files(Protocol):
         ...
 
     def rename(self, from_: str, to: str) -> object:
-        """Give a file another name."""
+        """Rename a file."""
         ...
 
 
@@ -84,76 +84,76 @@ class Folder:
         file: bytes | Path,
         *,
         mode: Literal["create", "overwrite"] = "overwrite",
-        use_multipart: bool | None = None,  # noqa: ARG002 - of object stores
+        use_multipart: bool | None = None,  # noqa: ARG002 - as in obstore
     ) -> None:
         """Write a file, from bytes or as a copy.
 
         Args:
-            path: Its place in the folder.
+            path: Its path in the folder.
             file: The file's content.
             mode: Whether an existing file is replaced.
             use_multipart: Ignored; for compatibility with obstore.
 
         Raises:
-            FileExistsError: if there is one, and ``mode`` is ``"create"``.
+            FileExistsError: if the file exists and ``mode`` is ``"create"``.
         """
-        place = self._root / path
-        hidden = place.with_name(f".{place.name}.{uuid.uuid4().hex}.tmp")
+        target = self._root / path
+        hidden = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         try:
             _fill(hidden, file)
             sync(hidden)
             if mode == "create":
-                place.hardlink_to(hidden)
+                target.hardlink_to(hidden)
             else:
-                hidden.replace(place)
+                hidden.replace(target)
         finally:
-            with suppress(OSError):  # moved, or the first error is the one to tell
+            with suppress(OSError):  # already moved, or the first error is the one to report
                 hidden.unlink()
-        sync(place.parent)
+        sync(target.parent)
 
     def get(self, path: str) -> Content:
-        """Return what a file holds."""
+        """Return a file's content."""
         return _Held((self._root / path).read_bytes())
 
     def head(self, path: str) -> None:
-        """Raise ``FileNotFoundError`` unless there is such a file."""
+        """Raise ``FileNotFoundError`` unless the file exists."""
         if not (self._root / path).is_file():
-            raise FileNotFoundError(f"{self._root / path} is not there")
+            raise FileNotFoundError(f"{self._root / path} does not exist")
 
     def list_with_delimiter(self, prefix: str | None = None) -> Listed:
-        """Return what is directly inside, nothing where there is no folder."""
+        """Return the files and folders directly inside; none if the folder does not exist."""
         folder = self._root / (prefix or "")
         if not folder.is_dir():
             if self._root.exists() and not self._root.is_dir():
-                raise NotADirectoryError(f"{self._root} is no folder")
+                raise NotADirectoryError(f"{self._root} is not a folder")
             return {"objects": [], "common_prefixes": []}
-        places = list(folder.iterdir())
-        folders = {place.name for place in places if place.is_dir()}
-        files = [{"path": place.name} for place in places if place.name not in folders]
+        entries = list(folder.iterdir())
+        folders = {entry.name for entry in entries if entry.is_dir()}
+        files = [{"path": entry.name} for entry in entries if entry.name not in folders]
         return {"objects": files, "common_prefixes": [name for name in folders if _holds(folder / name)]}
 
     def delete(self, paths: str) -> None:
-        """Delete a file, and the folder that it was the last one of."""
-        place = self._root / paths
-        place.unlink()
-        if place.parent != self._root:
-            with suppress(OSError):  # there are others
-                place.parent.rmdir()
+        """Delete a file, and its folder if that is empty then."""
+        target = self._root / paths
+        target.unlink()
+        if target.parent != self._root:
+            with suppress(OSError):  # it is not empty
+                target.parent.rmdir()
 
     def rename(self, from_: str, to: str) -> None:
-        """Give a file another name, and delete the folder that it was the last one of."""
-        place, there = self._root / from_, self._root / to
-        there.parent.mkdir(parents=True, exist_ok=True)
-        place.replace(there)
-        sync(there.parent)
-        self._clear(place.parent)
+        """Rename a file, and delete its old folder if that is empty then."""
+        source, target = self._root / from_, self._root / to
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.replace(target)
+        sync(target.parent)
+        self._clear(source.parent)
 
     def _clear(self, folder: Path) -> None:
-        """Delete a folder without files, and those that it was the last one of."""
+        """Delete a folder if it is empty, and its parents that are empty then."""
         while folder != self._root:
             try:
                 folder.rmdir()
-            except OSError:  # there are others
+            except OSError:  # it is not empty
                 return
             folder = folder.parent
 
@@ -162,7 +162,9 @@ class Folder:
         disk = os.statvfs(self._root)
         if disk.f_flag & os.ST_RDONLY:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self._root))
-        if disk.f_blocks and disk.f_bavail * disk.f_frsize < _ROOM:  # some network file systems count nothing
+        if (
+            disk.f_blocks and disk.f_bavail * disk.f_frsize < _ROOM
+        ):  # some network file systems report zero blocks
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._root))
 
 
@@ -175,7 +177,7 @@ class _Held:
 
 
 def _fill(hidden: Path, file: bytes | Path, tries_left: int = 3) -> None:
-    """Write a new file; its folder may be deleted meanwhile, with the last file that another process had in it."""
+    """Write a new file, again if its folder vanishes: another process may delete its last file and so the folder."""
     hidden.parent.mkdir(parents=True, exist_ok=True)
     try:
         if isinstance(file, Path):
@@ -189,14 +191,14 @@ def _fill(hidden: Path, file: bytes | Path, tries_left: int = 3) -> None:
 
 
 def _holds(folder: Path) -> bool:
-    """Return whether there is anything in a folder, which may be deleted meanwhile."""
+    """Return whether a folder contains anything; False if it is deleted meanwhile."""
     with suppress(FileNotFoundError):
         return any(folder.iterdir())
     return False
 
 
 def sync(path: Path) -> None:
-    """Bring a file, or a folder's names, to the disk."""
+    """Flush a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""The right to drive a study: one process at a time, on any store, by numbered files that only one can create."""
+"""The right to drive a study. One process at a time holds it, by creating files with increasing numbers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Holder:
         host: Its machine's name.
         pid: Its process id there.
         since: When it began, in ISO 8601.
-        machine: Identifies the machine, its boot and its container, where the system tells; else empty.
-        born: Distinguishes it from a later process with the same id.
+        machine: Identifies the machine, its boot and its container; empty if the system does not say.
+        born: When the process began, which distinguishes it from a later process with the same id.
         seen: When it last renewed its lease, in ISO 8601 by its own clock; for people only.
     """
 
@@ -51,12 +51,12 @@ class Holder:
 
     @property
     def is_here(self) -> bool:
-        """Whether it runs where this process could see it."""
+        """Whether it runs on this machine, where this process can see it."""
         return bool(self.machine) and self.machine == _machine()
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process lives, asked on its own machine."""
+        """Whether the process is alive; only valid on its own machine."""
         return _born(self.pid) == self.born
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ def _machine() -> str:
 
 
 def _born(pid: int) -> str:
-    """Return when a process of this machine began, in the kernel's ticks; empty if there is none."""
+    """Return when a process of this machine began, in the kernel's ticks; empty if it does not exist."""
     with suppress(OSError, IndexError):
         status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if status[0] == "Z" else status[19]
@@ -121,7 +121,7 @@ class Lease:
         self._released.set()
         self._renewing.join()
         if not self.lost:
-            with suppress(StoreError):  # it ends by itself
+            with suppress(StoreError):  # it expires by itself
                 self._store.delete(_name(self._number))
 
     def _is_held(self, number: int, holder: Holder) -> bool:
@@ -147,19 +147,22 @@ class Lease:
 
     def _renew(self) -> None:
         while not self._released.wait(self._seconds / 3):
-            with suppress(StoreError):  # a store that is down for so long is another process's to take
+            with suppress(
+                StoreError
+            ):  # while the store is down the lease may expire, and another process may take it
                 if not self._next():
                     self.lost = f"another process has taken over: {_newest(self._store)[1]}"
                     return
 
 
 def check_undriven(store: Store) -> None:
-    """Look whether a process of this machine drives the study of a folder, before anything costly; take nothing.
+    """Check that no process of this machine drives the study of a folder, without taking the lease.
 
-    Whether one elsewhere still does shows within half a minute, when the lease is taken.
+    Callers use it before costly work. A process on another machine is only detected when the lease is taken, within
+    half a minute.
 
     Raises:
-        StoreError: if one does, or the store cannot be read.
+        StoreError: if such a process drives it, or the store cannot be read.
     """
     _, holder = _newest(store)
     if holder is not None and holder.is_here and holder.is_alive:
@@ -171,7 +174,7 @@ def _taken(store: Store, holder: Holder | None) -> StoreError:
 
 
 def driven(store: Store) -> str:
-    """Return in words who drives the study of a folder, as far as that can be told at once.
+    """Return in words who drives the study of a folder, as far as can be said without waiting.
 
     Raises:
         StoreError: if the store cannot be read.
@@ -180,12 +183,16 @@ def driven(store: Store) -> str:
     if holder is None:
         return "nobody drives it"
     if not holder.is_here:
-        return f"driven by {holder}, unless that ended without a word after it last renewed its lease, {holder.seen}"
-    return f"driven by {holder}" if holder.is_alive else f"nobody drives it: {holder}, ended without a word"
+        return f"driven by {holder}, unless it ended after it last renewed its lease, {holder.seen}"
+    return (
+        f"driven by {holder}"
+        if holder.is_alive
+        else f"nobody drives it: {holder}, ended without releasing its lease"
+    )
 
 
 def is_driven(store: Store) -> bool:
-    """Return whether a process drives the study of a folder, as far as can be seen at once.
+    """Return whether a process drives the study of a folder, as far as can be said without waiting.
 
     Raises:
         StoreError: if the store cannot be read.
@@ -203,19 +210,19 @@ def _name(number: int) -> str:
 
 
 def strays(store: Store) -> list[str]:
-    """Return the files of something else in the folder of a study's lease; they mean nothing there."""
+    """Return the foreign files in the folder of a study's lease; they are ignored."""
     return [f"{_FOLDER}/{name}" for name in store.names(_FOLDER) if not _NUMBERED.fullmatch(name)]
 
 
 def _numbered(store: Store) -> list[str]:
-    """Return the names of lease files; another file in their folder means nothing."""
+    """Return the names of lease files; other files in their folder are ignored."""
     return [name for name in store.names(_FOLDER) if _NUMBERED.fullmatch(name)]
 
 
 def _newest(store: Store) -> tuple[int, Holder | None]:
-    """Return the number of the newest lease and its holder; 0 and None where there is none."""
+    """Return the number of the newest lease and its holder; 0 and None if there is none."""
     while names := _numbered(store):
-        with suppress(FileNotFoundError):  # renewed meanwhile: its holder's next one counts
+        with suppress(FileNotFoundError):  # renewed meanwhile: read the next file
             return int(names[-1].partition(".")[0]), _holder(store.read(f"{_FOLDER}/{names[-1]}"))
     return 0, None
 
@@ -223,5 +230,5 @@ def _newest(store: Store) -> tuple[int, Holder | None]:
 def _holder(content: bytes) -> Holder:
     try:
         return Holder(**json.loads(content))
-    except (ValueError, TypeError):  # cut off while it was written: whether it is renewed tells
+    except (ValueError, TypeError):  # an incomplete file: waiting shows whether it is renewed
         return Holder("an unknown machine", 0, "unknown", "", "")

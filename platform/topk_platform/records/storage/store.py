@@ -1,4 +1,4 @@
-"""The store of results: a folder or an object store, written so that no reader ever sees half a file."""
+"""The store of results: a folder or an object store. Files are written atomically, so no reader sees half a file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MARK = "ledger.json"
 """The file that marks a study's folder; written before any trial starts."""
 
 _HIDDEN = "."
-_PROBE_BYTES = 2**20  # MLflow's database takes as much before the first trial
+_PROBE_BYTES = 2**20  # as large as MLflow's database before the first trial
 _SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 _AWS = "give them in the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _AZURE = "give them in the environment, as AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"
@@ -42,23 +42,23 @@ _CONTAINER = r"[\w.$-]*(?:@[\w.-]+)?"
 _NAMED = {"http": r"(?:[\w.-]*|\[[\w:.]+\])(?::\d*)?", "abfs": _CONTAINER, "abfss": _CONTAINER}
 _OPTIONS = ("endpoint", "region", "virtual_hosted_style_request")
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
-"""Seconds between tries to write to a store that refuses, four minutes in total."""
+"""Seconds between tries to write to a store that refuses; four minutes in total."""
 
-# What Delta Lake takes for something else in an address: it decodes `%20`, takes a backslash for a slash, and ends with
-# a panic at the others. No way to write the address changes that, nor does a symbolic link.
+# What Delta Lake misreads in an address: it decodes `%20`, takes a backslash for a slash, and panics at the others. No
+# way to write the address avoids that, nor does a symbolic link.
 _UNHELD = re.compile(r"[\[\]|^\\]|%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f\ud800-\udfff]")
-# A server that is down is told of in seconds: what may last longer is tried again by those who can wait.
+# A server that is down is reported within seconds; callers that can wait try again.
 _PATIENCE: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder on a local disk or NFS, or a place in S3, GCS or Azure.
+    """A folder on a local disk or NFS, or a folder in S3, GCS or Azure.
 
     Args:
         root: The absolute path of the folder, or the object store's URI without options.
         uri: The folder or URI as the user wrote it.
-        options: The object store's options, such as its endpoint; never a secret.
+        options: The object store's options, such as its endpoint, without secrets.
     """
 
     root: str
@@ -69,17 +69,17 @@ class Store:
     def open(cls, uri: str | Path) -> Store:
         """Return the store at a path or URI; nothing is written.
 
-        A URI is ``s3://bucket/folder``, ``gs://bucket/folder`` or ``az://container/folder``. Behind a question mark
-        one of S3 may have options: ``endpoint=http://HOST:PORT`` for MinIO, Ceph and the like, ``region`` and
-        ``virtual_hosted_style_request``. Credentials come from the environment, such as ``AWS_ACCESS_KEY_ID`` and
-        ``AWS_SECRET_ACCESS_KEY``, or from the machine's role; a URI, which is shown and sent, must not hold any. Where
-        no endpoint is given, that of ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` is taken, if there is one.
+        A URI is ``s3://bucket/folder``, ``gs://bucket/folder`` or ``az://container/folder``. A URI of S3 may have
+        options after a question mark: ``endpoint=http://HOST:PORT`` for MinIO, Ceph and the like, ``region`` and
+        ``virtual_hosted_style_request``. Without an endpoint, that of ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``
+        is used, if it is set. Credentials come from the environment, such as ``AWS_ACCESS_KEY_ID`` and
+        ``AWS_SECRET_ACCESS_KEY``, or from the machine's role. A URI must not hold any, because it is printed and sent.
 
         Raises:
             UserError: if it is blank.
-            StoreError: if no file system understands the URI, it holds credentials, or its path has what Delta Lake,
-                which holds the ledger, takes for something else: ``[``, ``]``, ``|``, ``^``, a backslash, a percent
-                sign with two hexadecimal digits, or control characters.
+            StoreError: if the URI is of no known kind, it holds credentials, or Delta Lake would misread its path,
+                which has ``[``, ``]``, ``|``, ``^``, a backslash, a percent sign with two hexadecimal digits, or a
+                control character.
 
         Example:
             >>> Store.open("s3://bucket/runs?endpoint=http://127.0.0.1:9000").at("digits").address
@@ -89,7 +89,7 @@ class Store:
         check_place("store", text)
         if "://" not in text or text.startswith("file://"):
             folder = Path(text.removeprefix("file://")).absolute()
-            # Delta Lake opens what symbolic links lead to; no path has a zero byte.
+            # Delta Lake opens the targets of symbolic links. realpath refuses zero bytes.
             _check_path(text, text if "\0" in text else os.path.realpath(folder))
             return cls(str(folder), text)
         options = _options(text)
@@ -97,8 +97,8 @@ class Store:
         if urlsplit(text).scheme == "s3" and "endpoint" not in options:
             options |= _endpoint_of_environment()
         store = cls(text.partition("?")[0].rstrip("/"), text.partition("?")[0].rstrip("/"), options)
-        with store._told("opened"):
-            store._files  # noqa: B018 - that it can be made
+        with store._one_line_errors("opened"):
+            store._files  # noqa: B018 - raises if the client cannot be made
         return store
 
     @property
@@ -108,7 +108,7 @@ class Store:
 
     @property
     def address(self) -> str:
-        """The address that opens this store in any process, whatever its working folder."""
+        """The address that opens this store in any process, in any working folder."""
         return f"{self.root}?{urlencode(self.options)}" if self.options else self.root
 
     @property
@@ -120,18 +120,18 @@ class Store:
     def _files(self) -> Files:
         if self.local is not None:
             return Folder(self.local)
-        from obstore.store import from_url  # noqa: PLC0415 - of object stores alone
+        from obstore.store import from_url  # noqa: PLC0415 - stores in a folder work without it
 
         config: Any = {f"aws_{name}": value for name, value in self.options.items()}
         clients: Any = {"allow_http": self.is_plain}
-        found = from_url(self.root, config=config, client_options=clients, retry_config=_PATIENCE)
-        return cast("Files", found)
+        files = from_url(self.root, config=config, client_options=clients, retry_config=_PATIENCE)
+        return cast("Files", files)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"root": self.root, "uri": self.uri, "options": self.options}
 
     def _errors(self, name: str, *errors: type[Exception]) -> tuple[type[Exception], ...]:
-        """Return errors of the system and, for an object store, the one of this name of obstore's."""
+        """Return error types: the given ones and, for an object store, obstore's type of this name."""
         if self.local is not None:
             return errors
         from obstore import exceptions  # noqa: PLC0415 - as above
@@ -139,7 +139,7 @@ class Store:
         return (*errors, getattr(exceptions, name))
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _one_line_errors(self, what: str) -> Iterator[None]:
         """Turn errors of the object store or the disk in the block into a one-line ``StoreError``."""
         try:
             yield
@@ -151,14 +151,14 @@ class Store:
         return Store(posixpath.join(self.root, *parts), posixpath.join(self.uri, *parts), self.options)
 
     def exists(self, name: str = "") -> bool:
-        """Return whether there is a file of this name, or a folder that is not empty."""
+        """Return whether there is a file with this name, or a folder that is not empty."""
         if name and self._is_file(name):
             return True
-        found = self._list(name)
-        return bool(found["objects"] or found["common_prefixes"])
+        inside = self._list(name)
+        return bool(inside["objects"] or inside["common_prefixes"])
 
     def _is_file(self, name: str) -> bool:
-        with self._told("read"):
+        with self._one_line_errors("read"):
             try:
                 self._files.head(name)
             except FileNotFoundError:
@@ -166,12 +166,12 @@ class Store:
         return True
 
     def _list(self, folder: str) -> Listed:
-        with self._told("read"):
+        with self._one_line_errors("read"):
             return self._files.list_with_delimiter(f"{folder}/" if folder else None)
 
     def names(self, folder: str = "", suffix: str = "") -> list[str]:
-        """Return the sorted names of the visible files of a folder; none where there is no folder."""
-        names = (posixpath.basename(found["path"]) for found in self._list(folder)["objects"])
+        """Return the sorted names of the visible files of a folder; none if the folder does not exist."""
+        names = (posixpath.basename(entry["path"]) for entry in self._list(folder)["objects"])
         return sorted(name for name in names if name.endswith(suffix) and not name.startswith(_HIDDEN))
 
     def folders(self, folder: str = "") -> list[str]:
@@ -182,10 +182,10 @@ class Store:
         """Return a file's bytes.
 
         Raises:
-            FileNotFoundError: if it is not there.
+            FileNotFoundError: if it does not exist.
             StoreError: if it cannot be read.
         """
-        with self._told("read"):
+        with self._one_line_errors("read"):
             try:
                 return bytes(self._files.get(name).bytes())
             except FileNotFoundError as error:
@@ -193,15 +193,15 @@ class Store:
         raise missing
 
     def digest(self, name: str) -> str:
-        """Return the SHA-256 of a file, in hexadecimal digits; one on a disk is not held in memory.
+        """Return the SHA-256 of a file in hexadecimal digits; a file on a disk is not read into memory as a whole.
 
         Raises:
-            FileNotFoundError: if it is not there.
+            FileNotFoundError: if it does not exist.
             StoreError: if it cannot be read.
         """
         if self.local is None:
             return hashlib.sha256(self.read(name)).hexdigest()
-        with self._told("read"):
+        with self._one_line_errors("read"):
             try:
                 with (self.local / name).open("rb") as file:
                     return hashlib.file_digest(file, "sha256").hexdigest()
@@ -210,36 +210,36 @@ class Store:
         raise missing
 
     def move(self, name: str, to: str) -> None:
-        """Give a file another name, in place of a file that has it."""
-        with self._told("written"):
+        """Rename a file; a file with the new name is replaced."""
+        with self._one_line_errors("written"):
             self._files.rename(name, to)
 
     def files(self, folder: str = "") -> list[str]:
-        """Return the sorted names of all files in a folder and its folders, each with its folders; hidden ones too."""
-        found = [f"{folder}/{name}" if folder else name for name in self._all_names(folder)]
+        """Return the sorted paths of all files below a folder, including hidden ones."""
+        names = [f"{folder}/{name}" if folder else name for name in self._all_names(folder)]
         for inner in self.folders(folder):
-            found += self.files(f"{folder}/{inner}" if folder else inner)
-        return sorted(found)
+            names += self.files(f"{folder}/{inner}" if folder else inner)
+        return sorted(names)
 
     def _all_names(self, folder: str) -> list[str]:
-        return [posixpath.basename(found["path"]) for found in self._list(folder)["objects"]]
+        return [posixpath.basename(entry["path"]) for entry in self._list(folder)["objects"]]
 
     def write(self, name: str, data: bytes | Path) -> None:
-        """Write a file atomically, replacing an existing one. On a disk it then survives a power cut.
+        """Write a file atomically, in place of an existing one. On a disk, it then survives a power cut.
 
         Args:
-            name: Its place in the store.
+            name: Its path in the store.
             data: The content, or a local file to be copied.
 
         Raises:
             StoreError: if it cannot be written.
         """
-        with self._told("written"):
+        with self._one_line_errors("written"):
             self._files.put(name, data)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Create a file unless it exists, which only one of two processes can do; return whether it was created."""
-        with self._told("written"):
+        """Create a file unless it exists; return whether it was created. Of two processes, only one succeeds."""
+        with self._one_line_errors("written"):
             try:
                 self._files.put(name, data, mode="create", use_multipart=False)
             except self._errors("AlreadyExistsError", FileExistsError):
@@ -248,26 +248,26 @@ class Store:
 
     def delete(self, *names: str) -> None:
         """Delete files; missing ones are ignored."""
-        with self._told("written"):
+        with self._one_line_errors("written"):
             for name in names:
                 with suppress(FileNotFoundError):
                     self._files.delete(name)
 
     def delete_folder(self, name: str) -> None:
         """Delete a folder with the files directly inside, including half-written ones of killed processes."""
-        self.delete(*(f"{name}/{posixpath.basename(found['path'])}" for found in self._list(name)["objects"]))
+        self.delete(*(f"{name}/{posixpath.basename(entry['path'])}" for entry in self._list(name)["objects"]))
 
     def delete_all(self, folder: str) -> None:
-        """Delete a folder with all that is in it."""
+        """Delete a folder with everything in it."""
         if self.local is None:
             self.delete(*self.files(folder))
             return
-        with self._told("written"), suppress(FileNotFoundError):
+        with self._one_line_errors("written"), suppress(FileNotFoundError):
             shutil.rmtree(self.local / folder)
 
     @property
     def existing(self) -> Store:
-        """This folder or, if it does not exist yet, its nearest existing parent."""
+        """This folder or, if it does not exist, its nearest existing parent."""
         folder = self.local
         while folder is not None and not folder.exists():
             folder = folder.parent
@@ -276,33 +276,35 @@ class Store:
     def check_room(self) -> None:
         """Raise ``StoreError`` if a folder's disk is full or read-only; a quick check that writes nothing.
 
-        Limits that only writing shows, such as a user's quota, are not seen; object stores have no such limit.
+        Limits that only show when writing, such as a user's quota, are not detected. Object stores have no such limits.
         """
         if isinstance(self._files, Folder):
-            with self._told("written"):
+            with self._one_line_errors("written"):
                 self._files.check_room()
 
     def check_writable(self) -> None:
-        """Raise ``StoreError`` unless a file of a MiB can be written here; the file is deleted again.
+        """Raise ``StoreError`` unless a file of 1 MiB can be written here; the file is deleted again.
 
-        On a local disk the nearest folder that exists is tried, so that no folder has to be made for it.
+        On a local disk, the nearest existing folder is used, so that no folder is made for the check.
         """
-        place, probe = self.existing, f"{_HIDDEN}probe-{uuid.uuid4().hex}"
-        if place.local is not None and not place.local.is_dir():
-            raise StoreError(f"store {self.uri!r} cannot be written: {place.root} is a file, and no folder")
+        folder, probe = self.existing, f"{_HIDDEN}probe-{uuid.uuid4().hex}"
+        if folder.local is not None and not folder.local.is_dir():
+            raise StoreError(f"store {self.uri!r} cannot be written: {folder.root} is a file, not a folder")
         try:
-            place.write(probe, bytes(_PROBE_BYTES))
-        except StoreError as error:  # which names a file that nobody knows
+            folder.write(probe, bytes(_PROBE_BYTES))
+        except StoreError as error:  # it names the probe, which users do not know
             if not isinstance(why := error.__cause__, OSError) or why.strerror is None:
                 raise
-            raise StoreError(f"store {self.uri!r} cannot be written: {why.strerror} in {place.root}") from why
-        place.delete(probe)
+            raise StoreError(
+                f"store {self.uri!r} cannot be written: {why.strerror} in {folder.root}"
+            ) from why
+        folder.delete(probe)
 
 
 def _check_path(store: str, path: str) -> None:
-    if found := _UNHELD.search(path):
+    if match := _UNHELD.search(path):
         raise StoreError(
-            f"store {store!r} cannot be used: its path has {found.group()!r}, which Delta Lake takes for something "
+            f"store {store!r} cannot be used: its path has {match.group()!r}, which Delta Lake takes for something "
             "else: choose another --store"
         )
 
@@ -332,18 +334,18 @@ def _options(text: str) -> dict[str, str]:
 
 def _endpoint_of_environment() -> dict[str, str]:
     for name in _ENDPOINTS:
-        if found := os.environ.get(name):
-            _check_open(name, found, "http")
-            return {"endpoint": found}
+        if endpoint := os.environ.get(name):
+            _check_open(name, endpoint, "http")
+            return {"endpoint": endpoint}
     return {}
 
 
 def _check_open(what: str, uri: str, scheme: str) -> None:
-    """Raise ``StoreError`` if a URI holds a user's name or a password, which may have any letter in it.
+    """Raise ``StoreError`` if a URI holds a user's name or a password; a password may contain any character.
 
     The message must not show the URI. A URI of Azure may name a container before an @.
     """
-    place = uri.partition("://")[2]
-    named = re.split(r"[/?#]", place)[0]
-    if not re.fullmatch(_NAMED.get(scheme, _BUCKET), named) or (scheme == "http" and "@" in place):
+    rest = uri.partition("://")[2]
+    named = re.split(r"[/?#]", rest)[0]
+    if not re.fullmatch(_NAMED.get(scheme, _BUCKET), named) or (scheme == "http" and "@" in rest):
         raise StoreError(f"{what} must not hold credentials: {_ELSEWHERE[scheme]}")

@@ -1,8 +1,8 @@
-"""The checksums of a study's table: of each of its parts and log files, and of the table that the log leads to.
+"""The checksums of a study's table: for each part, for each log file, and for the content that the log describes.
 
-``<table>/_checksums/VERSION.json`` is written after each commit, and the one before is deleted. A process that is
-killed in between leaves checksums that lag behind the log by what its last operation committed; they never lead. So a
-log that ends before its checksums has lost commits.
+``<table>/_checksums/VERSION.json`` is written after each commit, and the file before it is deleted. If a process is
+killed in between, the checksums are older than the log by one operation, and never newer. So a log that ends before its
+checksums has lost commits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from topk_platform.records.storage.checked_json import damaged, read_checked, written
+from topk_platform.records.storage.checked_json import damaged, read_checked, with_checksum
 from topk_platform.records.storage.store import Store
 from topk_platform.records.table.mark import Mark, repair_of
 
@@ -43,8 +43,8 @@ _VERSION = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
 _CHECKPOINT = ".checkpoint.parquet"
 CHECKPOINT_INTERVAL = 100
 """Commits between two checkpoints of the log."""
-_AT_ONCE = 8  # files that are read and hashed at a time
-_FEW = 4  # files on a disk that take less time than threads do
+_AT_ONCE = 8  # files that are hashed in parallel
+_FEW = 4  # for so few files on a disk, threads would take longer
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Checksums:
     Args:
         version: The version.
         identity: The ledger's identity, as its mark has it.
-        view: The SHA-256 of what the log says: columns, settings, and the parts with their statistics.
+        view: The SHA-256 of what the log describes: columns, settings, and the parts with their statistics.
         parts: The size and the SHA-256 of each part, by its path in the table's folder.
         log: The SHA-256 of each log file that this version is read from, by name.
     """
@@ -67,38 +67,38 @@ class Checksums:
 
     @classmethod
     def of(cls, store: Store, folder: str, table: DeltaTable, before: Checksums | None) -> Checksums:
-        """Return the checksums of a table; only what has been written since ``before`` is read.
+        """Return the checksums of a table; only files written since ``before`` are read.
 
         Args:
             store: The study's folder.
             folder: The table's folder in it.
             table: The table.
-            before: Its checksums after an earlier commit, if there are any.
+            before: Its checksums after an earlier commit, if known.
         """
-        place, actions = store.at(folder), _actions(table)
+        files, actions = store.at(folder), _actions(table)
         live = _sizes(actions)
         known, mark = (before.parts if before else {}), Mark.read(store)
-        sums = digest_files(place, sorted(live.keys() - known.keys()))
+        sums = digest_files(files, sorted(live.keys() - known.keys()))
         parts = {path: known.get(path) or (size, sums[path]) for path, size in live.items()}
         identity, version = (mark.identity if mark else ""), table.version()
-        return cls(version, identity, _view(table, actions), parts, _log_sums(place, version, before))
+        return cls(version, identity, _view(table, actions), parts, _log_sums(files, version, before))
 
     def write(self, store: Store, folder: str, before: Checksums | None = None) -> None:
-        """Write them beside a table, and delete earlier ones.
+        """Write these checksums beside a table, and delete earlier ones.
 
         Args:
             store: The study's folder.
             folder: The table's folder in it.
-            before: The only earlier ones; by default they are looked for.
+            before: The only earlier checksums; by default the folder is listed to find them.
         """
         name = f"{self.version:020d}.json"
-        store.create(f"{folder}/{_FOLDER}/{name}", written(vars(self)))
+        store.create(f"{folder}/{_FOLDER}/{name}", with_checksum(vars(self)))
         known = [f"{before.version:020d}.json"] if before else _names(store, folder)
         store.delete(*(f"{folder}/{_FOLDER}/{other}" for other in known if other < name))
 
 
 def newest(store: Store, folder: str) -> Checksums | None:
-    """Return the newest checksums of a table; None if there are none, as in a store of an earlier version.
+    """Return the newest checksums of a table; None if there are none, as in stores of earlier versions.
 
     Args:
         store: The study's folder.
@@ -109,11 +109,11 @@ def newest(store: Store, folder: str) -> Checksums | None:
     """
     while names := _names(store, folder):
         name, remedy = f"{folder}/{_FOLDER}/{names[-1]}", f"{repair_of(store)} makes it anew"
-        found = read_checked(store, name, remedy)
-        if found is None:  # replaced by newer ones meanwhile
+        content = read_checked(store, name, remedy)
+        if content is None:  # replaced by newer ones meanwhile
             continue
         try:
-            sums = _read(found)
+            sums = _read(content)
         except (KeyError, TypeError, ValueError) as error:
             raise damaged(store, name, remedy) from error
         if f"{sums.version:020d}.json" != names[-1]:
@@ -126,10 +126,10 @@ def _names(store: Store, folder: str) -> list[str]:
     return [name for name in store.names(f"{folder}/{_FOLDER}") if _NAME.fullmatch(name)]
 
 
-def _read(found: dict[str, Any]) -> Checksums:
-    parts = {str(path): (int(size), str(digest)) for path, (size, digest) in found["parts"].items()}
-    version, identity = int(found["version"]), str(found["identity"])
-    return Checksums(version, identity, str(found["view"]), parts, dict(found["log"]))
+def _read(content: dict[str, Any]) -> Checksums:
+    parts = {str(path): (int(size), str(digest)) for path, (size, digest) in content["parts"].items()}
+    version, identity = int(content["version"]), str(content["identity"])
+    return Checksums(version, identity, str(content["view"]), parts, dict(content["log"]))
 
 
 def live_parts(table: DeltaTable) -> dict[str, int]:
@@ -148,18 +148,18 @@ def _sizes(actions: pa.Table) -> dict[str, int]:
 
 
 def view_of(table: DeltaTable) -> str:
-    """Return the SHA-256 of what a table's log says, whichever of its files say it."""
+    """Return the SHA-256 of what a table's log describes, however its files are split."""
     return _view(table, _actions(table))
 
 
 def _view(table: DeltaTable, actions: pa.Table) -> str:
     actions, metadata = actions.sort_by("path"), table.metadata()
-    said = hashlib.sha256(repr((metadata.id, metadata.partition_columns)).encode())
-    said.update(repr(sorted(metadata.configuration.items())).encode())
-    said.update(json.dumps(json.loads(table.schema().to_json()), sort_keys=True).encode())
+    digest = hashlib.sha256(repr((metadata.id, metadata.partition_columns)).encode())
+    digest.update(repr(sorted(metadata.configuration.items())).encode())
+    digest.update(json.dumps(json.loads(table.schema().to_json()), sort_keys=True).encode())
     for name in sorted(actions.column_names):
-        said.update(repr((name, _plain(actions[name]).to_pylist())).encode())
-    return said.hexdigest()
+        digest.update(repr((name, _plain(actions[name]).to_pylist())).encode())
+    return digest.hexdigest()
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -167,17 +167,17 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def digest_files(store: Store, names: Iterable[str]) -> dict[str, str]:
-    """Return the SHA-256 of files, by name; several are read at a time.
+    """Return the SHA-256 of files, by name; several are read in parallel.
 
     Raises:
-        FileNotFoundError: if one is not there.
+        FileNotFoundError: if one is missing.
         StoreError: if one cannot be read.
     """
-    wanted = list(names)
-    if len(wanted) <= _FEW and store.local is not None:
-        return {name: store.digest(name) for name in wanted}
+    paths = list(names)
+    if len(paths) <= _FEW and store.local is not None:
+        return {name: store.digest(name) for name in paths}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip(wanted, pool.map(store.digest, wanted), strict=True))
+        return dict(zip(paths, pool.map(store.digest, paths), strict=True))
 
 
 def log_name(version: int) -> str:
@@ -185,26 +185,26 @@ def log_name(version: int) -> str:
     return f"{LOG}/{version:020d}.json"
 
 
-def _log_sums(place: Store, version: int, before: Checksums | None) -> dict[str, str]:
-    """Return the checksums of the log files that a version is read from: those since the last checkpoint, and that."""
+def _log_sums(files: Store, version: int, before: Checksums | None) -> dict[str, str]:
+    """Return the checksums of the log files from which a version is read: the last checkpoint and those after it."""
     if before is None:
-        new = [f"{LOG}/{name}" for name in place.names(LOG)]
+        new = [f"{LOG}/{name}" for name in files.names(LOG)]
     else:
-        new = [name for made in range(before.version + 1, version + 1) for name in _made(place, made)]
-    found = {**(before.log if before else {}), **digest_files(place, new)}
-    first = max((version_of(name) for name in found if name.endswith(_CHECKPOINT)), default=0)
-    return {name: found[name] for name in sorted(found) if not 0 <= version_of(name) < first}
+        new = [name for made in range(before.version + 1, version + 1) for name in _made(files, made)]
+    sums = {**(before.log if before else {}), **digest_files(files, new)}
+    first = max((version_of(name) for name in sums if name.endswith(_CHECKPOINT)), default=0)
+    return {name: sums[name] for name in sorted(sums) if not 0 <= version_of(name) < first}
 
 
-def _made(place: Store, version: int) -> list[str]:
-    """Return the log files that a commit has made: its own, and now and then a checkpoint."""
+def _made(files: Store, version: int) -> list[str]:
+    """Return the log files that a commit has written: its own, and sometimes a checkpoint."""
     checkpoint = f"{LOG}/{version:020d}{_CHECKPOINT}"
-    if (version + 1) % CHECKPOINT_INTERVAL or not place.exists(checkpoint):
+    if (version + 1) % CHECKPOINT_INTERVAL or not files.exists(checkpoint):
         return [log_name(version)]
     return [log_name(version), checkpoint, f"{LOG}/_last_checkpoint"]
 
 
 def version_of(name: str) -> int:
-    """Return the version that a log file is of, -1 for another file."""
-    found = _VERSION.fullmatch(posixpath.basename(name))
-    return int(found[1]) if found else -1
+    """Return the version of a log file, -1 for another file."""
+    match = _VERSION.fullmatch(posixpath.basename(name))
+    return int(match[1]) if match else -1

@@ -1,4 +1,4 @@
-"""One study's table in Delta Lake, written by the one process that drives the study."""
+"""Writing a study's table in Delta Lake, by the one process that drives the study."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from topk_platform.records.storage.store import Store
 from topk_platform.records.table.checksums import CHECKPOINT_INTERVAL, Checksums, log_name
 from topk_platform.records.table.logs import AFTER
 from topk_platform.records.table.mark import FOLDER
-from topk_platform.records.table.opened import Opened, address, exists, told
+from topk_platform.records.table.opened import Opened, address, exists, one_line_errors
 
-__all__ = ["TakenOverError", "Writing", "create", "table", "told"]
+__all__ = ["TakenOverError", "Writing", "create", "one_line_errors", "table"]
 
 _DRIVER = "driver"
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 1 days",
     "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
 }
-_COMMITS = 64  # between two compactions, each of which takes about as long as five commits
-_TRIES = 10  # to take over from a driver that is in the middle of commits
-_FEW = 16  # small parts that a reader does not mind
-# Parts of this size are left alone until the end, so that what compaction rewrites does not grow with the study.
+_COMMITS = 64  # between two compactions; a compaction takes about as long as five commits
+_TRIES = 10  # to take over from a driver that is still committing
+_FEW = 16  # small parts, which do not slow readers down
+# Larger parts are compacted only at the end, so that the work of a compaction does not grow with the study.
 _PART_BYTES = 8 * 2**20
 _WHOLE_BYTES = 128 * 2**20
-_KEPT_HOURS = 1  # of parts that a reader may be reading that began before they were compacted
+_KEPT_HOURS = 1  # old parts are kept so long, for readers that began before a compaction
 
 
 class TakenOverError(StoreError):
-    """Another process drives the study now; this process can no longer write to it."""
+    """Another process drives the study now, so this process must not write to it."""
 
 
 def table(store: Store) -> DeltaTable:
@@ -51,7 +51,7 @@ def table(store: Store) -> DeltaTable:
 
 
 def create(store: Store, folder: str, schema: pa.Schema) -> None:
-    """Make an empty table, unless there is one.
+    """Create an empty table, unless it exists.
 
     Args:
         store: The study's folder.
@@ -59,7 +59,7 @@ def create(store: Store, folder: str, schema: pa.Schema) -> None:
         schema: Its columns.
     """
     uri, options = address(store, folder)
-    with told(store, "written"):
+    with one_line_errors(store, "written"):
         DeltaTable.create(
             uri, schema, "ignore", ["kind"], configuration=_CONFIGURATION, storage_options=options
         )
@@ -67,15 +67,15 @@ def create(store: Store, folder: str, schema: pa.Schema) -> None:
 
 @dataclass
 class Writing:
-    """A table that only this process may write: earlier writers fail from now on.
+    """A table that only this process may write. Writers before it fail from now on.
 
-    Each commit carries its driver's number. Delta Lake accepts only one of two concurrent commits with such a number,
-    and a new driver begins with such a commit. After each commit its checksums are written.
+    Each commit has its driver's number. Of two concurrent commits with a number, Delta Lake accepts only one. A new
+    driver begins with such a commit. After each commit, its checksums are written.
 
     Args:
         store: The study's folder.
         schema: Its columns; further columns of the table stay.
-        folder: The table's folder in the study's; by default the one that the study's mark names.
+        folder: The table's folder in the study's folder; by default the one that the study's mark names.
     """
 
     store: Store
@@ -86,15 +86,17 @@ class Writing:
     _token: str = field(default_factory=lambda: uuid.uuid4().hex)
     _commits: int = 0
     _sums: Checksums | None = field(default=None, init=False)
-    _own: Checksums | None = field(default=None, init=False)  # which this process has written
-    _new: list[dict[str, Any]] = field(default_factory=list, init=False)  # what the last commit has added
+    _own: Checksums | None = field(default=None, init=False)  # the checksums that this process has written
+    _new: list[dict[str, Any]] = field(
+        default_factory=list, init=False
+    )  # the parts that the last commit has added
 
     def __post_init__(self) -> None:
         if not (self.folder or exists(self.store)):
             create(self.store, FOLDER, self.schema)
         opened = Opened.of(self.store, self.folder or None)
         self.folder, self._table, self._sums = opened.folder, opened.table, opened.sums
-        with told(self.store, "written"):
+        with one_line_errors(self.store, "written"):
             self._sum()
             self._take_over()
             self._sum()
@@ -115,7 +117,7 @@ class Writing:
                 self._table.update_incremental()
 
     def _signed(self, commit: int | None = None) -> CommitProperties:
-        """Return what a commit carries: the version that it follows, and, but for compaction, its driver's number."""
+        """Return a commit's metadata: the version before it and, except for compactions, its driver's number."""
         after = {AFTER: str(self._sums.version if self._sums else self._table.version())}
         if commit is None:
             return CommitProperties(custom_metadata=after)
@@ -123,20 +125,20 @@ class Writing:
         return CommitProperties(custom_metadata=after, app_transactions=numbers)
 
     def _sum(self) -> None:
-        """Write the checksums of what has been committed."""
+        """Write the checksums of the last commits."""
         if self._sums is None or self._sums.version != self._table.version():
             sums = Checksums.of(self.store, self.folder, self._table, self._sums)
             sums.write(self.store, self.folder, self._own)
             self._sums = self._own = sums
 
     def append(self, rows: pa.Table) -> None:
-        """Commit rows, all or none, and bring them to the disk.
+        """Commit rows, all or none, and flush them to the disk.
 
-        After a failure it may be called again with the same rows; it then finds out whether they were committed.
+        After a failure it may be called again with the same rows. It then detects whether they were committed already.
 
         Raises:
             TakenOverError: if another process writes the table now.
-            StoreError: if it cannot be written, or other rows were committed than were given.
+            StoreError: if it cannot be written, or the number of committed rows is not that of the given rows.
         """
         self._commit(
             lambda signed: write_deltalake(
@@ -156,41 +158,41 @@ class Writing:
         self._commit(lambda signed: self._table.delete(f"key in ({names})", commit_properties=signed))
 
     def _check_parts(self) -> None:
-        """Compare all parts with their checksums: what is rewritten out of a damaged one would pass for sound."""
+        """Compare all parts with their checksums, because rows rewritten from a damaged part would pass as sound."""
         Opened(self.store, self.folder, self._table, self._sums).check_parts(again=True)
 
     def _commit(self, write: Callable[[CommitProperties], Any]) -> None:
         number = self._commits + 1
         self.store.check_room()
-        with told(self.store, "written"):
+        with one_line_errors(self.store, "written"):
             self._table.update_incremental()
             if self._table.transaction_version(_DRIVER) != self._number:
                 raise TakenOverError(f"store {self.store.uri!r}: another process has taken over the study")
             if (
                 self._table.transaction_version(self._token) != number
-            ):  # else the last try did it, and failed later
+            ):  # otherwise the last try has committed, and failed later
                 write(self._signed(number))
             self._sync()
             self._sum()
         self._commits = number
 
     def _added(self) -> list[dict[str, Any]]:
-        """Return what the last commit has added."""
+        """Return the parts that the last commit has added."""
         content = self.store.read(f"{self.folder}/{log_name(self._table.version())}")
         return [action["add"] for action in map(json.loads, content.splitlines()) if "add" in action]
 
     def _sync(self) -> None:
-        """Flush the last commit to disk; object stores have done so once they answer."""
-        self._new, place = self._added(), self.store.at(self.folder).local
-        if place is None:
+        """Flush the last commit to the disk; an object store has done so when it answers."""
+        self._new, root = self._added(), self.store.at(self.folder).local
+        if root is None:
             return
-        log = place / log_name(self._table.version())
-        parts = [place / unquote(action["path"]) for action in self._new]
+        log = root / log_name(self._table.version())
+        parts = [root / unquote(action["path"]) for action in self._new]
         for path in (*parts, log, *{path.parent for path in (*parts, log)}):
             sync(path)
 
     def compact(self) -> None:
-        """Compact small files, now and then between commits.
+        """Compact small files after every 64 commits.
 
         Raises:
             StoreError: if it fails; nothing is lost, and the next call tries again.
@@ -202,16 +204,16 @@ class Writing:
         """Compact small files if there are many, at the end of a run.
 
         Raises:
-            StoreError: as :meth:`compact` does.
+            StoreError: as for :meth:`compact`.
         """
         if len(self._table.file_uris()) > _FEW:
             self._compact(_WHOLE_BYTES)
 
     def _compact(self, size: int) -> None:
-        """Compact files below a size; the old files are deleted an hour later."""
+        """Compact files below a size; the old files are deleted an hour later at the earliest."""
         self.store.check_room()
         self._check_parts()
-        with told(self.store, "written"):
+        with one_line_errors(self.store, "written"):
             self._table.optimize.compact(target_size=size, commit_properties=self._signed())
             self._sync()
             self._sum()

@@ -1,4 +1,4 @@
-"""The log of a study's table, file by file: which of them is damaged, and what each says."""
+"""The log of a study's table, file by file: finding the damaged ones, and reading the others."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from topk_platform.records.table.mark import repair_of
 __all__ = ["AFTER", "damaged_log", "follows", "log_lines", "missing", "remedy", "unsound"]
 
 AFTER = "topk.after"
-"""The key of a commit's metadata that holds the version of the newest checksums when it was made."""
+"""The key in a commit's metadata for the version of the checksums that were the newest at that time."""
 
 
 def unsound(store: Store, name: str) -> DamagedError:
-    """Return the error for a part of a table, whose trials run again."""
+    """Return the error for a damaged part of a table; the repair runs its trials again."""
     return damaged(store, name, _runs_again(store), "damaged or missing")
 
 
 def missing(store: Store, name: str) -> DamagedError:
-    """Return the error for a file of a table that is not there."""
+    """Return the error for a missing file of a table."""
     return damaged(store, name, remedy(store), "missing")
 
 
@@ -32,17 +32,17 @@ def _runs_again(store: Store) -> str:
 
 
 def remedy(store: Store) -> str:
-    """Return what to do about a damaged log."""
+    """Return the remedy for a damaged log, for messages."""
     return f"{repair_of(store)} makes a sound table of what can be read"
 
 
 def damaged_log(store: Store, folder: str, sums: Checksums | None) -> DamagedError | None:
-    """Return the error for the first file of a log that is damaged or missing; None if all are sound.
+    """Return the error for the first damaged or missing file of a log; None if all are sound.
 
     Args:
         store: The study's folder.
         folder: The table's folder in it.
-        sums: The table's checksums, if it has any; without them, a file is sound that can be read.
+        sums: The table's checksums, if it has any; without them, every file that can be read counts as sound.
     """
     names = [f"{LOG}/{name}" for name in store.names(f"{folder}/{LOG}", ".json")]
     known = sums.log if sums else {}
@@ -53,9 +53,7 @@ def damaged_log(store: Store, folder: str, sums: Checksums | None) -> DamagedErr
             return damaged(store, f"{folder}/{name}", remedy(store))
     versions = sorted(version for name in names if (version := version_of(name)) >= 0)
     low, high = next((pair for pair in pairwise(versions) if pair[1] != pair[0] + 1), (0, 0))
-    if (
-        sums and low >= sums.version and high
-    ):  # a file of something else, for no process left more than a commit
+    if sums and low >= sums.version and high:  # a foreign file: no killed process leaves more than one commit
         return damaged(store, f"{folder}/{log_name(high)}", remedy(store))
     return missing(store, f"{folder}/{log_name(low + 1)}") if high else None
 
@@ -68,22 +66,22 @@ def _is_sound(store: Store, name: str, digest: str | None) -> bool:
 
 
 def log_lines(content: bytes) -> list[dict[str, Any]]:
-    """Return the actions of a log file; empty if it is damaged, as there is no commit without actions."""
+    """Return the actions of a log file; none if it is damaged, because every commit has actions."""
     try:
-        found = [json.loads(line) for line in content.splitlines()]
+        actions = [json.loads(line) for line in content.splitlines()]
     except (ValueError, RecursionError):
         return []
-    return found if all(isinstance(action, dict) for action in found) else []
+    return actions if all(isinstance(action, dict) for action in actions) else []
 
 
 def follows(content: bytes, version: int) -> bool:
     """Return whether a commit was made after a version.
 
-    A copy of another commit under this number was not, and neither was a file of something else.
+    This is False for a copy of another commit under this number, and for a foreign file.
 
     Args:
         content: The commit's log file.
-        version: The version whose checksums were the newest then, or an earlier one.
+        version: The version.
     """
     infos = [action["commitInfo"] for action in log_lines(content) if "commitInfo" in action]
     after = infos[0].get(AFTER) if infos and isinstance(infos[0], dict) else None

@@ -1,4 +1,4 @@
-"""The file that marks a study's folder: whose records it holds, and in which of its folders the table is."""
+"""The file that marks a study's folder: it names the study and the folder of the study's table."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import uuid
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from topk_platform.records.storage.checked_json import damaged, read_checked, written
+from topk_platform.records.storage.checked_json import damaged, read_checked, with_checksum
 from topk_platform.records.storage.store import MARK, Store
 from topk_platform.records.table.schema import OLDEST, SCHEMA_VERSION
 
 __all__ = ["FOLDER", "Mark", "repair_of"]
 
 FOLDER = "ledger"
-"""The folder of a study's table, until a repair has made another one."""
+"""The folder of a study's table until a repair makes a new one."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What ``ledger.json`` says of a study's folder.
+    """The content of ``ledger.json`` in a study's folder.
 
     Args:
         study: The study's name.
         schema_version: The version of the columns.
         identity: An identity that no other ledger has, not even one of a study with the same name.
         table: The folder of the table.
-        checksums: Whether the table has checksums, so that their absence is damage.
-        identified: Whether a run has noted which rows count, so that a missing note is damage.
+        checksums: Whether the table has checksums; if so, missing checksums are damage.
+        identified: Whether a run has noted which rows count; if so, a missing note is damage.
     """
 
     study: str
@@ -44,20 +44,20 @@ class Mark:
         Raises:
             StoreError: if it is damaged, or cannot be read.
         """
-        found = read_checked(store, MARK, _anew(store))
-        if found is None:
+        content = read_checked(store, MARK, _anew(store))
+        if content is None:
             return None
         try:
-            return cls(**_fields(found))
+            return cls(**_fields(content))
         except (KeyError, TypeError, ValueError) as error:
             raise damaged(store, MARK, _anew(store)) from error
 
     def write(self, store: Store) -> None:
         """Write it into a study's folder."""
-        store.write(MARK, written(asdict(self)))
+        store.write(MARK, with_checksum(asdict(self)))
 
     def noted(self, store: Store, **changes: Any) -> Mark:
-        """Return it with changes, and write it unless it has them already."""
+        """Return the mark with changes, and write it if it differs."""
         changed = replace(self, **changes)
         if changed != self:
             changed.write(store)
@@ -65,7 +65,7 @@ class Mark:
 
 
 def repair_of(store: Store) -> str:
-    """Return the command that repairs the study of a folder."""
+    """Return the command that repairs the study in a folder, for messages."""
     return f"`topk repair {posixpath.basename(store.root)}`"
 
 
@@ -73,17 +73,19 @@ def _anew(store: Store) -> str:
     return f"{repair_of(store)} makes it anew"
 
 
-def _fields(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a mark, with those that older versions did not write."""
-    if not OLDEST <= int(found["schema_version"]) <= SCHEMA_VERSION:  # whose other fields may be any
-        return {name: found[name] for name in ("study", "schema_version")}
-    table = str(found.get("table", FOLDER))
+def _fields(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a mark, including those that older versions did not write."""
+    if (
+        not OLDEST <= int(content["schema_version"]) <= SCHEMA_VERSION
+    ):  # the other fields of such a mark are unknown
+        return {name: content[name] for name in ("study", "schema_version")}
+    table = str(content.get("table", FOLDER))
     if posixpath.basename(table) != table or not table:
-        raise ValueError(f"no name of a folder: {table!r}")
+        raise ValueError(f"table must be the name of a folder, got {table!r}")
     return {
         "identity": "",
-        **found,
-        "study": str(found["study"]),
-        "schema_version": int(found["schema_version"]),
+        **content,
+        "study": str(content["study"]),
+        "schema_version": int(content["schema_version"]),
         "table": table,
     }

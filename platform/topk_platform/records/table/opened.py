@@ -1,4 +1,4 @@
-"""A study's table, opened and checked: its log against its checksums, and each part before it is read."""
+"""A study's table, opened and checked: the log when it is opened, and each part before it is read."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from topk_platform.records.table.checksums import (
 from topk_platform.records.table.logs import damaged_log, follows, missing, remedy, unsound
 from topk_platform.records.table.mark import FOLDER, Mark
 
-__all__ = ["Opened", "address", "exists", "is_part", "plain", "told"]
+__all__ = ["Opened", "address", "exists", "is_part", "one_line_errors", "plain"]
 
 _FAILURES = (DeltaError, OSError, pa.ArrowException)
 _PANIC = (
     "PanicException"  # what an error in the library itself raises; it is no Exception, and has no public name
 )
 _PART = re.compile(r"kind=\w+/[\w.-]+\.parquet")
-# The system's errors but "no such file", and those of a server but "not found": the file is sound as far as is known.
+# Errors of the system except "no such file", and of a server except "not found": they say nothing about the file.
 _UNREACHABLE = re.compile(r"\(os error (?!2\))|Error performing (?!.*\b404\b)")
 _PATIENCE = {"max_retries": "4", "retry_timeout": "20s"}
-_SOUND: set[tuple[str, str]] = set()  # parts that this process has checked, by address and checksum
+_SOUND: set[tuple[str, str]] = set()  # parts that this process has checked, as address and checksum
 _T = TypeVar("_T")
 
 
@@ -48,7 +48,7 @@ def exists(store: Store) -> bool:
     """Return whether a study's folder holds a table.
 
     Raises:
-        StoreError: if it should, for it has checksums, and does not.
+        StoreError: if the table is missing although it has checksums.
     """
     mark = Mark.read(store)
     folder = mark.table if mark else FOLDER
@@ -60,21 +60,21 @@ def exists(store: Store) -> bool:
 
 
 def address(store: Store, folder: str) -> tuple[str, dict[str, str] | None]:
-    """Return where Delta Lake finds a table, and the options to reach it.
+    """Return the address of a table for Delta Lake, and the options to reach it.
 
     Args:
         store: The study's folder.
         folder: The table's folder in it.
     """
-    place = store.at(folder)
-    if place.local is not None:
-        return place.root, None
-    options = {f"aws_{name}": value for name, value in place.options.items()}
-    return place.root, {**_PATIENCE, **options, "allow_http": str(place.is_plain).lower()}
+    files = store.at(folder)
+    if files.local is not None:
+        return files.root, None
+    options = {f"aws_{name}": value for name, value in files.options.items()}
+    return files.root, {**_PATIENCE, **options, "allow_http": str(files.is_plain).lower()}
 
 
 @contextmanager
-def told(store: Store, use: str = "read", folder: str = FOLDER) -> Iterator[None]:
+def one_line_errors(store: Store, use: str = "read", folder: str = FOLDER) -> Iterator[None]:
     """Turn whatever Delta Lake says of a study's table within the block into one line, which names a damaged file.
 
     Args:
@@ -93,11 +93,11 @@ def told(store: Store, use: str = "read", folder: str = FOLDER) -> Iterator[None
         raise _error(store, use, folder, str(error)) from error
 
 
-def _error(store: Store, use: str, folder: str, said: str) -> StoreError:
-    part = _PART.search(said) if use == "read" and not _UNREACHABLE.search(said) else None
+def _error(store: Store, use: str, folder: str, text: str) -> StoreError:
+    part = _PART.search(text) if use == "read" and not _UNREACHABLE.search(text) else None
     if part:
         return unsound(store, f"{folder}/{part.group()}")
-    return StoreError(f"store {store.uri!r} cannot be {use}: {reason(RuntimeError(said))}")
+    return StoreError(f"store {store.uri!r} cannot be {use}: {reason(RuntimeError(text))}")
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Opened:
         store: The study's folder.
         folder: The table's folder in it.
         table: The table.
-        sums: Its newest checksums; None for a table of an earlier version, which is taken as it is.
+        sums: Its newest checksums; None for a table of an earlier version, which is not checked.
     """
 
     store: Store
@@ -136,7 +136,7 @@ class Opened:
 
     @classmethod
     def checked(cls, store: Store, folder: str, sums: Checksums | None) -> Opened:
-        """Return a table whose log leads to what its checksums say.
+        """Return a table whose log agrees with its checksums.
 
         Args:
             store: The study's folder.
@@ -144,14 +144,14 @@ class Opened:
             sums: The table's newest checksums, read before.
 
         Raises:
-            StoreError: if it does not, or cannot be read.
+            StoreError: if they disagree, or the table cannot be read.
         """
         opened = cls(store, folder, _open(store, folder, sums), sums)
         opened._check_log()
         return opened
 
     def _check_log(self) -> None:
-        """Compare what the log says with its checksums.
+        """Compare the log with its checksums.
 
         Raises:
             StoreError: if they differ.
@@ -168,7 +168,7 @@ class Opened:
             )
 
     def _before(self) -> DeltaTable:
-        """Return the table as of its checksums, after a look at the commits since, after which a process was killed."""
+        """Return the table as of its checksums, and check the later commits of a process that was killed."""
         assert self.sums is not None  # noqa: S101 - for the type checker
         for version in range(self.sums.version + 1, self.table.version() + 1):
             name = f"{self.folder}/{log_name(version)}"
@@ -182,19 +182,19 @@ class Opened:
         return live_parts(self.table)
 
     def check_parts(self, kinds: Collection[str] = ("trials", "epochs"), *, again: bool = False) -> None:
-        """Compare parts with their checksums, each once in a process.
+        """Compare parts with their checksums, each part once per process.
 
         Args:
             kinds: Which rows are about to be read.
-            again: Whether to compare those anew that this process has compared before.
+            again: Whether to compare parts again that this process has already compared.
 
         Raises:
-            StoreError: if a part is damaged or missing, with its name.
+            StoreError: if a part is damaged or missing; the message has its name.
         """
         known = self.sums.parts if self.sums else {}
-        wanted = [path for path in self.parts if path in known and _kind(path) in kinds]
-        wanted = [path for path in wanted if again or (self._at(path), known[path][1]) not in _SOUND]
-        for path, digest in self._digests(wanted).items():
+        paths = [path for path in self.parts if path in known and _kind(path) in kinds]
+        paths = [path for path in paths if again or (self._at(path), known[path][1]) not in _SOUND]
+        for path, digest in self._digests(paths).items():
             if digest != known[path][1]:
                 raise unsound(self.store, f"{self.folder}/{path}")
             _SOUND.add((self._at(path), digest))
@@ -203,15 +203,15 @@ class Opened:
         return f"{self.store.root}/{self.folder}/{path}"
 
     def _digests(self, paths: Iterable[str]) -> dict[str, str]:
-        wanted, place = list(paths), self.store.at(self.folder)
+        paths, files = list(paths), self.store.at(self.folder)
         try:
-            return digest_files(place, wanted)
+            return digest_files(files, paths)
         except FileNotFoundError:
-            gone = next((path for path in wanted if not place.exists(path)), wanted[0])
+            gone = next((path for path in paths if not files.exists(path)), paths[0])
         raise unsound(self.store, f"{self.folder}/{gone}")
 
     def query(self, sql: str, kinds: Collection[str] = ("trials", "epochs")) -> pa.Table:
-        """Return the result of an SQL query on the table, which is called ``ledger``.
+        """Return the result of an SQL query on the table, whose name in SQL is ``ledger``.
 
         Columns with a dot in their names need double quotes.
 
@@ -220,23 +220,23 @@ class Opened:
             kinds: Which rows it reads.
 
         Raises:
-            StoreError: if the table cannot be read; one line that names the file.
+            StoreError: if the table cannot be read; the message is one line that names the file.
         """
         return self._blaming(lambda: self.stream(sql, kinds).read_all())
 
     def stream(self, sql: str, kinds: Collection[str] = ("trials", "epochs")) -> pa.RecordBatchReader:
-        """Return the same, batch by batch."""
+        """Return the result of a query as :meth:`query` does, batch by batch."""
         self.check_parts(kinds)
-        with told(self.store, folder=self.folder):
-            asked = QueryBuilder().register("ledger", self.table).execute(sql)
-            # Not by pa.table, which imports pandas, as long as all the rest takes.
-            rows = pa.RecordBatchReader.from_stream(asked)
+        with one_line_errors(self.store, folder=self.folder):
+            result = QueryBuilder().register("ledger", self.table).execute(sql)
+            # Not by pa.table, which imports pandas and so doubles the time.
+            rows = pa.RecordBatchReader.from_stream(result)
         return rows.cast(plain(rows.schema))
 
     def _blaming(self, read: Callable[[], _T]) -> _T:
-        """Return what a function reads; if it fails without saying at which part, say so."""
+        """Return the result of a function that reads; if its error names no part, find the damaged part and name it."""
         try:
-            with told(self.store, folder=self.folder):
+            with one_line_errors(self.store, folder=self.folder):
                 return read()
         except StoreError as error:
             if _PART.search(str(error)):
@@ -252,7 +252,7 @@ def _kind(path: str) -> str:
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """Return a schema in which every text is of the usual type."""
+    """Return a schema in which all texts have the plain string type."""
     kinds = (
         (field, pa.types.is_string_view(field.type) or pa.types.is_large_string(field.type))
         for field in schema
@@ -263,14 +263,14 @@ def plain(schema: pa.Schema) -> pa.Schema:
 def _open(store: Store, folder: str, sums: Checksums | None, version: int | None = None) -> DeltaTable:
     uri, options = address(store, folder)
     try:
-        with told(store, folder=folder):
+        with one_line_errors(store, folder=folder):
             return DeltaTable(uri, version, options)
     except StoreError as error:
         raise damaged_log(store, folder, sums) or error from error
 
 
 def is_part(store: Store, name: str) -> bool:
-    """Return whether a file can be read as Parquet, completely."""
+    """Return whether a whole file can be read as Parquet."""
     try:
         pq.ParquetFile(io.BytesIO(store.read(name))).read()
     except (pa.ArrowException, OSError):

@@ -20,8 +20,8 @@ _CODES: dict[pa.DataType, Literal["i", "q", "d"]] = {pa.int32(): "i", pa.int64()
 class RowViews(Sequence[Row]):
     """The rows of a table. A column is converted to Python values when one of its values is first used.
 
-    This saves time because most values are never used: a study's table over a million trials uses a third of the
-    columns, and of the others only one row in a thousand.
+    This saves time because most values are never used: a table over a million trials uses a third of the
+    columns, and only one row in a thousand of the others.
 
     Args:
         table: The rows.
@@ -44,18 +44,18 @@ class RowViews(Sequence[Row]):
         return self._count
 
     @overload
-    def __getitem__(self, place: int) -> Row: ...
+    def __getitem__(self, index: int) -> Row: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Row]: ...
-    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
-        places = range(self._count)[place]
-        if isinstance(places, range):
-            return [_View(self._columns, one) for one in places]
-        return _View(self._columns, places)
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        indices = range(self._count)[index]
+        if isinstance(indices, range):
+            return [_View(self._columns, one) for one in indices]
+        return _View(self._columns, indices)
 
     def __iter__(self) -> Iterator[Row]:
         columns = self._columns
-        return (_View(columns, place) for place in range(self._count))
+        return (_View(columns, index) for index in range(self._count))
 
 
 class _Columns(dict[str, list[Any]]):
@@ -66,19 +66,19 @@ class _Columns(dict[str, list[Any]]):
         self.table = table
 
     def __missing__(self, name: str) -> list[Any]:
-        self[name] = found = _items(self.table.column(name))
-        return found
+        self[name] = values = _items(self.table.column(name))
+        return values
 
 
 class _View(Mapping[str, Any]):
-    __slots__ = ("_columns", "_place")
+    __slots__ = ("_columns", "_index")
 
-    def __init__(self, columns: _Columns, place: int) -> None:
+    def __init__(self, columns: _Columns, index: int) -> None:
         self._columns = columns
-        self._place = place
+        self._index = index
 
     def __getitem__(self, name: str) -> Any:
-        return self._columns[name][self._place]
+        return self._columns[name][self._index]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns.table.column_names)
@@ -91,7 +91,7 @@ class _View(Mapping[str, Any]):
 
 
 def to_rows(table: pa.Table) -> list[Row]:
-    """Return a table's rows as dictionaries, three times as fast as Arrow itself; equal texts are one object."""
+    """Return a table's rows as dictionaries, three times as fast as Arrow does; equal texts share one object."""
     columns = [_items(column) for column in table.columns]
     names = table.column_names
     return [dict(zip(names, items, strict=True)) for items in zip(*columns, strict=True)]
@@ -102,9 +102,9 @@ def _items(column: pa.ChunkedArray) -> list[Any]:
         # Arrow would use pandas to make datetimes, and importing pandas takes as long as everything else.
         return [_moment(value) for value in column.cast(pa.int64()).to_pylist()]
     if not column.null_count and pa.types.is_string(column.type):
-        found = column.combine_chunks().dictionary_encode()
-        texts = found.dictionary.to_pylist()
-        return [texts[i] for i in _numbers(found.indices)]
+        encoded = column.combine_chunks().dictionary_encode()
+        texts = encoded.dictionary.to_pylist()
+        return [texts[i] for i in _numbers(encoded.indices)]
     if not column.null_count and column.type in _CODES:
         return _numbers(column.combine_chunks())
     items: list[Any] = column.to_pylist()

@@ -1,4 +1,4 @@
-"""The columns of the ledger, the rows that records become, and the parameters as columns of their own."""
+"""The columns of the ledger, the conversion of records to rows, and parameters as separate columns."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ __all__ = [
 SCHEMA_VERSION = 2
 
 OLDEST = 2
-"""The earliest schema that is read. Columns that came later are empty in such a store, and added by the next run."""
+"""The earliest schema that can be read. Its stores lack later columns; these are read as empty, and the next run adds
+them.
+"""
 
 CAME_LATER = frozenset({"artifacts"})
-"""The columns that a ledger of this version may lack, for programs before them did not write them."""
+"""The columns that a ledger of this version may lack, because earlier programs did not write them."""
 
 _TEXTS = ("study", "arm", "arm_id", "regime", "model", "loss", "phase")
 _MORE_TEXTS = ("status", "reason", "values", "config")
@@ -71,7 +73,7 @@ def ledger_schema(study: Study) -> pa.Schema:
     """Return the ledger's columns for a study: ``kind`` says whether a row is about a trial or about an epoch.
 
     Both kinds are in one table so that a trial and its epochs are committed together. ``values`` holds the parameters
-    as JSON, because the parameters of a study may change, and one that was a number may become a text.
+    as JSON, because a study's parameters may change: a new one may come, and a number may become a text.
     """
     return ledger_columns(study.metrics)
 
@@ -140,9 +142,9 @@ def trial_row(record: TrialRecord) -> dict[str, Any]:
 
 
 def _artifacts(record: TrialRecord) -> str | None:
-    """Return what the record says of its trial's files as JSON; None for a trial that has none."""
-    found = {"missing": record.missing, "sha256": record.artifacts}
-    return canonical_json(found) if any(found.values()) else None
+    """Return the facts about the files of a record's trial as JSON; None for a trial without files."""
+    facts = {"missing": record.missing, "sha256": record.artifacts}
+    return canonical_json(facts) if any(facts.values()) else None
 
 
 def _plain(value: Parameter) -> Scalar:
@@ -171,15 +173,17 @@ def _prefixed(prefix: str, items: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_parameters(trials: pa.Table) -> pa.Table:
-    """Return a table of trials in which each parameter has a column ``param.NAME``, in place of ``values``.
+    """Return a table of trials with a column ``param.NAME`` for each parameter, in place of the column ``values``.
 
-    A parameter whose values are all numbers has a column of numbers. If any of its values is a text, all become texts.
+    If all values of a parameter are numbers, its column has numbers. If any value is a text, all become texts.
     """
     chosen: list[dict[str, Scalar]] = [json.loads(text) for text in trials["values"].to_pylist()]
-    place = trials.column_names.index("values")
+    position = trials.column_names.index("values")
     trials = trials.drop_columns(["values"])
     for name in sorted({name for values in chosen for name in values}, reverse=True):
-        trials = trials.add_column(place, f"param.{name}", _column([values.get(name) for values in chosen]))
+        trials = trials.add_column(
+            position, f"param.{name}", _column([values.get(name) for values in chosen])
+        )
     return trials
 
 

@@ -1,4 +1,4 @@
-"""What a study's report says, whatever it is written in: the answer, tables, claims, tuning, how it was done."""
+"""The contents of a study's report, for HTML and for Markdown: answer, tables, claims, tuning, and the checklist."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Part:
         title: Its heading.
         block: Its rows and columns.
         notes: The lines below it.
-        ranked: How its rows rank over the columns; empty where these are too few.
+        ranked: How its rows rank over the columns; empty where there are too few of either.
     """
 
     title: str
@@ -58,7 +58,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Content:
-    """What a report says.
+    """The contents of a report.
 
     Args:
         study: The study.
@@ -67,9 +67,9 @@ class Content:
         striking: The notes that nobody should overlook.
         notes: All other notes, the table's legend first.
         tables: The tables that have numbers.
-        claims: The decided claims in Markdown; empty where the study has none.
-        tuning: How the arms were tuned, in Markdown; empty where nothing was.
-        checklist: How it was done, in Markdown.
+        claims: The verdicts on the claims, in Markdown; empty if the study has none.
+        tuning: How the arms were tuned, in Markdown; empty if no arm was.
+        checklist: The checklist, in Markdown.
         keys: The trials behind the numbers.
     """
 
@@ -95,12 +95,12 @@ class Content:
 
 
 def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
-    """Return what a report on these results says.
+    """Return the contents of a report on these results.
 
     Args:
         held: The results, with the epochs of the trials.
         store: Where they are.
-        tuning: How the arms were tuning_text.
+        tuning: How the arms were tuned.
     """
     study, table = held.study, build_table(held.study, held.histories, ranks=held.ranks)
     striking = table_notes.striking(table)
@@ -111,7 +111,7 @@ def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
         striking=striking,
         notes=[note for note in table_notes.notes(table) if note not in striking],
         tables=[
-            Part(title, block, _said(block), " ".join(block.below))
+            Part(title, block, _below(block), " ".join(block.below))
             for title, block in _titled(table)
             if _has_numbers(block)
         ],
@@ -123,7 +123,7 @@ def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
 
 
 def _titled(table: Table) -> Iterable[tuple[str, Block]]:
-    """Yield a table's parts with their titles; a long one of several models falls apart into theirs."""
+    """Yield a table's parts with their titles; a long table of several models is split by model."""
     models = dict.fromkeys(arm.model.label for arm in table.study.arms)
     if len(table.rows) <= _LONG or table.across != "regime" or len(models) < 2:
         yield from ((block.title, block) for block in _blocks(table))
@@ -145,8 +145,8 @@ def _has_numbers(block: Block) -> bool:
     return any(cell.value or cell.published for cell in cells)
 
 
-def _said(block: Block) -> str:
-    """Return what stands below a block; not as its caption, which would be as narrow or as wide as the table."""
+def _below(block: Block) -> str:
+    """Return the lines below a block. They are no caption, which would be as wide as the table."""
     n, comma, more = block.common.partition(", ")
     return f"{f'{n} seeds{comma}{more}. ' if n else ''}{legend.legend(block.table)}"
 

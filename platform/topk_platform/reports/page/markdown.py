@@ -16,30 +16,35 @@ def to_markdown(text: Content) -> str:
     """Return a report in Markdown.
 
     Args:
-        text: What it says.
+        text: The contents.
     """
     return "\n\n".join(filter(None, _parts(text))) + "\n"
 
 
-def _parts(lines: Content) -> Iterator[str]:
-    yield from (f"# {lines.study.name}", lines.study.description, lines.budget, f"**Answer.** {lines.answer}")
-    yield from (f"> {line}" for line in lines.striking)
+def _parts(content: Content) -> Iterator[str]:
+    yield from (
+        f"# {content.study.name}",
+        content.study.description,
+        content.budget,
+        f"**Answer.** {content.answer}",
+    )
+    yield from (f"> {line}" for line in content.striking)
     yield "## Tables"
-    yield "" if lines.tables else "There are no numbers yet."
-    for part in lines.tables:
+    yield "" if content.tables else "There are no numbers yet."
+    for part in content.tables:
         yield from (f"### {part.title}", block_to_markdown(part.block), part.notes, part.ranked)
-    yield from lines.notes[1:]  # the legend stands below each table
+    yield from content.notes[1:]  # the legend stands below each table
     for title, text in (
-        ("Claims", lines.claims),
-        ("Tuning", lines.tuning),
-        ("How it was done", lines.checklist),
+        ("Claims", content.claims),
+        ("Tuning", content.tuning),
+        ("How it was done", content.checklist),
     ):
         yield from (f"## {title}", lowered(text).strip()) if text else ()
-    if failures := lines.table.failures:
+    if failures := content.table.failures:
         yield "## Failed trials"
         yield "\n".join(f"- `{key}` {arm}: {why}" for key, arm, why in failures[:_FAILED])
         yield f"And {len(failures) - _FAILED} more." if len(failures) > _FAILED else ""
-    yield f"Plots, and the trials behind every number: `topk report {lines.study.name}`, a page in HTML."
+    yield f"Plots, and the trials behind every number: `topk report {content.study.name}`, a page in HTML."
 
 
 def lowered(markdown: str) -> str:

@@ -1,4 +1,4 @@
-"""Which classes are among the K guesses together with the true class: look-alikes, which top-K need not tell apart."""
+"""Which classes are among the K guesses together with the true class: look-alikes that K guesses need not part."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _titles(made: Figure, arms: Sequence[_Confused]) -> list[str]:
 
 def _drawn(data: Plotted) -> list[_Confused]:
     result: list[_Confused] = []
-    for key in _places(data):
+    for key in _first_regime(data):
         if (arm := _confused(data, key)) is not None:
             result.append(arm)
         if result and (len(result[0].names) > _FEW or len(result) == _PANELS):
@@ -149,7 +149,7 @@ def _drawn(data: Plotted) -> list[_Confused]:
     return result
 
 
-def _places(data: Plotted) -> list[tuple[str, str]]:
+def _first_regime(data: Plotted) -> list[tuple[str, str]]:
     """Return the arms of the first regime with confirmations, the baseline's arm first."""
     ended = [arm_key for arm_key in data.arms if data.table.confirmations.get(arm_key)]
     first = next((c for c in data.table.columns if any(c == column for _, column in ended)), None)
@@ -201,7 +201,9 @@ def _axes(arms: Sequence[_Confused], count: int) -> tuple[Figure, list[Axes]]:
     across = min(len(arms), _ACROSS)
     down = math.ceil(len(arms) / across)
     made = figure(PAGE if across == _ACROSS else PAGE * 0.7, 2.45 * down)
-    made.set_layout_engine("compressed", h_pad=0.06, w_pad=0.06)  # which knows that the panels are squares
+    made.set_layout_engine(
+        "compressed", h_pad=0.06, w_pad=0.06
+    )  # this engine knows that the panels are squares
     grid = list(made.subplots(down, across, squeeze=False).flat)
     for ax in grid[len(arms) :]:
         ax.remove()

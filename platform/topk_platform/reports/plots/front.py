@@ -29,8 +29,8 @@ __all__ = ["front", "unbeaten"]
 def front(data: Plotted) -> Figure:
     """Draw the means of two test accuracies against each other, and a line through the Pareto front.
 
-    The two are ``top1`` and the metric to draw; if this is ``top1`` too, the study's last top-K accuracy takes its
-    place. For arms that are searched by several metrics, all confirmed configurations are drawn.
+    The two are ``top1`` and the metric to draw; if this is ``top1`` too, the study's last top-K accuracy is used
+    instead. For arms that are searched by several metrics, all confirmed configurations are drawn.
     """
     metrics = _two(data)
     result = {column: _spots(data, column, metrics) for column in data.table.columns}

@@ -1,4 +1,4 @@
-"""A map of regimes that differ in two numbers: where which loss is ahead of the baseline, and by how much."""
+"""A map of regimes that differ in two numbers: which loss leads the baseline in each, and by how much."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ def _verdicts(data: Plotted) -> Mapping[tuple[str, str], Verdict]:
 def _field(ax: Axes, data: Plotted, at: tuple[int, int], verdict: Verdict, most: float) -> None:
     from matplotlib.patches import Rectangle  # noqa: PLC0415 - for those who plot
 
-    colour, text = _told(data, verdict, most)
+    colour, text = _colour_and_text(data, verdict, most)
     x, y = at
     ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="#BDBDBD", linewidth=0.5))
     ink = "#FFFFFF" if _luminance(colour) < _DARK else "#000000"
     ax.text(x, y, text, ha="center", va="center", fontsize=6, color=ink, linespacing=1.15)
 
 
-def _told(data: Plotted, verdict: Verdict, most: float) -> tuple[tuple[float, float, float], str]:
+def _colour_and_text(data: Plotted, verdict: Verdict, most: float) -> tuple[tuple[float, float, float], str]:
     from matplotlib.colors import to_rgb  # noqa: PLC0415 - as above
 
     if verdict.leader is not None and verdict.lead is not None:

@@ -19,13 +19,13 @@ from topk_platform.code_version import user_modules
 from topk_platform.errors import ClusterError, reason
 from topk_platform.running.cluster.address import is_loopback
 from topk_platform.running.cluster.capacity import size_told, slots
-from topk_platform.running.cluster.messages import messages_on_stderr
 from topk_platform.running.cluster.patience import Patience
 from topk_platform.running.cluster.reaching import check_answers, listening
 from topk_platform.running.own_ray.interrupts import interrupts_wait
 from topk_platform.running.own_ray.lifeline import Lifeline
-from topk_platform.running.own_ray.loopback import in_variables, on_loopback
 from topk_platform.running.own_ray.starting import own_ray
+from topk_platform.running.own_ray.variables import in_variables
+from topk_platform.running.ray_internals import messages_on_stderr, on_loopback
 from topk_platform.specs import Study
 
 __all__ = ["Connection", "connected", "joined"]

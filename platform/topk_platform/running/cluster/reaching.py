@@ -7,15 +7,15 @@ import socket
 import subprocess
 import sys
 
-from ray._private import ray_constants, services
-
-from topk_platform.errors import ClusterError, reason
+from topk_platform.errors import ClusterError
 from topk_platform.running.cluster.address import host_and_port, is_loopback
 from topk_platform.running.cluster.patience import NotYetError
+from topk_platform.running.cluster.versions import version_error
+from topk_platform.running.ray_internals import CLUSTER_VARIABLE, known_heads
 
 __all__ = ["check_answers", "listening"]
 
-_VARIABLE = ray_constants.RAY_ADDRESS_ENVIRONMENT_VARIABLE
+_VARIABLE = "RAY_ADDRESS"
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 20
 # Exceptions and not ray.init's own messages on stderr, which are many lines.
@@ -40,23 +40,24 @@ def _resolved(address: str) -> str:
     """Return what ``auto`` stands for: ``RAY_ADDRESS``, or else the one cluster that runs on this machine."""
     if address != "auto":
         return address
-    services.find_gcs_addresses.cache_clear()  # what was found before may be gone
-    found = set() if os.environ.get(_VARIABLE) else set(services.find_gcs_addresses())
-    if len(found) > 1:  # of which Ray takes the one that was started last
+    if named := os.environ.get(_VARIABLE):
+        return named
+    heads = known_heads()
+    if len(heads) > 1:  # Ray would take the one that was started last
         raise ClusterError(
-            f"--address auto could mean several Rays on this machine: {', '.join(sorted(found))}. Give --address one "
+            f"--address auto could mean several Rays on this machine: {', '.join(sorted(heads))}. Give --address one "
             f"of them, or set {_VARIABLE}"
         )
-    try:
-        return str(services.get_ray_address_from_environment(address, None))
-    except ConnectionError as error:
-        raise NotYetError(f"no Ray cluster answers at {address!r}: {reason(error)}") from error
+    if not heads:
+        raise NotYetError(
+            f"no Ray cluster answers at {address!r}: none runs on this machine, and {_VARIABLE} is not set"
+        )
+    return heads.pop()
 
 
 def check_answers(address: str) -> None:
     """Raise ``ClusterError`` unless a cluster answers; asked in a process of its own, for ``ray.init`` may hang."""
-    # As _on_loopback does, for a process that imports Ray anew.
-    staying = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"} if is_loopback(address) else {}
+    staying = {CLUSTER_VARIABLE: "0"} if is_loopback(address) else {}
     with subprocess.Popen(  # noqa: S603 - our own interpreter, the address is an argument and no shell is near
         [sys.executable, "-c", _PROBE, address],
         env={**os.environ, **staying},
@@ -81,6 +82,8 @@ def _hear(probe: subprocess.Popen[str], address: str) -> None:
     finally:
         probe.kill()
     if probe.returncode:
+        if mismatch := version_error(told, address):
+            raise mismatch
         lines = told.strip().splitlines() or [f"exit code {probe.returncode}"]
         raise ClusterError(f"no Ray cluster answers at {address!r}: {lines[-1]}")
 

@@ -16,6 +16,7 @@ from topk_platform.code_version import loaded_version
 from topk_platform.data import use_data_folder
 from topk_platform.errors import ChangedError, FaultError, MissingDataError
 from topk_platform.records import Store, StoreKeeper
+from topk_platform.running.cluster.desk import WorkersDesk
 from topk_platform.running.machine.devices import cap_memory, outside_fault
 from topk_platform.running.machine.gpu_use import sample_gpu
 from topk_platform.specs import Trial, TrialRecord
@@ -65,24 +66,22 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
     """Runs one trial after another, reporting progress to the driver every few seconds.
 
     The pruning thresholds were fixed when the trial started and travel with it, so an epoch costs no round trip: a
-    trial of a second is one message, not one per epoch. To Tune, all trials of this actor are one trial, because
-    starting and ending a Tune trial costs the driver more than everything else.
+    trial of a second is one message, not one per epoch. To Tune, this worker is one trial: starting and ending a Tune
+    trial costs the driver more than everything else. The first trial comes with Tune's configuration, the others from
+    the driver's desk.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
         """Take the first trial or ensemble, from the configuration."""
         self._training: Training | None = None
-        self._next: dict[str, Any] | None = config
         self._device = "cpu"
+        self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Take another trial after some idle time; nothing of the last one is kept."""
-        self._next = new_config
+        """Begin a new Tune trial; nothing of the last one is kept."""
+        self._next: dict[str, Any] | None = new_config
+        self._desk = WorkersDesk(new_config["desk"], new_config["worker"])
         return True
-
-    def assign(self, config: dict[str, Any]) -> None:
-        """Take the trial that follows the one that has ended; the next step starts it."""
-        self._next = config
 
     def _start(self, config: dict[str, Any]) -> Training:
         """Start a trial. A process whose GPU context was broken by the last trial cannot train any more, and exits."""
@@ -95,21 +94,23 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
         self._device = trials[0].device
         self._report_seconds, self._share = config["report_seconds"], config["share"]
         use_data_folder(config["data"])
-        self._told = Pulse()
+        self._last = Pulse()
+        self._shown = {"arm": trials[0].arm.name, "key": trials[0].key}
         return _checked(trials, config)
 
     def step(self) -> dict[str, Any]:
         """Train for some seconds; return a message.
 
         The message holds the progress, and how busy the GPU is; or, at the end, the records, the fault that kept the
-        trial from its result, or why it cannot be trained here. Where the last trial has ended and none follows, Tune
-        is told that this actor is done.
+        trial from its result, or why it cannot be trained here; and for Tune's own loggers the arm, the key and the
+        metrics. Where the last trial has ended and none follows, this Tune trial is done.
         """
-        if self._next is not None:
-            self._training, self._next = self._start(self._next), None
         if self._training is None:
-            return {"done": True}
-        message = self._trained(self._training)
+            config, self._next = self._next or self._desk.take(), None
+            if config is None:
+                return {"done": True}
+            self._training = self._start(config)
+        message = self._shown | self._trained(self._training)
         if message["ended"]:
             self._training = None
         return message
@@ -120,7 +121,7 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
             while True:
                 pulse = next(training)
                 if time.monotonic() >= until or self._is_news(pulse):
-                    self._told = pulse
+                    self._last = pulse
                     return _progress(pulse) | self._gpu()
         except StopIteration as end:
             return self._end(end.value)
@@ -132,7 +133,7 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
     def _end(self, records: Sequence[TrialRecord]) -> dict[str, Any]:
         if fault := outside_fault(records, self._share):
             return _fault(fault)
-        return {"ended": True, "records": [record.to_json() for record in records]}
+        return {"ended": True, **_metrics(records), "records": [record.to_json() for record in records]}
 
     def _gpu(self) -> dict[str, Any]:
         sample = sample_gpu(self._device)
@@ -140,11 +141,19 @@ class TrialActor(tune.Trainable):  # type: ignore[misc]
 
     def _is_news(self, pulse: Pulse) -> bool:
         """Return whether the driver must know at once: the trial needs more patience, or has its first checkpoint."""
-        return pulse.patience > self._told.patience or pulse.kept > self._told.kept == 0
+        return pulse.patience > self._last.patience or pulse.kept > self._last.kept == 0
 
 
 def _progress(pulse: Pulse) -> dict[str, Any]:
     return {"ended": False, "epoch": pulse.epoch, "kept": pulse.kept, "patience": pulse.patience}
+
+
+def _metrics(records: Sequence[TrialRecord]) -> dict[str, float]:
+    """Return the epoch and the validation metrics of a trial's last epoch; an ensemble shows its first trial's."""
+    if not records or not records[0].epochs:
+        return {}
+    last = records[0].epochs[-1]
+    return {"epoch": last.epoch, **{f"validation/{name}": value for name, value in last.validation.items()}}
 
 
 def _fault(fault: FaultError) -> dict[str, Any]:

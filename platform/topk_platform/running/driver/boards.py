@@ -44,10 +44,10 @@ def in_environment(
 
 
 def as_checked(checked: Mapping[str, Identity], counted: Mapping[str, Identity]) -> dict[str, Identity]:
-    """Return the code and data that a check has found, for the environment that counts, with what was adopted."""
+    """Return the identities with the code and data of a check, and with the environment and adoptions that count."""
     return {
-        arm_id: replace(found, environment=counted[arm_id].environment, adopted=counted[arm_id].adopted)
-        for arm_id, found in checked.items()
+        arm_id: replace(now, environment=counted[arm_id].environment, adopted=counted[arm_id].adopted)
+        for arm_id, now in checked.items()
     }
 
 
@@ -67,10 +67,7 @@ def make_board(
             arm=history.arm,
             identity=identities[arm_id],
             searched=history.ended(),
-            confirmed={
-                ("confirm", number, seed): ended
-                for (number, seed), ended in history.ended_confirmations().items()
-            },
+            confirmed=history.ended_confirmations(),
             outdated=history.outdated,
         )
         for arm_id, history in histories.items()

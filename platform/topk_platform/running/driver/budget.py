@@ -65,8 +65,8 @@ class _Mean:
 class Budget:
     """What is left of a run's limits.
 
-    A trial's expected time is the mean over its arm's ended trials; before the first has ended, a guess; without a
-    guess, the mean over the other arms. A trial about which nothing is known may start.
+    A trial's expected time is the mean of its arm's ended trials. Before the first has ended, it is a guess; without a
+    guess, the mean of the other arms. If nothing is known, the trial may start.
 
     Args:
         limits: What may be spent, from now on; by default anything.
@@ -104,7 +104,7 @@ class Budget:
         self.held: set[str] = set()
 
     def expect(self, guessed: Mapping[str, float], ended: Mapping[str, Sequence[float]]) -> None:
-        """Take note of how long trials take.
+        """Note how long trials take.
 
         Args:
             guessed: Seconds of a trial, or of an ensemble, by arm identity.
@@ -165,7 +165,7 @@ class Budget:
         return arm_id in self._ended and self._ended[arm_id].count > 0
 
     def begin(self, key: str, arm_id: str, trials: int) -> None:
-        """Take note that trials of an arm start, under the name ``key``."""
+        """Note that trials of an arm start, under the name ``key``."""
         self._running[key] = _Running(arm_id, trials, self._clock())
 
     def learn(self, record: TrialRecord) -> None:
@@ -175,7 +175,7 @@ class Budget:
                 mean.count, mean.total = mean.count + 1, mean.total + record.train_seconds
 
     def end(self, key: str, ended: bool) -> None:
-        """Note that trials are over, and whether they have a result: what is tried again counts once."""
+        """Note that trials are over, and whether they have a result; a trial that is tried again counts once."""
         run = self._running.pop(key, None)
         if run is not None:
             self._gpu_seconds += self.gpus * self._lasted(run)

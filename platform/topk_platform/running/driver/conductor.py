@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from topk_platform.data import data_folder
-from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError
+from topk_platform.errors import FAULTS, FaultError, LostProcessError, NotStartedError, StalledError
 from topk_platform.protocol import Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.retries import Faults, OpenTrial, Retries
+from topk_platform.running.driver.starts import Starts
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
 from topk_platform.specs import Trial, TrialRecord
@@ -72,6 +73,7 @@ class Conductor:
         orders: What every trial is given besides its specification.
         pauses: Seconds before each further try after a fault.
         budget: What may be spent; by default anything.
+        starts: How long workers have waited for their start; by default they may wait without limit.
         clock: A monotonic clock, in seconds.
 
     Attributes:
@@ -86,6 +88,7 @@ class Conductor:
     orders: Orders
     pauses: Sequence[float]
     budget: Budget = field(default_factory=Budget)
+    starts: Starts = field(default_factory=Starts)
     clock: Callable[[], float] = time.monotonic
     refusal: str = ""
     broken: Exception | None = None
@@ -94,6 +97,7 @@ class Conductor:
     def __post_init__(self) -> None:
         self._runs: dict[str, _Run] = {}
         self._waiting: list[tuple[float, tuple[Trial, ...]]] = []
+        self._withdrawn: set[str] = set()
         self._retries = Retries(self.pauses)
         self._turn, self._now = self.clock(), 0.0
         self._versions = {name: importlib.metadata.version(name) for name in ("ray", "optuna")}
@@ -105,6 +109,15 @@ class Conductor:
         if stopped or self.board.ended or self.budget.over:
             return True
         return not self._waiting and (self.board.stuck or self.board.held(self.budget.allows))
+
+    @property
+    def deserted(self) -> bool:
+        """Whether Tune waits only for workers that do not start, and whose trials were taken from them."""
+        return bool(self._withdrawn) and not self._runs
+
+    def begin_round(self) -> None:
+        """Take note that Tune starts anew, and that nobody waits for the workers of before."""
+        self._withdrawn.clear()
 
     @property
     def wait(self) -> float | None:
@@ -123,6 +136,7 @@ class Conductor:
             return None
         self._runs[tune_id] = _Run(trials)
         self.budget.begin(tune_id, trials[0].arm_id, len(trials))
+        self.starts.add(tune_id, self._now)
         self.tell(Event("started", trials, workers=self._busy))
         return {
             "trials": [trial.to_json() for trial in trials],
@@ -142,10 +156,14 @@ class Conductor:
             for trial in trials:
                 self.board.release(trial)
 
-    def watch(self, tune_id: str) -> None:
-        """Take note that a process has begun with its trial."""
+    def watch(self, tune_id: str) -> bool:
+        """Take note that a worker has started; return False if its trial was taken from it because it came too late."""
+        if tune_id in self._withdrawn:
+            return False
+        self.starts.remove(tune_id)
         run = self._runs[tune_id]
         run.watched, run.heard = True, self._now
+        return True
 
     def follow(self, tune_id: str) -> dict[str, Any] | None:
         """Return the configuration of the next trial for a process whose last trial has ended, or None."""
@@ -156,6 +174,8 @@ class Conductor:
 
     def hear(self, tune_id: str, message: dict[str, Any]) -> None:
         """Take a worker's message about its trial; the records are removed from the message."""
+        if tune_id in self._withdrawn:  # it is being ended, and its trial is another's
+            return
         run = self._runs[tune_id]
         run.heard = self._now
         run.patience = message.get("patience", run.patience)
@@ -199,6 +219,8 @@ class Conductor:
     def lose(self, tune_id: str, reason: str) -> None:
         """Take note that a trial's process was lost, or was ended: it had stalled, or the time was used up."""
         run = self._runs.pop(tune_id, None)
+        self.starts.remove(tune_id)
+        self._withdrawn.discard(tune_id)
         if run is None:
             return
         self.budget.end(tune_id, ended=False)
@@ -213,6 +235,7 @@ class Conductor:
         """Take note that no process is left, and none can be started; what trained goes on in the next run."""
         for tune_id, run in self._runs.items():
             self.budget.end(tune_id, ended=False)
+            self.starts.remove(tune_id)
             for trial in run.trials:
                 self.board.release(trial)
         self._runs.clear()
@@ -257,11 +280,25 @@ class Conductor:
             return []
         self._now += min(now - self._turn, _TURN_SECONDS)
         self._turn = now
+        for tune_id in self.starts.overdue(self._now):
+            self._withdraw(tune_id)
         found = [tune_id for tune_id, run in self._runs.items() if self._is_stalled(run)]
         for tune_id in found:
             run = self._runs[tune_id]
             run.stalled = StalledError(f"its process showed no progress for {self._now - run.heard:.0f} s")
         return found + (self._cut() if self.budget.over else [])
+
+    def _withdraw(self, tune_id: str) -> None:
+        """Take a trial from a worker that does not start."""
+        run = self._runs.pop(tune_id)
+        self.budget.end(tune_id, ended=False)
+        self.starts.remove(tune_id)
+        self._withdrawn.add(tune_id)
+        hours = self.starts.limit / 3600
+        self._fault(
+            run,
+            NotStartedError(f"its process did not start within {hours:.3g} h, though there was room for it"),
+        )
 
     def _cut(self) -> list[str]:
         found = [tune_id for tune_id, run in self._runs.items() if run.watched and not run.cut]

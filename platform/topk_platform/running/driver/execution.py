@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +14,7 @@ from topk_platform.records import (
     ArmHistory,
     Ledger,
     Store,
+    StudyRows,
     Undone,
     Unsound,
     Writer,
@@ -24,13 +25,12 @@ from topk_platform.records import (
     moved,
     open_sink,
     read_all_ranks,
-    read_history,
     set_aside,
 )
 from topk_platform.results import Table, build_table
 from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.running.driver.budget import Budget
-from topk_platform.running.driver.incomplete import told_again, used
+from topk_platform.running.driver.incomplete import trained_again, used
 from topk_platform.running.driver.launching import Cluster, Launch, on_cluster
 from topk_platform.running.driver.recording import Recorder, extras_of, report_wanted
 from topk_platform.running.driver.retries import Faults
@@ -49,7 +49,7 @@ Progress = Callable[[Watch, Event], None]
 
 
 def execute(
-    whole: Study, part: Study, counted: dict[str, Identity], ledger: Ledger, launch: Launch, tell: Progress
+    whole: Study, part: Study, counted: dict[str, Identity], rows: StudyRows, launch: Launch, tell: Progress
 ) -> Summary:
     """Train what is missing of a part of a study, and write the tables of the whole.
 
@@ -57,11 +57,11 @@ def execute(
         whole: The study as it is defined.
         part: The arms and the budget that were asked for.
         counted: Which recorded rows count, by the arm's identity.
-        ledger: The study's.
+        rows: What is recorded.
         launch: Where and how trials run.
-        tell: Is told of every event.
+        tell: Called with every event.
     """
-    return _Execution(whole, part, counted, ledger, launch, tell).summary()
+    return _Execution(whole, part, counted, rows.ledger, launch, tell).summary(rows)
 
 
 @dataclass(frozen=True)
@@ -93,34 +93,35 @@ class _Execution:
     launch: Launch
     tell: Progress
 
-    def summary(self) -> Summary:
-        failed = self._failed() if self.launch.retry_failed else []
-        damaged, files = self._incomplete()
-        again = [*failed, *dict.fromkeys(file.key for file in files)]
+    def summary(self, rows: StudyRows) -> Summary:
+        again, damaged, line = self._again(rows)
         with (
-            self._cluster(needed=bool(self._board().left or again)) as cluster,
+            self._cluster(rows, needed=bool(self._board(rows).left or again)) as cluster,
             self.ledger.writing(self.part) as writer,
         ):
             self._identify(cluster)
             set_aside(self.ledger.store, damaged)
-            if line := told_again(files):
+            if line:
                 self.launch.patience.say(line)
             writer.remove(again)
-            board, recorder = self._board(), self._recorder(writer, again)
-            forget(self.ledger.store, self.ledger.keys())
-            with _closing(lambda: recorder.close(self.whole, self._known), writer.hurry):
-                faults = self._train(board, recorder, cluster)
+            rows.refresh()  # without those; another run may have written before this one held the ledger
+            (board, seconds), recorder = self._board_and_seconds(rows), self._recorder(writer, again)
+            forget(self.ledger.store, rows.keys)
+            if board.left:
+                rows.release()  # while it trains, the driver needs the memory and not the rows
+            with _closing(lambda: recorder.close(self.whole, partial(self._known, rows)), writer.hurry):
+                faults = self._train(board, seconds, recorder, cluster)
                 end = _End.of(board, self.launch.budget, faults)
                 if end.interrupted:
                     writer.hurry()
                 recorder.hurry = bool(faults.ended)
             tried = () if end.interrupted or end.partial or faults.ended else self.part.arms
             _note_undone(self.ledger.store, self.whole, tried, faults, recorder.tracking_error)
-            return self._summed(self._table(), board, recorder, faults, end)
+            return self._summed(self._table(rows), board, recorder, faults, end)
 
-    def _cluster(self, *, needed: bool) -> AbstractContextManager[Cluster]:
+    def _cluster(self, rows: StudyRows, *, needed: bool) -> AbstractContextManager[Cluster]:
         if needed:
-            return on_cluster(self.part, self.launch, self._largest)
+            return on_cluster(self.part, self.launch, lambda: self._largest(rows))
         return nullcontext(Cluster())
 
     def _identify(self, cluster: Cluster) -> None:
@@ -137,21 +138,22 @@ class _Execution:
         extras = partial(extras_of, store=self.launch.store.address) if report_wanted() else None
         return Recorder(self.ledger, writer, sink, extras)
 
-    def _train(self, board: Board, recorder: Recorder, cluster: Cluster) -> Faults:
+    def _train(
+        self, board: Board, seconds: Mapping[str, Sequence[float]], recorder: Recorder, cluster: Cluster
+    ) -> Faults:
         """Train what is left; return what faults left undone."""
         watch = Watch(self.whole.name, board)
         heard = partial(_hear, watch, self.tell)
         if not board.left:
             heard(Event("begun"))
             return Faults()
-        histories = read_history(self.ledger, self.part, self.counted, curves=False)
-        heard(self._begun(board, histories, cluster))
-        expect(self.launch.budget, board, histories, here=self.launch.address is None)
+        heard(self._begun(board, seconds, cluster))
+        expect(self.launch.budget, board, seconds, here=self.launch.address is None)
         with Noting(self.ledger.store, watch):
             shared = replace(self.part, gpus=cluster.share)
             return _run_trials(shared, board, recorder, heard, cluster, self.launch)
 
-    def _begun(self, board: Board, histories: Mapping[str, ArmHistory], cluster: Cluster) -> Event:
+    def _begun(self, board: Board, seconds: Mapping[str, Sequence[float]], cluster: Cluster) -> Event:
         left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
         again = outdated(self.part, self.ledger, self.counted, left)
         why = "; ".join(filter(None, (*map(str, again), avoidable(again))))
@@ -161,14 +163,14 @@ class _Execution:
             slots=cluster.slots,
             gpus=cluster.gpus,
             share=cluster.share,
-            seconds=_mean_seconds(histories),
+            seconds={arm_id: sum(each) / len(each) for arm_id, each in seconds.items() if each},
             why=why,
         )
 
-    def _table(self) -> Table:
-        wanted = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
+    def _table(self, rows: StudyRows) -> Table:
+        study = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
         ranks = partial(read_all_ranks, self.ledger.store)
-        return build_table(wanted, self._known(wanted), self.part.arms, ranks)
+        return build_table(study, self._known(rows, study), self.part.arms, ranks)
 
     def _summed(self, table: Table, board: Board, recorder: Recorder, faults: Faults, end: _End) -> Summary:
         return Summary(
@@ -183,48 +185,48 @@ class _Execution:
             beyond=sum(arm.beyond for arm in board.arms.values()),
         )
 
-    def _known(self, wanted: Study) -> dict[str, ArmHistory]:
-        return read_history(self.ledger, wanted, last_counted(self.ledger, wanted), curves=False)
+    def _known(self, rows: StudyRows, study: Study) -> dict[str, ArmHistory]:
+        return rows.histories(study, last_counted(self.ledger, study))
 
-    def _failed(self) -> list[str]:
-        histories = read_history(self.ledger, self.part, self.counted).values()
-        return [row["key"] for history in histories for row in history.rows() if row["status"] == "failed"]
+    def _again(self, rows: StudyRows) -> tuple[list[str], list[Unsound], str]:
+        """Return the keys of trials that train again, the damaged files of all confirmations, and a line about both.
 
-    def _incomplete(self) -> tuple[list[Unsound], list[Unsound]]:
-        """Return the damaged files of all confirmations, and those files for which a confirmation is trained again.
-
-        The former include files of arms that are not trained now: once set aside they are missing, and tables say so.
+        The files include those of arms that are not trained now: once set aside they are missing, and tables say so.
         """
         store, needed = self.ledger.store, self.launch.needed
-        everything = self._known(self.whole).values()
-        rows = [row for history in everything for row in history.confirm.values()]
-        damaged = damaged_artifacts(store, rows, needed)
-        part = used(self.part, read_history(self.ledger, self.part, self.counted, curves=False))
-        keys = {row["key"] for row in part}
-        return damaged, [
-            *missing_artifacts(store, part, needed),
-            *(file for file in damaged if file.key in keys),
-        ]
+        everything = self._known(rows, self.whole).values()
+        confirmed = [row for history in everything for row in history.confirm.values()]
+        damaged = damaged_artifacts(store, confirmed, needed)
+        part = rows.histories(self.part, self.counted)
+        table = used(self.part, part)
+        keys = {row["key"] for row in table}
+        files = [*missing_artifacts(store, table, needed), *(file for file in damaged if file.key in keys)]
+        failed = _failed(part.values()) if self.launch.retry_failed else []
+        return [*failed, *dict.fromkeys(file.key for file in files)], damaged, trained_again(files)
 
-    def _board(self) -> Board:
-        return make_board(self.part, self.counted, read_history(self.ledger, self.part, self.counted))
+    def _board(self, rows: StudyRows) -> Board:
+        return make_board(self.part, self.counted, rows.histories(self.part, self.counted))
 
-    def _largest(self) -> list[Trial]:
+    def _board_and_seconds(self, rows: StudyRows) -> tuple[Board, dict[str, list[float]]]:
+        """Return the study's state, and the times of each arm's ended trials."""
+        histories = rows.histories(self.part, self.counted)
+        seconds = {arm_id: ended_seconds(history) for arm_id, history in histories.items()}
+        return make_board(self.part, self.counted, histories), seconds
+
+    def _largest(self, rows: StudyRows) -> list[Trial]:
         from topk_platform.running.estimate.packing import largest_trials  # noqa: PLC0415 - torch
 
-        return largest_trials(self.part, self._board(), self.counted)
+        return largest_trials(self.part, self._board(rows), self.counted)
+
+
+def _failed(histories: Iterable[ArmHistory]) -> list[str]:
+    return [row["key"] for history in histories for row in history.rows() if row["status"] == "failed"]
 
 
 def _hear(watch: Watch, tell: Progress, event: Event) -> None:
     watch(event)
     if event.kind != "measured":
         tell(watch, event)
-
-
-def _mean_seconds(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
-    """Return the mean time of each arm's ended trials, for arms that have any."""
-    known = {arm_id: ended_seconds(history) for arm_id, history in histories.items()}
-    return {arm_id: sum(seconds) / len(seconds) for arm_id, seconds in known.items() if seconds}
 
 
 def _note_undone(

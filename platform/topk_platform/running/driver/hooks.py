@@ -1,52 +1,60 @@
-"""What Ray Tune calls: its searcher, its scheduler and its callback, which hand everything to the conductor."""
+"""What Ray Tune calls: its searcher and its callback, which hand everything to the conductor."""
 
 from __future__ import annotations
 
 import re
-import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import ray
 from ray.tune.progress_reporter import TrialProgressCallback
-from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
+from ray.tune.stopper import Stopper
 
+from topk_platform.running.cluster.desk import Desk
 from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.own_ray.lifeline import Lifeline
 
-__all__ = ["BoardSearcher", "Listener", "ShortMemory"]
+__all__ = ["MANY", "BoardSearcher", "DesertedStopper", "Listener"]
+
+MANY = 200
+"""Messages of a worker that Tune may remember: it forgets them when the worker's Tune trial ends."""
 
 _REASON_LENGTH = 600
 _EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b")
 _RAYS_GUESSES = " Some common causes include"  # a paragraph on what it might have been
-_MANY = 100  # ended trials that Tune may remember
 
 
 class BoardSearcher(Searcher):  # type: ignore[misc]
-    """Tune's searcher: asks the conductor for trials."""
+    """Tune's searcher: asks the conductor for the first trial of each worker.
 
-    def __init__(self, conductor: Conductor) -> None:
+    A Tune trial is a worker. The trials that follow its first one come by the desk.
+    """
+
+    def __init__(self, conductor: Conductor, desk: Desk) -> None:
         super().__init__(metric=None, mode=None)
-        self._conductor = conductor
+        self._conductor, self._desk = conductor, desk
 
     def suggest(self, trial_id: str) -> Any:
-        """Return a configuration, None while nothing can start, ``FINISHED`` at the end.
+        """Return a worker's configuration, None while nothing can start, ``FINISHED`` at the end.
 
         ``FINISHED`` also while nothing trains and trials wait for a retry, because Tune would wait where Ctrl-C does
         not reach it.
         """
         if self._conductor.done:
             return Searcher.FINISHED
-        found = self._conductor.start(trial_id)
-        if found is None and self._conductor.wait is not None:
-            return Searcher.FINISHED
-        return found
+        config = self._conductor.start(trial_id)
+        if config is None:
+            return Searcher.FINISHED if self._conductor.wait is not None else None
+        return {**config, "desk": self._desk.name, "worker": trial_id}
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
         """Do nothing: the callback has heard it all."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune pickles it for a restore that never happens
 
     def save(self, checkpoint_path: str) -> None:
         """Save nothing: the ledger holds everything."""
@@ -61,13 +69,15 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
     It ends Tune where Ray is gone. It replaces Tune's own progress callback, which keeps every trial in memory.
     """
 
-    def __init__(self, conductor: Conductor, line: Lifeline) -> None:
+    def __init__(self, conductor: Conductor, line: Lifeline, desk: Desk) -> None:
         super().__init__()
-        self._conductor, self._line = conductor, line
+        self._conductor, self._line, self._desk = conductor, line, desk
+        self._messages: Counter[str] = Counter()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
-        """Have the trial watched."""
-        self._conductor.watch(trial.trial_id)
+        """Have the trial watched; end a worker that starts when its trial was given to another."""
+        if not self._conductor.watch(trial.trial_id):
+            self._desk.kill(trial.trial_id)
 
     def on_trial_result(
         self,
@@ -77,66 +87,62 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
         result: dict[str, Any],
         **info: Any,  # noqa: ARG002
     ) -> None:
-        """Hand over the message, remove its records, which Tune would keep in memory, and assign the next trial.
+        """Hand over the message, remove its records, which Tune would keep in memory, and put down the next trial.
 
-        The process gets the next trial before Tune asks for the next step, because Ray keeps the order of calls.
+        Tune keeps every message of a Tune trial until that ends. So after many messages the worker's Tune trial ends,
+        and the worker goes on in a new one.
         """
-        if "ended" not in result:  # the process had nothing to do, and Tune is done with it
+        if "ended" not in result:  # the worker had nothing to do, and Tune is done with it
             return
-        self._conductor.hear(trial.trial_id, result)
-        if result["ended"] and (following := self._conductor.follow(trial.trial_id)) is not None:
-            trial.temporary_state.ray_actor.assign.remote(following)
+        worker = trial.trial_id
+        self._messages[worker] += 1
+        self._conductor.hear(worker, result)
+        if result["ended"]:
+            many = self._messages[worker] >= MANY
+            self._desk.put(worker, None if many else self._conductor.follow(worker))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Hand over what Ray says of it."""
+        self._forget(trial.trial_id)
         self._conductor.lose(trial.trial_id, _reason(trial.error_file))
 
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Do nothing: all has been heard."""
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
+        """Forget the worker: its messages have all arrived."""
+        self._forget(trial.trial_id)
+
+    def _forget(self, worker: str) -> None:
+        self._messages.pop(worker, None)
+        self._desk.forget(worker)
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:  # noqa: ARG002
-        """End the processes that hang; Ray then tells of them as lost."""
+        """End the processes that hang; Ray then reports them as lost."""
         self._line.check()
-        for tune_id in self._conductor.stalled():
-            for trial in trials:
-                if trial.trial_id == tune_id and trial.temporary_state.ray_actor is not None:
-                    ray.kill(trial.temporary_state.ray_actor)
+        for worker in self._conductor.stalled():
+            self._desk.kill(worker)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune pickles it for a restore that never happens
 
 
-class ShortMemory(FIFOScheduler):  # type: ignore[misc]
-    """Tune's scheduler: first come, first served; ended trials are forgotten.
+class DesertedStopper(Stopper):  # type: ignore[misc]
+    """Tune's stopper: ends Tune where it waits for nothing but workers that do not start.
 
-    Tune keeps every trial that it ever had, in memory and in the state that it writes every few seconds, and every
-    message of those that run. Nothing asks it for them. Starting Tune anew now and then would do as well, but for
-    workers that idle until the longest trial of their time has ended, and then start anew.
+    Attributes:
+        stopped: Whether it has ended Tune.
     """
 
-    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:  # noqa: ARG002
-        """Forget the messages: all have arrived, because a process has one step under way at a time."""
-        tune_controller._actor_manager.clear_actor_task_futures(tune_controller._trial_to_actor[trial])
-        return str(FIFOScheduler.CONTINUE)
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+        self.stopped = False
 
-    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:  # noqa: ARG002
-        """Forget, once they are many."""
-        self._forget(tune_controller)
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:  # noqa: ARG002 - as Tune calls it
+        """Stop no worker."""
+        return False
 
-    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:  # noqa: ARG002
-        """Forget, once they are many."""
-        self._forget(tune_controller)
-
-    def _forget(self, controller: Any) -> None:
-        ended = [trial for trial in controller._trials if trial.is_finished()]
-        if len(ended) < _MANY:
-            return
-        gone = set(ended)
-        controller._trials[:] = [trial for trial in controller._trials if trial not in gone]
-        kinds = (controller._live_trials, controller._stopped_trials, controller._failed_trials)
-        for trials in (*kinds, controller._trials_to_cache):
-            trials.difference_update(gone)
-        for trial in ended:
-            controller._trial_metadata.pop(trial.trial_id, None)
-            for folder in (trial.local_path, trial.path):
-                shutil.rmtree(folder, ignore_errors=True)
+    def stop_all(self) -> bool:
+        """Return whether Tune is to end."""
+        self.stopped = self.stopped or self._conductor.deserted
+        return self.stopped
 
 
 def _reason(path: str | None) -> str:
@@ -147,5 +153,5 @@ def _reason(path: str | None) -> str:
     if not lines:
         return "no reason is known"
     raised = [line for line in lines if _EXCEPTION.match(line)] or lines
-    told = " ".join(dict.fromkeys((raised[-1], lines[-1])))
-    return told.partition(_RAYS_GUESSES)[0][:_REASON_LENGTH]
+    text = " ".join(dict.fromkeys((raised[-1], lines[-1])))
+    return text.partition(_RAYS_GUESSES)[0][:_REASON_LENGTH]

@@ -1,4 +1,4 @@
-"""Confirmations whose files are gone or damaged: they are trained again, as if they had not ended."""
+"""Confirmations whose files are missing or damaged; they train again, as if they had not ended."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from topk_platform.records import (
     Store,
     Unsound,
     damaged_artifacts,
-    last_seeds,
     missing_artifacts,
+    results_of,
 )
 from topk_platform.records.artifacts.files import Kind
 from topk_platform.specs import Study
 
-__all__ = ["incomplete", "told_again", "used", "without"]
+__all__ = ["incomplete", "trained_again", "used", "without"]
 
 _NAMED = 3
 
@@ -26,7 +26,7 @@ _NAMED = 3
 def incomplete(
     store: Store, study: Study, histories: Mapping[str, ArmHistory], kinds: Sequence[Kind] = NEEDED
 ) -> list[Unsound]:
-    """Return the files that are gone or damaged of the confirmations that a study's table uses; all are read.
+    """Return the missing and damaged files of the confirmations that a study's table uses; all files are read.
 
     Args:
         store: The study's folder.
@@ -48,13 +48,8 @@ def used(study: Study, histories: Mapping[str, ArmHistory]) -> list[Row]:
         study: Says how many trials and seeds there are.
         histories: Of its arms, by identity.
     """
-    last = last_seeds(study, histories)
-    return [
-        row
-        for arm_id, history in histories.items()
-        for points in history.confirmed_points(study.trials, last[arm_id]).values()
-        for row in points
-    ]
+    arms = results_of(study, histories).values()
+    return [row for arm in arms for rows in arm.confirmed_points().values() for row in rows]
 
 
 def without(histories: Mapping[str, ArmHistory], files: Iterable[Unsound]) -> dict[str, ArmHistory]:
@@ -62,17 +57,17 @@ def without(histories: Mapping[str, ArmHistory], files: Iterable[Unsound]) -> di
     keys = {file.key for file in files}
     return {
         arm_id: replace(
-            history, confirm={place: row for place, row in history.confirm.items() if row["key"] not in keys}
+            history, confirm={slot: row for slot, row in history.confirm.items() if row["key"] not in keys}
         )
         for arm_id, history in histories.items()
     }
 
 
-def told_again(files: Sequence[Unsound]) -> str:
+def trained_again(files: Sequence[Unsound]) -> str:
     """Return the line that says how many confirmations are trained again, and why; nothing if there are none.
 
     Example:
-        >>> told_again([Unsound("0a1b", "ranks"), Unsound("0a1b", "guesses")])
+        >>> trained_again([Unsound("0a1b", "ranks"), Unsound("0a1b", "guesses")])
         '1 confirmation is trained again: ranks/0a1b.parquet, guesses/0a1b.parquet are gone or damaged'
     """
     count = len({file.key for file in files})

@@ -36,11 +36,6 @@ class Launch:
     networks: bool = False
 
     @property
-    def plain(self) -> bool:
-        """Whether only results of this machine's environment count, and ended trials stay as they are."""
-        return self.address is None and not (self.retry_failed or self.mixed or self.networks)
-
-    @property
     def needed(self) -> Sequence[Kind]:
         """The kinds of files without which a confirmation is trained again."""
         return KINDS if self.networks else NEEDED

@@ -18,8 +18,8 @@ from topk_platform.records import (
     Writer,
     forget,
     is_current,
-    last_seeds,
     read_all_ranks,
+    results_of,
     write_snapshot,
 )
 from topk_platform.reports import to_files
@@ -132,9 +132,8 @@ class Recorder:
         files = to_files(table) | {"arms.json": arms_to_json(table, histories).encode()}
         for name, content in files.items():
             store.write(f"tables/{name}", content)
-        last = last_seeds(whole, histories)
-        rows = (row for i, h in histories.items() for row in h.counting(whole.trials, last[i]))
-        counting = {row["key"] for row in rows}
+        results = results_of(whole, histories).values()
+        counting = {row["key"] for arm in results for row in arm.counting()}
         if self.ran or not is_current(store, counting):
             write_snapshot(self.ledger, counting)
         if self.sink is not None:

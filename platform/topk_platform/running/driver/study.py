@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, Store, check_undriven, last_counted, read_history
+from topk_platform.records import Ledger, Store, StudyRows, check_undriven, last_counted
 from topk_platform.running.cluster.patience import Patience
 from topk_platform.running.driver.boards import as_checked, finished, in_environment
 from topk_platform.running.driver.budget import Budget, Limits
 from topk_platform.running.driver.execution import Progress, execute
 from topk_platform.running.driver.incomplete import incomplete, without
 from topk_platform.running.driver.launching import Launch
-from topk_platform.running.driver.remembered import known_done, note
 from topk_platform.running.driver.summary import Summary
 from topk_platform.running.progress.views import view_for
 from topk_platform.specs import Study
@@ -103,30 +102,27 @@ def run(
         >>> summary = run(digits().smoke(), store="runs", only="balanced/*")  # doctest: +SKIP
     """
     part = (study.only(only) if only else study).with_budget(trials, seeds)
-    if accelerator is not None:
-        part = replace(part, accelerator=accelerator)
-    budget = Budget(Limits(max_hours, max_gpu_hours, max_trials), part.gpu_share)
+    part = part if accelerator is None else replace(part, accelerator=accelerator)
+    limits = Limits(max_hours, max_gpu_hours, max_trials)
     launch = Launch(
-        Store.open(store),
-        address,
-        workers,
-        mlflow_uri,
-        checkpoint_seconds,
-        budget,
-        retry_failed,
-        mixed,
-        Patience(wait, waiting),
-        networks,
+        store=Store.open(store),
+        address=address,
+        workers=workers,
+        mlflow_uri=mlflow_uri,
+        checkpoint_seconds=checkpoint_seconds,
+        budget=Budget(limits, part.gpu_share),
+        retry_failed=retry_failed,
+        mixed=mixed,
+        patience=Patience(wait, waiting),
+        networks=networks,
     )
     launch.check()
-    budget.limits.check(part)
+    limits.check(part)
     ledger = Ledger.open(launch.store, study.name)
     ledger.store.check_writable()
     check_undriven(ledger.store)
-    with nullcontext(progress) if callable(progress) else view_for(progress) as tell:
-        if not download and launch.plain and (done := known_done(part, ledger)):
-            return execute(study, part, done, ledger, launch, tell)
-        return _run_checked(study, part, ledger, launch, tell, data, download)
+    with nullcontext(progress) if callable(progress) else view_for(progress) as report:
+        return _run_checked(study, part, ledger, launch, report, data, download)
 
 
 def _run_checked(
@@ -134,28 +130,31 @@ def _run_checked(
     part: Study,
     ledger: Ledger,
     launch: Launch,
-    tell: Progress,
+    report: Progress,
     data: str | Path | None,
     download: bool,
 ) -> Summary:
-    # Torch, a second or two that what is wrong with the arguments need not wait for.
+    # Torch takes a second or two to import; errors in the arguments are reported before.
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.preflight.checks import check_device, check_imported, check_study  # noqa: PLC0415
-    from topk_platform.training import environment  # noqa: PLC0415
 
     check_imported(part)
     if launch.address is None:
         check_device(part)
     with data_at(data):
-        counted = _expected(part, ledger, launch)
-        histories = read_history(ledger, part, counted)
-        whole = without(histories, incomplete(ledger.store, part, histories, launch.needed))
-        checked = check_study(part, download, {} if launch.retry_failed else finished(part, counted, whole))
-        counted = as_checked(checked, counted)
-        summary = execute(study, part, counted, ledger, launch, tell)
-    if launch.address is None and part.device == "cpu":
-        note(ledger.store, environment("cpu"), part, counted)
-    return summary
+        counted, rows = _expected(part, ledger, launch), StudyRows(ledger, study)
+        done = {} if launch.retry_failed else _finished(part, counted, rows, launch)
+        checked = check_study(part, download, done)
+        return execute(study, part, as_checked(checked, counted), rows, launch, report)
+
+
+def _finished(
+    study: Study, counted: Mapping[str, Identity], rows: StudyRows, launch: Launch
+) -> dict[str, str]:
+    """Return the arms with nothing left to run, each with the fingerprint of its data."""
+    histories = rows.histories(study, counted)
+    damaged = incomplete(rows.ledger.store, study, histories, launch.needed)
+    return finished(study, counted, without(histories, damaged))
 
 
 def _expected(study: Study, ledger: Ledger, launch: Launch) -> dict[str, Identity]:

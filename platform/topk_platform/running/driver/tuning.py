@@ -12,19 +12,22 @@ from itertools import count
 from typing import Any
 
 from ray import tune
-from ray.tune.execution import class_cache
 from rich.console import Console
 
 from topk_platform.errors import ChangedError
 from topk_platform.protocol import Board
 from topk_platform.running.cluster.capacity import trial_resources
+from topk_platform.running.cluster.desk import Desk
+from topk_platform.running.cluster.room import Room
 from topk_platform.running.cluster.worker import TrialActor
 from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.conductor import Conductor, Orders
-from topk_platform.running.driver.hooks import BoardSearcher, Listener, ShortMemory
+from topk_platform.running.driver.hooks import BoardSearcher, DesertedStopper, Listener
 from topk_platform.running.driver.retries import PAUSES, Faults
+from topk_platform.running.driver.starts import Starts
 from topk_platform.running.own_ray.lifeline import Lifeline, LostRayError
 from topk_platform.running.progress.events import Event
+from topk_platform.running.ray_internals import without_keys
 from topk_platform.specs import Study, TrialRecord
 
 __all__ = ["tune_trials"]
@@ -68,7 +71,8 @@ def tune_trials(
     limit = math.inf if study.time_limit is None else 3600 * study.time_limit
     every = max(_REPORT_SECONDS, slots / _MESSAGES_A_SECOND)
     orders = Orders(store, checkpoint_seconds, limit, every, study.gpu_share)
-    conductor = Conductor(board, keep, tell, orders, PAUSES, budget or Budget())
+    starts = Starts(3600 * study.start_limit, Room(trial_resources(study)))
+    conductor = Conductor(board, keep, tell, orders, PAUSES, budget or Budget(), starts)
     try:
         _tune(study, conductor, slots, scratch, line or Lifeline())
     except LostRayError as error:
@@ -84,24 +88,34 @@ def tune_trials(
 
 
 def _tune(study: Study, conductor: Conductor, slots: int, scratch: str, line: Lifeline) -> None:
-    """Start Tune, and start it anew as long as all that is left waits to be tried again."""
+    """Start Tune, and start it anew as long as all that is left waits to be tried again, or for workers to start."""
+    desk = Desk()
     for round_ in count():
-        tuner = _tuner(study, conductor, slots, scratch, f"study-{round_}", line)
-        with _own_interrupts(), _own_keys():
+        conductor.begin_round()
+        hooks = BoardSearcher(conductor, desk), Listener(conductor, line, desk), DesertedStopper(conductor)
+        tuner = _tuner(study, *hooks, slots, scratch, f"study-{round_}")
+        with _own_interrupts(), without_keys():
             tuner.fit()
-        if (pause := conductor.wait) is None:
-            return
-        line.sleep(pause)
+        pause = conductor.wait
+        if conductor.done or (pause is None and not hooks[-1].stopped):
+            break
+        line.sleep(pause or 0.0)
+    desk.close()  # after an error it ends with the driver: a Ray that is gone would not answer
 
 
 def _tuner(
-    study: Study, conductor: Conductor, slots: int, scratch: str, name: str, line: Lifeline
+    study: Study,
+    searcher: BoardSearcher,
+    listener: Listener,
+    stopper: DesertedStopper,
+    slots: int,
+    scratch: str,
+    name: str,
 ) -> tune.Tuner:
     return tune.Tuner(
         tune.with_resources(TrialActor, tune.PlacementGroupFactory([trial_resources(study)])),
         tune_config=tune.TuneConfig(
-            search_alg=BoardSearcher(conductor),
-            scheduler=ShortMemory(),
+            search_alg=searcher,
             num_samples=-1,
             max_concurrent_trials=slots,
             reuse_actors=True,
@@ -110,7 +124,8 @@ def _tuner(
         run_config=tune.RunConfig(
             name=name,
             storage_path=scratch,
-            callbacks=[Listener(conductor, line)],
+            callbacks=[listener],
+            stop=stopper,
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             verbose=0,
             progress_reporter=_Silent() if Console().is_jupyter else None,
@@ -138,17 +153,3 @@ def _own_interrupts() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _own_keys() -> Iterator[None]:
-    """Keep Tune from sending the driver's AWS keys to workers, because Ray would write them into its logs.
-
-    Every machine has its own keys, in its environment or by its role.
-    """
-    before = class_cache.ENV_VARS_TO_PROPAGATE
-    class_cache.ENV_VARS_TO_PROPAGATE = {name for name in before if not name.startswith("AWS_")}
-    try:
-        yield
-    finally:
-        class_cache.ENV_VARS_TO_PROPAGATE = before

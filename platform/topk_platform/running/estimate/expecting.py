@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from topk_platform.protocol import Board
 from topk_platform.records import ArmHistory
@@ -16,17 +16,16 @@ def ended_seconds(history: ArmHistory) -> list[float]:
     return [row["train_seconds"] for row in history.rows() if row["status"] in ("completed", "pruned")]
 
 
-def expect(budget: Budget, board: Board, histories: Mapping[str, ArmHistory], *, here: bool) -> None:
+def expect(budget: Budget, board: Board, ended: Mapping[str, Sequence[float]], *, here: bool) -> None:
     """Give a budget the expected times of trials.
 
     Args:
         budget: The budget.
         board: The study's state.
-        histories: What has ended, by arm identity.
+        ended: The seconds of the trials that have ended, by arm identity.
         here: Whether trials run on this machine: then, where hours are limited, arms without an ended trial are timed,
             as by ``plan``.
     """
-    ended = {arm_id: ended_seconds(history) for arm_id, history in histories.items()}
     unknown = [arm for arm_id, arm in board.arms.items() if arm.left and not ended[arm_id]]
     guessed: dict[str, float] = {}
     if budget.limits.timed and here and unknown:

@@ -45,23 +45,23 @@ def fitted(
     with data_at(data):
         trials = _trials(study, check_study(study))
         given = _default_memory(study) if memory is None else memory
-        found = {
+        probes = {
             candidate.trial.arm.name: result
             for kind in _kinds(trials)
             for candidate, result in zip(kind, _probed(kind, given, tell), strict=True)
         }
-    return given, found
+    return given, probes
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A trial of which batches are tried, and what is known of its data.
+    """A trial whose batch sizes are tried, with the facts of its data that decide its memory.
 
     Args:
         trial: The trial.
-        samples: Of its training split.
-        shape: Of an input.
-        classes: How many.
+        samples: The number of samples in its training split.
+        shape: The shape of an input.
+        classes: The number of classes.
     """
 
     trial: Trial
@@ -71,7 +71,7 @@ class Candidate:
 
     @classmethod
     def of(cls, trial: Trial) -> Self:
-        """Return the trial with what its data, which are read, say."""
+        """Read the trial's data and return the candidate."""
         dataset = dataset_of(trial)
         return cls(trial, len(dataset.train), dataset.shape, dataset.classes)
 
@@ -111,7 +111,7 @@ class Candidate:
 
 
 def first_trial(study: Study, arm: Arm, identity: Identity) -> Trial:
-    """Return the trial that an arm begins with, whatever of it has ended."""
+    """Return the first trial of an arm, as if nothing of the arm had ended."""
     board = ArmBoard(study, arm, identity)
     first = board.next_slot()
     assert first is not None  # noqa: S101 - for the type checker: nothing of this board has ended
@@ -166,9 +166,9 @@ def _most(attempts: Attempts, candidate: Candidate) -> tuple[int, str]:
     """Return the largest batch that fits, 0 if none does, and what is wrong, if anything is."""
     size = 0
 
-    def fits(wanted: int) -> bool:
+    def fits(batch: int) -> bool:
         nonlocal size
-        size = wanted
+        size = batch
         return attempts.fits(size)
 
     try:

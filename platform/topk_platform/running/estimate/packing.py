@@ -1,4 +1,4 @@
-"""How many trials share a GPU where a study leaves it open: as many as fit by what the largest of them takes."""
+"""How many trials share a GPU with ``gpus="auto"``: as many as the largest of them leaves room for."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from topk_platform.training.probing import take_scores, take_step
 __all__ = ["Measured", "Packing", "largest_trials", "measure", "packing"]
 
 HEAD_ROOM = 0.2
-"""What trials may take beyond what a step and a scoring took, as a part of that: fragments, and other values."""
+"""The room left for fragmented memory and other values, as a fraction of what a step and a scoring took."""
 
-_UNITS = 10_000  # Ray counts in parts so small
+_UNITS = 10_000  # Ray counts a GPU in parts of this size
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Measured:
     """What was measured on one GPU.
 
     Args:
-        free: Bytes that nobody else held.
+        free: Bytes that no other process held.
         peaks: The most bytes that a trial of each arm took, by arm name; None where it did not fit.
     """
 
@@ -46,9 +46,9 @@ class Packing:
 
     Args:
         trials: How many, at least 1.
-        arm: The arm that decides it, for it takes the most.
-        peak: The bytes that it takes; None where a whole GPU is too small.
-        free: The bytes that there are.
+        arm: The arm that takes the most memory, and so decides it.
+        peak: The bytes that this arm takes; None if a whole GPU is too small.
+        free: The free bytes of the GPU.
     """
 
     trials: int
@@ -73,21 +73,21 @@ class Packing:
 
 
 def packing(measured: Sequence[Measured]) -> Packing:
-    """Return how many trials share a GPU: of all arms the same number, that of the largest on the fullest GPU.
+    """Return how many trials share a GPU; the arm that takes most, on the fullest GPU, decides for all arms.
 
-    Each gets room for what it took, :data:`HEAD_ROOM` of that beside it, and what a process holds besides. Where not
-    even one has so much it has a GPU to itself, without a limit.
+    Each trial gets room for what it took, for :data:`HEAD_ROOM` of that in addition, and for what its process holds. If
+    there is not enough room for one trial, it has a GPU to itself, without a limit.
 
     Args:
-        measured: What was measured, of at least one GPU and one arm.
+        measured: What was measured on at least one GPU, with at least one arm.
 
     Example:
         >>> gib = 2**30
         >>> print(packing([Measured(80 * gib, {"a": 3 * gib, "b": 9 * gib}), Measured(40 * gib, {"a": 3 * gib})]))
         6 trials share a GPU: b takes 9.0 of 80.0 GiB
     """
-    found = [_packed(arm, peak, gpu.free) for gpu in measured for arm, peak in gpu.peaks.items()]
-    return min(found, key=lambda one: one.trials)
+    packed = [_packed(arm, peak, gpu.free) for gpu in measured for arm, peak in gpu.peaks.items()]
+    return min(packed, key=lambda one: one.trials)
 
 
 def _packed(arm: str, peak: int | None, free: int) -> Packing:
@@ -96,14 +96,14 @@ def _packed(arm: str, peak: int | None, free: int) -> Packing:
 
 
 def largest_trials(study: Study, board: Board, identities: Mapping[str, Identity]) -> list[Trial]:
-    """Return the trials to measure: of each arm with something left the first, with the largest numbers of its space.
+    """Return the trials to measure: the first one of each unfinished arm, with the largest whole numbers of its space.
 
-    Memory may grow with whole numbers, such as of samples or of the batch, but hardly with real ones.
+    Memory may grow with whole numbers, such as the number of samples or the batch size, but hardly with real ones.
 
     Args:
         study: The study.
         board: Its state.
-        identities: The arms', by arm identity.
+        identities: Which rows count, by arm identity.
     """
     left = [arm.arm for arm in board.arms.values() if arm.left]
     trials = [first_trial(study, arm, identities[study.arm_id(arm)]) for arm in left]
@@ -119,7 +119,7 @@ def _largest(arm: Arm, values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
 
 
 def measure(trials: Sequence[str], data: str) -> Measured:
-    """Return what trials take of this process's GPU, by a training step and a scoring of each.
+    """Return how much memory trials take on this process's GPU: one training step and one scoring each.
 
     Effect: the process has a CUDA context afterwards; it is meant to end.
 

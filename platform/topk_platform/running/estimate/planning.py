@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, Slot, expected_part, informed
-from topk_platform.records import ArmHistory, Ledger, Store, last_counted, read_history
+from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted
 from topk_platform.running.driver.boards import as_checked, finished, make_board
 from topk_platform.running.driver.incomplete import incomplete, without
 from topk_platform.running.estimate.expecting import ended_seconds
@@ -95,15 +95,15 @@ class Plan:
     @property
     def search_workers(self) -> int:
         """The most workers that the searches can keep busy; more would idle while trials wait for others."""
-        found = {plan.arm.name: plan.search_workers for plan in self.arms}
-        waiting: dict[str, list[str]] = {name: [] for name in found}
+        busy = {plan.arm.name: plan.search_workers for plan in self.arms}
+        waiting: dict[str, list[str]] = {name: [] for name in busy}
         for plan in self.arms:
             waiting.get(plan.arm.start_from, []).append(plan.arm.name)
 
         def most(name: str) -> int:  # an arm searches before those that start from it do
-            return max(found[name], sum(map(most, waiting[name])))
+            return max(busy[name], sum(map(most, waiting[name])))
 
-        return sum(most(plan.arm.name) for plan in self.arms if plan.arm.start_from not in found)
+        return sum(most(plan.arm.name) for plan in self.arms if plan.arm.start_from not in busy)
 
     @property
     def confirm_workers(self) -> int:
@@ -177,12 +177,26 @@ def plan(
         raise UserError(f"workers must be at least 1, got {workers}")
     study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
-    counted = last_counted(ledger, study)
-    histories = _unfinished(ledger, study, counted)
+    counted, rows = last_counted(ledger, study), StudyRows(ledger, study)
+    histories = _unfinished(rows, study, counted)
     done = finished(study, counted, histories)
     if len(done) == len(histories):
         return _plan(study, make_board(study, counted, histories), histories, {}, workers)
-    # Torch, which a plan with nothing left need not wait for.
+    return _plan_with_data(study, rows, counted, done, data, download=download, workers=workers)
+
+
+def _plan_with_data(
+    study: Study,
+    rows: StudyRows,
+    counted: Mapping[str, Identity],
+    done: Mapping[str, str],
+    data: str | Path | None,
+    *,
+    download: bool,
+    workers: int | None,
+) -> Plan:
+    """Return the plan of a study that is not finished: its data are read, and a few steps are timed where needed."""
+    # These load torch, which a plan with nothing left does without.
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.estimate.samples import samples_of  # noqa: PLC0415
     from topk_platform.running.estimate.timing import trial_seconds  # noqa: PLC0415
@@ -191,24 +205,23 @@ def plan(
     with data_at(data):
         checked = check_study(study, download, done)
         counted = as_checked(checked, counted)
-        histories = _unfinished(ledger, study, counted)
+        histories = _unfinished(rows, study, counted)
         board = make_board(study, counted, histories)
-        likely = _of_their_like(histories)
+        likely = _of_similar_arms(histories)
         unknown = [arm for i, arm in board.arms.items() if arm.left and i not in likely]
         if unknown:
             check_device(study)
         left = [i for i, arm in board.arms.items() if arm.left]
-        again = tuple(
-            outdated(study, ledger, counted, left)
-        )  # before the forecast, which plays the board to its end
-        found = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
-        return replace(found, outdated=again, samples=samples_of(study))
+        # Before the forecast, which brings the board to its end.
+        again = tuple(outdated(study, rows.ledger, counted, left))
+        made = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
+        return replace(made, outdated=again, samples=samples_of(study))
 
 
-def _unfinished(ledger: Ledger, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:
+def _unfinished(rows: StudyRows, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:
     """Return the arms' histories without the confirmations that are trained again because their files are gone."""
-    histories = read_history(ledger, study, counted)
-    return without(histories, incomplete(ledger.store, study, histories))
+    histories = rows.histories(study, counted)
+    return without(histories, incomplete(rows.ledger.store, study, histories))
 
 
 def _plan(
@@ -223,7 +236,7 @@ def _plan(
     arms = {
         arm_id: ArmPlan(
             arm=arm.arm,
-            searched=sum(arm.arm.repeats.holds(number, study.trials) for number in arm.searched),
+            searched=sum(map(arm.counts, arm.searched)),
             confirmed=sum(lane.ended for lane in arm.lanes),
             left=arm.left,
             trial_seconds=known.get(arm_id, guessed.get(arm_id, fallback)),
@@ -238,9 +251,9 @@ def _plan(
     def lasting(arm: ArmBoard, slot: Slot) -> float:
         return arms[arm.arm_id].trial_seconds * _part(arm.arm, slot)
 
-    # Torch, where GPUs are counted, which a plan with nothing left need not wait for.
+    # Counting GPUs loads torch, which a plan with nothing left does without.
     at_once = workers or (local_workers(study) if board.left else 1)
-    foreseen = forecast(board, lasting, at_once, known)  # last, for it plays the board to its end
+    foreseen = forecast(board, lasting, at_once, known)  # last, because it brings the board to its end
     return Plan(study, tuple(arms.values()), foreseen)
 
 
@@ -254,7 +267,7 @@ def _part(arm: Arm, slot: Slot) -> float:
     return expected_part(pruner, arm.recipe, ensemble)
 
 
-def _of_their_like(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
+def _of_similar_arms(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
     """Return the expected time of an arm's trials from arms with the same regime, network and recipe."""
     known: dict[str, list[float]] = defaultdict(list)
     kinds = {

@@ -21,7 +21,7 @@ from topk_platform.training.setup import dataset_of, recipe_of
 __all__ = ["trial_seconds"]
 
 _MEASURING_SECONDS = 20.0
-_STEPS_SECONDS = 0.3  # of an epoch that takes longer, so many are timed
+_STEPS_SECONDS = 0.3  # of an epoch that takes longer, only the steps of so many seconds are timed
 _LONG_STEP_SECONDS = 1.0  # steps that take less are timed twice
 
 
@@ -46,27 +46,27 @@ class _Pace:
 def trial_seconds(boards: Sequence[ArmBoard]) -> dict[str, float]:
     """Return the expected seconds of each arm's next trial, or ensemble, by arm identity.
 
-    Of the arms that share data, network, batches and loss only the first is timed, with its own values: the others
-    differ in how many epochs and training images they have. Where there are too many combinations to time them all,
-    arms of the losses that remain have the time of another loss, and arms of the networks that remain are missing.
+    Among arms that share data, network, batches and loss only the first one is timed, because the others differ only in
+    their numbers of epochs and training images. If time runs out before all combinations are timed, an arm whose loss
+    was not timed gets the time of another loss, and arms whose network was not timed are missing.
     """
     until = time.monotonic() + _MEASURING_SECONDS
     paces: dict[tuple[str, str], _Pace] = {}
     of_kind: dict[str, _Pace] = {}
     steps = _Steps()
-    found = {}
+    expected = {}
     for kind, board, trials in _kinds_first(boards):
-        place = kind, trials[0].arm.loss.name
-        if place not in paces and time.monotonic() < until:
-            paces[place] = _timed(trials)
-            of_kind.setdefault(kind, paces[place])
-        if pace := paces.get(place, of_kind.get(kind)):
-            found[board.arm_id] = pace.seconds(recipe_of(trials[0]), steps.of(trials[0]))
-    return found
+        key = kind, trials[0].arm.loss.name
+        if key not in paces and time.monotonic() < until:
+            paces[key] = _timed(trials)
+            of_kind.setdefault(kind, paces[key])
+        if pace := paces.get(key, of_kind.get(kind)):
+            expected[board.arm_id] = pace.seconds(recipe_of(trials[0]), steps.of(trials[0]))
+    return expected
 
 
 def _kinds_first(boards: Sequence[ArmBoard]) -> list[tuple[str, ArmBoard, list[Trial]]]:
-    """Return what each arm trains next and of which kind that is, beginning with one arm of every kind."""
+    """Return each arm's kind, board and next trials, beginning with one arm of every kind."""
     slots = [(board, slot) for board in boards if (slot := board.next_slot()) is not None]
     blocks = [(board, [board.trial(member) for member in board.block(slot)]) for board, slot in slots]
     each = [(_kind(trials), board, trials) for board, trials in blocks]
@@ -85,7 +85,7 @@ def _prepared(trials: Sequence[Trial]) -> Session | Ensemble:
 
 
 def _kind(trials: Sequence[Trial]) -> str:
-    """Return what trials share whose steps take equally long but for their losses; of an ensemble how many they are."""
+    """Return a digest of all that decides how long a step takes, except the loss; an ensemble's size is part of it."""
     arm, recipe = trials[0].arm, recipe_of(trials[0])
     data = (arm.regime.dataset, arm.regime.options)
     batches = (recipe.batch_size, recipe.accumulate, recipe.optimizer, recipe.augmentation, recipe.numerics)
@@ -106,12 +106,12 @@ class _Steps:
 
 
 def _pace(session: Session | Ensemble) -> _Pace:
-    # What is done once in a process, such as compiling kernels or memory's first use, may take as long as all the rest.
+    # The first step compiles kernels and reserves memory, which may take as long as all the rest.
     session.advance(lambda: True)
     _validation_seconds(session)
     step = _step_seconds(session, _STEPS_SECONDS)
     validation = _validation_seconds(session)
-    if step < _LONG_STEP_SECONDS:  # what disturbs so short a measurement only lengthens it
+    if step < _LONG_STEP_SECONDS:  # disturbances only make such a short measurement longer
         step = min(step, _step_seconds(session, _STEPS_SECONDS))
         validation = min(validation, _validation_seconds(session))
     return _Pace(step, validation)

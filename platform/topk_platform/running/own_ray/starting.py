@@ -5,26 +5,23 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import secrets
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 
 import psutil
 import ray
-from ray._private.authentication.authentication_token_setup import generate_and_save_token
 
 from topk_platform.running.machine.devices import slices_here
 from topk_platform.running.machine.here import local_cpus
 from topk_platform.running.own_ray.interrupts import interrupts_wait
-from topk_platform.running.own_ray.lean import lean
 from topk_platform.running.own_ray.lifeline import GONE_CODE, Lifeline
-from topk_platform.running.own_ray.loopback import in_variables, on_loopback
 from topk_platform.running.own_ray.processes import descendants, end, started_with
 from topk_platform.running.own_ray.scratch import RAYS, ray_folder, scratch_folder
+from topk_platform.running.own_ray.variables import in_variables
+from topk_platform.running.ray_internals import lean, leave, on_loopback, token
 from topk_platform.specs import Study
 
 __all__ = ["own_ray"]
@@ -61,7 +58,7 @@ def _start(study: Study, workers: int | None, folder: str) -> None:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     slices = slices_here(visible) if study.device == "cuda" else []
     devices = {"CUDA_VISIBLE_DEVICES": ",".join(slices)} if slices else {}
-    ours = {**_OURS, **_token_where_none_is_kept(), **devices}
+    ours = {**_OURS, **_token(), **devices}
     with in_variables(ours), interrupts_wait(), on_loopback(), lean(), _sheltered():
         ray.init(
             _node_ip_address=_LOOPBACK,
@@ -110,7 +107,7 @@ def _shut_down(folder: str, line: Lifeline) -> None:
         atexit.unregister(ray.shutdown)
         atexit.register(_end_at_once)
     else:
-        _leave()
+        leave()
     end(ours)
 
 
@@ -121,37 +118,6 @@ def _end_at_once() -> None:
     os._exit(GONE_CODE)
 
 
-def _leave() -> None:
-    node = ray._private.worker._global_node
-    for info in [info for infos in node.all_processes.values() for info in infos] if node is not None else []:
-        info.process.terminate = info.process.kill
-    ray.shutdown()
-
-
 @cache  # Ray keeps the first token that a process has
-def _token_where_none_is_kept() -> Mapping[str, str]:
-    """Return a token for a Ray of our own where the home folder, in which Ray keeps one, cannot be written.
-
-    Elsewhere one is made there if there is none, for its owner alone: Ray writes it as the umask says.
-    """
-    with suppress(OSError, RuntimeError):  # RuntimeError: there is no home folder
-        kept = Path.home() / ".ray"
-        kept.mkdir(exist_ok=True)
-        if (kept / "auth_token").exists():
-            return {}
-        if os.access(kept, os.W_OK):
-            _make_token()
-            return {}
-    return {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
-
-
-def _make_token() -> None:
-    if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or os.environ.get(
-        "RAY_AUTH_MODE"
-    ) == "disabled":
-        return
-    before = os.umask(0o077)
-    try:
-        generate_and_save_token()
-    finally:
-        os.umask(before)
+def _token() -> Mapping[str, str]:
+    return token()

@@ -117,6 +117,15 @@ def test_a_damaged_file_is_named_and_once_set_aside_it_is_missing(
     assert (Path(store.root) / "damaged" / found.name).read_bytes() == content
 
 
+def test_a_file_that_is_damaged_again_is_kept_beside_the_earlier_one(store: Store) -> None:
+    file = Unsound(rows_of(store)[0]["key"], "ranks")
+    for content in (b"first", b"second", b"third"):
+        store.write(file.name, content)
+        set_aside(store, [file])
+    names = (f"damaged/{file.name}{number}" for number in ("", ".1", ".2"))
+    assert [store.read(name) for name in names] == [b"first", b"second", b"third"]
+
+
 @pytest.mark.parametrize("damage", [truncate, empty])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_that_an_earlier_program_kept_is_damaged_if_it_cannot_be_read(

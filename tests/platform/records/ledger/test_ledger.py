@@ -15,7 +15,16 @@ from topk_platform import Study
 from topk_platform.code_version import code_version
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, Store, Writer, last_counted, read_history, write_snapshot
+from topk_platform.records import (
+    Ledger,
+    Row,
+    Store,
+    Writer,
+    last_counted,
+    read_history,
+    results_of,
+    write_snapshot,
+)
 from topk_platform.records.table import delta
 from topk_platform.specs import Trial, TrialRecord
 
@@ -200,7 +209,10 @@ def test_parts_that_cannot_be_put_together_stop_nothing(
         monkeypatch.setattr(delta.Writing, name, refuse)
     ledger = fill(tmp_path, study, [record(study, 0)])
     assert len(ledger.keys()) == 1
-    assert "small parts stay for now: store 's' cannot be written: No space left on device" in caplog.text
+    assert (
+        "small files of the ledger were not merged: store 's' cannot be written: No space left on device"
+        in caplog.text
+    )
 
 
 def test_what_goes_wrong_in_the_thread_is_raised_where_it_ends(
@@ -447,7 +459,7 @@ def test_a_part_that_cannot_be_reached_or_written_is_not_taken_for_damaged(
     use: str, said: str, damaged: bool, tmp_path: Path
 ) -> None:
     """Else `topk repair` would be advised, which mends nothing there."""
-    with pytest.raises(StoreError) as error, delta.told(Store.open(tmp_path), use):
+    with pytest.raises(StoreError) as error, delta.one_line_errors(Store.open(tmp_path), use):
         raise OSError(said)
     assert ("`topk repair " in str(error.value)) == damaged
     assert damaged or str(error.value).endswith(f"cannot be {use}: {said}")
@@ -525,9 +537,14 @@ def test_what_is_confirmed_is_the_configuration_that_is_best_now(
     ]
     later = [record(study, 3, top3=0.6), record(study, 3, seed=1), record(study, 3, seed=2, status="failed")]
     counted = {study.arm_id(study.arms[0]): Identity("c")}
-    (history,) = read_history(fill(tmp_path, study, rows + later), study, counted).values()
-    assert list(history.confirmations(trials=3, seeds=2)) == [1, 2]
-    found = history.confirmations(trials=4, seeds=5)
+    histories = read_history(fill(tmp_path, study, rows + later), study, counted)
+
+    def confirmations(trials: int, seeds: int) -> dict[int, Row]:
+        (results,) = results_of(study.with_budget(trials, seeds), histories).values()
+        return results.confirmations()
+
+    assert list(confirmations(trials=3, seeds=2)) == [1, 2]
+    found = confirmations(trials=4, seeds=5)
     assert {seed: (row["number"], row["status"]) for seed, row in found.items()} == {
         1: (3, "completed"),
         2: (3, "failed"),

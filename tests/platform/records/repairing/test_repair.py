@@ -287,7 +287,8 @@ def test_a_damaged_part_is_not_compacted_into_a_sound_one(
         damage(part, "a bit")
         writer._tidy(lambda: writer._table._compact(2**27))
     assert (
-        f"small parts stay for now: store '{ledger.store.uri}': ledger/kind=trials/{part.name}" in caplog.text
+        f"the small files of the ledger were not merged: store '{ledger.store.uri}': ledger/kind=trials/{part.name}"
+        in caplog.text
     )
     repair("s", tmp_path)
     assert numbers(ledger) == [0, 1]

@@ -54,7 +54,7 @@ def test_a_process_of_this_machine_that_is_gone_is_not_waited_for(store: Store) 
     left_by(store, gone)
     assert (
         driven(store)
-        == f"nobody drives it: process {gone.pid} on {gone.host}, since {gone.since}, ended without a word"
+        == f"nobody drives it: process {gone.pid} on {gone.host}, since {gone.since}, ended without releasing its lease"
     )
     with Lease(store, seconds=10**6):  # waited for, it would never end
         assert store.names("lease") == ["000000000008.json"]
@@ -64,7 +64,7 @@ def test_a_process_elsewhere_that_does_not_renew_has_lost_it(store: Store) -> No
     left_by(store, Holder("far", 1, "long ago", "another machine", "0", "an hour ago"))
     check_undriven(store)  # which shows when the lease is taken
     assert driven(store) == (
-        "driven by process 1 on far, since long ago, unless that ended without a word after it last renewed its lease, "
+        "driven by process 1 on far, since long ago, unless it ended after it last renewed its lease, "
         "an hour ago"
     )
     with Lease(store, seconds=0.3) as lease:

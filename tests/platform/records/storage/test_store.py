@@ -133,7 +133,7 @@ def test_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "runs"):
         with pytest.raises(
-            StoreError, match=f"^store '{place}' cannot be written: {tmp_path}/file is a file, and no"
+            StoreError, match=f"^store '{place}' cannot be written: {tmp_path}/file is a file, not a folder"
         ):
             Store.open(place).check_writable()
     with pytest.raises(StoreError, match="cannot be opened: it must be a folder or a URI of s3, gs, az"):

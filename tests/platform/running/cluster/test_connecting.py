@@ -19,10 +19,8 @@ from topk_platform.errors import ClusterError
 from topk_platform.running.cluster import capacity, reaching
 from topk_platform.running.cluster import connecting as cluster
 from topk_platform.running.cluster.address import is_loopback
-from topk_platform.running.cluster.messages import messages_on_stderr
 from topk_platform.running.cluster.patience import Patience
-from topk_platform.running.own_ray import starting as own_ray
-from topk_platform.running.own_ray.loopback import on_loopback
+from topk_platform.running.ray_internals import messages_on_stderr, on_loopback, token
 
 AT_ONCE = Patience(0)
 
@@ -83,7 +81,7 @@ def test_auto_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.setattr(services, "find_gcs_addresses", cache(set))  # whatever else runs on this machine
     with (
-        pytest.raises(ClusterError, match="no Ray cluster answers at 'auto': Could not find any"),
+        pytest.raises(ClusterError, match="no Ray cluster answers at 'auto': none runs on this machine"),
         cluster.connected(a_study(), "auto", None, AT_ONCE),
     ):
         pytest.fail("connected")
@@ -121,10 +119,10 @@ def test_the_token_that_a_ray_of_our_own_leaves_is_its_owners_alone(
     monkeypatch.setenv("HOME", str(tmp_path))
     before = os.umask(0o022)
     try:
-        assert own_ray._token_where_none_is_kept.__wrapped__() == {}
+        assert token() == {}
     finally:
         assert os.umask(before) == 0o022
-    made = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / ".ray").iterdir()}
+    made = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / ".ray").glob("*")}
     assert made == ({"auth_token": 0o600} if mode == "token" else {})
 
 

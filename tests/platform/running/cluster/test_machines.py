@@ -13,8 +13,8 @@ from ray.exceptions import NodeDiedError, TaskUnschedulableError, WorkerCrashedE
 from rich.console import Console
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, run, table
-from topk_platform.cli.progress import make_view
-from topk_platform.cli.standing import status
+from topk_platform.cli.commands.status import status
+from topk_platform.cli.run.view import make_view
 from topk_platform.errors import ClusterError, StoreError
 from topk_platform.identity import Identity
 from topk_platform.protocol import Board

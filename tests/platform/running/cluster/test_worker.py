@@ -23,6 +23,30 @@ from topk_platform.specs import TrialRecord
 from topk_platform.training import Pulse, environment
 
 
+class Desk:
+    """A desk on which the next trials lie."""
+
+    def __init__(self, *waiting: dict[str, Any]) -> None:
+        self.waiting = list(waiting)
+
+    def __call__(self, name: str, worker: str) -> Desk:
+        assert (name, worker) == ("desk", "worker")
+        return self
+
+    def take(self) -> dict[str, Any] | None:
+        return self.waiting.pop(0) if self.waiting else None
+
+
+@pytest.fixture(autouse=True)
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    desk = Desk()
+    monkeypatch.setattr(worker, "WorkersDesk", desk)
+    return desk
+
+
+AT = {"desk": "desk", "worker": "worker"}
+
+
 def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: Any) -> dict[str, Any]:
     """What the worker brings of a trial that was planned so, its messages together."""
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
@@ -33,7 +57,7 @@ def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: 
     actor = object.__new__(TrialActor)
     config = {"trials": [trial.to_json()], "recorded": [], "data": "data", "store": str(store or tmp_path)}
     actor.setup(
-        {**config, "checkpoint_seconds": 60.0, "time_limit": limit, "report_seconds": 2.0, "share": 1.0}
+        {**config, **AT, "checkpoint_seconds": 60.0, "time_limit": limit, "report_seconds": 2.0, "share": 1.0}
     )
     brought: dict[str, Any] = {"ended": False}
     while not brought["ended"]:
@@ -42,7 +66,7 @@ def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: 
     return brought
 
 
-def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> None:
     started: list[int] = []
 
     def training(trials: Any, _config: Any) -> Any:
@@ -54,11 +78,13 @@ def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatc
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
     board = ArmBoard(Study("s", [arm], topk=(1, 3)), arm, Identity("c", "f"))
     trials = [board.trial(("confirm", 0, seed)).to_json() for seed in (1, 2, 3)]
-    configs = [{"trials": [trial], "data": "data", "report_seconds": 0.0, "share": 1.0} for trial in trials]
+    configs = [
+        {**AT, "trials": [trial], "data": "data", "report_seconds": 0.0, "share": 1.0} for trial in trials
+    ]
     actor = object.__new__(TrialActor)
     actor.setup(configs[0])
     assert [actor.step()["ended"] for _ in range(2)] == [False, True]
-    actor.assign(configs[1])
+    desk.waiting.append(configs[1])
     assert [actor.step()["ended"] for _ in range(2)] == [False, True]
     assert actor.step() == actor.step() == {"done": True}
     assert actor.reset_config(configs[2]) and started == [1, 2]
@@ -105,7 +131,7 @@ def test_a_fault_is_told_by_its_name_and_brings_no_record(
     store: str, limit: float, fault: type[FaultError], tmp_path: Path
 ) -> None:
     found = result(tmp_path, store, limit)
-    assert found.keys() == {"ended", "fault", "why"}
+    assert found.keys() == {"arm", "key", "ended", "fault", "why"}
     assert FAULTS[found["fault"]] is fault and found["why"]
 
 
@@ -124,7 +150,7 @@ def test_other_code_data_or_machines_than_planned_are_refused_and_bring_no_recor
     tmp_path: Path, planned: dict[str, str], reason: str
 ) -> None:
     found = result(tmp_path, **planned)
-    assert found.keys() == {"ended", "refused"} and found["ended"]
+    assert found.keys() == {"arm", "key", "ended", "refused"} and found["ended"]
     assert found["refused"].startswith(reason) and "another" in found["refused"]
 
 
@@ -144,14 +170,14 @@ def test_a_trial_that_outgrows_its_share_of_a_gpu_is_left_open_and_brings_no_rec
 
     monkeypatch.setattr(worker, "_checked", training)
     actor = object.__new__(TrialActor)
-    config = {"trials": [trial.to_json()], "data": "data", "report_seconds": 0.0}
+    config = {**AT, "trials": [trial.to_json()], "data": "data", "report_seconds": 0.0}
     actor.setup({**config, "share": share})
     messages = [actor.step()]
     while not messages[-1]["ended"]:
         messages.append(actor.step())
     assert any("records" in message for message in messages) == (share == 1)
     if share < 1:
-        assert messages[-1].keys() == {"ended", "fault", "why"}
+        assert messages[-1].keys() == {"arm", "key", "ended", "fault", "why"}
         assert messages[-1]["fault"] == "SmallShareError"
         assert messages[-1]["why"].startswith("it takes more memory than 0.5 of a GPU: CUDA out of memory.")
     assert actor.step() == {"done": True}

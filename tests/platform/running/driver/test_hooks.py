@@ -1,111 +1,124 @@
-"""What Tune remembers of trials that have ended, and what it keeps of a worker's message."""
+"""What Tune's callback passes on between workers, desk and conductor."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.tune.experiment import Trial
 
 from topk_platform.running.driver import hooks
-from topk_platform.running.driver.hooks import Listener, ShortMemory
+from topk_platform.running.driver.hooks import BoardSearcher, Listener
 from topk_platform.running.own_ray.lifeline import Lifeline
 
 
-@dataclass(eq=False)
-class Remembered:
-    """A trial as Tune has it."""
+class Desk:
+    """A desk that notes what is done at it."""
 
-    trial_id: str
-    folder: Path
-    ended: bool = True
-    temporary_state: Any = field(default_factory=lambda: SimpleNamespace(ray_actor=None))
+    name = "desk"
 
-    @property
-    def local_path(self) -> str:
-        return str(self.folder / self.trial_id)
+    def __init__(self) -> None:
+        self.put_down: list[Any] = []
+        self.killed: list[str] = []
+        self.forgotten: list[str] = []
 
-    @property
-    def path(self) -> str:
-        return str(self.folder / "kept" / self.trial_id)
+    def put(self, worker: str, config: Any) -> None:
+        self.put_down.append((worker, config))
 
-    def is_finished(self) -> bool:
-        return self.ended
+    def kill(self, worker: str) -> None:
+        self.killed.append(worker)
 
-
-def test_ended_trials_are_forgotten_once_they_are_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hooks, "_MANY", 3)
-    running = Remembered("running", tmp_path, ended=False)
-    controller = SimpleNamespace(
-        _trials=[running],
-        _live_trials={running},
-        _stopped_trials=set(),
-        _failed_trials=set(),
-        _trials_to_cache={running},
-        _trial_metadata={"running": "{}"},
-    )
-    trials, memory = controller._trials, ShortMemory()
-    for number in range(20):
-        trial = Remembered(f"t{number}", tmp_path)
-        for folder in (trial.local_path, trial.path):
-            Path(folder).mkdir(parents=True)
-        trials.append(trial)
-        (controller._failed_trials if number % 2 else controller._stopped_trials).add(trial)
-        controller._live_trials.add(trial)  # where Tune leaves those that failed
-        controller._trial_metadata[trial.trial_id] = "{}"
-        memory.on_trial_complete(controller, trial, {})
-        assert len(controller._trials) <= 3
-    assert controller._trials is trials and running in trials
-    kept = {trial.trial_id for trial in trials}
-    assert {trial.trial_id for trial in controller._live_trials} == controller._trial_metadata.keys() == kept
-    assert controller._trials_to_cache == {running}
-    assert len(controller._stopped_trials | controller._failed_trials) < 3
-    assert {path.name for path in tmp_path.iterdir()} == kept - {"running"} | {"kept"}
-    assert {path.name for path in (tmp_path / "kept").iterdir()} == kept - {"running"}
+    def forget(self, worker: str) -> None:
+        self.forgotten.append(worker)
 
 
-def test_the_messages_of_running_trials_are_forgotten(tmp_path: Path) -> None:
-    forgotten: list[str] = []
-    trial = Remembered("running", tmp_path, ended=False)
-    controller = SimpleNamespace(
-        _actor_manager=SimpleNamespace(clear_actor_task_futures=forgotten.append),
-        _trial_to_actor={trial: "its actor"},
-    )
-    assert ShortMemory().on_trial_result(controller, trial, {"ended": False}) == "CONTINUE"
-    assert forgotten == ["its actor"]
+class Conductor:
+    """A conductor with these trials to hand out."""
+
+    done = False
+
+    def __init__(self, *trials: str, wait: float | None = None, stalled: tuple[str, ...] = ()) -> None:
+        self.trials, self.wait, self.silent = list(trials), wait, list(stalled)
+        self.messages: list[Any] = []
+        self.lost: list[tuple[str, str]] = []
+
+    def start(self, worker: str) -> dict[str, Any] | None:
+        return {"trials": [self.trials.pop(0)]} if self.trials else None
+
+    follow = start
+
+    def hear(self, worker: str, message: dict[str, Any]) -> None:
+        self.messages.append(dict(message))
+
+    def lose(self, worker: str, reason: str) -> None:
+        self.lost.append((worker, reason))
+
+    def stalled(self) -> list[str]:
+        silent, self.silent = self.silent, []
+        return silent
 
 
-def test_a_process_goes_on_with_what_follows(tmp_path: Path) -> None:
-    heard: list[dict[str, Any]] = []
-    assigned: list[dict[str, Any]] = []
-    following = iter([{"trials": ["second"]}, None])
-    conductor = SimpleNamespace(
-        hear=lambda _id, message: heard.append(message), follow=lambda _id: next(following)
-    )
-    trial = Remembered("t", tmp_path, ended=False)
-    trial.temporary_state.ray_actor = SimpleNamespace(assign=SimpleNamespace(remote=assigned.append))
+def listening(conductor: Conductor) -> tuple[Listener, Desk, Trial]:
+    """The callback, its desk, and a trial of Tune's own class."""
+    desk = Desk()
+    return Listener(conductor, Lifeline(), desk), desk, Trial("worker", stub=True)  # type: ignore[arg-type]
+
+
+def test_a_worker_begins_with_a_trial_and_finds_the_desk() -> None:
+    searcher = BoardSearcher(Conductor("first"), Desk())  # type: ignore[arg-type]
+    assert searcher.suggest("t") == {"trials": ["first"], "desk": "desk", "worker": "t"}
+    assert searcher.suggest("u") is None
+
+
+@pytest.mark.parametrize(("wait", "done"), [(0.5, False), (None, True)])
+def test_tune_ends_while_all_that_is_left_waits_and_at_the_end(wait: float | None, done: bool) -> None:
+    conductor = Conductor(wait=wait)
+    conductor.done = done
+    assert BoardSearcher(conductor, Desk()).suggest("t") == BoardSearcher.FINISHED  # type: ignore[arg-type]
+
+
+def test_a_worker_goes_on_with_what_the_desk_holds() -> None:
+    conductor = Conductor("second")
+    listener, desk, trial = listening(conductor)
     messages: list[dict[str, Any]] = [{"ended": False}, {"ended": True}, {"ended": False}, {"ended": True}]
     for message in [*messages, {"done": True}]:
-        Listener(conductor, Lifeline()).on_trial_result(1, [], trial, message)  # type: ignore[arg-type]
-    assert heard == messages
-    assert assigned == [{"trials": ["second"]}]
+        listener.on_trial_result(1, [], trial, message)
+    assert conductor.messages == messages
+    assert desk.put_down == [(trial.trial_id, {"trials": ["second"]}), (trial.trial_id, None)]
 
 
-def test_a_process_that_hangs_is_killed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed: list[str] = []
-    monkeypatch.setattr(hooks.ray, "kill", killed.append)
-    hanging, other = (Remembered(name, tmp_path, ended=False) for name in ("hanging", "other"))
-    hanging.temporary_state.ray_actor = "its process"
-    other.temporary_state.ray_actor = "another"
-    found = iter([["hanging"], []])
-    listener = Listener(SimpleNamespace(stalled=lambda: next(found)), Lifeline())  # type: ignore[arg-type]
+def test_a_workers_tune_trial_ends_after_many_messages_and_leaves_the_next_trial_to_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hooks, "MANY", 3)
+    conductor = Conductor("second", "third")
+    listener, desk, trial = listening(conductor)
+    for ended in (True, False, True):
+        listener.on_trial_result(1, [], trial, {"ended": ended})
+    assert [config for _, config in desk.put_down] == [{"trials": ["second"]}, None]
+    listener.on_trial_complete(1, [], trial)
+    listener.on_trial_result(1, [], trial, {"ended": True})
+    assert desk.put_down[-1][1] == {"trials": ["third"]}
+    assert desk.forgotten == [trial.trial_id]
+
+
+def test_a_process_that_hangs_is_killed_once() -> None:
+    listener, desk, trial = listening(Conductor(stalled=("hanging",)))
     for iteration in range(2):
-        listener.on_step_end(iteration, [other, hanging])
-    assert killed == ["its process"]
+        listener.on_step_end(iteration, [trial])
+    assert desk.killed == ["hanging"]
+
+
+def test_a_lost_process_is_reported_with_what_tune_wrote_of_it(tmp_path: Path) -> None:
+    conductor = Conductor()
+    listener, desk, trial = listening(conductor)
+    assert isinstance(type(trial).error_file, property)  # the attribute of Tune's own class that is read
+    (tmp_path / "error.txt").write_text("Traceback\nRuntimeError: its node is gone\n")
+    listener.on_trial_error(1, [], SimpleNamespace(trial_id="worker", error_file=str(tmp_path / "error.txt")))
+    assert conductor.lost == [("worker", "RuntimeError: its node is gone")]
+    assert desk.forgotten == ["worker"]
 
 
 def test_why_a_process_was_lost_is_told_without_rays_guesses(tmp_path: Path) -> None:

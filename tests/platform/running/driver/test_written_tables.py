@@ -20,7 +20,7 @@ from topk_platform.protocol import Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import Extras, Store
 from topk_platform.running.driver import execution as running
-from topk_platform.running.driver import recording, remembered
+from topk_platform.running.driver import recording
 from topk_platform.running.driver.recording import Recorder
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.preflight import reading
@@ -212,7 +212,6 @@ def test_a_study_that_is_done_runs_again_on_other_data_alone(
     changed = digits()
     changed.train.inputs[0, 0, 0, 0] += 1
     monkeypatch.setattr(reading, "load", lambda regime: changed)
-    monkeypatch.setattr(remembered, "noted", lambda store: None)
     assert (run(STUDY, store=tmp_path, only="a/*").ran, len(rehearsed)) == (STUDY.size // 2, 10)
     assert (run(STUDY, store=tmp_path, only="a/*").ran, len(rehearsed)) == (0, 10)
     monkeypatch.undo()

@@ -22,7 +22,7 @@ from topk_platform import (
     Study,
     grid,
 )
-from topk_platform.cli.planning import _plan_data, _print_plan
+from topk_platform.cli.commands.plan import _plan_data, _print_plan
 from topk_platform.protocol import ArmBoard
 from topk_platform.running.estimate import timing
 from topk_platform.running.estimate.planning import plan
@@ -105,7 +105,7 @@ def test_a_plan_with_nothing_left_says_that_it_did_not_look_at_the_data(
     found = plan(study, store=tmp_path, workers=1)
     _print_plan(Console(width=200), found)
     assert found.left == 0 and found.samples == ()
-    assert "The data were not looked at" in capsys.readouterr().out
+    assert "The data were not read" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

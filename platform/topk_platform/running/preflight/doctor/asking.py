@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import ray
-from ray._private.authentication.authentication_utils import is_token_auth_enabled
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -18,6 +17,7 @@ from topk_platform.running.cluster.address import is_loopback
 from topk_platform.running.cluster.capacity import LOST, size_told
 from topk_platform.running.preflight.doctor.facts import Facts, Question, examine, now
 from topk_platform.running.preflight.doctor.results import DRIVER, CheckResult, Node
+from topk_platform.running.ray_internals import wants_token
 
 __all__ = ["ask_nodes", "cluster_told", "named", "seconds_behind"]
 
@@ -100,7 +100,7 @@ def seconds_behind(before: float, there: float, after: float) -> float:
 def cluster_told() -> CheckResult:
     """Return a result on the cluster's size, and on whether it asks for a token."""
     address, found = ray.get_runtime_context().gcs_address, size_told()
-    if is_loopback(address) or is_token_auth_enabled():
+    if is_loopback(address) or wants_token():
         return CheckResult("cluster", "good", found, "", [DRIVER])
     found += "; who reaches this address runs code there, no token is asked for"
     remedy = "start its nodes with RAY_AUTH_MODE=token and one token: docs/cluster.md"

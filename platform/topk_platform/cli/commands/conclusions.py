@@ -1,0 +1,128 @@
+"""Commands for conclusions from a study's results: its claims, its tuning, and the checklist for a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated
+
+import typer
+
+from topk_platform.cli.consoles import make_console, print_json, print_rows, say
+from topk_platform.cli.options import (
+    JsonOption,
+    OnlyOption,
+    SearchesOption,
+    SeedsOption,
+    SmokeOption,
+    StoreOption,
+    StudyArgument,
+    TableFormatOption,
+    TrialsOption,
+    check_format,
+)
+from topk_platform.cli.studies import requested_study
+from topk_platform.errors import UserError
+from topk_platform.reports import decisions_text, tuning_text
+from topk_platform.reports.checklist import checklist as filled_in
+from topk_platform.results.decisions import decide
+from topk_platform.results.tuning import check_within
+from topk_platform.results.tuning import tuning as tuning_of
+
+__all__ = ["checklist", "claims", "tuning"]
+
+_Within = Annotated[
+    float, typer.Option("--within", help="How many points below the best still count as good enough.")
+]
+
+
+def _shown(
+    output: str,
+    json: bool,
+    rows: Callable[[], Iterable[Mapping[str, object]]],
+    **formats: Callable[[], object],
+) -> None:
+    """Print the requested format."""
+    if json:
+        print_rows(rows())
+    elif output == "rich":
+        make_console().print(formats["rich"]())
+    else:
+        say(str(formats[output]()), nl=False)
+
+
+def claims(
+    study: StudyArgument,
+    store: StoreOption = "runs",
+    output: TableFormatOption = "rich",
+    searches: SearchesOption = None,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    smoke: SmokeOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Decide a study's claims, such as its paper's findings: confirmed, refuted, undecided, or waiting for data."""
+    check_format(output, "rich", "md", "csv", json=json)
+    requested = requested_study(study, smoke, store=store, searches=searches)
+    if not requested.claims:
+        why = (
+            "a smoke run carries none, because its numbers say nothing about them"
+            if smoke
+            else "give it some, claims=..."
+        )
+        raise UserError(f"study {requested.name} has no claims: {why}")
+
+    decisions = decide(requested, store=store, trials=trials, seeds=seeds)
+    _shown(
+        output,
+        json,
+        rich=lambda: decisions_text.claims_to_rich(decisions),
+        md=lambda: decisions_text.claims_to_markdown(requested.name, decisions),
+        csv=lambda: decisions_text.claims_to_csv(decisions),
+        rows=lambda: decisions_text.claims_to_rows(decisions),
+    )
+
+
+def tuning(
+    study: StudyArgument,
+    store: StoreOption = "runs",
+    output: TableFormatOption = "rich",
+    within: _Within = 0.5,
+    searches: SearchesOption = None,
+    trials: TrialsOption = None,
+    only: OnlyOption = None,
+    smoke: SmokeOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Show what the search gained, how many trials were enough, and which parameters mattered, by validation alone."""
+    check_format(output, "rich", "md", "csv", json=json)
+    requested = requested_study(study, smoke, store=store, searches=searches)
+
+    part = check_within(within)
+    tuned_arms = tuning_of(requested, store=store, trials=trials, only=only)
+    _shown(
+        output,
+        json,
+        rich=lambda: tuning_text.tuning_to_rich(tuned_arms, part),
+        md=lambda: tuning_text.tuning_to_markdown(tuned_arms, part),
+        csv=lambda: tuning_text.tuning_to_csv(tuned_arms),
+        rows=lambda: tuning_text.tuning_to_rows(tuned_arms),
+    )
+
+
+def checklist(
+    study: StudyArgument,
+    store: StoreOption = "runs",
+    searches: SearchesOption = None,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    smoke: SmokeOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Write what venues ask to be reported of a study, filled in from its ledger, as Markdown."""
+    requested = requested_study(study, smoke, store=store, searches=searches)
+
+    items = filled_in(requested, store=store, trials=trials, seeds=seeds)
+    if json:
+        print_json(items)
+    else:
+        say(items.to_markdown(), nl=False)

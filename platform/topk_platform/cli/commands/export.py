@@ -1,0 +1,253 @@
+"""Commands that export results: networks, trials, findings, and a whole study as one file."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from topk_platform import serving
+from topk_platform.cli.codes import Exit
+from topk_platform.cli.consoles import plain, print_json, say
+from topk_platform.cli.options import (
+    DataOption,
+    JsonOption,
+    SearchesOption,
+    SmokeOption,
+    StoreOption,
+    StudyArgument,
+    TrustOption,
+    check_format,
+    named_place,
+)
+from topk_platform.cli.studies import requested_study
+from topk_platform.errors import UserError, reason
+from topk_platform.evidence import bundle as bundle_study
+from topk_platform.evidence import findings
+from topk_platform.evidence import verify as verify_file
+from topk_platform.evidence.tidy import Written, export_csv
+from topk_platform.evidence.verifying import Verification
+from topk_platform.serving.package import Config
+from topk_platform.specs import Study
+from topk_platform.terminal import printable
+from topk_platform.trust import Trust
+
+__all__ = ["bundle", "export", "predict", "verify"]
+
+_To = Annotated[str, typer.Option("--to", help="Where to write it.", callback=named_place)]
+
+
+def export(
+    study: StudyArgument,
+    to: _To,
+    arm: Annotated[
+        str | None, typer.Option("--arm", help="The arm whose network is exported, regime/model/loss.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", help="The confirmation's seed; by default the one with the best validation."),
+    ] = None,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Write model.onnx as well.")] = False,
+    mlflow: Annotated[
+        bool, typer.Option("--mlflow", help="Write a folder that mlflow.pytorch.load_model can load.")
+    ] = False,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="model: an arm's network; optuna: a journal file; csv: all trials, "
+            "with a codebook; findings.",
+        ),
+    ] = "model",
+    note: Annotated[
+        str, typer.Option("--note", help="A note kept in the findings, such as the commit.")
+    ] = "",
+    data: DataOption = None,
+    store: StoreOption = "runs",
+    searches: SearchesOption = None,
+    smoke: SmokeOption = False,
+) -> None:
+    """Write an arm's confirmed network for `topk predict`, a study's trials for other tools, or its findings.
+
+    Findings are the study's table in a small file, for `topk findings` and `topk recommend` on machines without the
+    store.
+    """
+    _check_export(output, arm, seed, onnx or mlflow)
+    if output != "findings" and (note or data is not None):
+        raise UserError(f"--note and --data are for --format findings, got --format {output}")
+    requested = requested_study(study, smoke, store=store, searches=searches)
+    if arm is not None:
+        exported = serving.export_model(requested, arm, to, store=store, seed=seed, onnx=onnx, mlflow=mlflow)
+        say(f"{exported.config.arm}, seed {exported.seed}: {', '.join(exported.files)} in {to}")
+        return
+    if output == "findings":
+        _export_findings(requested, Path(to), store, data, note)
+        return
+
+    written = _trial_writer(output)(requested, to, store=store)
+    say(f"{written.trials} trials in {' and '.join(map(str, written.files))}")
+
+
+def _trial_writer(output: str) -> Callable[..., Written]:
+    if output == "csv":
+        return export_csv
+    from topk_platform.evidence.optuna_journal import export_optuna  # noqa: PLC0415 - Optuna, which CSV does not need
+
+    return export_optuna
+
+
+def _export_findings(study: Study, to: Path, store: str, data: str | None, note: str) -> None:
+
+    exported = findings(study, store=store, data=data, note=note)
+    content = exported.to_bytes()
+    try:
+        to.write_bytes(content)
+    except OSError as error:
+        raise UserError(f"--to {str(to)!r} cannot be written: {reason(error)}") from error
+    counting = sum(one.counts for one in exported.compared())
+    say(f"{to}: {counting} comparisons, {len(content)} bytes; {exported.origin()}")
+
+
+def _check_export(output: str, arm: str | None, seed: int | None, more: bool) -> None:
+    """Raise ``UserError`` for options that do not go together."""
+    if output not in ("model", "optuna", "csv", "findings"):
+        raise UserError(f"--format must be model, optuna, csv or findings, got {output!r}")
+    if (output == "model") != (arm is not None):
+        need = (
+            "needs --arm regime/model/loss, whose network it is"
+            if arm is None
+            else "is about all arms: leave --arm out"
+        )
+        raise UserError(f"--format {output} {need}")
+    if arm is None and (more or seed is not None):
+        raise UserError(f"--onnx, --mlflow and --seed are for a network, not for --format {output}")
+
+
+def predict(
+    folder: Annotated[
+        str, typer.Argument(help="A folder that `topk export --arm` wrote.", callback=named_place)
+    ],
+    images: Annotated[
+        list[str], typer.Argument(help="Image files; .npy files for a network that takes numbers.")
+    ],
+    k: Annotated[
+        int | None, typer.Option("-k", help="How many candidates; by default the K that it was trained for.")
+    ] = None,
+    output: Annotated[str, typer.Option("--format", help="text or csv.")] = "text",
+    trust: TrustOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print the K candidates for each image, with the probability of being among the K best.
+
+    The probabilities of all classes add up to K; for K = 1 they are the softmax of the scores. They are not
+    calibrated. Only code of this package is run, unless --trust names a module.
+    """
+    check_format(output, *_FORMATS, json=json)
+
+    config = Config.read(Path(folder))  # before torch is loaded, which takes a second
+    Trust.of(trust or ()).check(folder, {"model": config.model.name})
+    candidates = serving.load_model(folder, trust=trust or ()).predict(images, k)
+    if json:
+        print_json(_data(images, candidates))
+    else:
+        say(_FORMATS[output](images, candidates), nl=False)
+
+
+def bundle(
+    study: StudyArgument,
+    to: _To,
+    store: StoreOption = "runs",
+    searches: SearchesOption = None,
+    smoke: SmokeOption = False,
+) -> None:
+    """Write a study as one file that can be cited: definition, ledger, ranks, tables, claims, versions."""
+    requested = requested_study(study, smoke, store=store, searches=searches)
+
+    bundled = bundle_study(requested, store=store)
+    data = bundled.to_bytes()
+    try:
+        Path(to).write_bytes(data)
+    except OSError as error:
+        raise UserError(f"--to {to!r} cannot be written: {reason(error)}") from error
+    say(
+        f"{to}: {bundled.manifest['trials']} trials of {bundled.study.name}, {len(data)} bytes, "
+        f"sha256 {hashlib.sha256(data).hexdigest()}"
+    )
+
+
+def verify(
+    file: Annotated[str, typer.Argument(help="A file that `topk bundle` wrote.", callback=named_place)],
+    again: Annotated[
+        int, typer.Option("--replay", help="How many of the bundle's trials to train again.")
+    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed for drawing these trials.")] = 0,
+    tolerance: Annotated[
+        float,
+        typer.Option("--tolerance", help="By how much their metrics may differ, as a fraction of 1."),
+    ] = 0.005,
+    data: DataOption = None,
+    trust: TrustOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Compute a bundle's tables and claims again, and train some trials again. Exit code 1: something differs.
+
+    Trials whose data, network or loss are code outside this package are trained only if --trust names its module.
+    To check and repair a study's ledger in a store, use `topk repair`.
+    """
+    verification = verify_file(
+        file, again=again, seed=seed, tolerance=tolerance, data=data, trust=trust or ()
+    )
+    if json:
+        print_json({**plain(verification), "holds": verification.holds})
+    else:
+        _print_verification(verification)
+    raise typer.Exit(Exit.DONE if verification.holds else Exit.FAILED)
+
+
+def _print_verification(verification: Verification) -> None:
+    for kind, checked in (("result", verification.results), ("trial", verification.trials)):
+        for one in checked:
+            name = one.name.removeprefix("results/")
+            say(f"{kind} {name}: {one.outcome}{f' ({one.why})' if one.why else ''}")
+    say(
+        f"{verification.study}: "
+        + ("all of it came out the same" if verification.holds else "not all of it came out the same")
+    )
+
+
+def _text(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> str:
+    names = [[printable(candidate.name, line=True) for candidate in row] for row in candidates]
+    width = max((len(name) for row in names for name in row), default=0)
+    lines = []
+    for image, row, named in zip(images, candidates, names, strict=True):
+        lines.append(printable(image, line=True))
+        lines += [f"  {name:<{width}}  {one.probability:7.2%}" for name, one in zip(named, row, strict=True)]
+    return "\n".join(lines) + "\n"
+
+
+def _csv(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("image", "place", "label", "name", "probability"))
+    for image, row in zip(images, candidates, strict=True):
+        for rank, one in enumerate(row, 1):
+            writer.writerow((image, rank, one.label, one.name, one.probability))
+    return text.getvalue()
+
+
+def _data(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "image": image,
+            "candidates": [{"label": c.label, "name": c.name, "probability": c.probability} for c in row],
+        }
+        for image, row in zip(images, candidates, strict=True)
+    ]
+
+
+_FORMATS = {"text": _text, "csv": _csv}

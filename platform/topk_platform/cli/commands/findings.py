@@ -1,0 +1,98 @@
+"""``topk findings``: a study's table and plots from a small file, without its store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from topk_platform.cli.consoles import make_console, print_json, print_rows, say
+from topk_platform.cli.options import JsonOption, MetricsOption, check_format
+from topk_platform.cli.studies import shipped_findings
+from topk_platform.errors import UserError, reason, unknown_name
+from topk_platform.reports import plots
+from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, TABLE_FORMATS, drawn_from, or_of
+from topk_platform.reports.tables import as_format
+from topk_platform.reports.tables.data import to_rows
+from topk_platform.results.findings import Findings
+
+__all__ = ["findings"]
+
+_SUFFIXES = [f".{kind}" for kind in PLOT_FILES]
+
+
+def findings(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="A study whose findings are shipped, or a file of findings; by default all that are shipped."
+        ),
+    ] = None,
+    output: Annotated[str, typer.Option("--format", help=f"{or_of(TABLE_FORMATS)}.")] = "rich",
+    metric: MetricsOption = None,
+    transpose: Annotated[bool, typer.Option("--transpose", help="Losses as columns.")] = False,
+    plot: Annotated[
+        str,
+        typer.Option("--plot", help=f"Plot to write into a file: {drawn_from('table')}."),
+    ] = "",
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help=f"The plot's file, {or_of(_SUFFIXES)}; by default STUDY-KIND.svg."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print the findings of a study from a file or from this package: its table, or a plot."""
+    check_format(output, *TABLE_FORMATS, json=json)
+    if to is not None and (not plot or to.suffix not in _SUFFIXES):
+        raise UserError(f"--to is for --plot and must end in {or_of(_SUFFIXES)}, got {str(to)!r}")
+    if name is None:
+        _list(json=json)
+        return
+    shown = _named(name)
+    if plot:
+        _plot(shown, plot, to, (metric or [""])[0])
+        return
+
+    if json:
+        print_rows(to_rows(shown.table, metric or ()))
+        return
+    formatted = as_format(output, shown.table, metric or (), transpose=transpose)
+    if output == "rich":
+        make_console().print(formatted, shown.origin())
+    else:
+        say(str(formatted), nl=False)
+
+
+def _list(*, json: bool) -> None:
+    shipped = shipped_findings()
+    if json:
+        print_json([{"study": one.study.name, **one.made} for one in shipped])
+    else:
+        for one in shipped:
+            say(one.origin())
+        if not shipped:
+            say("No findings are shipped.")
+
+
+def _named(name: str) -> Findings:
+
+    if name.endswith(".gz"):
+        return Findings.read(name)
+    shipped = {one.study.name: one for one in shipped_findings()}
+    if name not in shipped:
+        raise unknown_name("study whose findings are shipped", name, shipped)
+    return shipped[name]
+
+
+def _plot(findings_: Findings, kind: str, to: Path | None, metric: str) -> None:
+
+    if kind not in PLOTS:
+        raise unknown_name("kind of plot", kind, PLOTS)
+    path = to or Path(f"{findings_.study.name}-{kind}.svg")
+    figure = plots.draw(kind, plots.plotted_table(findings_.table, metric))
+    try:
+        path.write_bytes(plots.written(figure, path.suffix[1:]))
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {reason(error)}") from error
+    say(f"wrote {path}")

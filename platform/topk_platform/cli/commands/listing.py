@@ -1,0 +1,30 @@
+"""``topk list``: the studies with names, and the losses and regimes of other packages."""
+
+from __future__ import annotations
+
+import typer
+
+from topk_platform.cli.consoles import print_json
+from topk_platform.cli.options import JsonOption
+from topk_platform.cli.studies import known_studies, others
+
+__all__ = ["list_"]
+
+
+def list_(json: JsonOption = False) -> None:
+    """List the studies, and the losses and regimes that installed packages register."""
+    studies = {name: make() for name, make in known_studies().items()}
+    brought = {"losses": others("losses"), "regimes": others("regimes")}
+    if json:
+        listed = [
+            {"study": name, "arms": len(s.arms), "trials": s.size, "description": s.description}
+            for name, s in studies.items()
+        ]
+        print_json({"studies": listed, **brought})
+        return
+    width = max(map(len, studies))
+    for name, study in studies.items():
+        typer.echo(f"{name:<{width}}  {len(study.arms):>3} arms  {study.size:>5} trials  {study.description}")
+    for kind, names in (("loss", brought["losses"]), ("regime", brought["regimes"])):
+        for name, reference in names.items():
+            typer.echo(f"{kind} {name}: {reference}")

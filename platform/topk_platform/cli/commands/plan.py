@@ -1,0 +1,266 @@
+"""Commands that plan a run: what is left of a study, and which batches fit into memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from topk_platform.cli.codes import Exit
+from topk_platform.cli.consoles import duration, make_console, print_json
+from topk_platform.cli.options import (
+    DataOption,
+    DownloadOption,
+    JsonOption,
+    OnlyOption,
+    SearchesOption,
+    SeedsOption,
+    SmokeOption,
+    StoreOption,
+    StudyArgument,
+    TrialsOption,
+)
+from topk_platform.cli.studies import requested_study
+from topk_platform.errors import UserError
+from topk_platform.running.estimate.batch_sizes import Probe
+from topk_platform.running.estimate.batch_sizes import probe as probe_study
+from topk_platform.running.estimate.planning import Plan
+from topk_platform.running.estimate.planning import plan as plan_study
+from topk_platform.running.preflight.changes import avoidable
+from topk_platform.specs import Study
+
+__all__ = ["plan", "probe"]
+
+
+def plan(
+    study: StudyArgument,
+    store: StoreOption = "runs",
+    searches: SearchesOption = None,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    only: OnlyOption = None,
+    data: DataOption = None,
+    download: DownloadOption = False,
+    price: Annotated[
+        float | None,
+        typer.Option(
+            "--price", help="Price of an hour of a GPU (or of a CPU worker): shows the cost of the rest."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of workers for the estimated time; by default as many as `topk run` would use here."
+        ),
+    ] = None,
+    smoke: SmokeOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Show a study's arms, what is left to run, about how long that takes, and how many workers it can keep busy.
+
+    It also shows each regime's numbers of samples; if nothing is left, the data are not read. For recorded trials that
+    no longer count, it says why, such as which definition in the code has changed.
+    """
+    if price is not None and not (math.isfinite(price) and price > 0):
+        raise UserError(f"--price must be above 0, got {price}")
+    console = make_console()
+    requested = requested_study(study, smoke, notice_to=None if json else console, searches=searches)
+
+    planned = plan_study(
+        requested,
+        store=store,
+        trials=trials,
+        seeds=seeds,
+        only=only,
+        data=data,
+        download=download,
+        workers=workers,
+    )
+    if json:
+        print_json(_plan_data(planned, price))
+    else:
+        _print_plan(console, planned, price, _adopting(study, store, only))
+
+
+def _adopting(study: str, store: str, only: list[str] | None) -> str:
+    """Return the command that adopts the results that a run would train again."""
+    where = ["--store", store] if store != "runs" else []
+    return shlex.join(
+        ["topk", "adopt", study, *(part for glob in only or () for part in ("--only", glob)), *where]
+    )
+
+
+def probe(
+    study: StudyArgument,
+    only: OnlyOption = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GIB",
+            help="GiB of memory per trial; by default the free memory, divided by "
+            "the trials that run at once.",
+        ),
+    ] = None,
+    data: DataOption = None,
+    smoke: SmokeOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Find the largest batch of each arm that fits into this machine's memory, by trying training steps.
+
+    Exit code 1: for some arm, no batch fits.
+    """
+    console = make_console()
+    requested = requested_study(study, smoke, notice_to=None if json else console)
+
+    with make_console(stderr=True).status("reading data") as shown:
+        probed = probe_study(
+            requested,
+            only=only,
+            memory=memory,
+            data=data,
+            tell=lambda arm: shown.update(f"trying {arm.name}"),
+        )
+    if json:
+        print_json(_probe_data(probed))
+    else:
+        _print_probe(console, probed)
+    raise typer.Exit(Exit.FAILED if any(arm.problem for arm in probed.arms) else Exit.DONE)
+
+
+def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
+    arms = [
+        {
+            "arm": arm.arm.name,
+            "searched": arm.searched,
+            "search_trials": plan.study.search_trials(arm.arm),
+            "confirmed": arm.confirmed,
+            "confirmations": plan.study.seeds * plan.study.points(arm.arm),
+            "left": arm.left,
+            "along": arm.along,
+            "trial_seconds": arm.trial_seconds,
+            "measured": arm.measured,
+            "seconds": arm.seconds,
+        }
+        for arm in plan.arms
+    ]
+    workers = {"search_workers": plan.search_workers, "confirm_workers": plan.confirm_workers}
+    cost = None if price is None else plan.cost(price)
+    again = [dataclasses.asdict(one) for one in plan.outdated]
+    foreseen = {"workers": plan.forecast.workers, "elapsed": plan.forecast.seconds}
+    totals = {
+        "left": plan.left,
+        "along": plan.along,
+        "seconds": plan.seconds,
+        **foreseen,
+        **workers,
+        "cost": cost,
+    }
+    samples = [dataclasses.asdict(one) for one in plan.samples]
+    return {"study": plan.study.name, **totals, "outdated": again, "samples": samples, "arms": arms}
+
+
+def _probe_data(probed: Probe) -> dict[str, Any]:
+    names = ("samples", "batch", "largest", "accumulate", "problem")
+    arms = [{"arm": arm.arm.name, **{name: getattr(arm, name) for name in names}} for arm in probed.arms]
+    return {"study": probed.study.name, "device": probed.study.device, "memory": probed.memory, "arms": arms}
+
+
+def _print_plan(
+    console: Console, plan: Plan, price: float | None = None, command: str = "topk adopt"
+) -> None:
+    """Print a plan.
+
+    Args:
+        console: The console.
+        plan: The plan.
+        price: Price of an hour, see :meth:`~topk_platform.running.estimate.planning.Plan.cost`; None: no cost is shown.
+        command: The command that adopts the results that would be trained again.
+    """
+    study = plan.study
+    cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
+    table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
+    for arm in plan.arms:
+        seconds = f"{arm.trial_seconds:.2f}" + ("" if arm.measured else " (guess)")
+        trials = study.search_trials(arm.arm)
+        done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds * study.points(arm.arm)}"
+        table.add_row(arm.arm.name, *done, str(arm.left), seconds)
+    console.print(table)
+    for line in _samples(plan):
+        console.print(line, highlight=False, markup=False)
+    console.print(
+        f"{plan.left} trials left{_along(plan)}, about {duration(plan.seconds)} of training on one worker at most"
+        f"{cost}",
+        highlight=False,
+    )
+    for line in plan.crowded:
+        console.print(line, highlight=False, markup=False)
+    for reason in plan.outdated:
+        console.print(f"Trained again: {reason}", highlight=False, markup=False)
+    if hint := _avoidable(plan, command):
+        console.print(hint, highlight=False, markup=False, soft_wrap=True)
+    if plan.left:
+        line = (
+            f"About {duration(plan.forecast.seconds)} on {_workers(study, plan.forecast.workers)}, "
+            "besides the start of Ray and its workers, tens of seconds on an idle machine"
+        )
+        console.print(line, highlight=False)
+        console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
+
+
+def _avoidable(plan: Plan, command: str) -> str:
+
+    return avoidable(plan.outdated, command)
+
+
+def _along(plan: Plan) -> str:
+    return (
+        f" and {plan.along} more that are trained too, because ensembles are trained as a whole"
+        if plan.along
+        else ""
+    )
+
+
+def _samples(plan: Plan) -> Iterator[str]:
+    """Yield a line for each set of regimes with the same numbers of samples."""
+    if not plan.samples:
+        yield "The data were not read, because nothing is left to run; `topk run` checks whether they have changed"
+    alike: dict[str, list[str]] = {}
+    for one in plan.samples:
+        alike.setdefault(str(one), []).append(one.regime)
+    for text, regimes in alike.items():
+        yield f"{', '.join(regimes)}: {text}"
+
+
+def _feeds(plan: Plan) -> str:
+    parts = {"search": plan.search_workers, "confirmation": plan.confirm_workers}
+    return " and ".join(f"{_workers(plan.study, n)} in the {name}" for name, n in parts.items() if n)
+
+
+def _workers(study: Study, count: int) -> str:
+    text = f"{count} worker{'s' if count > 1 else ''}"
+    gpus = math.ceil(count * study.gpu_share)
+    return text if study.device == "cpu" else f"{text} ({gpus} GPU{'s' if gpus > 1 else ''})"
+
+
+def _print_probe(console: Console, probed: Probe) -> None:
+    """Print a probe."""
+    memory = "all free memory" if probed.memory is None else f"{probed.memory / 2**30:.2f} GiB"
+    title = f"{probed.study.name} on {probed.study.device}, {memory} a trial"
+    table = Table("arm", "largest batch", "recipe's batch", "accumulate", title=title, title_justify="left")
+    for arm in probed.arms:
+        numbers = arm.largest or "–", arm.batch, arm.accumulate or "–"
+        table.add_row(arm.arm.name, *map(str, numbers))
+    console.print(table)
+    console.print(
+        "largest batch: the most samples that fit into one step, found to within 1/16, at most the "
+        "training split; accumulate: the least number of parts with which the recipe's batch fits"
+    )
+    problems = {arm.arm.name: arm.problem for arm in probed.arms if arm.problem}
+    for name, problem in problems.items():
+        console.print(f"{name}: {problem}", markup=False, style="red")

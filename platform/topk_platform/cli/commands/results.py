@@ -1,0 +1,141 @@
+"""Commands that show results: tables, plots, and a page to send to a colleague."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from topk_platform.cli.consoles import make_console, print_rows, say
+from topk_platform.cli.options import (
+    JsonOption,
+    MetricsOption,
+    OnlyOption,
+    SearchesOption,
+    SeedsOption,
+    SmokeOption,
+    StoreOption,
+    StudyArgument,
+    TrialsOption,
+    check_format,
+)
+from topk_platform.cli.studies import requested_study
+from topk_platform.errors import UserError
+from topk_platform.reports import page, plots
+from topk_platform.reports.catalogue import PLOT_FILES, TABLE_FORMATS, drawn_from, or_of
+from topk_platform.reports.tables import as_format
+from topk_platform.reports.tables.data import to_rows
+from topk_platform.reports.tables.notes import without_ranks
+from topk_platform.results.from_store import table as read_table
+
+__all__ = ["plot", "report", "table"]
+
+_SUFFIXES = [f".{kind}" for kind in PLOT_FILES]
+
+
+def table(
+    study: StudyArgument,
+    store: StoreOption = "runs",
+    output: Annotated[str, typer.Option("--format", help=f"{or_of(TABLE_FORMATS)}.")] = "rich",
+    searches: SearchesOption = None,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    only: OnlyOption = None,
+    metric: MetricsOption = None,
+    transpose: Annotated[bool, typer.Option("--transpose", help="Losses as columns.")] = False,
+    smoke: SmokeOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Print a study's table from the results in the store; runs nothing."""
+    check_format(output, *TABLE_FORMATS, json=json)
+    requested = requested_study(study, smoke, store=store, searches=searches)
+
+    results = read_table(requested, store=store, trials=trials, seeds=seeds, only=only)
+    if (line := without_ranks(results)) and (
+        json or output == "csv"
+    ):  # the other formats show it below the table
+        typer.echo(f"topk: {line}", err=True)
+    if json:
+        print_rows(to_rows(results, metric or ()))
+        return
+    formatted = as_format(output, results, metric or (), transpose=transpose)
+    if output == "rich":
+        make_console().print(formatted)
+    else:
+        say(str(formatted), nl=False)
+
+
+def plot(
+    study: StudyArgument,
+    kind: Annotated[
+        str,
+        typer.Argument(help=f"{drawn_from()}."),
+    ],
+    store: StoreOption = "runs",
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help=f"The file, {or_of(_SUFFIXES)}; by default STUDY-KIND.svg here."),
+    ] = None,
+    metric: Annotated[
+        str, typer.Option("--metric", help="A metric, such as top5; by default the selection metric.")
+    ] = "",
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by",
+            help="For accuracy, the x axis: a fixed parameter, or K; by default the number "
+            "in which the regimes differ.",
+        ),
+    ] = "",
+    searches: SearchesOption = None,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    only: OnlyOption = None,
+    smoke: SmokeOption = False,
+) -> None:
+    """Plot a study's results from the store into a file."""
+    requested = requested_study(study, smoke, store=store, searches=searches)
+    path = to or Path(f"{requested.name}-{kind}.svg")
+    _check_suffix(path)
+
+    figure = plots.plot(
+        requested, kind, store=store, metric=metric, by=by, trials=trials, seeds=seeds, only=only
+    )
+    _write(path, plots.written(figure, path.suffix[1:]))
+
+
+def _check_suffix(path: Path) -> None:
+    if path.suffix not in _SUFFIXES:
+        raise UserError(f"--to must end in {or_of(_SUFFIXES)}, got {str(path)!r}")
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error
+    say(f"wrote {path}")
+
+
+def report(
+    study: StudyArgument,
+    store: StoreOption = "runs",
+    output: Annotated[str, typer.Option("--format", help="html, or md without plots.")] = "html",
+    to: Annotated[
+        Path | None, typer.Option("--to", help="The file; by default STUDY.html or .md here.")
+    ] = None,
+    searches: SearchesOption = None,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    smoke: SmokeOption = False,
+) -> None:
+    """Write all results of a study as one HTML page, which needs no other file and no network, or as Markdown."""
+    check_format(output, "html", "md")
+    requested = requested_study(study, smoke, store=store, searches=searches)
+    path = to or Path(f"{requested.name}.{output}")
+    if path.suffix != f".{output}":
+        raise UserError(f"--to must end in .{output} with --format {output}, got {str(path)!r}")
+
+    make = page.report if output == "html" else page.markdown_report
+    _write(path, make(requested, store=store, trials=trials, seeds=seeds).encode())

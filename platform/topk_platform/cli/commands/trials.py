@@ -1,0 +1,174 @@
+"""Commands about one trial, and MLflow's UI for all trials."""
+
+from __future__ import annotations
+
+import json as json_
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from topk_platform.cli.codes import Exit
+from topk_platform.cli.consoles import make_console, print_json, say
+from topk_platform.cli.options import DataOption, JsonOption, StoreOption, TrustOption, named_place
+from topk_platform.errors import UserError
+from topk_platform.evidence.replaying import Replay
+from topk_platform.evidence.replaying import replay as replay_trial
+from topk_platform.records import Found, Store, find, tracking_uri
+from topk_platform.running.cluster.address import is_loopback_host
+from topk_platform.specs.checks import first_few
+
+__all__ = ["replay", "show", "ui"]
+
+_NAMED = 8  # differences in a line
+
+KeyArgument = Annotated[str, typer.Argument(help="A trial's key, or its first letters.")]
+
+
+def show(key: KeyArgument, store: StoreOption = "runs", json: JsonOption = False) -> None:
+    """Show one trial: how it ended, its configuration, its epochs, and how to run it alone."""
+    recorded = find(key, store)
+    if json:
+        read = {
+            name: json_.loads(recorded.row[name])
+            for name in ("config", "values", "versions")
+            if recorded.row[name]
+        }
+        print_json({**recorded.row, **read, "epochs": recorded.epochs})
+        return
+    row, console = recorded.row, make_console()
+    console.print(f"[bold]{row['key']}[/]  {row['arm']}  {row['phase']} {row['number']}, seed {row['seed']}")
+    console.print(f"{row['status']}{': ' + row['reason'] if row['reason'] else ''}", markup=False)
+    parameters = {f"param.{name}": value for name, value in json_.loads(row["values"]).items()}
+    for name, value in {**parameters, **row}.items():
+        if value is not None and name.startswith(("param.", "validation.", "test.")):
+            console.print(f"  {name:<28} {value}", highlight=False)
+    console.print(_epochs(recorded))
+    console.print_json(json_.dumps(json_.loads(row["config"])))
+    console.print(f"run it alone: {sys.argv[0]} replay {row['key']} --store {store}", highlight=False)
+
+
+def _epochs(recorded: Found) -> Table:
+    first = recorded.epochs[0] if recorded.epochs else {}
+    metrics = [name for name, value in first.items() if name not in ("key", "epoch") and value is not None]
+    table = Table("epoch", *metrics, title="epochs", title_justify="left")
+    for row in recorded.epochs:
+        table.add_row(
+            str(row["epoch"]), *("" if row[name] is None else f"{row[name]:.4g}" for name in metrics)
+        )
+    return table
+
+
+def replay(
+    key: KeyArgument,
+    store: StoreOption = "runs",
+    data: DataOption = None,
+    trust: TrustOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Run one recorded trial again, alone in this process, and compare it with its record.
+
+    Code in files of your own is run if the record names it; code of an installed package needs --trust.
+    Exit code 1: something differs.
+    """
+    replayed = replay_trial(key, store, data, trust=trust or ())
+    if json:
+        print_json(_replayed(replayed))
+    else:
+        _print_replay(replayed)
+    raise typer.Exit(Exit.FAILED if replayed.differing else Exit.DONE)
+
+
+def _replayed(replayed: Replay) -> dict[str, Any]:
+    record = replayed.record
+    named = {"status": record.status, "reason": record.reason, "seconds": record.train_seconds}
+    return {
+        "key": record.trial.key,
+        **named,
+        "validation": record.validation,
+        "test": record.test,
+        "differing": replayed.differing,
+        "code_version": replayed.code_version,
+        "recorded_code_version": replayed.recorded.trial.code_version,
+        "environment": replayed.environment,
+    }
+
+
+def _print_replay(replayed: Replay) -> None:
+    record = replayed.record
+    say(f"{record.status}{': ' + record.reason if record.reason else ''} in {record.train_seconds:.2f} s")
+    for name, value in {**record.validation, **(record.test or {})}.items():
+        say(f"  {name:<16} {value:.6f}")
+    if replayed.code_version != replayed.recorded.trial.code_version:
+        say(
+            f"the code has changed: the record has version {replayed.recorded.trial.code_version}, "
+            f"the present code {replayed.code_version}"
+        )
+    if replayed.environment:
+        say(f"another machine or other packages: {replayed.environment}")
+    say(
+        f"differs from its record in {first_few(replayed.differing, _NAMED)}"
+        if replayed.differing
+        else "the same as its record, bit for bit"
+    )
+
+
+def ui(
+    store: StoreOption = "runs",
+    host: Annotated[str, typer.Option(help="Address to listen on.", callback=named_place)] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 5000,
+) -> None:
+    """Open MLflow's UI for the runs in a store; only this machine can reach it by default."""
+    folder = Store.open(store).local
+    if folder is None or not (folder / "mlflow.db").exists():
+        raise UserError(f"store {store!r} holds no MLflow database; `topk run` makes one in a local store")
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking_uri(folder)]
+    command += ["--artifacts-destination", str(folder / "mlflow-artifacts")]
+    command += ["--host", host, "--port", str(port), "--workers", "1"]
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    _check_free(host, port)
+    if not is_loopback_host(host):
+        say(
+            f"warning: MLflow asks nobody for a password: whoever reaches {host}:{port} can read and change all runs",
+            err=True,
+        )
+    say(f"MLflow on http://{host}:{port} (Ctrl-C ends it)")
+    raise typer.Exit(_served(command, environment))
+
+
+def _served(command: list[str], environment: dict[str, str]) -> int:
+    """Run a server until it ends or a signal arrives; return the exit code. All its processes end.
+
+    It has its own process group, because MLflow's processes do not end each other.
+    """
+    handled = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, _interrupt) for number in handled}
+    with subprocess.Popen(command, env=environment, process_group=0) as server:  # noqa: S603 - our own interpreter
+        try:
+            return server.wait()
+        except KeyboardInterrupt as interrupt:
+            return 128 + (interrupt.args or [signal.SIGINT])[0]
+        finally:
+            with suppress(ProcessLookupError):  # all have ended
+                os.killpg(server.pid, signal.SIGTERM)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    raise KeyboardInterrupt(number)
+
+
+def _check_free(host: str, port: int) -> None:
+    try:
+        socket.create_server((host, port)).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"cannot listen on --host {host!r} and --port {port}: {error}; another --port may be free"
+        ) from error

@@ -1,0 +1,1 @@
+"""``topk new``: a study file for somebody's own data, from templates."""

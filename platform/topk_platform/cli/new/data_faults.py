@@ -1,0 +1,102 @@
+"""Faults in users' data that ``topk new`` reports: classes with few images, wrong labels, NaN."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from topk_platform.errors import UserError
+from topk_platform.specs.checks import first_few
+
+__all__ = ["check_finite", "check_labels", "few_images", "has_tail", "image_counts"]
+
+_ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+_TAIL = 5  # times as many samples in the most frequent class as in the rarest
+
+
+def image_counts(folder: Path) -> dict[str, int]:
+    """Return how many images each class of a folder has, by name; hidden files are ignored.
+
+    Args:
+        folder: The folder of a split, with a folder for each class.
+    """
+    classes = sorted(entry for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
+    return {entry.name: sum(map(_is_image, _names(entry))) for entry in classes}
+
+
+def _names(folder: Path) -> list[str]:
+    return [name for _, _, names in os.walk(folder, followlinks=True) for name in names]
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(_ENDINGS) and not name.startswith(".")
+
+
+def few_images(counts: Mapping[str, int], least: int) -> str:
+    """Return a note that names every class with too few images; empty if there is none.
+
+    Args:
+        counts: Images by class.
+        least: How many images a class needs: one for training, and one for each split that is taken from training.
+
+    Example:
+        >>> few_images({"gull": 9, "owl": 2}, 3)[:61]
+        '1 class has fewer than the 3 images that its splits need: owl'
+    """
+    few = [f"{name} ({count})" for name, count in counts.items() if count < least]
+    if not few:
+        return ""
+    whose = "class has" if len(few) == 1 else "classes have"
+    return (
+        f"{len(few)} {whose} fewer than the {least} image{'s' if least > 1 else ''} that its splits need: "
+        f"{', '.join(few)}. Add images, move such folders away, or give folders val and test of your own: "
+        "`topk plan` refuses them as they are"
+    )
+
+
+def has_tail(counts: Mapping[Any, int]) -> bool:
+    """Return whether the most frequent class has at least five times as many samples as the rarest."""
+    return max(counts.values(), default=0) >= _TAIL * min(counts.values(), default=0) > 0
+
+
+def check_labels(name: Any, labels: npt.NDArray[np.integer[Any]]) -> None:
+    """Raise ``UserError`` unless the labels are class numbers from 0 on; it names the others with their first rows.
+
+    Args:
+        name: The name of the labels in their file.
+        labels: Whole numbers ``(n,)``.
+    """
+    numbers, first, counts = np.unique(labels, return_index=True, return_counts=True)
+    if len(numbers) and numbers[0] == 1 and numbers[-1] == len(numbers):
+        raise UserError(
+            f"--from: labels {name!r} must number the classes from 0 on, got 1 to {numbers[-1]}: save labels - 1"
+        )
+    odd = (numbers < 0) | (
+        numbers >= 2 * len(numbers)
+    )  # at least half of the numbers up to the largest must occur
+    rows = [
+        f"{label} ({count} times, first in row {row})"
+        for label, count, row in zip(numbers[odd], counts[odd], first[odd], strict=True)
+    ]
+    if rows:
+        raise UserError(
+            f"--from: labels {name!r} must number the classes from 0 on, and at least half of the numbers must occur; "
+            f"{len(numbers)} different labels, and not among these: {first_few(rows)}"
+        )
+
+
+def check_finite(name: Any, inputs: npt.NDArray[Any]) -> None:
+    """Raise ``UserError`` if inputs ``(n, ...)`` contain NaN or infinity; it names their rows."""
+    if inputs.dtype.kind != "f":
+        return
+    rows = np.flatnonzero(~np.isfinite(inputs.reshape(len(inputs), -1)).all(1)).tolist()
+    if rows:
+        raise UserError(
+            f"--from: inputs {name!r} must be finite, got NaN or infinity in rows (from 0) "
+            f"{first_few([str(row) for row in rows])}: leave them out, or take np.nan_to_num(inputs)"
+        )

@@ -1,0 +1,99 @@
+"""The network of a study that ``topk new`` writes: ours, torchvision's, or timm's by a function in the file."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from topk_platform.errors import UserError, unknown_name
+from topk_platform.references import is_reference
+
+__all__ = ["NETWORKS", "NetworkCode", "network_code"]
+
+NETWORKS = ("convnet", "densenet", "densenet121_small", "linear", "mlp", "resnet18_small")
+"""The networks of this package that ``topk new`` offers."""
+
+_TIMM = "timm:"
+
+_FUNCTION = """
+
+def network(shape: tuple[int, ...], classes: int, head: str, architecture: str) -> nn.Module:
+    body = timm.create_model(architecture, num_classes=0, in_chans=shape[0]{size})
+    return nn.Sequential(body, make_head(body.head_hidden_size, classes, head))
+
+"""
+
+
+@dataclass(frozen=True)
+class NetworkCode:
+    """The parts of a study file that are about its network.
+
+    Args:
+        model: The code of the ``Model``; ``{name}`` stands for the study's name.
+        function: The code of a function that builds the network, if it needs one.
+        imports: Its imports from other packages.
+        ours: Its imports from ``topk_platform``.
+    """
+
+    model: str
+    function: str = ""
+    imports: tuple[str, ...] = ()
+    ours: tuple[str, ...] = ()
+
+
+def network_code(network: str) -> NetworkCode:
+    """Return the code of a network.
+
+    Args:
+        network: One of :data:`NETWORKS`, a classifier of torchvision's, ``timm:`` and one of timm's, or a function of
+            the user's, ``module:function``.
+
+    Raises:
+        UserError: if there is no such network, timm is not installed, or the function does not have the parameters of a
+            network's function.
+
+    Example:
+        >>> network_code("mlp").model
+        'Model("mlp")'
+    """
+    if network.startswith(_TIMM):
+        return _timm(network.removeprefix(_TIMM))
+    if network in NETWORKS:
+        return NetworkCode(f'Model("{network}")')
+    if is_reference(network):
+        return _own(network)
+    from torchvision import models  # noqa: PLC0415 - torch, a second or two
+
+    known = models.list_models(module=models)
+    if network not in known:
+        raise unknown_name("network", network, [*NETWORKS, *known])
+    return NetworkCode(f'Model("torchvision", {{{{"architecture": "{network}"}}}})')
+
+
+def _own(reference: str) -> NetworkCode:
+    from topk_platform.running.preflight.checks import check_network  # noqa: PLC0415 - torch, a second or two
+
+    check_network(reference)
+    return NetworkCode(f'Model("{reference}")')
+
+
+def _timm(architecture: str) -> NetworkCode:
+    if importlib.util.find_spec("timm") is None:
+        raise UserError(f"--network {_TIMM}{architecture} needs timm: pip install timm")
+    import timm  # noqa: PLC0415 - torch, a second or two
+
+    if not timm.is_model(architecture):
+        near = get_close_matches(architecture, timm.list_models(), n=1)
+        hint = f": did you mean {_TIMM}{near[0]}?" if near else ""
+        raise UserError(f"timm has no network {architecture!r}{hint}")
+    config = timm.get_pretrained_cfg(architecture)
+    fixed = (
+        config is not None and config.fixed_input_size
+    )  # its positions are those of one size, which has to be told
+    return NetworkCode(
+        model=f'Model("{{name}}:network", {{{{"architecture": "{architecture}"}}}}, label="{architecture}")',
+        function=_FUNCTION.format(size=", img_size=shape[1:]" if fixed else ""),
+        imports=("import timm", "from torch import nn"),
+        ours=("from topk_platform.models.heads import make_head",),
+    )

@@ -1,0 +1,1 @@
+"""``topk run``: the command, what it shows while the study runs, and how it ends."""

@@ -1,0 +1,73 @@
+"""What a run prints at its end, and its exit code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from topk_platform.cli.codes import Exit
+from topk_platform.errors import reason
+from topk_platform.reports import to_rich
+from topk_platform.running.driver.summary import Summary, problems
+
+__all__ = ["exit_code", "print_problems", "print_summary", "summary_data"]
+
+
+def exit_code(summary: Summary) -> int:
+    """Return a run's exit code.
+
+    It is 130 after an interrupt; otherwise 4 if a limit of this run is used up and no fault left a trial open;
+    otherwise 3 if faults left trials without a result or ended the run; otherwise 1 if a trial failed or an arm ended
+    without a result.
+    """
+    if summary.interrupted:
+        return 128 + signal.SIGINT
+    if summary.partial and not summary.faults.open:
+        return Exit.PARTIAL
+    if summary.left:
+        return Exit.OPEN
+    return Exit.FAILED if summary.table.failures or summary.table.fruitless else Exit.DONE
+
+
+def print_summary(console: Console, summary: Summary, store: str) -> None:
+    """Print a run's table, the folder of its results, and its problems."""
+    console.print(to_rich(summary.table))
+    console.print(
+        f"{summary.done} Results: {summary.folder} (ledger, tables, models, ranks)",
+        highlight=False,
+    )
+    if summary.tracking_error is None and Path(store, "mlflow.db").is_file():
+        console.print(
+            f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {store}", highlight=False
+        )
+    print_problems(console, summary)
+
+
+def print_problems(console: Console, summary: Summary) -> None:
+    """Print a run's problems and what it left open, a line each."""
+    for line in problems(summary):
+        console.print(line)
+
+
+def summary_data(summary: Summary) -> dict[str, Any]:
+    """Return a run's summary as JSON types."""
+    error, faults = summary.tracking_error, summary.faults
+    return {
+        "event": "finished",
+        "interrupted": summary.interrupted,
+        "ran": summary.ran,
+        "beyond": summary.beyond,
+        "left": summary.left,
+        "exit_code": exit_code(summary),
+        "folder": summary.folder,
+        "partial": summary.partial,
+        "failures": [{"key": key, "arm": arm, "reason": why} for key, arm, why in summary.table.failures],
+        "open": faults.open,
+        "ended": faults.ended,
+        "unsaved": faults.unsaved,
+        "tracking_error": None if error is None else reason(error),
+    }

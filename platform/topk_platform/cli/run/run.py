@@ -1,0 +1,191 @@
+"""The command that runs a study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from topk_platform.cli.consoles import make_console, print_json
+from topk_platform.cli.options import (
+    DataOption,
+    DownloadOption,
+    MlflowOption,
+    OnlyOption,
+    SearchesOption,
+    SeedsOption,
+    SmokeOption,
+    StoreOption,
+    StudyArgument,
+    TrialsOption,
+    named_place,
+)
+from topk_platform.cli.run.interrupting import Course, interrupts_reported
+from topk_platform.cli.run.outcome import exit_code, print_problems, print_summary, summary_data
+from topk_platform.cli.run.view import make_view
+from topk_platform.cli.studies import requested_study
+from topk_platform.errors import UserError
+from topk_platform.running.driver.study import run as run_study
+from topk_platform.running.driver.summary import Summary
+
+__all__ = ["run"]
+
+_PLACES, _LIMITS, _CARE, _OUTPUT = "Where things are", "How much at most", "Care", "Output"
+
+Address = Annotated[
+    str | None,
+    typer.Option(help="A Ray cluster: host:port or auto.", callback=named_place, rich_help_panel=_PLACES),
+]
+Accelerator = Annotated[
+    str | None,
+    typer.Option(
+        help="The only kind of GPU to train on, by Ray's name: A100, L4, ...", rich_help_panel=_PLACES
+    ),
+]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds to wait for the cluster's head, and for a node that has room for a trial; 60 by default. A head "
+        "that exists always has 20 s to answer, and a node 120 s.",
+        rich_help_panel=_PLACES,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        help="How many trials run at once; by default as many as the cores or GPUs allow.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+Checkpoints = Annotated[
+    float,
+    typer.Option(
+        help="Least number of seconds between two checkpoints of a trial. A trial that is interrupted continues from "
+        "its last checkpoint.",
+        rich_help_panel=_CARE,
+    ),
+]
+RetryFailed = Annotated[
+    bool,
+    typer.Option(
+        "--retry-failed",
+        help="Run failed trials again. The new records replace the old ones.",
+        rich_help_panel=_CARE,
+    ),
+]
+Networks = Annotated[
+    bool,
+    typer.Option(
+        "--networks",
+        help="Also repeat confirmations whose network is missing or damaged. Confirmations without ranks or guesses "
+        "are always repeated.",
+        rich_help_panel=_CARE,
+    ),
+]
+Mixed = Annotated[
+    bool,
+    typer.Option(
+        "--mixed",
+        help="Let machines and package versions differ: the results of all of them count, and the table says so.",
+        rich_help_panel=_CARE,
+    ),
+]
+MaxHours = Annotated[
+    float | None,
+    typer.Option(
+        "--max-hours",
+        help="Hours that this run may take; the same command continues later.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+MaxGpuHours = Annotated[
+    float | None,
+    typer.Option(
+        "--max-gpu-hours",
+        help="GPU hours that this run may use, summed over all GPUs.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+MaxTrials = Annotated[
+    int | None,
+    typer.Option("--max-trials", help="How many trials may start in this run.", rich_help_panel=_LIMITS),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only problems.", rich_help_panel=_OUTPUT)]
+Events = Annotated[
+    bool, typer.Option("--json", help="Print every event as a line of JSON.", rich_help_panel=_OUTPUT)
+]
+
+
+def run(
+    study: StudyArgument,
+    store: StoreOption = "runs",
+    address: Address = None,
+    accelerator: Accelerator = None,
+    wait: Wait = None,
+    searches: SearchesOption = None,
+    trials: TrialsOption = None,
+    seeds: SeedsOption = None,
+    only: OnlyOption = None,
+    workers: Workers = None,
+    mlflow: MlflowOption = None,
+    checkpoints: Checkpoints = 30.0,
+    data: DataOption = None,
+    download: DownloadOption = False,
+    retry_failed: RetryFailed = False,
+    networks: Networks = False,
+    mixed: Mixed = False,
+    max_hours: MaxHours = None,
+    max_gpu_hours: MaxGpuHours = None,
+    max_trials: MaxTrials = None,
+    smoke: SmokeOption = False,
+    quiet: Quiet = False,
+    json: Events = False,
+) -> None:
+    """Run what is missing of a study, then print its table. The same command resumes an interrupted study."""
+    if quiet and json:
+        raise UserError("--quiet and --json exclude each other: leave one out")
+    console = None if quiet or json else make_console()
+    requested = requested_study(study, smoke, address, console, store, searches)
+    start = partial(
+        run_study,
+        requested,
+        store=store,
+        address=address,
+        trials=trials,
+        seeds=seeds,
+        only=only,
+        workers=workers,
+        mlflow_uri=mlflow,
+        checkpoint_seconds=checkpoints,
+        data=data,
+        download=download,
+        retry_failed=retry_failed,
+        networks=networks,
+        mixed=mixed,
+        max_hours=max_hours,
+        max_gpu_hours=max_gpu_hours,
+        max_trials=max_trials,
+        accelerator=accelerator,
+        wait=wait,
+        waiting=None if quiet else partial(typer.echo, err=True),
+    )
+    raise typer.Exit(_shown(start, console, store, json=json))
+
+
+def _shown(start: Callable[..., Summary], console: Console | None, store: str, *, json: bool) -> int:
+    """Run a study, show its progress and its summary, and return the exit code; without a console, print no table."""
+    course = Course(json=json)
+    view = make_view(console or make_console(), quiet=console is None, json=json)
+    with interrupts_reported(course) as signals, view as show:
+        summary = start(progress=course.followed(show))
+    code = 128 + signals[0] if summary.interrupted and signals else exit_code(summary)
+    if json:
+        print_json({**summary_data(summary), "exit_code": code}, lines=True)
+    elif console is None:
+        print_problems(make_console(stderr=True), summary)
+    else:
+        print_summary(console, summary, store)
+    return code

@@ -1,0 +1,120 @@
+"""What has ended of one arm, and what follows from it: choices, results in a race, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from topk_platform.protocol.ended import Ended
+from topk_platform.protocol.lane import Lane, Slot
+from topk_platform.protocol.racing import Results
+from topk_platform.specs import Arm
+
+__all__ = ["ArmProgress"]
+
+
+class ArmProgress:
+    """What has ended of one arm, within a budget.
+
+    A table and a status build it from what is recorded. A run keeps it up to date trial by trial, as an
+    :class:`ArmBoard`. Both therefore get the same answers.
+
+    Args:
+        arm: The arm.
+        trials: How many search trials its searches share out; without meaning for an arm that searches nothing.
+        seeds: How many seeds the arm asks for.
+        points: The most configurations of each search that are confirmed.
+        searched: The ended search trials by number; it is kept, not copied.
+        confirmed: The ended confirmations by slot; likewise.
+
+    Attributes:
+        lanes: Its searches.
+        last: How many seeds count: fewer than ``seeds`` if the arm dropped out of a race.
+
+    Example:
+        >>> from topk_platform.specs import Float, Loss, Model, Recipe, Regime
+        >>> loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
+        >>> arm = Arm(Regime("r", "digits"), Model("mlp"), loss, 1, Recipe(epochs=4))
+        >>> ended = {n: Ended(n, {}, "completed", {4: 0.8 + n / 10}) for n in range(2)}
+        >>> progress = ArmProgress(arm, trials=2, seeds=3, searched=ended)
+        >>> [chosen[0].number for chosen in progress.chosen], progress.left
+        ([1], 3)
+    """
+
+    def __init__(
+        self,
+        arm: Arm,
+        trials: int,
+        seeds: int,
+        points: int = 1,
+        searched: Mapping[int, Ended] | None = None,
+        confirmed: Mapping[Slot, Ended] | None = None,
+    ) -> None:
+        self.arm, self.seeds, self.points, self.last = arm, seeds, points, seeds
+        self.searched: Mapping[int, Ended] = {} if searched is None else searched
+        self.confirmed: Mapping[Slot, Ended] = {} if confirmed is None else confirmed
+        self._budget = trials if arm.is_searched else 0
+        self.lanes = [
+            Lane(arm, index, self._budget, seeds, points, self.searched, self.confirmed)
+            for index in range(arm.repeats.count)
+        ]
+
+    @property
+    def trials(self) -> int:
+        """How many search trials the arm asks for; one that all searches share counts once."""
+        return self.arm.repeats.asked(self._budget)
+
+    @property
+    def total(self) -> int:
+        """How many trials the arm asks for in all."""
+        return self.trials + self.seeds * self.points
+
+    @property
+    def searching(self) -> bool:
+        """Whether search trials are still to end."""
+        return any(lane.searching for lane in self.lanes)
+
+    @property
+    def chosen(self) -> list[tuple[Ended, ...]]:
+        """What each search has chosen by now, the main configuration first; empty without a completed trial."""
+        return [lane.chosen_by_now for lane in self.lanes]
+
+    @property
+    def left(self) -> int:
+        """How many trials have not ended: running and open ones count, confirmations that cannot run do not."""
+        if len(self.lanes) == 1:  # asked as often as for the next slot
+            return self.lanes[0].left
+        return sum(lane.left for lane in self.lanes)
+
+    def counts(self, number: int) -> bool:
+        """Return whether the arm asks for a search trial, by its number."""
+        return self.arm.repeats.holds(number, self._budget)
+
+    def results(self) -> Results | None:
+        """Return the arm's results in a race, by the seed's rank; None if it has nothing to confirm."""
+        if not any(lane.chosen or not lane.confirming for lane in self.lanes):
+            return None
+        results, repeats = {}, self.arm.repeats
+        for rank, seed in enumerate(repeats.seeds(self.seeds), 1):
+            lane = self.lanes[repeats.search_of_seed(seed)]
+            slots: list[Slot] = [("confirm", ended.number, seed) for ended in lane.chosen[:1]]
+            if lane.confirming and all(slot in self.confirmed for slot in slots):
+                results[rank] = sum(self.confirmed[slot].score for slot in slots)  # 0 where it cannot be
+        return results
+
+    def missing(self) -> list[Slot]:
+        """Return the slots that have not ended, as far as known; confirmations follow their search."""
+        return [slot for lane in self.lanes for slot in lane.missing()]
+
+    def known(self, number: int) -> list[Ended]:
+        """Return the trials that a trial's suggestion may use, numbered by their positions in the search."""
+        repeats, search = self.arm.repeats, self.arm.repeats.search_of(number)
+        known = self.lanes[search].known(number)
+        if repeats.count == 1:
+            return [self.searched[position] for position in known]
+        return [self.searched[repeats.number_at(search, i)]._replace(number=i) for i in known]
+
+    def limit(self, until: int, last: int) -> None:
+        """Let only seeds of a rank up to ``until`` start now, and let none above ``last`` count."""
+        self.last = last
+        for lane in self.lanes:
+            lane.limit(until, last)

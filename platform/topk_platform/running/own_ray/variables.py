@@ -1,0 +1,24 @@
+"""Environment variables for as long as something starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+__all__ = ["in_variables"]
+
+
+@contextmanager
+def in_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for as long as the block lasts; those that are set already stay as they are."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update({name: os.environ.get(name, value) for name, value in variables.items()})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,50 @@
+"""What ``topk status`` tells of early and final validation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
+from topk_platform.cli.commands.early import early_table
+from topk_platform.records import Ledger
+from topk_platform.specs import EpochRecord, Trial, TrialRecord
+from topk_platform.testing import fake_run
+
+EARLY = {"cross_entropy": (0.1, 0.2, 0.3, 0.4, 0.5), "focal": (0.5, 0.1, 0.4, 0.2, 0.3)}
+
+
+def a_ledger(folder: Path) -> Ledger:
+    """Five trials of two losses, the n-th of which ends at n tenths, and had at first what ``EARLY`` says."""
+    rate = {"learning_rate": Float(0.01, 1)}
+    losses = [Loss(name, rate, {"learning_rate": 0.1}) for name in EARLY] + [Loss("topk_hinge")]
+    arms = grid([Regime("r", "digits")], [Model("mlp")], losses, k=1, recipe=Recipe(4))
+    study = Study("s", arms, topk=(1,), trials=5, seeds=1)
+
+    def end(trial: Trial) -> TrialRecord:
+        early = EARLY.get(trial.arm.loss.label, (0.0,) * 5)[trial.number]
+        values = {1: early, 2: trial.number / 10, 4: trial.number / 10}
+        epochs = tuple(
+            EpochRecord(e, 1.0, dict.fromkeys(study.metrics, v), 0.1, 0.1) for e, v in values.items()
+        )
+        return TrialRecord(trial, "completed", "", epochs[-1].validation, None, epochs)
+
+    return fake_run(study, folder, end)
+
+
+def test_status_tells_of_each_arm_that_searches(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    table = early_table(ledger, ledger.rows())
+    assert table is not None
+    found = list(zip(*(column.cells for column in table.columns), strict=True))
+    assert found == [
+        ("r/mlp/cross_entropy", "5", "1: 1.00, 2: 1.00"),
+        ("r/mlp/focal", "5", "1: -0.30, 2: 1.00"),
+    ]
+
+
+def test_rows_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
+    ledger = a_ledger(tmp_path)
+    unknown = '{"type": "Trial", "colour": 1}'
+    searched = [row | {"config": unknown} for row in ledger.rows() if row["loss"] == "focal"]
+    assert early_table(ledger, searched) is None
+    assert early_table(ledger, [row for row in ledger.rows() if row["phase"] == "confirm"]) is None

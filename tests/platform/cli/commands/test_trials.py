@@ -1,0 +1,119 @@
+"""``topk replay`` of a trial whose loss is a user's own, in the folder that the command runs in."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform import code_version as versions
+from topk_platform.cli import main
+from topk_platform.data import load
+from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard
+from topk_platform.records import Ledger, Store
+from topk_platform.training import environment, finish, run_trials
+
+REGIME = Regime("r", "digits")
+ARM = Arm(REGIME, Model("linear"), Loss("loss_of_ones_own:loss"), 3, Recipe(1))
+Replay = Callable[[str], tuple[int, str, str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "loss_of_ones_own.py").write_text("from helper_of_ones_own import loss\n")
+    (tmp_path / "helper_of_ones_own.py").write_text("from torch.nn import CrossEntropyLoss as loss\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TOPK_DATA", raising=False)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(tmp_path))])
+    forget(monkeypatch)
+    return tmp_path
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next command import the modules anew, as another process does."""
+    versions._loaded_version.cache_clear()
+    for name in ("loss_of_ones_own", "helper_of_ones_own"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def recorded(fingerprint: str = "", **versions_then: str) -> str:
+    """Train a trial, write it down as trained on these data with these versions, and return its key."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path.cwd()))
+        study = Study("own", [ARM], topk=(1, 3), baseline="loss")
+        board = ArmBoard(study, ARM, Identity(versions.code_version(ARM), load(REGIME).fingerprint))
+        trial = board.trial(board.next_slot())
+        (record,) = finish(run_trials([trial]))
+        if fingerprint:
+            trial = dataclasses.replace(trial, dataset_fingerprint=fingerprint)
+            record = type(record)(trial, record.status)
+        ledger = Ledger.open(Store.open("runs"), "own")
+        with ledger.writing(study) as writer:
+            writer.put(record.replace_versions(**versions_then))
+    assert record.status == "completed"
+    return record.trial.key
+
+
+@pytest.fixture
+def replay(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Replay:
+    def call(key: str) -> tuple[int, str, str]:
+        forget(monkeypatch)
+        monkeypatch.setattr(sys, "argv", ["topk", "replay", key])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capsys.readouterr()
+        return int(caught.value.code or 0), out, err
+
+    return call
+
+
+def test_modules_of_the_folder_are_found(folder: Path, replay: Replay) -> None:
+    code, out, err = replay(recorded())
+    assert (code, err) == (0, "")
+    assert "bit for bit" in out and "the code has changed" not in out
+
+
+def test_changed_code_is_told(folder: Path, replay: Replay) -> None:
+    key, before = recorded(), versions.code_version(ARM)
+    with (folder / "helper_of_ones_own.py").open("a") as file:
+        file.write("loss = [loss][0]\n")
+    code, out, _ = replay(key)
+    assert code == 0 and "bit for bit" in out
+    assert f"the code has changed: the record has version {before}, the present code" in " ".join(out.split())
+    assert versions.code_version(ARM) in out
+
+
+def test_another_machine_is_told(folder: Path, replay: Replay) -> None:
+    code, out, _ = replay(recorded(machine="another"))
+    assert code == 0 and "bit for bit" in out
+    here = environment("cpu")["machine"]
+    assert f"another machine or other packages: machine another in place of {here}" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("lacking", "message"),
+    [
+        ("loss_of_ones_own", "'loss_of_ones_own:loss': there is no module 'loss_of_ones_own' on the path"),
+        (
+            "helper_of_ones_own",
+            "module 'loss_of_ones_own' raised ModuleNotFoundError: No module named 'helper_of_ones_own'",
+        ),
+    ],
+)
+def test_a_missing_module_is_no_difference(folder: Path, replay: Replay, lacking: str, message: str) -> None:
+    key = recorded()
+    (folder / f"{lacking}.py").unlink()
+    code, out, err = replay(key)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert message in err
+
+
+def test_other_data_are_no_difference(folder: Path, replay: Replay) -> None:
+    code, out, err = replay(recorded("another"))
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "dataset digits has fingerprint" in err

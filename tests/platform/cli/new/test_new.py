@@ -1,0 +1,303 @@
+"""``topk new`` writes a file that runs: its plan, and its smoke run's trials, trained by the training engine."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from topk_platform import plan
+from topk_platform.cli import main
+from topk_platform.cli.new.networks import NETWORKS
+from topk_platform.cli.studies import load_study
+from topk_platform.data import data_at, read
+from topk_platform.models import MODELS
+from topk_platform.protocol.ended import Ended
+from topk_platform.records import Ledger, Store, read_history
+from topk_platform.running.driver.boards import make_board
+from topk_platform.running.preflight.checks import check_study
+from topk_platform.training import finish, run_trials
+
+New = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def new(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> New:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["topk", "new", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return (int(caught.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def birds(tmp_path: Path) -> Path:
+    folder, draw = tmp_path / "my photos" / "birds", np.random.default_rng(0)
+    for name in ("wren", "gull", "owl's"):
+        (folder / name).mkdir(parents=True)
+        for place in range(12):
+            pixels = draw.integers(0, 256, (20, 24, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{place}.png")
+    return folder
+
+
+def save_arrays(file: Path) -> None:
+    draw = np.random.default_rng(0)
+    inputs, labels = draw.normal(size=(60, 5)), np.arange(60) % 4
+    if file.suffix == ".npz":
+        np.savez(file, x=inputs, y=labels)
+    else:
+        torch.save((torch.tensor(inputs), torch.tensor(labels)), file)
+
+
+def check_runs(name: str, place: Path, tmp_path: Path) -> None:
+    """Plan it, and train a search trial and a confirmation of each arm's smoke run."""
+    study = load_study(f"{name}:study")
+    small = study.smoke().with_budget(1, 1)
+    found = plan(small, store=tmp_path / "runs", data=place)
+    assert [arm.left for arm in found.arms] == [2, 2]
+    with data_at(place):
+        identities = check_study(small)
+        ledger = Ledger.open(Store.open(tmp_path / "runs"), small.name)
+        board = make_board(small, identities, read_history(ledger, small, identities))
+        while trials := board.next_trials():
+            (record,) = finish(run_trials(trials))
+            assert record.status == "completed", record.reason
+            board.end(trials[0], Ended.from_record(record))
+    assert board.left == 0
+
+
+def test_images_and_a_network_of_torchvisions(new: New, birds: Path, tmp_path: Path) -> None:
+    name, network = "birds_on_shufflenet", "shufflenet_v2_x0_5"
+    code, out, err = new(name, "--from", str(birds), "--network", network, "-k", "2", "--size", "32")
+    assert (code, err) == (0, "")
+    assert out.endswith(f"topk plan {name}:study --data '{birds.parent}'\n") and "chosen" not in out
+    study = load_study(f"{name}:study")
+    assert (study.name, study.topk, {arm.k for arm in study.arms}) == (name, (1, 2), {2})
+    assert len((tmp_path / f"{name}.py").read_text().splitlines()) < 40
+    check_runs(name, birds.parent, tmp_path)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".pt"])
+def test_arrays(new: New, tmp_path: Path, suffix: str) -> None:
+    name = f"arrays_of_{suffix[1:]}"
+    (tmp_path / "lab").mkdir()
+    save_arrays(tmp_path / "lab" / f"table{suffix}")
+    code, out, err = new(name, "--from", f"lab/table{suffix}")
+    assert (code, err) == (0, "")
+    assert out.startswith("chosen: --network mlp, -k 3\n")
+    assert {(arm.k, arm.model.name) for arm in load_study(f"{name}:study").arms} == {(3, "mlp")}
+    check_runs(name, tmp_path / "lab", tmp_path)
+
+
+def test_groups_of_images_and_arrays(new: New, birds: Path, tmp_path: Path) -> None:
+    for name in ("wren", "gull", "owl's"):
+        for place in range(12):
+            (birds / name / f"{place}.png").rename(birds / name / f"{'abcd'[place % 4]}_{place}.png")
+    code, _, err = new("grouped_birds", "--from", str(birds), "--groups", "{class}/{group}_*")
+    assert (code, err) == (0, "")
+    (regime,) = {arm.regime.name: arm.regime for arm in load_study("grouped_birds:study").arms}.values()
+    assert regime.options["groups"] == "{class}/{group}_*"
+    with data_at(birds.parent):
+        assert {len(set(split.groups.tolist())) for split in read(regime).splits.values()} == {2, 1}
+    draw = np.random.default_rng(0)
+    who = [f"patient {n // 6}" for n in range(60)]
+    np.savez(tmp_path / "table.npz", x=draw.normal(size=(60, 5)), y=np.arange(60) % 4, groups=who)
+    assert new("grouped_table", "--from", "table.npz")[0] == 0
+    (regime,) = {arm.regime.name: arm.regime for arm in load_study("grouped_table:study").arms}.values()
+    with data_at(tmp_path):
+        assert len(read(regime).test.groups.unique()) == 1
+    code, _, err = new("ungrouped", "--from", "table.npz", "--groups", "who")
+    assert code and "--groups must name an array of" in err
+
+
+@pytest.fixture
+def tailed(birds: Path) -> Path:
+    """Twelve images each of two classes, of the third two and what macOS leaves beside images."""
+    for image in sorted((birds / "wren").iterdir())[2:]:
+        image.rename(image.with_name(f"._{image.name}"))
+    return birds
+
+
+def test_rare_classes_are_named_and_get_a_loss_and_a_metric(new: New, tailed: Path) -> None:
+    code, out, err = new("rare_birds", "--from", str(tailed))
+    assert code == 0
+    assert "1 class has fewer than the 3 images that its splits need: wren (2). Add images" in err
+    assert "balanced_softmax is among the losses, macro_top2 selects" in out
+    study = load_study("rare_birds:study")
+    assert {arm.loss.label: arm.metric for arm in study.arms} == dict.fromkeys(
+        ("cross_entropy", "smooth_topk_svm", "balanced_softmax"), "macro_top2"
+    )
+
+
+def test_a_split_with_a_folder_of_its_own_needs_no_image_of_training(new: New, tailed: Path) -> None:
+    (tailed.parent / "split" / "test").mkdir(parents=True)
+    tailed.rename(tailed.parent / "split" / "train")
+    assert new("split_birds", "--from", str(tailed.parent / "split"))[::2] == (0, "")
+
+
+def test_a_network_of_ones_own(new: New, tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    save_arrays(tmp_path / "lab" / "table.npz")
+    (tmp_path / "net_of_mine.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Sequential):\n"
+        "    def __init__(self, shape, classes, head):\n"
+        "        super().__init__(nn.Linear(shape[0], classes))\n"
+    )
+    assert new("on_my_net", "--from", "lab/table.npz", "--network", "net_of_mine:Net")[0] == 0
+    assert {arm.model.name for arm in load_study("on_my_net:study").arms} == {"net_of_mine:Net"}
+    check_runs("on_my_net", tmp_path / "lab", tmp_path)
+
+
+@pytest.mark.slow  # timm takes seconds to import
+@pytest.mark.parametrize(
+    ("architecture", "code"),
+    [("mobilenetv3_small_050", "in_chans=shape[0])"), ("vit_tiny_patch16_224", "img_size=shape[1:])")],
+)
+def test_a_network_of_timms(new: New, birds: Path, tmp_path: Path, architecture: str, code: str) -> None:
+    """Of any image size where it takes any, else told the size that its positions are for."""
+    pytest.importorskip("timm", reason="timm is not installed")
+    assert new(architecture, "--from", str(birds), "--network", f"timm:{architecture}", "-k", "2")[0] == 0
+    assert code in (tmp_path / f"{architecture}.py").read_text()
+    assert {arm.model.label for arm in load_study(f"{architecture}:study").arms} == {architecture}
+    check_runs(architecture, birds.parent, tmp_path)
+
+
+@pytest.mark.slow  # datasets takes seconds to import
+@pytest.mark.parametrize("splits", [(), ("train", "test"), ("train", "valid", "test")])
+def test_a_hugging_face_dataset(new: New, tmp_path: Path, splits: tuple[str, ...]) -> None:
+    """Saved as one table, or with splits: what there is none of is taken from training."""
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    draw = np.random.default_rng(0)
+    pictures = [Image.fromarray(draw.integers(0, 256, (20, 24), dtype=np.uint8)) for _ in range(36)]
+    features = datasets.Features(
+        {"image": datasets.Image(), "label": datasets.ClassLabel(names=["a", "b", "c"])}
+    )
+    rows = datasets.Dataset.from_dict({"image": pictures, "label": [i % 3 for i in range(36)]}, features)
+    saved = datasets.DatasetDict(dict.fromkeys(splits, rows)) if splits else rows
+    saved.save_to_disk(str(tmp_path / "lab" / "beans"))
+    name = f"beans_in_{len(splits)}"
+    assert new(name, "--from", "lab/beans", "--size", "16")[0] == 0
+    text = (tmp_path / f"{name}.py").read_text()
+    assert [f'splits["{part}"]' in text for part in ("train", "valid", "test")] == [
+        part in splits for part in ("train", "valid", "test")
+    ]
+    check_runs(name, tmp_path / "lab", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "package"),
+    [(["--from", "lab", "--network", "timm:resnet10t"], "timm"), (["--from", "saved"], "datasets")],
+)
+def test_what_needs_a_package_that_is_not_installed_says_so(
+    new: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], package: str
+) -> None:
+    for folder in ("lab/one", "lab/two", "saved"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "saved" / "dataset_dict.json").write_text("{}")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    code, _, err = new("mine", *arguments)
+    assert code == 2 and f"pip install {package}" in err and not (tmp_path / "mine.py").exists()
+
+
+def test_what_is_not_given_is_asked_for(
+    new: New, birds: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a terminal; what is right by default is taken by the return key."""
+    answers = io.StringIO(f"{birds}\n\n1\n")
+    monkeypatch.setattr(answers, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdin", answers)
+    assert new("asked")[0] == 0
+    (arm, _) = load_study("asked:study").arms
+    assert (arm.model.name, arm.k, load_study("asked:study").topk) == ("convnet", 1, (1,))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a-b", "--from", "lab"], "NAME must be a module's name, of letters, digits and _, got 'a-b'"),
+        (["../up", "--from", "lab"], "NAME must be a module's name"),
+        (["class", "--from", "lab"], "NAME must be a module's name"),
+        (["json", "--from", "lab"], "must not be an installed module's, which it would hide, got 'json'"),
+        (["taken", "--from", "lab"], "taken.py exists already: choose another name"),
+        (["mine"], "--from must be given if there is no terminal to ask on"),
+        (["mine", "--from", "nothing"], "--from: there is no '/"),
+        (["mine", "--from", "taken.py"], "--from must be a folder of images or a file"),
+        (["mine", "--from", "junk.npz"], "junk.npz' cannot be read: "),
+        (
+            ["mine", "--from", "three.npz"],
+            "one of each, got a (4, 2) float64, b (4, 2) float64, y (4,) int64",
+        ),
+        (["mine", "--from", "empty"], "must hold at least 2 classes, got 0"),
+        (
+            ["mine", "--from", "lab", "-k", "2"],
+            "-k must be from 1 to 1, below the number of classes, got '2'",
+        ),
+        (["mine", "--from", "lab", "--network", "resnet1"], "did you mean 'resnet18'"),
+        (["mine", "--from", "lab", "--network", "qqqqqq"], "unknown network 'qqqqqq' (known: "),
+        (
+            ["mine", "--from", "lab", "--network", "taken:Net"],
+            "unknown attribute of module 'taken' 'Net': did you mean 'kept'?",
+        ),
+        (
+            ["mine", "--from", "lab", "--network", "math:floor"],
+            "model math:floor must be a function of shape, classes, head and its options",
+        ),
+        (
+            ["mine", "--from", "from_one.npz"],
+            "labels 'y' must number the classes from 0 on, got 1 to 4: save labels - 1",
+        ),
+        (
+            ["mine", "--from", "odd.npz"],
+            "4 different labels, and not among these: -1 (1 times, first in row 2), 99 (2 times, first",
+        ),
+        (
+            ["mine", "--from", "nan.npz"],
+            "inputs 'x' must be finite, got NaN or infinity in rows (from 0) 3, 7: leave",
+        ),
+    ],
+)
+def test_what_cannot_be_is_a_line_and_nothing_is_written(
+    new: New, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    for folder in ("lab/one", "lab/two", "empty"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "taken.py").write_text("kept = 1\n")
+    (tmp_path / "junk.npz").write_text("junk")
+    np.savez(tmp_path / "three.npz", a=np.zeros((4, 2)), b=np.zeros((4, 2)), y=np.arange(4))
+    inputs, labels = np.zeros((8, 2)), np.arange(8) % 4
+    np.savez(tmp_path / "from_one.npz", x=inputs, y=labels + 1)
+    np.savez(tmp_path / "odd.npz", x=inputs, y=[0, 1, -1, 0, 1, 99, 99, 0])
+    inputs[[3, 7], 1] = np.nan, np.inf
+    np.savez(tmp_path / "nan.npz", x=inputs, y=labels)
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    code, out, err = new(*arguments)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert message in err
+    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
+
+
+def test_our_networks_are_those_that_there_are() -> None:
+    assert {*NETWORKS, "torchvision"} == set(MODELS)
+
+
+def test_what_counts_as_an_image_is_what_is_read() -> None:
+    """Two rules: what reads images loads torch, for which looking at a folder need not wait."""
+    from topk_platform.cli.new.data_faults import _is_image
+    from topk_platform.data.listing import ENDINGS, is_image
+
+    names = [f"{start}a{end}" for start in ("", ".", "._") for end in (*ENDINGS, ".JPG", ".txt", ".gif", "")]
+    assert [_is_image(name) for name in names] == [is_image(name) for name in names]

@@ -1,0 +1,360 @@
+"""What is shown of a running study: the same facts live, as lines, as JSON and by ``topk status``."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+import types
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
+from topk_platform.cli.commands.status import status
+from topk_platform.cli.run.view import make_view
+from topk_platform.errors import UserError
+from topk_platform.identity import Identity
+from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol.ended import Ended
+from topk_platform.records import ArmState, Ledger, Store, StudyState, Tally, note_state, read_state, trend_of
+from topk_platform.running.machine.gpu_use import GpuSample
+from topk_platform.running.progress.events import Event
+from topk_platform.running.progress.notebook import NotebookView
+from topk_platform.running.progress.rows import arms_text, headline, sparkline
+from topk_platform.running.progress.views import Lines, LiveView, View, view_for
+from topk_platform.running.progress.watching import Noting, Watch
+from topk_platform.specs import TrialRecord
+
+RATE = {"learning_rate": Float(0.01, 1)}
+LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "focal")]
+ARMS = grid([Regime("r", "digits")], [Model("mlp")], [*LOSSES, Loss("topk_hinge")], k=1, recipe=Recipe(1))
+STUDY = Study("s", ARMS, topk=(1,), trials=3, seeds=2)
+
+
+def console_of(width: int, height: int = 24, terminal: bool = True) -> Console:
+    return Console(file=io.StringIO(), width=width, height=height, force_terminal=terminal, color_system=None)
+
+
+def text_of(console: Console, view: LiveView | object) -> list[str]:
+    with console.capture() as got:
+        console.print(view)
+    return [line.rstrip() for line in got.get().splitlines()]
+
+
+class Drive:
+    """A run without workers: trials end as the test says, a search trial's value being its number in tenths."""
+
+    def __init__(self, view: View, folder: Path) -> None:
+        self.board = Board(ArmBoard(STUDY, arm, Identity("c", "f")) for arm in ARMS)
+        self.watch, self.view = Watch("s", self.board), view
+        self.ledger = Ledger.open(Store.open(folder), "s")
+        self.tell(Event("begun", slots=2))
+
+    def tell(self, event: Event) -> None:
+        self.watch(event)
+        self.view(self.watch, event)
+
+    def step(self, fate: str = "completed") -> None:
+        (trial,) = self.board.next_trials()
+        self.tell(Event("started", (trial,), workers=1))
+        if fate == "again":
+            self.board.release(trial)
+            self.board.again += 1
+            return self.tell(Event("again", (trial,), why="process lost: killed"))
+        if fate == "open":
+            self.board.leave(trial)
+            return self.tell(Event("open", (trial,), why="process lost: killed; buy memory"))
+        value = dict.fromkeys(STUDY.metrics, trial.number / 10) if fate == "completed" else {}
+        record = TrialRecord(trial, fate, "" if value else "as told", value, None, (), 2.0)  # type: ignore[arg-type]
+        with self.ledger.writing(STUDY) as writer:
+            self.ledger.identify({STUDY.arm_id(arm): Identity("c", "f") for arm in ARMS})
+            writer.put(record)
+        self.board.end(trial, Ended.from_record(record))
+        return self.tell(Event("ended", (trial,), record))
+
+
+FATES = ("completed", "failed", "completed", "again", "completed", "diverged", "completed", "open")
+
+
+@pytest.mark.parametrize("kind", ["live", "lines", "events", "quiet"])
+def test_all_views_tell_the_same_facts(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    console = console_of(200, terminal=kind == "live")
+    view = make_view(console, quiet=kind == "quiet", json=kind == "events")
+    drive = Drive(view, tmp_path)
+    for fate in FATES:
+        drive.step(fate)
+    state = drive.watch.state()
+    assert state.tally == Tally(completed=4, diverged=1, failed=1)
+    assert (state.lost, state.again, state.slots, state.left) == (1, 1, 2, 6)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    out = capsys.readouterr().out
+    if kind == "quiet":
+        assert shown + out == ""
+    elif kind == "lines":
+        assert "6/12 trials: 4 completed, 1 diverged, 1 failed, 1 lost, tried again 1" in headline(state)
+        assert "trials: " in shown and "tried again 1" in shown
+        assert "failed: as told" in shown
+        assert "is tried again: process lost: killed" in shown
+    elif kind == "events":
+        events = [json.loads(line) for line in out.splitlines()]
+        kinds = [event["event"] for event in events]
+        assert kinds == ["begun"] + [
+            k for f in FATES for k in ("started", f if f in ("again", "open") else "ended")
+        ]
+        assert events[0] | {"time": ""} == {
+            "event": "begun",
+            "time": "",
+            "study": "s",
+            "workers": 2,
+            "not_counted": {},
+            "busy": 0,
+            "total": 12,
+            "left": 12,
+        }
+        assert [e["status"] for e in events if e["event"] == "ended"] == [
+            *("completed", "failed", "completed", "completed", "diverged", "completed")
+        ]
+    else:
+        assert isinstance(view, LiveView)
+        lines = text_of(console, view.drawn())
+        assert lines[0].startswith("s  6/12 trials: ") and "1 lost" in lines[0]
+        for arm in state.arms:
+            assert sum(line.startswith(f"{arm.arm} ") for line in lines) == 1
+
+
+def test_lines_come_by_the_clock_and_not_at_the_moment_between_two_trials(tmp_path: Path) -> None:
+    """As soon as a trial has ended its worker seems free; the clock here turns when the test says so."""
+    view = Lines(console_of(200, terminal=False))
+    drive = Drive(view, tmp_path)
+    seen = list[str]()
+
+    def turn(_seconds: float) -> bool:
+        lines = view.console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        seen.append(lines[-1])
+        if len(seen) == 2:
+            drive.step()
+            drive.tell(Event("started", drive.board.next_trials(), workers=1))
+        return len(seen) == 5
+
+    view._repeating.over.wait = turn  # type: ignore[assignment]
+    view._repeating.go_on()
+    lines = view.console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [line.partition(", about")[0] for line in lines] == [
+        "0/12 trials: 0 of 2 workers busy",
+        "1/12 trials: 1 completed, 1 running, 1 of 2 workers busy",
+    ]
+    assert seen[:2] == [lines[0]] * 2 and seen[2:] == [lines[1]] * 3  # what is the same is not said again
+
+
+def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
+    """The ledger tells what has ended, the driver's note what is planned; of one that is gone nothing runs."""
+    drive = Drive(View(console_of(80)), tmp_path)
+    drive.step()
+    with Noting(drive.ledger.store, drive.watch):
+        for fate in ("failed", "completed", "completed"):
+            drive.step(fate)
+    (trial,) = drive.board.next_trials()
+    drive.tell(Event("started", (trial,), workers=1))
+    live = drive.watch.state()
+    note_state(drive.ledger.store, live)
+    read = read_state(drive.ledger, drive.ledger.rows())
+    assert [(a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in read.arms] == [
+        (a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in live.arms
+    ]
+    assert sum(len(arm.trend) for arm in live.arms) == 3  # completed search trials
+    assert (live.running, read.running) == (1, 0)
+    with drive.ledger.writing(STUDY):  # somebody drives it
+        assert read_state(drive.ledger, drive.ledger.rows()).running == 1
+        assert read_state(drive.ledger, drive.ledger.rows()).events == live.events
+
+
+GPU_STUDY = replace(STUDY, device="cuda", gpus=0.5)
+HALF_BUSY, BUSY = GpuSample("GPU-a", 0.5, 10 * 2**30, 80 * 2**30), GpuSample("GPU-b", 1.0, 2**30, 80 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("study", "there", "samples", "told"),
+    [
+        (STUDY, 0.0, [], ""),
+        (STUDY, 2.0, [], ", 0 of 2 GPUs in use, "),
+        (GPU_STUDY, 2.0, [], ", 1.5 of 2 GPUs in use, "),
+        (GPU_STUDY, 1.0, [BUSY, HALF_BUSY, BUSY], ", 1.5 of 1.5 GPUs in use (75 % busy, 11 of 160 GiB), "),
+    ],
+)
+def test_gpus_in_use_are_shown_where_the_cluster_has_any(
+    tmp_path: Path, study: Study, there: float, samples: list[GpuSample], told: str
+) -> None:
+    """Live and in what a driver notes; how busy they are as long as trials say so; a cluster may have grown."""
+    board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in ARMS)
+    watch = Watch("s", board)
+    seconds = {study.arm_id(arm): 60.0 for arm in ARMS}
+    watch(Event("begun", slots=4, gpus=there, share=study.gpu_share, seconds=seconds))
+    watch(Event("started", board.next_trials(), workers=3))
+    for sample in samples:
+        watch(Event("measured", workers=3, sample=sample))
+    line = headline(watch.state())
+    assert told in line if told else "GPU" not in line
+    ledger = Ledger.open(Store.open(tmp_path), "s")
+    with ledger.writing(study):
+        note_state(ledger.store, watch.state())
+        assert read_state(ledger, []).gpu_use == watch.state().gpu_use
+    watch.close()
+    assert "busy, " not in headline(watch.state()).partition("GPUs")[2]
+
+
+def test_without_a_note_status_shows_what_has_ended(tmp_path: Path) -> None:
+    drive = Drive(View(console_of(80)), tmp_path)
+    drive.step()
+    drive.ledger.store.write("standing.json", b"{")
+    (arm,) = read_state(drive.ledger, drive.ledger.rows()).arms
+    assert (arm.done, arm.total, arm.left) == (1, None, None)
+
+
+def test_status_prints_rows_for_people_and_for_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drive = Drive(View(console_of(80)), tmp_path)
+    with Noting(drive.ledger.store, drive.watch):
+        for fate in ("completed", "failed", "completed"):
+            drive.step(fate)
+    status(store=str(tmp_path))
+    out = capsys.readouterr().out
+    assert "s: 3 trials ended" in out and "3/12 trials: 2 completed, 1 failed" in out
+    status("s", store=str(tmp_path), json=True)
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["study"], found["left"], found["recorded"]) == ("s", 9, 3)
+    assert sum(arm["done"] for arm in found["arms"]) == 3
+    with pytest.raises(UserError, match=r"store '.*' holds no study 'digits'"):
+        status("digits", store=str(tmp_path))
+
+
+def a_state(arms: int) -> StudyState:
+    name = "regime-{}-with-a-long-name/densenet40/noised_topk_hinge"
+    return StudyState(
+        "s",
+        tuple(
+            ArmState(
+                name.format(i), Tally(completed=i), 5, i == 150, 0, "top5", 0.5, {"tau": 0.1, "lr": 1.0}, 60.0
+            )
+            for i in range(arms)
+        ),
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 130, 200])
+def test_no_name_is_cut_off_and_each_arm_has_one_line(width: int) -> None:
+    console, state = console_of(width), a_state(4)
+    lines = text_of(console, arms_text(state, console.width))
+    assert len(lines) == 1 + len(state.arms)
+    for arm in state.arms:
+        assert sum(line.startswith(f"{arm.arm} ") for line in lines) == 1
+    assert ("tau=0.1" in "".join(lines)) == (width >= 130)
+    assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize(("width", "there"), [(80, False), (130, True)])
+def test_the_best_value_over_the_search_is_a_sparkline(width: int, there: bool) -> None:
+    """Where there is room; an arm with one trial has none yet."""
+    arms = [
+        replace(arm, trend=trend)
+        for arm, trend in zip(a_state(2).arms, [(0.5, 0.6, 1.0), (0.5,)], strict=True)
+    ]
+    lines = text_of(console_of(width), arms_text(replace(a_state(2), arms=tuple(arms)), width))
+    assert ("▁▂█" in lines[1], "search" in lines[0]) == (there, there)
+    assert "▁" not in lines[2]
+    assert sparkline([0.5, 0.5]) == "▁▁" and sparkline([]) == ""
+
+
+def test_of_a_long_search_a_few_values_are_kept() -> None:
+    """The best so far, falling nowhere; the first and the last; what is not finite does not count."""
+    values = [0.3, float("nan"), *(i / 1000 for i in range(1000)), 0.1]
+    trend = trend_of(values)
+    assert (len(trend), trend[0], trend[-1]) == (12, 0.3, 0.999)
+    assert sorted(trend) == list(trend)
+    assert trend_of([float("nan")]) == ()
+
+
+def test_a_piped_table_is_as_wide_as_it_needs() -> None:
+    console = console_of(100_000, terminal=False)
+    lines = text_of(console, arms_text(a_state(2), console.width))
+    assert all(line.endswith("tau=0.1, lr=1") for line in lines[1:])
+    assert max(map(len, lines)) < 200
+
+
+def test_of_many_arms_those_that_run_are_shown_and_the_rest_is_summed_up() -> None:
+    console, state = console_of(120), a_state(200)
+    lines = text_of(console, arms_text(state, console.width, most=10))
+    assert len(lines) == 1 + 10
+    assert any(line.startswith("regime-150-") for line in lines)
+    shown = sum(int(line.split()[1].partition("/")[0]) for line in lines[1:-1])
+    assert lines[-1].startswith("and 191 more ")
+    assert f"{sum(range(200)) - shown}/{sum(range(200)) - shown + 5 * 191}" in lines[-1]
+
+
+def test_the_live_view_fits_its_terminal(tmp_path: Path) -> None:
+    console = console_of(100, height=12)
+    view = LiveView(console)
+    assert text_of(console, view.drawn())[0].startswith("starting Ray")
+    drive = Drive(view, tmp_path)
+    for _ in range(5):
+        drive.step()
+    assert len(text_of(console, view.drawn())) < console.height
+
+
+class Shown:
+    """In place of IPython's handle of an output: what was shown, one after the other."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def display(self, shown: Any, display_id: bool) -> Shown:
+        assert display_id
+        self.seen.append(shown)
+        return self
+
+    def update(self, shown: Any) -> None:
+        self.seen.append(shown)
+
+
+def test_in_a_notebook_one_output_is_drawn_anew_and_tells_how_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, ipython = Shown(), types.ModuleType("IPython.display")
+    vars(ipython)["display"] = shown.display
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython)
+    with NotebookView() as view:
+        drive = Drive(view, tmp_path)
+        for _ in range(5):
+            drive.step()
+    assert "starting Ray" in repr(shown.seen[0])
+    last = shown.seen[-1]
+    assert repr(last).startswith("s  5/") and "r/mlp/cross_entropy" in repr(last)
+    assert re.search(r'<progress value="5" max="\d+">', last._repr_html_())
+
+
+def test_scripts_are_told_on_standard_error_unless_they_do_not_want_to_be(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert isinstance(view_for(shown=True), Lines) and type(view_for(shown=False)) is View
+    view_for(shown=True).console.print("told")
+    assert capsys.readouterr() == ("", "told\n")
+
+
+def test_a_study_and_a_loss_say_what_they_are() -> None:
+    text = str(STUDY)
+    assert text.startswith("s\n") and "losses: cross_entropy, focal, topk_hinge" in text
+    assert "3 search trials in each of 2, 2 seeds each" in text
+    assert (
+        "<td>0.01 to 1</td><td>0.1</td>" in STUDY._repr_html_() and "learning_rate" in LOSSES[0]._repr_html_()
+    )
+    many = [Loss("focal", label=f"l{i}") for i in range(30)]
+    wide = Study(
+        "wide", grid([Regime("r", "digits")], [Model("mlp")], many, k=1, recipe=Recipe(1)), topk=(1,)
+    )
+    assert "and 18 more" in str(wide)

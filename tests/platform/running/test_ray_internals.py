@@ -1,0 +1,124 @@
+"""The fallbacks for private names of Ray that a version may lack."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import ray
+
+from topk_platform.running import ray_internals
+
+PLATFORM = Path(ray_internals.__file__).parents[1]
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Ray that has none of these names."""
+
+    def import_module(name: str) -> ModuleType:
+        if name.startswith("ray."):
+            raise ModuleNotFoundError(name)
+        return importlib.import_module(name)
+
+    monkeypatch.setattr(ray_internals, "import_module", import_module)
+
+
+def names(path: Path) -> set[str]:
+    """The modules that a file imports, and the dotted names in its code."""
+    tree = ast.parse(path.read_text())
+    modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    return modules | {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def test_nothing_else_reaches_into_ray() -> None:
+    found = {
+        f"{path.relative_to(PLATFORM)}: {name}"
+        for path in PLATFORM.rglob("*.py")
+        if path.name != "ray_internals.py"
+        for name in names(path)
+        if name.startswith(("ray._", "ray.tune.execution", "ray.train._"))
+    }
+    assert not found
+
+
+def test_this_ray_has_what_is_replaced_and_gets_it_back() -> None:
+    constants = importlib.import_module("ray._private.ray_constants")
+    node = importlib.import_module("ray._private.node").Node
+    before = constants.ENABLE_RAY_CLUSTER, node.start_monitor
+    with ray_internals.on_loopback(), ray_internals.lean():
+        assert not constants.ENABLE_RAY_CLUSTER and node.start_monitor is not before[1]
+        assert os.environ[ray_internals.CLUSTER_VARIABLE] == "0"
+    assert (constants.ENABLE_RAY_CLUSTER, node.start_monitor) == before
+    assert ray_internals.CLUSTER_VARIABLE not in os.environ
+
+
+def test_aws_keys_are_not_sent_to_workers() -> None:
+    cache = importlib.import_module("ray.tune.execution.class_cache")
+    assert any(name.startswith("AWS_") for name in cache.ENV_VARS_TO_PROPAGATE)
+    with ray_internals.without_keys():
+        assert not any(name.startswith("AWS_") for name in cache.ENV_VARS_TO_PROPAGATE)
+
+
+@pytest.mark.usefixtures("without")
+def test_a_ray_without_these_names_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    shut: list[bool] = []
+    monkeypatch.setattr(ray, "shutdown", lambda: shut.append(True))
+    blocks = (
+        ray_internals.lean,
+        ray_internals.on_loopback,
+        ray_internals.messages_on_stderr,
+        ray_internals.without_keys,
+    )
+    for block in blocks:
+        with block():
+            pass
+    ray_internals.leave()
+    assert shut == [True]
+
+
+@pytest.mark.usefixtures("without")
+def test_without_the_name_a_process_that_imports_ray_meanwhile_still_stays_on_loopback() -> None:
+    with ray_internals.on_loopback():
+        assert os.environ[ray_internals.CLUSTER_VARIABLE] == "0"
+    assert ray_internals.CLUSTER_VARIABLE not in os.environ
+
+
+@pytest.mark.usefixtures("without")
+def test_without_the_name_the_last_ray_that_was_started_here_is_the_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert ray_internals.known_heads() == set()
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray/ray_current_cluster").write_text("10.0.0.1:6379")
+    assert ray_internals.known_heads() == {"10.0.0.1:6379"}
+
+
+@pytest.mark.usefixtures("without")
+def test_without_the_name_a_ray_of_our_own_has_a_token_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    first, second = ray_internals.token(), ray_internals.token()
+    assert len(first["RAY_AUTH_TOKEN"]) == 64 and first != second
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert ray_internals.token() == {}
+
+
+@pytest.mark.usefixtures("without")
+@pytest.mark.parametrize(("mode", "wants"), [("token", True), ("disabled", False), (None, False)])
+def test_without_the_name_the_environment_says_whether_a_token_is_wanted(
+    mode: str | None, wants: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    if mode is not None:
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    assert ray_internals.wants_token() == wants
