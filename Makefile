@@ -17,7 +17,7 @@ CONSTRAINTS ?= constraints.txt
 WITH = $(CONSTRAINTS:%=--constraint %)
 SETUP = cat pyproject.toml $(CONSTRAINTS)
 
-.PHONY: study test test-others test-ray test-slow test-hosts break regression fuzz gpu docs lint audit constraints wheel-check clean
+.PHONY: study test test-others test-ray test-slow test-hosts break regression fuzz gpu versions docs lint audit constraints wheel-check clean
 
 study: $(VENV)/.platform
 	$(BIN)/topk run letters_quick
@@ -67,6 +67,12 @@ EXAMPLES ?= 1500
 fuzz: $(VENV)/.test
 	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests -n 2 --dist worksteal -m "hypothesis and not ray" --hypothesis-profile fuzz --timeout 0
 
+# The tests of what touches Ray, Optuna, MLflow and torch, and a small study, with the oldest and then with the newest
+# versions that pyproject.toml allows, each in an environment of its own of 6 GB, which is deleted afterwards.
+versions:
+	PYTHON=$(PYTHON) .ci/check-versions oldest
+	PYTHON=$(PYTHON) .ci/check-versions newest
+
 # The pages of docs/ as a site in docs/_build; a link that leads nowhere, or any other warning, ends it.
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build
@@ -96,7 +102,7 @@ define FREEZE
 import re
 from importlib.metadata import distributions
 for name, version in {(found.name, found.version) for found in distributions()}:
-    if not re.match("(torch|torchvision|triton|nvidia|cuda|pip|setuptools|wheel|uv|topk-studies)\\b", name) and "+" not in version:
+    if not re.match("(torch|torchvision|triton|nvidia-(?!ml-py)|cuda|pip|setuptools|wheel|uv|topk-studies)\\b", name) and "+" not in version:
         print(f"{name}=={version}")
 endef
 export FREEZE

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from topk_platform.reports.statistics import Luck, holm, image_part, interval, pooled, prior_of
+from topk_platform.results.statistics import Luck, holm, image_part, interval, pooled, prior_of
 from topk_platform.specs import Repeats
 
 COLUMNS, ARMS, ALPHA = 20, 7, 0.05

@@ -25,10 +25,10 @@ from pathlib import Path
 import numpy as np
 
 import topk_studies
-from topk_platform.reports.findings import Findings
-from topk_platform.reports.statistics import Estimate, critical, holm, interval, pooled, prior_of
-from topk_platform.reports.statistics.tests import p_of
-from topk_platform.reports.table import row_and_column
+from topk_platform.results.findings import Findings
+from topk_platform.results.statistics import Estimate, critical, holm, interval, pooled, prior_of
+from topk_platform.results.statistics.tests import p_of
+from topk_platform.results.table import row_and_column
 from topk_platform.specs import Arm
 from topk_platform.specs.codec import canonical_json
 

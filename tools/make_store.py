@@ -17,7 +17,7 @@ from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.data import load
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import SCHEMA_VERSION, Ledger, Store, StoreKeeper, last_counted, read_history
-from topk_platform.reports.reading import table
+from topk_platform.results.from_store import table
 from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.specs import TrialRecord
 from topk_platform.training import environment, finish, run_trials

@@ -55,11 +55,11 @@ if TYPE_CHECKING:
     from topk_platform.evidence.recommending import recommend
     from topk_platform.evidence.replaying import replay
     from topk_platform.reports.checklist import checklist
-    from topk_platform.reports.deciding import decide
     from topk_platform.reports.page import report
     from topk_platform.reports.plots import plot
-    from topk_platform.reports.reading import table
-    from topk_platform.reports.tuning import tuning
+    from topk_platform.results.decisions import decide
+    from topk_platform.results.from_store import table
+    from topk_platform.results.tuning import tuning
     from topk_platform.running.driver.study import run
     from topk_platform.running.estimate.planning import plan
     from topk_platform.serving import export_model, load_model

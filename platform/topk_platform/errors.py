@@ -18,6 +18,7 @@ __all__ = [
     "FaultError",
     "LostProcessError",
     "MissingDataError",
+    "NotStartedError",
     "RefusingStoreError",
     "SharedMemoryError",
     "SmallShareError",
@@ -134,6 +135,13 @@ class StalledError(FaultError):
     remedy = "see what it waits for: data, the store, the machine, or its own code"
 
 
+class NotStartedError(FaultError):
+    """Ray did not start a trial's process, although the cluster had room for it."""
+
+    kind = "not started"
+    remedy = "see on the nodes what keeps Ray from starting processes, or give the study a larger start_limit"
+
+
 class TimeLimitError(FaultError):
     """A trial has trained for longer than its study allows."""
 
@@ -146,7 +154,7 @@ FAULTS: dict[str, type[FaultError]] = {
     fault.__name__: fault
     for fault in (
         *(LostProcessError, UnreachableStoreError, SharedMemoryError, SmallShareError, BrokenDeviceError),
-        *(StalledError, TimeLimitError, RefusingStoreError),
+        *(StalledError, TimeLimitError, RefusingStoreError, NotStartedError),
     )
 }
 """The kinds of faults, by the names under which workers send them."""

@@ -44,7 +44,7 @@ from topk_studies.searches import (
 )
 
 if TYPE_CHECKING:
-    from topk_platform.reports.findings import Findings
+    from topk_platform.results.findings import Findings
 
 __all__ = [
     "STUDIES",
@@ -94,7 +94,7 @@ def evidence() -> tuple["Findings", ...]:
         >>> all(found.study.name in STUDIES for found in evidence())
         True
     """
-    from topk_platform.reports.findings import Findings  # noqa: PLC0415 - pyarrow, which no definition needs
+    from topk_platform.results.findings import Findings  # noqa: PLC0415 - pyarrow, which no definition needs
 
     folder = Path(__file__).parent / "findings"
     return tuple(Findings.read(file) for file in sorted(folder.glob("*.json.gz")))

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up import keep_made_up
 
 from topk_platform import Study
 from topk_platform.cli.group import COMMANDS, load_command
-from topk_platform.protocol.ended import Ended
-from topk_platform.records import Ledger, Store, read_history
-from topk_platform.running.driver.boards import in_environment, make_board
+from topk_platform.running.driver.boards import in_environment
 from topk_platform.running.preflight.checks import check_study
-from topk_platform.specs import EpochRecord, TrialRecord
+from topk_platform.specs import Trial
+from topk_platform.testing import fake_run
 from topk_platform.training import environment
 
 SLOW = {
@@ -94,21 +92,12 @@ def topk(folder: Path, *arguments: str) -> tuple[int, str, str, set[str]]:
 
 def write_ended(study: Study, store: Path) -> str:
     """Write a record of every trial of a study, as if all had run, and return one's key."""
-    ledger = Ledger.open(Store.open(store), study.name)
     counted = in_environment(study, check_study(study), environment("cpu"))
-    with ledger.writing(study) as writer:
-        ledger.identify(counted)
-        board = make_board(study, counted, read_history(ledger, study, counted))
-        while trials := board.next_trials():
-            for trial in trials:
-                metrics = dict.fromkeys(study.metrics, 0.5 + trial.seed / 100)
-                epochs = (EpochRecord(1, 1.0, metrics, 0.1, 0.1),)
-                test = metrics if trial.seed else None
-                record = TrialRecord(trial, "completed", "", metrics, test, epochs, 1.0, 1000.0, 1001.0)
-                keep_made_up(ledger.store, trial)
-                writer.put(record.replace_versions(**trial.environment))
-                board.end(trial, Ended.from_record(record))
-    return ledger.keys()[0]
+
+    def score(trial: Trial) -> dict[str, float]:
+        return dict.fromkeys(study.metrics, 0.5 + trial.seed / 100)
+
+    return fake_run(study, store, score, identities=counted).keys()[0]
 
 
 @pytest.fixture(scope="module")
@@ -160,8 +149,8 @@ BESIDE = {
     "verify": "trains: tests/platform/evidence",
     "predict": "needs a network: tests/platform/serving/test_serving.py",
     "doctor": "asks machines: tests/platform/running/preflight/test_doctor.py",
-    "findings": "reads a file: tests/platform/reports/test_findings.py",
-    "recommend": "reads data: tests/platform/reports/test_recommending.py",
+    "findings": "reads a file: tests/platform/results/test_findings.py",
+    "recommend": "reads data: tests/platform/results/test_recommendation.py",
 }
 
 WRONG = (

@@ -90,9 +90,16 @@ class Lab:
 
     def allow(self, trainings: int) -> None:
         """Let so many trainings of ``my_lab`` on, counted from one process to the next."""
-        new = self.folder / "allowed.new"
-        new.write_text(str(trainings))
-        new.replace(self.folder / "allowed")
+        self._limit("allowed", trainings)
+
+    def hold_at_step(self, number: int) -> None:
+        """Hold every training of ``my_lab`` from its step of this number on, counted over all processes."""
+        self._limit("last_step", number)
+
+    def _limit(self, name: str, number: int) -> None:
+        new = self.folder / f"{name}.new"
+        new.write_text(str(number))
+        new.replace(self.folder / name)
 
     def noted(self, name: str) -> list[str]:
         """Return the lines that the lab's modules wrote to a file."""

@@ -20,7 +20,9 @@ from ray.cluster_utils import Cluster
 from topk_platform.running.cluster import connecting as cluster
 from topk_platform.running.cluster import machines
 from topk_platform.running.cluster.patience import Patience
+from topk_platform.running.cluster.versions import OtherVersionError
 from topk_platform.running.preflight.doctor.asking import ask_nodes
+from topk_platform.running.preflight.doctor.diagnosis import diagnose
 from topk_platform.running.preflight.doctor.facts import Question
 from topk_platform.running.ray_internals import on_loopback
 from topk_platform.training import environment
@@ -105,7 +107,7 @@ def test_a_node_that_is_lost_before_it_answers_is_waited_for_or_left_out(
         (lost,) = (node for node in found if not node["Alive"])
         lists = [[lost], found]
         monkeypatch.setattr(machines, "nodes_for", lambda _needs: lists.pop(0))
-        patience = Patience(tell=told.append, sleep=lambda _: None)
+        patience = Patience(report=told.append, sleep=lambda _: None)
         assert machines.common_environment(digits(), patience) == environment("cpu")
         monkeypatch.setattr(ray, "nodes", lambda: [{**node, "Alive": True} for node in found])
         answered = ask_nodes(Question(["ray"]), 600)
@@ -222,3 +224,20 @@ def test_one_that_is_too_small_is_told_at_once(
     )
     assert err.splitlines()[-1].startswith("topk: a trial of lab needs {'CPU': 9} on one node")
     assert not store.exists()
+
+
+def test_one_with_another_ray_is_reported_before_anything_starts(
+    nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that asks first takes its own Ray for another; Ray itself then refuses the cluster."""
+    (tmp_path / "sitecustomize.py").write_text("import ray\nray.__version__ = '2.59.9'\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    with pytest.raises(OtherVersionError) as caught, cluster.joined(nodes.address):
+        pytest.fail("joined")
+    there, here = f"Ray {ray.__version__} with", "this driver runs Ray 2.59.9 with"
+    assert there in caught.value.problem and here in caught.value.problem
+    assert f"pip install 'ray[tune]=={ray.__version__}'" in str(caught.value)
+    (found,) = (
+        one for one in diagnose(address=nodes.address, store=tmp_path / "s").results if one.check == "cluster"
+    )
+    assert (found.state, found.found, found.remedy) == ("wrong", caught.value.problem, caught.value.remedy)

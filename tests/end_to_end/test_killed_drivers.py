@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -40,7 +41,7 @@ class Storm:
 
     Args:
         store: Where its store was in the end.
-        ended: How many trials had ended at each kill.
+        kills: How many training steps there had been at each kill.
         damaged: What `topk status` and `topk repair` said of each damaged part, by the kind of damage.
         driven: Who drove the study, as it is told after each kill.
         steps: How many training steps there were.
@@ -48,7 +49,7 @@ class Storm:
     """
 
     store: Path
-    ended: list[int]
+    kills: list[int]
     damaged: dict[str, tuple[str, str]]
     driven: list[str]
     steps: int
@@ -65,10 +66,11 @@ def storm(
 ) -> Storm:
     lab, store = make_lab(), tmp_path_factory.mktemp("storm") / "store"
     command = ("run", "my_lab:study", "--workers", "2", "--checkpoints", "0", "--store")
-    ended, damaged, drivers, repeated = [], {}, [], 0
+    kills, damaged, drivers, repeated = [], {}, [], 0
 
     def cut_off(moment: int) -> None:
         moment = max(moment, len(lab.noted("steps")) + 1)
+        lab.hold_at_step(moment)
         process = lab.start(*command, store)
         until(lambda: len(lab.noted("steps")) >= moment, f"step {moment}", process)
         process.kill()
@@ -77,6 +79,7 @@ def storm(
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         until(lambda: not lab.running(), f"everything is gone after step {moment}")
+        kills.append(len(lab.noted("steps")))
 
     for kill, moment in enumerate(moments(reference.steps)):
         cut_off(moment)
@@ -94,9 +97,9 @@ def storm(
             store = store.rename(store.with_name("moved"))
             leave_lease_elsewhere(store)
             drivers[-1] = driven(Store.open(store).at("small"))
-        ended.append(len(rows(store, "small")))
+    lab.hold_at_step(sys.maxsize)
     lab.topk(*command, store)
-    return Storm(store, ended, damaged, drivers, len(lab.noted("steps")), repeated)
+    return Storm(store, kills, damaged, drivers, len(lab.noted("steps")), repeated)
 
 
 def moments(steps: int) -> Iterator[int]:
@@ -143,9 +146,18 @@ def test_in_the_end_it_is_as_if_nothing_had_happened(
     assert len(found) == 16 and set(found.values()) == {1}
 
 
-def test_the_moments_lie_all_over_the_study(storm: Storm) -> None:
-    """At the first kill few trials have ended, later more than half; a damaged part takes some of them back."""
-    assert len(storm.ended) == KILLS and storm.ended[0] < 4 and max(storm.ended) > 8
+def test_kills_come_in_every_quarter_of_the_study_by_its_training_steps(storm: Storm, reference: Any) -> None:
+    assert len(storm.kills) == KILLS
+    assert {min(3, 4 * steps // reference.steps) for steps in storm.kills} == {0, 1, 2, 3}
+
+
+def test_no_training_goes_on_after_the_step_at_which_the_study_is_killed(
+    storm: Storm, reference: Any
+) -> None:
+    """Each of two workers takes the step at which it is held, and none after it."""
+    before = [0, *storm.kills]
+    for moment, earlier, steps in zip(moments(reference.steps), before, storm.kills, strict=False):
+        assert max(moment, earlier + 1) <= steps <= max(moment, earlier + 1) + 1
 
 
 def test_of_a_trial_no_more_is_repeated_than_the_step_in_which_it_was_cut_off(

@@ -87,7 +87,7 @@ def _import() -> None:
 
     import topk_platform.cli
     import topk_platform.evidence
-    import topk_platform.reports.formats
+    import topk_platform.reports.tables
     import topk_platform.serving.classifier
     import topk_platform.training.run  # noqa: F401
     import topk_studies  # noqa: F401

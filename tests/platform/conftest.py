@@ -11,9 +11,9 @@ from topk_platform import Study
 from topk_platform.code_version import code_versions
 from topk_platform.data import load
 from topk_platform.identity import Identity
-from topk_platform.protocol.ended import Ended
-from topk_platform.records import Ledger, Store, StoreKeeper, read_history
-from topk_platform.running.driver.boards import make_board
+from topk_platform.records import Store, StoreKeeper
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.testing import fake_run
 from topk_platform.training import finish, run_trials
 
 
@@ -24,15 +24,15 @@ def train_study() -> Callable[[Study, Path], None]:
 
 def confirm(study: Study, store: Path) -> None:
     """Train all that a study asks for, here."""
-    arms, codes = {study.arm_id(arm): arm for arm in study.arms}, code_versions(study)
-    identities = {i: Identity(codes[i], load(arm.regime).fingerprint) for i, arm in arms.items()}
-    ledger = Ledger.open(Store.open(store), study.name)
-    with ledger.writing(study) as writer:
-        ledger.identify(identities)
-        board = make_board(study, identities, read_history(ledger, study, identities))
-        while trials := board.next_trials():
-            for trial in trials:
-                (record,) = finish(run_trials([trial], StoreKeeper(ledger.store, 1e9)))
-                assert record.status == "completed"
-                writer.put(record)
-                board.end(trial, Ended.from_record(record))
+    codes, keeper = code_versions(study), StoreKeeper(Store.open(store).at(study.name), 1e9)
+    identities = {
+        study.arm_id(arm): Identity(codes[study.arm_id(arm)], load(arm.regime).fingerprint)
+        for arm in study.arms
+    }
+
+    def train(trial: Trial) -> TrialRecord:
+        (record,) = finish(run_trials([trial], keeper))
+        assert record.status == "completed"
+        return record
+
+    fake_run(study, store, train, identities=identities)

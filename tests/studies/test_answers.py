@@ -8,7 +8,7 @@ from pathlib import Path
 from topk_platform import Study
 from topk_platform.cli.studies import shipped_findings
 from topk_platform.reports.answer import answer
-from topk_platform.reports.reading import main_metric
+from topk_platform.results.from_store import main_metric
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -20,7 +20,8 @@ from topk_platform.recipes import (
     SAWADA2020_CIFAR100_MIXUP,
 )
 from topk_platform.records import ArmHistory
-from topk_platform.reports import build_table, to_markdown
+from topk_platform.reports import to_markdown
+from topk_platform.results import build_table
 from topk_platform.running.preflight.checks import check_study
 from topk_studies import STUDIES
 from topk_studies.published import LEFT_OUT, Row, composed, loss_of, read_rows, rows_of

@@ -12,9 +12,9 @@ from functools import cache
 
 import pytest
 
-from topk_platform.reports.compared import Compared, Situation
-from topk_platform.reports.recommendation import sentences
-from topk_platform.reports.recommending import Recommendation, recommended
+from topk_platform.reports.recommendation_text import sentences
+from topk_platform.results.comparisons import Compared, Situation
+from topk_platform.results.recommendation import Recommendation, recommended
 from topk_studies import evidence
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from topk_platform import Arm, Model, Study
 from topk_platform.data import load
-from topk_platform.reports import paired_difference
+from topk_platform.results import paired_difference
 from topk_platform.specs import Trial
 from topk_platform.training import finish, run_trials
 from topk_studies import ring_capacity, ring_modes, ring_overlap

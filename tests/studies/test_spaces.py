@@ -8,8 +8,8 @@ from dataclasses import fields
 import pytest
 
 from topk_platform import Arm, Recipe, Study
-from topk_platform.reports.edges import edges
-from topk_platform.reports.table import row_and_column
+from topk_platform.results.range_edges import edges
+from topk_platform.results.table import row_and_column
 from topk_studies import STUDIES, evidence
 
 SHARED = {field.name for field in fields(Recipe)}

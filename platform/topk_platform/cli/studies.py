@@ -21,7 +21,7 @@ from topk_platform.references import check_arguments, import_reference, is_refer
 from topk_platform.specs import STANDINS, Arm, Study
 
 if TYPE_CHECKING:
-    from topk_platform.reports.findings import Findings
+    from topk_platform.results.findings import Findings
 
 __all__ = [
     "find_modules_here",

@@ -1,8 +1,10 @@
-"""CIFAR-100 as torchvision reads it, with its superclasses."""
+"""CIFAR-100 with its superclasses, from any of the forms in which it is handed out."""
 
 from __future__ import annotations
 
+import hashlib
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,32 +14,73 @@ from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.folder import data_folder
+from topk_platform.data.own import image_folder
+from topk_platform.data.parquet import read_parquet_splits
 from topk_platform.data.splitting import stratified
 from topk_platform.errors import MissingDataError, UserError
+from topk_platform.specs.checks import first_few
 
 if TYPE_CHECKING:
     from torchvision.datasets import CIFAR100
 
-__all__ = ["cifar100", "download_cifar100", "read_cifar100"]
+__all__ = ["SUPERCLASSES", "cifar100", "download_cifar100", "read_cifar100"]
 
 _SPLIT_SEED = 100
 _VALIDATION = 0.1
+_FOLDER = "cifar100"  # of the forms that are not torchvision's
+_SIDE = 32
+
+SUPERCLASSES = {
+    "aquatic_mammals": "beaver dolphin otter seal whale",
+    "fish": "aquarium_fish flatfish ray shark trout",
+    "flowers": "orchid poppy rose sunflower tulip",
+    "food_containers": "bottle bowl can cup plate",
+    "fruit_and_vegetables": "apple mushroom orange pear sweet_pepper",
+    "household_electrical_devices": "clock keyboard lamp telephone television",
+    "household_furniture": "bed chair couch table wardrobe",
+    "insects": "bee beetle butterfly caterpillar cockroach",
+    "large_carnivores": "bear leopard lion tiger wolf",
+    "large_man-made_outdoor_things": "bridge castle house road skyscraper",
+    "large_natural_outdoor_scenes": "cloud forest mountain plain sea",
+    "large_omnivores_and_herbivores": "camel cattle chimpanzee elephant kangaroo",
+    "medium_mammals": "fox porcupine possum raccoon skunk",
+    "non-insect_invertebrates": "crab lobster snail spider worm",
+    "people": "baby boy girl man woman",
+    "reptiles": "crocodile dinosaur lizard snake turtle",
+    "small_mammals": "hamster mouse rabbit shrew squirrel",
+    "trees": "maple_tree oak_tree palm_tree pine_tree willow_tree",
+    "vehicles_1": "bicycle bus motorcycle pickup_truck train",
+    "vehicles_2": "lawn_mower rocket streetcar tank tractor",
+}
+"""The classes of each superclass, both in alphabetical order, which is that of their numbers."""
 
 
 def cifar100() -> Dataset:
     """Return CIFAR-100, uint8 ``(n, 3, 32, 32)``: 45,000 images for training, 5,000 for validation, 10,000 for test.
 
+    The files may have any of these forms in the data folder; all give the same dataset, image for image:
+
+    - ``cifar-100-python``: the original's files, as torchvision reads and downloads them;
+    - ``cifar100``: Parquet files as Hugging Face hands them out, with the columns ``img``, ``fine_label`` and
+      ``coarse_label``;
+    - ``cifar100/train/CLASS/IMAGE`` and ``cifar100/test/CLASS/IMAGE``: folders of images without loss, such as PNGs.
+
     The validation split is 50 of each class's 500 training images, always the same; the test split is the
-    dataset's own. The 20 superclasses are read from the coarse labels: fine labels are in the order of their names.
+    dataset's own. Images are in the order of a hash of their pixels, which no form changes.
 
     Raises:
-        MissingDataError: if the files are not in ``cifar-100-python`` in the data folder.
-        UserError: if a checksum does not match.
+        MissingDataError: if none of them is in the data folder.
+        UserError: if a checksum does not match, or the images are of other classes or another size.
 
     Source:
         A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
     """
-    return read_cifar100(data_folder())
+    folder = data_folder()
+    if (folder / "cifar-100-python").is_dir() or not (folder / _FOLDER).is_dir():
+        return read_cifar100(folder)
+    if any((folder / _FOLDER / "train").glob("*/*.png")):
+        return _from_folders(folder / _FOLDER)
+    return _from_parquet(folder / _FOLDER)
 
 
 def read_cifar100(folder: Path, reader: type[CIFAR100] | None = None) -> Dataset:
@@ -58,16 +101,75 @@ def read_cifar100(folder: Path, reader: type[CIFAR100] | None = None) -> Dataset
     except RuntimeError as error:  # torchvision raises it both for a missing file and for a wrong checksum
         raise _trouble(folder, reader) from error
     labels = torch.tensor(train.targets)
-    rest, validation = stratified(labels, (_VALIDATION,), Generator().manual_seed(_SPLIT_SEED))
-    whole = Split(_images(train.data), labels)
+    return _assembled(
+        Split(_images(train.data), labels),
+        Split(_images(test.data), torch.tensor(test.targets)),
+        tuple(train.classes),
+        _superclasses(labels, _coarse_labels(folder, reader), len(train.classes)),
+    )
+
+
+def _from_parquet(folder: Path) -> Dataset:
+    splits = read_parquet_splits(folder, label="fine_label")
+    train, test = splits["train"], splits.get("test")
+    if test is None or set(splits) != {"train", "test"}:
+        raise UserError(
+            f"dataset cifar100: {folder} must hold files train-* and test-*, got {sorted(splits)}"
+        )
+    names = train.names or ()
+    return _assembled(
+        Split(train.images, train.numbered(names)),
+        Split(test.images, test.numbered(names)),
+        names,
+        _superclasses_of(names, folder),
+    )
+
+
+def _from_folders(folder: Path) -> Dataset:
+    if not (folder / "test").is_dir():
+        raise MissingDataError(
+            f"dataset cifar100: {folder} must hold the folders train and test, got no test"
+        )
+    data = image_folder(str(folder), _SIDE)
+    names = data.names or ()
+    parts = (data.train, data.validation)
+    whole = Split(torch.cat([part.tensor for part in parts]), torch.cat([part.labels for part in parts]))
+    return _assembled(whole, data.test, names, _superclasses_of(names, folder))
+
+
+def _superclasses_of(names: Sequence[str], folder: Path) -> tuple[int, ...]:
+    """Return each class's superclass, by its name."""
+    number = {name: row for row, group in enumerate(SUPERCLASSES.values()) for name in group.split()}
+    if sorted(names) != sorted(number):
+        differing = sorted(set(names) ^ set(number))
+        raise UserError(
+            f"dataset cifar100: {folder} must hold the classes of CIFAR-100, differing: {first_few(differing)}"
+        )
+    return tuple(number[name] for name in names)
+
+
+def _assembled(whole: Split, test: Split, names: tuple[str, ...], superclasses: tuple[int, ...]) -> Dataset:
+    """Return the dataset in the order of its images' hashes, so that its split is the same whatever form it had."""
+    whole = whole.take(_order(whole))
+    rest, validation = stratified(whole.labels, (_VALIDATION,), Generator().manual_seed(_SPLIT_SEED))
     return Dataset(
         train=whole.take(rest),
         validation=whole.take(validation),
-        test=Split(_images(test.data), torch.tensor(test.targets)),
-        classes=len(train.classes),
-        superclasses=_superclasses(labels, _coarse_labels(folder, reader), len(train.classes)),
-        names=tuple(train.classes),
+        test=test.take(_order(test)),
+        classes=len(names),
+        superclasses=superclasses,
+        names=names,
     )
+
+
+def _order(split: Split) -> Tensor:
+    """Return the rows in the order of a hash of their pixels; of equal images the lower class comes first."""
+    images = split.tensor.contiguous().numpy()
+    keys = [
+        (hashlib.sha256(image).digest(), label)
+        for image, label in zip(images, split.labels.tolist(), strict=True)
+    ]
+    return torch.tensor(sorted(range(len(keys)), key=keys.__getitem__))
 
 
 def download_cifar100(folder: Path, reader: type[CIFAR100] | None = None) -> None:

@@ -10,15 +10,20 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from topk_platform.data.appearance import appearance, is_on_its_side
 from topk_platform.data.folder import pixel_folder
 from topk_platform.errors import UserError
 
-__all__ = ["UnreadableImageError", "check_pixels", "crop", "decoders", "pool", "scaled"]
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["UnreadableImageError", "check_pixels", "crop", "decoders", "pool", "scaled", "square"]
 
 Pixels = NDArray[np.uint8]
 
@@ -54,6 +59,33 @@ def pool() -> ThreadPoolExecutor:
 @lru_cache(maxsize=1)
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a fork lacks its parent's threads
     return ThreadPoolExecutor(threads, thread_name_prefix="decode")
+
+
+def square(source: str | Path | BinaryIO | Image.Image, size: int) -> Tensor:
+    """Return a square around the middle of an image in RGB, uint8 ``(3, size, size)``, as a viewer shows it.
+
+    Args:
+        source: An image file, or an image of Pillow's.
+        size: The image is first scaled so that its shorter side is this long. 0 keeps the whole image as it is, uint8
+            ``(3, height, width)``.
+
+    Raises:
+        UnreadableImageError: if it cannot be read to its end.
+    """
+    from PIL import Image  # noqa: PLC0415 - comes with torchvision
+    from torchvision.transforms.v2 import functional  # noqa: PLC0415
+
+    try:
+        with source if isinstance(source, Image.Image) else Image.open(source) as image:
+            shown = appearance(image)
+            if size:
+                shown = functional.center_crop(functional.resize(shown, [size]), [size, size])
+    # Pillow's readers raise each of these for files that are cut off or hold something else.
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        name = f"{source}: " if isinstance(source, str | Path) else ""
+        raise UnreadableImageError(f"{name}{error}") from error
+    pixels: Tensor = functional.pil_to_tensor(shown)
+    return pixels
 
 
 def scaled(path: Path, resize: int) -> Pixels:

@@ -8,15 +8,18 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from topk_platform.data.backbones import load_backbone
 from topk_platform.data.cifar import cifar100, download_cifar100
 from topk_platform.data.dataset import Dataset
 from topk_platform.data.digits import digits
+from topk_platform.data.features import features_of
 from topk_platform.data.files import image_files
 from topk_platform.data.folder import data_folder
 from topk_platform.data.imagenet import imagenet, imagenet_lt, unpack_imagenet
 from topk_platform.data.inaturalist import inaturalist
 from topk_platform.data.letters import letters
 from topk_platform.data.own import image_folder
+from topk_platform.data.parquet import parquet_images
 from topk_platform.data.plantnet import plantnet300k
 from topk_platform.data.population import Population, Source
 from topk_platform.data.ring import ring
@@ -25,17 +28,46 @@ from topk_platform.errors import UserError, blamed
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import Regime
 
-__all__ = ["DATASETS", "DOWNLOADS", "download", "load", "read"]
+__all__ = ["DATASETS", "DOWNLOADS", "download", "image_features", "load", "read"]
+
+
+def image_features(
+    of: str,
+    backbone: str = "efficientnet_lite0",
+    pixels: int = 128,
+    weights: str = "",
+    **options: bool | int | float | str | None,
+) -> Dataset:
+    """Return another dataset's images as features of a frozen backbone, float32 ``(n, d)``; see :func:`features_of`.
+
+    Args:
+        of: The dataset of images: a name of the platform's table, or ``package.module:attribute``.
+        backbone: As of :func:`~topk_platform.data.backbones.load_backbone`.
+        pixels: The side of the square to which images are scaled before the backbone.
+        weights: As of :func:`~topk_platform.data.backbones.load_backbone`.
+        **options: The keyword arguments of the dataset ``of``.
+
+    Raises:
+        MissingDataError: if the data, a package or the weights are not on this machine.
+        UserError: as ``of``, :func:`features_of` and :func:`~topk_platform.data.backbones.load_backbone`.
+    """
+    source = read(Regime("features", of, options=options))
+    if not isinstance(source, Dataset):
+        raise UserError(f"dataset {of} is drawn anew for each seed, so its features cannot be kept")
+    return features_of(source, load_backbone(backbone, pixels, weights), of)
+
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
     "cifar100": cifar100,
     "digits": digits,
+    "image_features": image_features,
     "image_files": image_files,
     "image_folder": image_folder,
     "imagenet": imagenet,
     "imagenet_lt": imagenet_lt,
     "inaturalist": inaturalist,
     "letters": letters,
+    "parquet_images": parquet_images,
     "plantnet300k": plantnet300k,
     "ring": ring,
     "synthetic_images": synthetic_images,

@@ -11,10 +11,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from topk_platform.data.appearance import appearance
 from topk_platform.data.arrays import to_inputs, to_labels
 from topk_platform.data.dataset import GROUPS, Dataset, Split
-from topk_platform.data.decoding import UnreadableImageError
+from topk_platform.data.decoding import UnreadableImageError, square
 from topk_platform.data.folder import data_folder
 from topk_platform.data.grouping import check_apart, group_numbers, grouped_files, whole
 from topk_platform.data.listing import ENDINGS, is_image
@@ -22,12 +21,13 @@ from topk_platform.data.splitting import stratified
 from topk_platform.errors import MissingDataError
 from topk_platform.specs.checks import check, first_few
 
-__all__ = ["assembled", "from_tensors", "image_folder", "split_folders"]
+__all__ = ["HELD_OUT", "assembled", "from_tensors", "image_folder", "split_folders"]
 
 _SPLIT_SEED = 0
 _WITH_GROUPS = 3  # parts of (inputs, labels, groups)
-_HELD_OUT = {"validation": ("validation", "val", "valid"), "test": ("test",)}
-_SPLITS = ("train", *(name for names in _HELD_OUT.values() for name in names))
+HELD_OUT = {"validation": ("validation", "val", "valid"), "test": ("test",)}
+"""The names of the folders and files of the splits that are not for training."""
+_SPLITS = ("train", *(name for names in HELD_OUT.values() for name in names))
 
 
 def from_tensors(
@@ -233,7 +233,7 @@ def split_folders(root: Path) -> dict[str, Path]:
         f"{list(_SPLITS)}; rename it or move it away",
     )
     found = {"train": root / "train"}
-    for split, names in _HELD_OUT.items():
+    for split, names in HELD_OUT.items():
         there = [root / name for name in names if (root / name).is_dir()]
         check(len(there) <= 1, f"{split} must be one folder, got {[str(place) for place in there]}")
         if there:
@@ -269,7 +269,7 @@ class _ImageList:
 
         def fill(row: int) -> str | None:
             try:
-                images[row] = _image(self.paths[row], size)
+                images[row] = square(self.paths[row], size)
             except UnreadableImageError as error:
                 return str(error)
             return None
@@ -282,17 +282,3 @@ class _ImageList:
             "Mend them or move them out of the folder",
         )
         return images, self.labels
-
-
-def _image(path: str, size: int) -> Tensor:
-    from PIL import Image  # noqa: PLC0415 - comes with torchvision
-    from torchvision.transforms.v2 import functional  # noqa: PLC0415
-
-    try:
-        with Image.open(path) as image:
-            square = functional.center_crop(functional.resize(appearance(image), [size]), [size, size])
-    # Pillow's readers raise each of these for files that are cut off or hold something else.
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise UnreadableImageError(f"{path}: {error}") from error
-    pixels: Tensor = functional.pil_to_tensor(square)
-    return pixels

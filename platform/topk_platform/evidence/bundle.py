@@ -25,10 +25,11 @@ from topk_platform.records import Ledger, Store, last_counted, read_all_ranks, r
 from topk_platform.records.artifacts.files import artifact_name, read_artifact
 from topk_platform.records.ledger.adopted import ADOPTED, adopted_in
 from topk_platform.records.table.schema import CAME_LATER, ledger_schema
-from topk_platform.reports import build_table, to_files
-from topk_platform.reports.claimed import claims_to_csv, claims_to_markdown
-from topk_platform.reports.deciding import decided
-from topk_platform.reports.reading import Held, read
+from topk_platform.reports import to_files
+from topk_platform.reports.decisions_text import claims_to_csv, claims_to_markdown
+from topk_platform.results import build_table
+from topk_platform.results.decisions import decided
+from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_fields
 

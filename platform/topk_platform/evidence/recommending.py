@@ -7,11 +7,12 @@ from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Ledger, Store
-from topk_platform.reports.compared import Compared, Situation
-from topk_platform.reports.findings import Findings, comparisons, searched_pairs
-from topk_platform.reports.reading import Held, read
-from topk_platform.reports.recommending import Recommendation, recommended
-from topk_platform.reports.table import build_table, row_and_column
+from topk_platform.results.comparisons import Compared, Situation, comparisons, searched_pairs
+from topk_platform.results.findings import Findings
+from topk_platform.results.from_store import Held, read
+from topk_platform.results.recommendation import Recommendation, recommended
+from topk_platform.results.table import row_and_column
+from topk_platform.results.table_building import build_table
 from topk_platform.specs import Arm, LabelNoise, Regime, Study
 
 __all__ = ["recommend", "situation_of", "situations_at", "situations_of"]

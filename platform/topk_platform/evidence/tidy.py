@@ -1,22 +1,21 @@
-"""Exporting a study's trials for other tools: as Optuna studies, and as one tidy CSV file with its codebook."""
+"""A study's trials as one tidy CSV file with its codebook, for other tools."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from topk_platform.errors import UserError
-from topk_platform.records import ArmHistory, Row
-from topk_platform.reports.reading import Held, read
+from topk_platform.records import Row
+from topk_platform.results.from_store import read
 from topk_platform.specs import Study
 
-__all__ = ["Written", "export_csv", "export_optuna"]
+__all__ = ["Written", "export_csv"]
 
 _FACTS = {
     "study": "the study's name",
@@ -76,7 +75,7 @@ def export_csv(study: Study, to: str | Path, *, store: str | Path = "runs") -> W
     Raises:
         UserError: if the store has no results of the study, or a file cannot be written.
     """
-    held = _held(study, store)
+    held = read(study, store, needed=True)
     counting = {row["key"] for history in held.histories.values() for row in history.rows()}
     rows = [row for row in held.ledger.rows(without=("config",)) if row["key"] in counting]
     rows.sort(key=lambda row: (row["arm"], row["phase"] == "confirm", row["number"], row["seed"]))
@@ -89,10 +88,6 @@ def export_csv(study: Study, to: str | Path, *, store: str | Path = "runs") -> W
     _write(path, _csv(columns, _tidy(study.name, rows, chosen, parameters, metrics)))
     _write(codebook, _csv(("column", "meaning"), _meanings(parameters)))
     return Written((path, codebook), len(rows))
-
-
-def _held(study: Study, store: str | Path, *, curves: bool = False) -> Held:
-    return read(study, store, needed=True, curves=curves)
 
 
 def _tidy(
@@ -134,75 +129,3 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text)
     except OSError as error:
         raise UserError(f"--to {str(path)!r} cannot be written: {error}") from error
-
-
-def export_optuna(study: Study, to: str | Path, *, store: str | Path = "runs") -> Written:
-    """Write a study's searches as an Optuna journal file, with one Optuna study for each arm that searches.
-
-    ``optuna-dashboard FILE`` shows it; ``optuna.load_study(study_name=ARM, storage=JournalStorage(JournalFileBackend(
-    FILE)))`` opens it for ``optuna.visualization``. Pruned trials have their values by epoch. Diverged and failed
-    trials have the state FAIL, although the search itself was told something else. Every trial has its key and its
-    status as attributes.
-
-    Args:
-        study: The study.
-        to: The journal file; it must not exist yet, because Optuna would add to it.
-        store: Folder or URI of the results.
-
-    Raises:
-        UserError: if the store has no results of the study, or the file exists or cannot be written.
-    """
-    import optuna  # noqa: PLC0415 - takes a second, and CSV does not need it
-    from optuna.storages import JournalStorage  # noqa: PLC0415 - as above
-    from optuna.storages.journal import JournalFileBackend  # noqa: PLC0415 - as above
-
-    path = Path(to)
-    if path.exists() or not path.absolute().parent.is_dir():
-        raise UserError(f"--to must be a new file in a folder that is there, got {str(path)!r}")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    histories = _held(study, store, curves=True).histories
-    storage, trials = JournalStorage(JournalFileBackend(str(path))), 0
-    for history in histories.values():
-        if not history.arm.is_searched:
-            continue
-        arm = history.arm
-        optuna_study = optuna.create_study(
-            storage=storage, study_name=arm.name, directions=["maximize"] * len(arm.objectives)
-        )
-        with warnings.catch_warnings():  # Optuna warns that it may change how metrics are named
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            optuna_study.set_metric_names([f"validation.{metric}" for metric in arm.objectives])
-        optuna_study.set_user_attr("topk.study", study.name)
-        arm_trials = _frozen(history)
-        optuna_study.add_trials(arm_trials)
-        trials += len(arm_trials)
-    return Written((path,), trials)
-
-
-def _frozen(history: ArmHistory) -> list[Any]:
-    """Return an arm's search trials as Optuna's, in the order of their numbers."""
-    from optuna.trial import TrialState, create_trial  # noqa: PLC0415 - as above
-
-    from topk_platform.protocol.suggest import to_optuna  # noqa: PLC0415 - as above
-
-    states = {"completed": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
-    distributions, frozen = to_optuna(history.arm.loss.space), []
-    for number, ended in sorted(history.ended().items()):
-        row = history.search[number]
-        frozen.append(
-            create_trial(
-                state=states.get(ended.status, TrialState.FAIL),
-                values=ended.objectives if ended.status == "completed" else None,
-                params=dict(ended.values),
-                distributions={name: distributions[name] for name in ended.values},
-                intermediate_values=dict(ended.curve) if len(history.arm.objectives) == 1 else {},
-                user_attrs={
-                    "topk.key": row["key"],
-                    "topk.number": number,
-                    "topk.status": ended.status,
-                    "topk.reason": row["reason"],
-                    "topk.train_seconds": row["train_seconds"],
-                },
-            )
-        )
-    return frozen

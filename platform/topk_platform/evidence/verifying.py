@@ -18,7 +18,7 @@ from topk_platform.errors import UserError, reason
 from topk_platform.evidence.bundle import KIND, Bundle, results
 from topk_platform.evidence.replaying import Replay, replay_trusting
 from topk_platform.records import Found, Store, find
-from topk_platform.reports.reading import Held
+from topk_platform.results.from_store import Held
 from topk_platform.trust import Trust
 
 __all__ = ["Checked", "Outcome", "Verification", "compared", "replayed", "verify"]

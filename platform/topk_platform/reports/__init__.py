@@ -1,26 +1,18 @@
-"""Tables from the ledger."""
+"""How what a study says is shown: tables in several formats, plots, a page, and sentences.
 
-from topk_platform.reports.cells import Cell
-from topk_platform.reports.formats.data import to_arrow, to_csv, to_files, to_parquet, to_seeds
-from topk_platform.reports.formats.markdown import to_markdown
-from topk_platform.reports.formats.terminal import to_rich
-from topk_platform.reports.statistics import Estimate, estimate, paired_difference
-from topk_platform.reports.table import ChosenValues, Fruitless, Table, build_table
+The values are those of ``topk_platform.results``; ``catalogue`` lists the formats and the plots.
+"""
 
-__all__ = [
-    "Cell",
-    "ChosenValues",
-    "Estimate",
-    "Fruitless",
-    "Table",
-    "build_table",
-    "estimate",
-    "paired_difference",
-    "to_arrow",
-    "to_csv",
-    "to_files",
-    "to_markdown",
-    "to_parquet",
-    "to_rich",
-    "to_seeds",
-]
+from typing import TYPE_CHECKING
+
+from topk_platform.lazy import first_use
+
+if TYPE_CHECKING:
+    from topk_platform.reports.tables.data import to_arrow, to_csv, to_files, to_parquet, to_seeds
+    from topk_platform.reports.tables.markdown import to_markdown
+    from topk_platform.reports.tables.terminal import to_rich
+
+__all__ = ["to_arrow", "to_csv", "to_files", "to_markdown", "to_parquet", "to_rich", "to_seeds"]
+
+# The command line reads the catalogue for its help texts, which must load neither pyarrow nor numpy.
+__getattr__ = first_use(__name__)

@@ -6,15 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from topk_platform.reports.cells import Cell
-from topk_platform.reports.formats import words
-from topk_platform.reports.statistics import Estimate
-from topk_platform.reports.table import Table
+from topk_platform.reports import words
+from topk_platform.results.cells import Cell
+from topk_platform.results.statistics import Estimate
+from topk_platform.results.table import Table, row_and_column
 from topk_platform.specs import digits_of, less_is_better, scale_of, unit_of
 
 __all__ = ["answer"]
 
-_NAMED = 3  # columns that a sentence tells of one by one
+_NAMED = 3  # columns that a sentence names one by one
+_FEWEST_KEPT = 2  # arms that kept their first values, to be worth a sentence
 
 
 def answer(table: Table, metric: str) -> str:
@@ -28,23 +29,32 @@ def answer(table: Table, metric: str) -> str:
       secondary.
     - Where a loss or its baseline was searched once, nothing is tested, because another search may choose otherwise.
       The sentence says so, and what adds searches.
-    - Where several are better, the one with the largest difference is named, with the number of others; none of them
-      is said to be better than another, because that was not tested. Those that are worse are told in the same way.
+    - Where several are better, the one with the largest difference is named, with the number of others; the text does
+      not call one of them better than another, because that was not tested. Losses that are worse are named likewise.
     - Where none is better, it says how large a true difference would have been seen with a chance of 80 %, and how
       large a difference the intervals still allow: "nothing was seen" says little where nothing could have been.
     - What is shown to lie within the study's tolerance is called equivalent.
-    - Trials that have not ended, lost confirmations, and seeds too few to test anything are said first.
+    - Trials that have not ended, lost confirmations, and seeds too few to test anything are named first.
+    - Searches of which half the trials or more diverged or failed are named last, and so is how many searched arms
+      kept the values that their search began with, where that is half of them or more: a loss that was hardly tuned
+      says little.
 
     Args:
         table: The table.
         metric: The metric, such as ``"top5"``.
     """
-    cells = {place[:2]: cell for place, cell in table.cells.items() if place[2] == metric}
-    said = [_standing(table), *_verdict(table, metric, cells)]
-    return " ".join(filter(None, said))
+    cells = {key[:2]: cell for key, cell in table.cells.items() if key[2] == metric}
+    sentences = [
+        _standing(table),
+        *_verdict(table, metric, cells),
+        _lost_searches(cells),
+        _untuned(table),
+    ]
+    return " ".join(filter(None, sentences))
 
 
 def _standing(table: Table) -> str:
+    """Return which results are missing: trials that have not ended, confirmations without a result."""
     ended = table.confirmed
     left = f"{table.left} trials have not ended yet; so far: " if table.left and ended.ended else ""
     lost = (
@@ -63,16 +73,40 @@ def _verdict(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -
         return ["There is one loss, and nothing to compare it with.", *_alone(table, metric, cells)]
     if baseline is None:
         return [f"The study has no baseline, so no difference in {name} was tested.", _highest(table, cells)]
-    tested = {place: cell for place, cell in cells.items() if cell.p_holm is not None}
+    tested = {key: cell for key, cell in cells.items() if cell.p_holm is not None}
     if not tested:
         return [_untested(table, name, cells), _highest(table, cells)]
     better = _by_column(table, tested, "better")
     worse = _by_column(table, tested, "worse")
-    columns = [c for c in table.columns if any(place[1] == c for place in tested)]
+    columns = [c for c in table.columns if any(key[1] == c for key in tested)]
     parts = [_better(table, metric, better, columns)] if better else [_nobody(table, metric, tested, columns)]
-    parts += [f"Clearly worse: {_told(table, worse)}."] if worse else []
+    parts += [f"Clearly worse: {_in_words(table, worse)}."] if worse else []
     rest = _untested(table, name, cells) if _differences(cells) else ""
     return [*parts, _equivalent(table, tested), rest]
+
+
+def _lost_searches(cells: Mapping[tuple[str, str], Cell]) -> str:
+    """Return the sentence about searches of which half the trials or more diverged or failed, or nothing."""
+    tallies = {arm: cell.searched for arm, cell in cells.items()}
+    lost = [(row, column, t) for (row, column), t in tallies.items() if 0 < t.ended <= 2 * t.lost]
+    if not lost:
+        return ""
+    named = [f"{row} in {column} ({t.lost} of {t.ended})" for row, column, t in lost[:_NAMED]]
+    more = f", and those of {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+    return f"Half of the search trials or more diverged or failed: those of {', '.join(named)}{more}."
+
+
+def _untuned(table: Table) -> str:
+    """Return the sentence that says how many arms kept the first values of their search, if half of them did."""
+    arms = {row_and_column(table.study, table.across, arm): arm for arm in table.study.arms}
+    chosen = {key: choices for key, choices in table.choices.items() if key in arms}
+    kept = [p for p, choices in chosen.items() if all(c.values == arms[p].loss.first for c in choices)]
+    if len(kept) < _FEWEST_KEPT or 2 * len(kept) < len(chosen):
+        return ""
+    return (
+        f"{len(kept)} of {len(chosen)} searched arms kept the values that their search began with: no trial was better "
+        "on validation data."
+    )
 
 
 def _differences(cells: Mapping[tuple[str, str], Cell]) -> int:
@@ -99,11 +133,11 @@ def _equivalent(table: Table, tested: Mapping[tuple[str, str], Cell]) -> str:
             alike.setdefault(column, []).append(row)
     if not alike:
         return ""
-    told = [f"in {column}, {' and '.join(rows)}" for column, rows in list(alike.items())[:_NAMED]]
-    others = len(alike) - len(told)
+    parts = [f"in {column}, {' and '.join(rows)}" for column, rows in list(alike.items())[:_NAMED]]
+    others = len(alike) - len(parts)
     more = f"; and losses in {others} more {_plural(table, others)}" if others else ""
     tolerance = words.points(table.study.equivalence)
-    return f"Shown to lie within {tolerance} of {table.study.baseline}: {'; '.join(told)}{more}."
+    return f"Shown to lie within {tolerance} of {table.study.baseline}: {'; '.join(parts)}{more}."
 
 
 _ByColumn = Mapping[str, Sequence[tuple[str, Cell]]]
@@ -111,12 +145,12 @@ _ByColumn = Mapping[str, Sequence[tuple[str, Cell]]]
 
 def _by_column(table: Table, tested: Mapping[tuple[str, str], Cell], mark: str) -> _ByColumn:
     """Return the marked rows of each column that has any, the largest difference first."""
-    found: dict[str, list[tuple[str, Cell]]] = {}
+    result: dict[str, list[tuple[str, Cell]]] = {}
     for column in table.columns:
         marked = [(row, cell) for (row, c), cell in tested.items() if c == column and cell.mark == mark]
         if marked:
-            found[column] = sorted(marked, key=lambda item: -abs(_mean(item[1])))
-    return found
+            result[column] = sorted(marked, key=lambda item: -abs(_mean(item[1])))
+    return result
 
 
 def _mean(cell: Cell) -> float:
@@ -125,31 +159,33 @@ def _mean(cell: Cell) -> float:
 
 def _ahead(cell: Cell) -> Estimate:
     """Return how far a cell is ahead of the baseline: its difference, turned around where less is better."""
-    found = cell.difference
-    assert found is not None  # noqa: S101 - for the type checker
-    return _negated(found) if less_is_better(cell.metric) else found
+    result = cell.difference
+    assert result is not None  # noqa: S101 - for the type checker
+    return _negated(result) if less_is_better(cell.metric) else result
 
 
-def _negated(found: Estimate) -> Estimate:
-    return replace(found, mean=-found.mean, low=-found.high, high=-found.low)
+def _negated(estimate: Estimate) -> Estimate:
+    return replace(estimate, mean=-estimate.mean, low=-estimate.high, high=-estimate.low)
 
 
 def _better(table: Table, metric: str, better: _ByColumn, columns: Sequence[str]) -> str:
     rest = [column for column in columns if column not in better]
     name = _named(metric, [cell for row in better.values() for _, cell in row])
-    text = f"In {name.removesuffix(',')}, clearly better than {table.study.baseline}: {_told(table, better)}"
+    text = (
+        f"In {name.removesuffix(',')}, clearly better than {table.study.baseline}: {_in_words(table, better)}"
+    )
     if rest:
         where = f"in {rest[0]}" if len(rest) == 1 else f"in the other {len(rest)} {_plural(table, len(rest))}"
         text += f". {where[0].upper()}{where[1:]}, no loss is clearly better"
     return f"{text}."
 
 
-def _told(table: Table, marked: _ByColumn) -> str:
-    """Return the marked losses in words: of each column the one with the largest difference, of many columns three."""
+def _in_words(table: Table, marked: _ByColumn) -> str:
+    """Return the marked losses in words: the leader of each column, and at most three columns."""
     largest = sorted(marked, key=lambda column: -abs(_mean(marked[column][0][1])))
-    told = [_leader(column, marked[column]) for column in largest[:_NAMED]]
-    others = len(marked) - len(told)
-    return "; ".join(told) + (f"; and losses in {others} more {_plural(table, others)}" if others else "")
+    parts = [_leader(column, marked[column]) for column in largest[:_NAMED]]
+    others = len(marked) - len(parts)
+    return "; ".join(parts) + (f"; and losses in {others} more {_plural(table, others)}" if others else "")
 
 
 def _leader(column: str, marked: Sequence[tuple[str, Cell]]) -> str:
@@ -160,12 +196,12 @@ def _leader(column: str, marked: Sequence[tuple[str, Cell]]) -> str:
 
 
 def _points(cell: Cell) -> str:
-    """Return the size of a difference, whichever its sign, with its n and p."""
-    found = _ahead(cell)
+    """Return the size of a difference without its sign, with its n and p."""
+    result = _ahead(cell)
     assert cell.p_holm is not None  # noqa: S101 - for the type checker
-    size = words.number(found if found.mean >= 0 else _negated(found), metric=cell.metric)
+    size = words.number(result if result.mean >= 0 else _negated(result), metric=cell.metric)
     unit = unit_of(cell.metric, difference=True)
-    return f"{size} {unit} (n = {found.n}, {words.probability(cell.p_holm)} after Holm's correction)"
+    return f"{size} {unit} (n = {result.n}, {words.probability(cell.p_holm)} after Holm's correction)"
 
 
 def _nobody(table: Table, metric: str, tested: Mapping[tuple[str, str], Cell], columns: Sequence[str]) -> str:
@@ -212,12 +248,12 @@ def _room(metric: str, most: float) -> str:
 
 
 def _alone(table: Table, metric: str, cells: Mapping[tuple[str, str], Cell]) -> list[str]:
-    known = [(place, cell.value) for place, cell in cells.items() if cell.value is not None]
-    told = [
+    known = [(key, cell.value) for key, cell in cells.items() if cell.value is not None]
+    parts = [
         f"{words.number(v, metric=metric)} {unit_of(metric)} in {column} (n = {v.n})"
         for (_, column), v in known[:_NAMED]
     ]
-    return [f"{table.rows[0]} reaches a {words.title_of(metric)} of {', '.join(told)}."]
+    return [f"{table.rows[0]} reaches a {words.title_of(metric)} of {', '.join(parts)}."]
 
 
 def _plural(table: Table, count: int) -> str:
@@ -225,17 +261,17 @@ def _plural(table: Table, count: int) -> str:
 
 
 def _highest(table: Table, cells: Mapping[tuple[str, str], Cell]) -> str:
-    """Return whose means are highest, which is no claim that anybody is better."""
+    """Return the losses with the highest means; this does not claim that one of them is better."""
     best: dict[str, list[str]] = {}
     for (row, column), cell in cells.items():
         if cell.best:
             best.setdefault(column, []).append(row)
     if len(cells) < 2 or not best:
         return ""
-    told = [f"{' and '.join(rows)} in {column}" for column, rows in list(best.items())[:_NAMED]]
+    parts = [f"{' and '.join(rows)} in {column}" for column, rows in list(best.items())[:_NAMED]]
     more = (
-        f", and others in {len(best) - len(told)} more {_plural(table, 2)}" if len(best) > len(told) else ""
+        f", and others in {len(best) - len(parts)} more {_plural(table, 2)}" if len(best) > len(parts) else ""
     )
     lowest = any(less_is_better(cell.metric) for cell in cells.values())
     extreme = "lowest" if lowest else "highest"
-    return f"The {extreme} means, which may be chance, are those of {', '.join(told)}{more}."
+    return f"The {extreme} means, which may be chance, are those of {', '.join(parts)}{more}."

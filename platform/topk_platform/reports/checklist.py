@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topk_platform.records import Row, Tally
-from topk_platform.reports.formats.words import counted, covered, once, without_ranks
-from topk_platform.reports.reading import Held, read
-from topk_platform.reports.table import Table, build_table
+from topk_platform.reports.tables.legend import counted, covered
+from topk_platform.reports.tables.notes import once, without_ranks
+from topk_platform.reports.words import settings
+from topk_platform.results.from_store import Held, read
+from topk_platform.results.table import Table
+from topk_platform.results.table_building import build_table
 from topk_platform.specs import Choice, Dimension, Study
 
 __all__ = ["Checklist", "Item", "checklist"]
@@ -130,8 +133,8 @@ def _models(facts: _Facts) -> str:
 
 
 def _recipes(facts: _Facts) -> str:
-    said = Counter(repr(arm.recipe) for arm in facts.study.arms)
-    return "\n".join(f"- {text} ({count} arms)" for text, count in said.items())
+    lines = Counter(repr(arm.recipe) for arm in facts.study.arms)
+    return "\n".join(f"- {text} ({count} arms)" for text, count in lines.items())
 
 
 def _range(dimension: Dimension) -> str:
@@ -152,15 +155,15 @@ def _spaces(facts: _Facts) -> str:
         for name, value in arm.loss.fixed.items()
     )
     if not rows and not fixed:
-        return "No parameter of a loss is searched or set; the recipe has all values."
+        return "No parameter of a loss is searched or set. The recipe has all values."
     return _table(("loss", "parameter", "range", "first value"), [*rows, *fixed])
 
 
 def _search(facts: _Facts) -> str:
     arms = [arm for arm in facts.study.arms if arm.is_searched]
     if not arms:
-        return "Nothing is searched: every arm has one configuration, set beforehand."
-    said = Counter(repr(arm.protocol) for arm in arms)
+        return "Nothing was searched: the study gives every arm one configuration."
+    parts = Counter(repr(arm.protocol) for arm in arms)
     ended = Tally.of(row["status"] for row in facts.counting if row["phase"] == "search")
     searches = facts.study.searches
     times = (
@@ -170,7 +173,7 @@ def _search(facts: _Facts) -> str:
         f"Every arm that searches has the same budget of {facts.study.trials} trials; each was searched {times}.",
         f"{ended.ended} search trials have ended: {ended.completed} completed, {ended.pruned} stopped early, "
         f"{ended.diverged} diverged, {ended.failed} failed.",
-        *(f"{text} ({count} arms)." for text, count in said.items()),
+        *(f"{text} ({count} arms)." for text, count in parts.items()),
     ]
     return "\n".join(f"- {line}" for line in lines)
 
@@ -179,12 +182,12 @@ def _selection(facts: _Facts) -> str:
     metrics = sorted({arm.metric for arm in facts.study.arms})
     kept = sorted({metric for arm in facts.study.arms for metric in arm.recipe.keep})
     weights = (
-        f"Tested are the weights of the epoch that validated best in {', '.join(kept)}."
+        f"The tested weights are those of the epoch with the best validation {', '.join(kept)}."
         if kept
-        else "Tested are the last epoch's weights."
+        else "The tested weights are those of the last epoch."
     )
     return (
-        f"By the validation split's {', '.join(metrics)} alone. The chosen configuration is trained anew with fresh "
+        f"By {', '.join(metrics)} on the validation split alone. The chosen configuration is trained anew with fresh "
         f"seeds, each of which scores the test split once; no search trial does. {weights}"
     )
 
@@ -194,7 +197,7 @@ def _best(facts: _Facts) -> str:
         (
             row,
             column,
-            ", ".join(f"{name} {value}" for name, value in choice.values.items()),
+            settings(choice.values),
             f"{100 * choice.validation:.2f}",
         )
         for (row, column), choices in facts.table.choices.items()
@@ -208,11 +211,11 @@ def _best(facts: _Facts) -> str:
 
 
 def _seeds(facts: _Facts) -> str:
-    found = facts.table.confirmed
+    result = facts.table.confirmed
     return (
         f"{facts.study.seeds} fresh seeds per arm, the same in all arms; root of all random streams: "
-        f"{facts.study.seed}. {found.ended} confirmations have ended, {found.completed} completed, {found.diverged} "
-        f"diverged, {found.failed} failed. A seed decides label noise, initial weights, batches, augmentation and the "
+        f"{facts.study.seed}. {result.ended} confirmations have ended, {result.completed} completed, {result.diverged} "
+        f"diverged, {result.failed} failed. A seed decides label noise, initial weights, batches, augmentation and the "
         "loss's noise."
     )
 
@@ -247,21 +250,26 @@ def _compute(facts: _Facts) -> str:
             seconds.setdefault(row["phase"], []).append(share)
             besides += share * (row["key"] not in counted)
     rows = [
-        (phase, str(len(found)), f"{sum(found) / 3600:.2f}", f"{sum(found) / len(found):.1f}")
-        for phase, found in sorted(seconds.items(), reverse=True)
+        (phase, str(len(result)), f"{sum(result) / 3600:.2f}", f"{sum(result) / len(result):.1f}")
+        for phase, result in sorted(seconds.items(), reverse=True)
     ]
     part = f", each on {_part(facts.study)}" if facts.study.device == "cuda" else ""
     return (
         f"{_table(('phase', 'trainings', 'hours in all', 'seconds each'), rows)}\n\n"
-        f"Hours of training on {facts.study.device}{part}, {facts.study.threads} threads; of these "
-        f"{besides / 3600:.2f} are of trainings that the tables do not count. {sum(facts.table.outdated.values())} "
-        "recorded trials are of earlier code, data or machines."
+        f"Hours of training on {facts.study.device}{part}, with {_threads(facts.study.threads)}; of these, "
+        f"{besides / 3600:.2f} hours went into trainings that the tables do not count. "
+        f"{sum(facts.table.outdated.values())} recorded trials were made with other code, other data or on other "
+        "machines."
     )
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'' if count == 1 else 's'}"
 
 
 def _part(study: Study) -> str:
     if study.gpus == "auto":
-        return "a GPU that as many share as its memory holds"
+        return "a GPU, shared by as many trials as fit into its memory"
     return f"{study.gpu_share:g} of a GPU"
 
 
@@ -295,7 +303,7 @@ def _failures(facts: _Facts) -> str:
 
 def _published(facts: _Facts) -> str:
     sources = dict.fromkeys(number.source for number in facts.study.published)
-    return f"Beside ours stand numbers of {'; '.join(sources)}." if sources else "None."
+    return f"Numbers from {'; '.join(sources)} are shown beside ours." if sources else "None."
 
 
 def _nothing(_facts: _Facts) -> str:
@@ -303,19 +311,19 @@ def _nothing(_facts: _Facts) -> str:
 
 
 _QUESTIONS: dict[str, Callable[[_Facts], str]] = {
-    "Which data, and what was done to them?": _data,
-    "Which models?": _models,
+    "Which data were used, and how were they changed?": _data,
+    "Which models were trained?": _models,
     "How were they trained?": _recipes,
-    "Which hyperparameters, with which bounds?": _spaces,
-    "How were hyperparameters searched, with which budget?": _search,
-    "By which rule was selected?": _selection,
-    "Which values were best?": _best,
-    "How many runs, with which seeds?": _seeds,
+    "Which hyperparameters were searched, within which bounds?": _spaces,
+    "How were hyperparameters searched, and with which budget?": _search,
+    "How were the reported configurations selected?": _selection,
+    "Which values were selected?": _best,
+    "How many runs were made, and with which seeds?": _seeds,
     "What do error bars and significance marks cover?": _bars,
-    "How much compute, preliminary and failed runs among it?": _compute,
-    "Which hardware and which versions?": _versions,
-    "What failed?": _failures,
-    "Which numbers of others are shown?": _published,
-    "Licences of data and models, and their consent where people are shown?": _nothing,
-    "Limitations, and what the results should not be used for?": _nothing,
+    "How much compute was used, preliminary and failed runs included?": _compute,
+    "Which hardware and which software versions were used?": _versions,
+    "Which trials failed?": _failures,
+    "Which published numbers are shown?": _published,
+    "Which licences do the data and the models have, and did the people in the images consent?": _nothing,
+    "What are the limitations, and what should the results not be used for?": _nothing,
 }

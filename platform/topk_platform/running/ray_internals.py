@@ -17,7 +17,6 @@ import ray
 
 __all__ = [
     "CLUSTER_VARIABLE",
-    "gpu_driver",
     "known_heads",
     "lean",
     "leave",
@@ -183,12 +182,3 @@ def without_keys() -> Iterator[None]:
     kept = {"ENV_VARS_TO_PROPAGATE": {name for name in names if not name.startswith("AWS_")}}
     with _replaced(cache, kept):
         yield
-
-
-def gpu_driver() -> Any:
-    """Return NVIDIA's Python library ``pynvml`` as Ray brings it. Fallback: one that is installed.
-
-    Raises:
-        ImportError: if there is neither.
-    """
-    return _module("_private.thirdparty.pynvml") or import_module("pynvml")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from topk_platform.records import Row, SavedModel
 from topk_platform.references import is_reference
-from topk_platform.reports.statistics import Estimate
+from topk_platform.results.statistics import Estimate
 from topk_platform.specs import Inputs, Study, canonical_json, number_text
 
 __all__ = ["model_card"]

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from topk_losses.operators import inclusion_probabilities
@@ -156,9 +158,6 @@ def load_trusting(folder: Path, trust: Trust) -> Classifier:
         folder: The folder.
         trust: The code that it may name.
     """
-    from safetensors import SafetensorError  # noqa: PLC0415 - for the error alone
-    from safetensors.torch import load_file  # noqa: PLC0415 - as above
-
     config, path = Config.read(folder), folder / WEIGHTS
     trust.check(folder, {"model": config.model.name})
     try:

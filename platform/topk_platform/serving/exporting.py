@@ -9,10 +9,10 @@ from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError, unknown_name
 from topk_platform.records import ArmHistory, Row, SavedModel, read_model
-from topk_platform.reports.contrasts import combined
-from topk_platform.reports.reading import Held, read
-from topk_platform.reports.runs import Runs, runs_of_all
-from topk_platform.reports.statistics import Estimate
+from topk_platform.results.confirmed_runs import Runs, runs_of_all
+from topk_platform.results.contrasts import combined
+from topk_platform.results.from_store import Held, read
+from topk_platform.results.statistics import Estimate
 from topk_platform.serving.card import model_card
 from topk_platform.serving.package import CARD, CONFIG, MLMODEL, ONNX, PT2, WEIGHTS, Config
 from topk_platform.specs import Study

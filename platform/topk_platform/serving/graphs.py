@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from topk_platform.errors import StoreError
-from topk_platform.records import Row, Store, read_model
-from topk_platform.records.artifacts.files import artifact_name
-from topk_platform.reports.reading import read
+from topk_platform.records import Row, Store
+from topk_platform.results.from_store import read
 from topk_platform.serving.exporting import best_of
 from topk_platform.specs import Study
 from topk_platform.tracking import Graph, Graphs
@@ -30,16 +28,6 @@ def study_graphs(study: Study, store: str) -> Graphs:
 
 
 def _graph(store: Store, row: Row, trust: Trust) -> Graph:
-    import torch  # noqa: PLC0415 - seconds of import, which a study without networks does without
-    from safetensors.torch import load  # noqa: PLC0415 - as above
+    from topk_platform.serving.pt2 import graph_of_row  # noqa: PLC0415 - torch, which a study without networks does not need
 
-    from topk_platform.serving.classifier import assembled  # noqa: PLC0415 - as above
-    from topk_platform.serving.package import Config  # noqa: PLC0415 - as above
-    from topk_platform.serving.pt2 import graph_of  # noqa: PLC0415 - as above
-
-    saved = read_model(store, row)
-    if saved is None:
-        raise StoreError(f"the store holds no network of trial {row['key']}")
-    file = f"{store.uri}/{artifact_name('network', row['key'])}"
-    classifier = assembled(Config.of(saved), load(saved.content), file, trust)
-    return Graph(graph_of(classifier), torch.__version__)
+    return graph_of_row(store, row, trust)

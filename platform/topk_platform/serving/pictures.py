@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL import Image
 from torch import Tensor
 
 from topk_platform.data.appearance import appearance
@@ -84,8 +85,6 @@ def _read(path: Path) -> Iterator[None]:
 
 def _covering(path: Path, channels: int, height: int, width: int) -> npt.NDArray[np.uint8]:
     """Return an image scaled to cover ``(height, width, channels)`` and cropped to its middle."""
-    from PIL import Image  # noqa: PLC0415 - comes with torchvision
-
     if channels not in _MODES:
         raise UserError(
             f"an image file has {', '.join(map(str, _MODES))} channels, the network takes {channels}"

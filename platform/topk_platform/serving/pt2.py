@@ -8,13 +8,17 @@ import warnings
 from pathlib import Path
 
 import torch
+from safetensors.torch import load
 
-from topk_platform.errors import UserError, reason
-from topk_platform.serving.classifier import Classifier, load_trusting
-from topk_platform.serving.package import MLMODEL, PT2, WEIGHTS
+from topk_platform.errors import StoreError, UserError, reason
+from topk_platform.records import Row, Store, read_model
+from topk_platform.records.artifacts.files import artifact_name
+from topk_platform.serving.classifier import Classifier, assembled, load_trusting
+from topk_platform.serving.package import MLMODEL, PT2, WEIGHTS, Config
+from topk_platform.tracking import Graph
 from topk_platform.trust import Trust
 
-__all__ = ["graph_of", "write_pt2"]
+__all__ = ["graph_of", "graph_of_row", "write_pt2"]
 
 
 def graph_of(classifier: Classifier) -> bytes:
@@ -43,6 +47,26 @@ def graph_of(classifier: Classifier) -> bytes:
             f"model {classifier.config.model.name} has no graph of its own: {reason(error)}"
         ) from error
     return content.getvalue()
+
+
+def graph_of_row(store: Store, row: Row, trust: Trust) -> Graph:
+    """Return the graph of a confirmed network in a store.
+
+    Args:
+        store: The study's folder.
+        row: The confirmation's row of the ledger.
+        trust: The code that may build the network.
+
+    Raises:
+        StoreError: if the store has no such network.
+        UserError: as for :func:`graph_of`.
+    """
+    saved = read_model(store, row)
+    if saved is None:
+        raise StoreError(f"the store holds no network of trial {row['key']}")
+    file = f"{store.uri}/{artifact_name('network', row['key'])}"
+    classifier = assembled(Config.of(saved), load(saved.content), file, trust)
+    return Graph(graph_of(classifier), torch.__version__)
 
 
 def write_pt2(folder: Path, trust: Trust) -> tuple[str, ...]:

@@ -77,6 +77,9 @@ class Study:
             empty: any. Like ``gpus`` it is part of no identity; each trial's record tells the GPU's model.
         time_limit: Hours that a trial may train in all; one that takes longer is ended and left without a result.
             None is no limit. It is part of neither an arm's identity nor a trial's key, for it changes no result.
+        start_limit: Hours that a trial's process may take to start. The time for which other work uses the machines,
+            or for which machines are being added, does not count. A trial that exceeds it is tried again. Like
+            ``time_limit`` it is part of no identity.
         description: A line for ``topk list``.
         front: Of how many configurations at most an arm that is searched by several metrics has its front confirmed.
         published: Numbers of papers for its arms, which tables show beside ours; they change no result.
@@ -130,6 +133,7 @@ class Study:
     equivalence: Annotated[float, Rule("points, at least 0 and below 100", _is_tolerance)] = field(
         default=0.0, metadata=LATER
     )
+    start_limit: Positive = field(default=0.5, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -1,20 +1,18 @@
-"""Contracts: tests that you can run on your own regimes, samplers and trackers. Only running them needs pytest."""
+"""Contracts for your own regimes, samplers and trackers, and studies that run without training.
 
-import importlib
-from typing import TYPE_CHECKING, Any
+Only running the contracts needs pytest. Each name is imported on first use: one contract needs torch, the other Optuna.
+"""
+
+from typing import TYPE_CHECKING
+
+from topk_platform.lazy import first_use
 
 if TYPE_CHECKING:
+    from topk_platform.testing.fake_runs import FAKE_DATA, fake_record, fake_run
     from topk_platform.testing.regimes import RegimeContract
     from topk_platform.testing.samplers import SamplerContract
     from topk_platform.testing.trackers import TrackerContract
 
-__all__ = ["RegimeContract", "SamplerContract", "TrackerContract"]
+__all__ = ["FAKE_DATA", "RegimeContract", "SamplerContract", "TrackerContract", "fake_record", "fake_run"]
 
-_MODULES = {"RegimeContract": "regimes", "SamplerContract": "samplers", "TrackerContract": "trackers"}
-
-
-def __getattr__(name: str) -> Any:
-    # Imported when needed, because one contract needs torch and the other Optuna.
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = first_use(__name__)

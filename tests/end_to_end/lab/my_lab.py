@@ -30,18 +30,20 @@ class Held(nn.Module):
 
     def step(self):
         self.steps += 1
-        note("steps")
+        number = note("steps")
+        while number >= limit("last_step"):
+            time.sleep(0.05)
         if self.steps == 1:
             tell_of_worker()
             self.number = note("begun")
-        if self.steps == HELD_AT and self.number > allowed():
+        if self.steps == HELD_AT and self.number > limit("allowed"):
             note("held", os.getpid())
-            while self.number > allowed():
+            while self.number > limit("allowed"):
                 time.sleep(0.05)
 
 
-def allowed():
-    file = FOLDER / "allowed"
+def limit(name):
+    file = FOLDER / name
     return int(file.read_text() or 0) if file.exists() else sys.maxsize
 
 

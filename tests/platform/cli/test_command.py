@@ -23,7 +23,7 @@ from topk_platform.cli.group import load_command
 from topk_platform.cli.run.interrupting import Course, interrupts_reported
 from topk_platform.cli.run.outcome import exit_code, summary_data
 from topk_platform.cli.studies import known_studies, load_study
-from topk_platform.reports import Table
+from topk_platform.results import Table
 from topk_platform.running.driver.retries import Faults, OpenTrial
 from topk_platform.running.driver.summary import Summary
 from topk_platform.running.progress.events import Event

@@ -30,7 +30,7 @@ from topk_platform.errors import StoreError
 from topk_platform.evidence.adopting import adopt, give_up
 from topk_platform.records import Ledger, Store, last_counted, read_history
 from topk_platform.reports import to_markdown
-from topk_platform.reports.reading import read, table
+from topk_platform.results.from_store import read, table
 from topk_platform.running.estimate.planning import plan
 
 LAB = """

@@ -18,7 +18,8 @@ from optuna.trial import TrialState
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError
 from topk_platform.cli import main
 from topk_platform.code_version import code_versions
-from topk_platform.evidence.tidy import export_csv, export_optuna
+from topk_platform.evidence.optuna_journal import export_optuna
+from topk_platform.evidence.tidy import export_csv
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store
 from topk_platform.specs import EpochRecord, Trial, TrialRecord

@@ -38,7 +38,8 @@ from topk_platform.protocol import ArmProgress, Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import ArmHistory, results_of
 from topk_platform.records.table.schema import trial_row
-from topk_platform.reports import build_table, to_csv, to_files, to_markdown
+from topk_platform.reports import to_csv, to_files, to_markdown
+from topk_platform.results import build_table
 from topk_platform.running.driver.boards import make_board
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 

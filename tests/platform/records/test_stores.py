@@ -27,7 +27,7 @@ from topk_platform.records import (
     repair,
 )
 from topk_platform.records.table import schema
-from topk_platform.reports import build_table
+from topk_platform.results import build_table
 
 STORES = sorted((Path(__file__).parent / "stores").glob("schema-*.zip"))
 

@@ -6,10 +6,11 @@ import pytest
 
 from topk_platform import LabelNoise, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.records import Tally
-from topk_platform.reports import Cell, Table, estimate, plots
+from topk_platform.reports import plots
 from topk_platform.reports.page import content
 from topk_platform.reports.plots.style import OTHERS
-from topk_platform.reports.table import row_and_column
+from topk_platform.results import Cell, Table, estimate
+from topk_platform.results.table import row_and_column
 
 JITTER = (0.0, 0.004, -0.003, 0.002)
 LOSSES = [Loss("cross_entropy"), *(Loss("focal", label=f"loss-{i}") for i in range(15))]

@@ -36,25 +36,24 @@ from topk_platform import report as report_of
 from topk_platform import table as table_of
 from topk_platform.cli import main
 from topk_platform.errors import UserError
-from topk_platform.protocol.ended import Ended
-from topk_platform.records import Ledger, Store, Tally, read_history
-from topk_platform.records.artifacts.guesses import save_guesses
-from topk_platform.records.artifacts.ranks import save_ranks
+from topk_platform.records import Tally
 from topk_platform.reports import plots
 from topk_platform.reports.answer import answer
-from topk_platform.reports.formats import FORMATS, as_format
-from topk_platform.reports.formats.blocks import blocks
-from topk_platform.reports.formats.data import to_rows
-from topk_platform.reports.formats.latex import escaped
-from topk_platform.reports.formats.markdown import block_to_markdown
+from topk_platform.reports.catalogue import PLOTS, TABLE_FORMATS
 from topk_platform.reports.page import markdown_report
 from topk_platform.reports.page.drawn import inline
 from topk_platform.reports.plots.axis import axis_of
 from topk_platform.reports.plots.style import INK, looks, wrapped
-from topk_platform.reports.reading import read
-from topk_platform.running.driver.boards import in_environment, make_board
+from topk_platform.reports.tables import as_format
+from topk_platform.reports.tables.blocks import blocks
+from topk_platform.reports.tables.data import to_rows
+from topk_platform.reports.tables.latex import escaped
+from topk_platform.reports.tables.markdown import block_to_markdown
+from topk_platform.results.from_store import read
+from topk_platform.running.driver.boards import in_environment
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
+from topk_platform.testing import fake_run
 from topk_platform.training import environment
 
 RATE = {"learning_rate": Float(0.01, 1, log=True)}
@@ -102,24 +101,16 @@ def metrics(trial: Trial) -> Mapping[str, float]:
 
 def write(study: Study, store: Path, stop: int | None = None) -> None:
     """Write a record of every trial of a study, or of so many, as if they had run."""
-    ledger = Ledger.open(Store.open(store), study.name)
     counted = in_environment(study, check_study(study), environment("cpu"))
-    written = 0
-    with ledger.writing(study) as writer:
-        ledger.identify(counted)
-        board = make_board(study, counted, read_history(ledger, study, counted))
-        while (trials := board.next_trials()) and (stop is None or written < stop):
-            for trial in trials:
-                found = metrics(trial)
-                epochs = tuple(EpochRecord(e, 1.0, found, 0.1, 0.1) for e in (1, 2))
-                test = found if trial.seed else None
-                record = TrialRecord(trial, "completed", "", found, test, epochs, 1.0, 1000.0, 1001.0)
-                writer.put(record.replace_versions(**trial.environment))
-                if trial.seed:
-                    save_ranks(ledger.store, trial, ranks(trial), "images")
-                    save_guesses(ledger.store, trial, guesses(trial), "images")
-                board.end(trial, Ended.from_record(record))
-                written += 1
+    fake_run(study, store, ended, ranks=ranks, guesses=guesses, identities=counted, stop_after=stop)
+
+
+def ended(trial: Trial) -> TrialRecord:
+    found = metrics(trial)
+    epochs = tuple(EpochRecord(e, 1.0, found, 0.1, 0.1) for e in (1, 2))
+    return TrialRecord(
+        trial, "completed", "", found, found if trial.seed else None, epochs, 1.0, 1000.0, 1001.0
+    )
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +177,9 @@ def test_the_numbers_of_the_page_are_the_tables(page: str, store: Path) -> None:
 
 def test_the_page_says_what_came_out(page: str) -> None:
     assert "to cross_entropy was tested, because a loss was searched once" in page
-    assert "ahead: undecided" in page and "one search of" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
-    assert "Which hyperparameters, with which bounds?" in page
-    assert page.count("<svg") == len(plots.KINDS) - 2
+    assert "ahead: undecided" in page and "was searched once" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
+    assert "Which hyperparameters were searched, within which bounds?" in page
+    assert page.count("<svg") == len(PLOTS) - 2
     assert "No plot of" not in page  # of those that no result of the study could make
 
 
@@ -202,7 +193,9 @@ def test_a_report_in_markdown_says_what_the_page_says(store: Path, page: str) ->
     assert f"**Answer.** {said}" in text and html.escape(said, quote=False).replace("'", "&#39;") in page
     for block in blocks(table):
         assert f"### {block.title}\n\n{block_to_markdown(block)}" in text
-    assert "ahead: undecided" in text and "### Which hyperparameters, with which bounds?" in text
+    assert (
+        "ahead: undecided" in text and "### Which hyperparameters were searched, within which bounds?" in text
+    )
     told = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
     assert told == ["Tables", "Claims", "Tuning", "How it was done"]
     assert "<svg" not in text and "\n\n\n" not in text
@@ -276,7 +269,7 @@ def test_without_a_ledger_there_is_no_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [kind for kind in plots.KINDS if kind not in ("regions", "winners")])
+@pytest.mark.parametrize("kind", [kind for kind in PLOTS if kind not in ("regions", "winners")])
 def test_all_of_a_plot_lies_inside_it(kind: str, store: Path) -> None:
     """No name, number or line is cut off at the edge: what is drawn takes up less than the figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -296,7 +289,7 @@ def test_a_plot_is_the_same_file_again(store: Path) -> None:
     again = plot_of(a_study(), "map", store=store)
     assert plots.written(made, "svg") == plots.written(again, "svg")
     assert plots.written(made, "pdf").startswith(b"%PDF")
-    with pytest.raises(UserError, match="one of svg, png, pdf, got 'gif'"):
+    with pytest.raises(UserError, match="svg, png or pdf, got 'gif'"):
         plots.written(made, "gif")
 
 
@@ -392,7 +385,7 @@ def arms_with(*taus: float) -> list[Arm]:
 def test_the_axis_is_the_number_in_which_arms_differ() -> None:
     axis = axis_of(arms_with(0.1, 1.0, 10.0))
     assert axis is not None and axis.title == "tau" and axis.log
-    assert sorted(axis.places.values()) == [0.1, 1.0, 10.0]
+    assert sorted(axis.positions.values()) == [0.1, 1.0, 10.0]
     assert set(axis.series.values()) == {"smooth_topk_svm"}
     assert axis_of(arms_with(1.0)) is None
 
@@ -423,7 +416,7 @@ def test_a_drawing_in_a_page_keeps_its_scales_and_takes_the_pages_ink() -> None:
 
 
 @pytest.mark.parametrize("transpose", [False, True])
-@pytest.mark.parametrize("output", list(FORMATS))
+@pytest.mark.parametrize("output", list(TABLE_FORMATS))
 def test_formats_have_every_number_and_name(store: Path, output: str, transpose: bool) -> None:
     table = table_of(a_study(), store=store)
     made = as_format(output, table, ["top3"], transpose=transpose)

@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 
 from topk_platform import Arm, Claim, Contrast, Loss, Model, Published, Recipe, Regime, Study, UserError, grid
 from topk_platform.records import ArmHistory, Ranks
-from topk_platform.reports import Table, build_table, to_csv, to_markdown
+from topk_platform.reports import to_csv, to_markdown
 from topk_platform.reports.answer import answer
-from topk_platform.reports.arms import arms_to_json
-from topk_platform.reports.cells import Runs
-from topk_platform.reports.deciding import _evidence
+from topk_platform.reports.arm_notes import arms_to_json
 from topk_platform.reports.plots.front import unbeaten
-from topk_platform.reports.statistics import accuracies
-from topk_platform.reports.statistics.images import credit
+from topk_platform.results import Table, build_table
+from topk_platform.results.cells import Runs
+from topk_platform.results.decisions import _evidence
+from topk_platform.results.statistics import accuracies
+from topk_platform.results.statistics.images import credit
 from topk_platform.running.preflight.checks import check_study
 from topk_platform.specs import digest
 

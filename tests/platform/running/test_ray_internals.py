@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import os
-import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import ray
@@ -124,10 +122,3 @@ def test_without_the_name_the_environment_says_whether_a_token_is_wanted(
     if mode is not None:
         monkeypatch.setenv("RAY_AUTH_MODE", mode)
     assert ray_internals.wants_token() == wants
-
-
-@pytest.mark.usefixtures("without")
-def test_without_rays_library_an_installed_one_asks_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed: Any = ModuleType("pynvml")
-    monkeypatch.setitem(sys.modules, "pynvml", installed)
-    assert ray_internals.gpu_driver() is installed

@@ -22,10 +22,11 @@ from topk_platform.cli.options import (
 )
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
-from topk_platform.reports import claimed, deciding, tuned
+from topk_platform.reports import decisions_text, tuning_text
 from topk_platform.reports.checklist import checklist as filled_in
-from topk_platform.reports.tuning import check_within
-from topk_platform.reports.tuning import tuning as tuning_of
+from topk_platform.results.decisions import decide
+from topk_platform.results.tuning import check_within
+from topk_platform.results.tuning import tuning as tuning_of
 
 __all__ = ["checklist", "claims", "tuning"]
 
@@ -70,14 +71,14 @@ def claims(
         )
         raise UserError(f"study {requested.name} has no claims: {why}")
 
-    decisions = deciding.decide(requested, store=store, trials=trials, seeds=seeds)
+    decisions = decide(requested, store=store, trials=trials, seeds=seeds)
     _shown(
         output,
         json,
-        rich=lambda: claimed.claims_to_rich(decisions),
-        md=lambda: claimed.claims_to_markdown(requested.name, decisions),
-        csv=lambda: claimed.claims_to_csv(decisions),
-        rows=lambda: claimed.claims_to_rows(decisions),
+        rich=lambda: decisions_text.claims_to_rich(decisions),
+        md=lambda: decisions_text.claims_to_markdown(requested.name, decisions),
+        csv=lambda: decisions_text.claims_to_csv(decisions),
+        rows=lambda: decisions_text.claims_to_rows(decisions),
     )
 
 
@@ -101,10 +102,10 @@ def tuning(
     _shown(
         output,
         json,
-        rich=lambda: tuned.tuning_to_rich(tuned_arms, part),
-        md=lambda: tuned.tuning_to_markdown(tuned_arms, part),
-        csv=lambda: tuned.tuning_to_csv(tuned_arms),
-        rows=lambda: tuned.tuning_to_rows(tuned_arms),
+        rich=lambda: tuning_text.tuning_to_rich(tuned_arms, part),
+        md=lambda: tuning_text.tuning_to_markdown(tuned_arms, part),
+        csv=lambda: tuning_text.tuning_to_csv(tuned_arms),
+        rows=lambda: tuning_text.tuning_to_rows(tuned_arms),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,8 +28,9 @@ from topk_platform.cli.options import (
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError, reason
 from topk_platform.evidence import bundle as bundle_study
-from topk_platform.evidence import findings, tidy
+from topk_platform.evidence import findings
 from topk_platform.evidence import verify as verify_file
+from topk_platform.evidence.tidy import Written, export_csv
 from topk_platform.evidence.verifying import Verification
 from topk_platform.serving.package import Config
 from topk_platform.specs import Study
@@ -88,9 +89,16 @@ def export(
         _export_findings(requested, Path(to), store, data, note)
         return
 
-    write = {"csv": tidy.export_csv, "optuna": tidy.export_optuna}[output]
-    written = write(requested, to, store=store)
+    written = _trial_writer(output)(requested, to, store=store)
     say(f"{written.trials} trials in {' and '.join(map(str, written.files))}")
+
+
+def _trial_writer(output: str) -> Callable[..., Written]:
+    if output == "csv":
+        return export_csv
+    from topk_platform.evidence.optuna_journal import export_optuna  # noqa: PLC0415 - Optuna, which CSV does not need
+
+    return export_optuna
 
 
 def _export_findings(study: Study, to: Path, store: str, data: str | None, note: str) -> None:
@@ -102,7 +110,7 @@ def _export_findings(study: Study, to: Path, store: str, data: str | None, note:
     except OSError as error:
         raise UserError(f"--to {str(to)!r} cannot be written: {reason(error)}") from error
     counting = sum(one.counts for one in exported.compared())
-    say(f"{to}: {counting} comparisons, {len(content)} bytes; {exported.told()}")
+    say(f"{to}: {counting} comparisons, {len(content)} bytes; {exported.origin()}")
 
 
 def _check_export(output: str, arm: str | None, seed: int | None, more: bool) -> None:

@@ -12,14 +12,14 @@ from topk_platform.cli.options import JsonOption, MetricsOption, check_format
 from topk_platform.cli.studies import shipped_findings
 from topk_platform.errors import UserError, reason, unknown_name
 from topk_platform.reports import plots
-from topk_platform.reports.findings import Findings
-from topk_platform.reports.formats import as_format
-from topk_platform.reports.formats.data import to_rows
+from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, TABLE_FORMATS, drawn_from, or_of
+from topk_platform.reports.tables import as_format
+from topk_platform.reports.tables.data import to_rows
+from topk_platform.results.findings import Findings
 
 __all__ = ["findings"]
 
-_FORMATS = ("rich", "md", "csv", "latex", "html")
-_SUFFIXES = (".svg", ".png", ".pdf")
+_SUFFIXES = [f".{kind}" for kind in PLOT_FILES]
 
 
 def findings(
@@ -29,25 +29,23 @@ def findings(
             help="A study whose findings are shipped, or a file of findings; by default all that are shipped."
         ),
     ] = None,
-    output: Annotated[str, typer.Option("--format", help="rich, md, csv, latex or html.")] = "rich",
+    output: Annotated[str, typer.Option("--format", help=f"{or_of(TABLE_FORMATS)}.")] = "rich",
     metric: MetricsOption = None,
     transpose: Annotated[bool, typer.Option("--transpose", help="Losses as columns.")] = False,
     plot: Annotated[
         str,
-        typer.Option(
-            "--plot", help="Plot to write into a file: accuracy, differences, map, front, ranks or profile."
-        ),
+        typer.Option("--plot", help=f"Plot to write into a file: {drawn_from('table')}."),
     ] = "",
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="The plot's file, .svg, .png or .pdf; by default STUDY-KIND.svg."),
+        typer.Option("--to", help=f"The plot's file, {or_of(_SUFFIXES)}; by default STUDY-KIND.svg."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Print the findings of a study from a file or from this package: its table, or a plot."""
-    check_format(output, *_FORMATS, json=json)
+    check_format(output, *TABLE_FORMATS, json=json)
     if to is not None and (not plot or to.suffix not in _SUFFIXES):
-        raise UserError(f"--to is for --plot and must end in .svg, .png or .pdf, got {str(to)!r}")
+        raise UserError(f"--to is for --plot and must end in {or_of(_SUFFIXES)}, got {str(to)!r}")
     if name is None:
         _list(json=json)
         return
@@ -61,7 +59,7 @@ def findings(
         return
     formatted = as_format(output, shown.table, metric or (), transpose=transpose)
     if output == "rich":
-        make_console().print(formatted, shown.told())
+        make_console().print(formatted, shown.origin())
     else:
         say(str(formatted), nl=False)
 
@@ -72,7 +70,7 @@ def _list(*, json: bool) -> None:
         print_json([{"study": one.study.name, **one.made} for one in shipped])
     else:
         for one in shipped:
-            say(one.told())
+            say(one.origin())
         if not shipped:
             say("No findings are shipped.")
 
@@ -89,8 +87,8 @@ def _named(name: str) -> Findings:
 
 def _plot(findings_: Findings, kind: str, to: Path | None, metric: str) -> None:
 
-    if kind not in plots.KINDS:
-        raise unknown_name("kind of plot", kind, plots.KINDS)
+    if kind not in PLOTS:
+        raise unknown_name("kind of plot", kind, PLOTS)
     path = to or Path(f"{findings_.study.name}-{kind}.svg")
     figure = plots.draw(kind, plots.plotted_table(findings_.table, metric))
     try:

@@ -10,8 +10,8 @@ from topk_platform.cli.consoles import make_console, print_json, say
 from topk_platform.cli.options import DataOption, JsonOption, StoreOption, check_format
 from topk_platform.cli.studies import known_studies, load_study, shipped_findings
 from topk_platform.evidence.recommending import recommend as recommend_for
-from topk_platform.reports import recommendation
-from topk_platform.reports.findings import Findings
+from topk_platform.reports import recommendation_text
+from topk_platform.results.findings import Findings
 
 __all__ = ["recommend"]
 
@@ -68,8 +68,8 @@ def recommend(
         evidence=[*(shipped_findings() if shipped else ()), *map(Findings.read, evidence or ())],
     )
     if json:
-        print_json(recommendation.recommendation_data(recommended))
+        print_json(recommendation_text.recommendation_data(recommended))
     elif output == "md":
-        say(recommendation.recommendation_to_markdown(recommended), nl=False)
+        say(recommendation_text.recommendation_to_markdown(recommended), nl=False)
     else:
-        make_console().print(recommendation.recommendation_to_rich(recommended))
+        make_console().print(recommendation_text.recommendation_to_rich(recommended))

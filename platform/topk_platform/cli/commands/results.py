@@ -23,20 +23,21 @@ from topk_platform.cli.options import (
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.reports import page, plots
-from topk_platform.reports.formats import as_format
-from topk_platform.reports.formats.data import to_rows
-from topk_platform.reports.formats.words import without_ranks
-from topk_platform.reports.reading import table as read_table
+from topk_platform.reports.catalogue import PLOT_FILES, TABLE_FORMATS, drawn_from, or_of
+from topk_platform.reports.tables import as_format
+from topk_platform.reports.tables.data import to_rows
+from topk_platform.reports.tables.notes import without_ranks
+from topk_platform.results.from_store import table as read_table
 
 __all__ = ["plot", "report", "table"]
 
-_FORMATS = ("rich", "md", "csv", "latex", "html")
+_SUFFIXES = [f".{kind}" for kind in PLOT_FILES]
 
 
 def table(
     study: StudyArgument,
     store: StoreOption = "runs",
-    output: Annotated[str, typer.Option("--format", help="rich, md, csv, latex or html.")] = "rich",
+    output: Annotated[str, typer.Option("--format", help=f"{or_of(TABLE_FORMATS)}.")] = "rich",
     searches: SearchesOption = None,
     trials: TrialsOption = None,
     seeds: SeedsOption = None,
@@ -47,7 +48,7 @@ def table(
     json: JsonOption = False,
 ) -> None:
     """Print a study's table from the results in the store; runs nothing."""
-    check_format(output, *_FORMATS, json=json)
+    check_format(output, *TABLE_FORMATS, json=json)
     requested = requested_study(study, smoke, store=store, searches=searches)
 
     results = read_table(requested, store=store, trials=trials, seeds=seeds, only=only)
@@ -69,15 +70,12 @@ def plot(
     study: StudyArgument,
     kind: Annotated[
         str,
-        typer.Argument(
-            help="accuracy, differences, map, winners, topk, confusion, front, ranks, profile, regions, training, "
-            "tuning, search, importance or levels."
-        ),
+        typer.Argument(help=f"{drawn_from()}."),
     ],
     store: StoreOption = "runs",
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="The file, .svg, .png or .pdf; by default STUDY-KIND.svg here."),
+        typer.Option("--to", help=f"The file, {or_of(_SUFFIXES)}; by default STUDY-KIND.svg here."),
     ] = None,
     metric: Annotated[
         str, typer.Option("--metric", help="A metric, such as top5; by default the selection metric.")
@@ -108,8 +106,8 @@ def plot(
 
 
 def _check_suffix(path: Path) -> None:
-    if path.suffix not in (".svg", ".png", ".pdf"):
-        raise UserError(f"--to must end in .svg, .png or .pdf, got {str(path)!r}")
+    if path.suffix not in _SUFFIXES:
+        raise UserError(f"--to must end in {or_of(_SUFFIXES)}, got {str(path)!r}")
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -60,39 +60,43 @@ _TAIL_LOSS = """
 _TAIL_METRIC = """
         metric="macro_top{k}",  # the mean over classes: a rare class counts as much as a frequent one"""
 
+_Source = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="A folder of images, CLASS/IMAGE or train/CLASS/IMAGE; an .npz or .pt file of inputs and labels; or a "
+        "folder that a Hugging Face image dataset was saved to by save_to_disk.",
+        callback=named_place,
+        rich_help_panel=_PANEL,
+    ),
+]
+_Network = Annotated[
+    str | None,
+    typer.Option(
+        help=f"{', '.join(NETWORKS)}, any of torchvision's, timm:NAME, any of timm's, "
+        "or module:function, your own.",
+        rich_help_panel=_PANEL,
+    ),
+]
+_Groups = Annotated[
+    str,
+    typer.Option(
+        help="Groups of similar samples that must stay in one split: a pattern of images' paths such as "
+        "'{class}/{group}_*', a CSV file of paths and groups in the folder, or the name of an array."
+    ),
+]
+
 
 def new(
     name: Annotated[
         str, typer.Argument(help="Name of the study; its file NAME.py is written to this folder.")
     ],
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            help="A folder of images, CLASS/IMAGE or train/CLASS/IMAGE; an .npz or .pt file of inputs and labels; or a "
-            "folder that a Hugging Face image dataset was saved to by save_to_disk.",
-            callback=named_place,
-            rich_help_panel=_PANEL,
-        ),
-    ] = None,
-    network: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{', '.join(NETWORKS)}, any of torchvision's, timm:NAME, any of timm's, "
-            "or module:function, your own.",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None,
+    source: _Source = None,
+    network: _Network = None,
     k: Annotated[
         int | None, typer.Option("-k", help="K, the number of guesses shown.", rich_help_panel=_PANEL)
     ] = None,
-    groups: Annotated[
-        str,
-        typer.Option(
-            help="Groups of similar samples that must stay in one split: a pattern of images' paths such as "
-            "'{class}/{group}_*', a CSV file of paths and groups in the folder, or the name of an array."
-        ),
-    ] = "",
+    groups: _Groups = "",
     size: Annotated[int, typer.Option(min=8, help="Side of the images in pixels.")] = 32,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of a training.")] = 20,
     trials: Annotated[int, typer.Option(min=1, help="Search trials per arm.")] = 10,

@@ -80,9 +80,7 @@ def save_ranks(
 
 
 def _without_gaps(cluster: Tensor) -> Tensor:
-    import torch  # noqa: PLC0415 - reading commands do without
-
-    numbers: Tensor = torch.unique(cluster, return_inverse=True)[1]
+    numbers: Tensor = cluster.unique(return_inverse=True)[1]  # type: ignore[no-untyped-call]
     return numbers
 
 

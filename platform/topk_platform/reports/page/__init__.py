@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from topk_platform.reports.formats.html import block_to_html
 from topk_platform.reports.page.content import content_of
 from topk_platform.reports.page.drawn import Drawn, drawings
 from topk_platform.reports.page.markdown import lowered, to_markdown
 from topk_platform.reports.plots import Plotted, plotted
-from topk_platform.reports.reading import Held, read
+from topk_platform.reports.tables.html import block_to_html
+from topk_platform.results.from_store import Held, read
 from topk_platform.specs import Study
 
 __all__ = ["Page", "markdown_report", "report", "report_files"]
@@ -27,7 +27,7 @@ class Page(str):
         """Write the page to a file and return its path.
 
         Args:
-            path: Of the file, as a rule one that ends in ``.html``.
+            path: The file, usually one that ends in ``.html``.
 
         Example:
             >>> import tempfile
@@ -38,7 +38,7 @@ class Page(str):
         return Path(path)
 
     def _repr_html_(self) -> str:
-        # As a text of its own: its styles are not the notebook's, nor the notebook's its own.
+        # A frame keeps the styles of the page and of the notebook apart.
         return f'<iframe srcdoc="{html.escape(self)}" style="width: 100%; height: 80vh; border: 0"></iframe>'
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - as IPython calls it
@@ -88,13 +88,13 @@ def report_files(study: Study, *, store: str | Path = "runs") -> dict[str, bytes
 def markdown_report(
     study: Study, *, store: str | Path = "runs", trials: int | None = None, seeds: int | None = None
 ) -> str:
-    """Return what :func:`report` says in Markdown, without plots: for a pull request or a lab notebook.
+    """Return the report in Markdown, without plots, for a pull request or a lab notebook.
 
     Args:
-        study: As of :func:`report`.
-        store: Likewise.
-        trials: Likewise.
-        seeds: Likewise.
+        study: As in :func:`report`.
+        store: As in :func:`report`.
+        trials: As in :func:`report`.
+        seeds: As in :func:`report`.
 
     Raises:
         UserError: as :func:`report`.
@@ -106,18 +106,18 @@ def markdown_report(
 def _page(held: Held, store: str | Path, data: Plotted, drawn: Sequence[Drawn]) -> str:
     from jinja2 import Environment, PackageLoader  # noqa: PLC0415 - for those who write pages
 
-    said = content_of(held, store, data.tuning)
+    text = content_of(held, store, data.tuning)
     environment = Environment(loader=PackageLoader(__name__), autoescape=True)
     return environment.get_template("page.html").render(
-        said=said,
+        text=text,
         study=held.study,
-        table=said.table,
-        tables=[(part.title, block_to_html(part.block), part.said, part.ranked) for part in said.tables],
+        table=text.table,
+        tables=[(part.title, block_to_html(part.block), part.notes, part.ranked) for part in text.tables],
         drawn=drawn,
-        claims=_html(said.claims),
-        tuning=_html(said.tuning),
-        checklist=_html(said.checklist),
-        shown=said.table.study.show,
+        claims=_html(text.claims),
+        tuning=_html(text.tuning),
+        checklist=_html(text.checklist),
+        shown=text.table.study.show,
     )
 
 

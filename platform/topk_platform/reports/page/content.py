@@ -1,4 +1,4 @@
-"""What a study's report says, whatever it is written in: the answer, tables, claims, tuning, how it was done."""
+"""The contents of a study's report, for HTML and for Markdown: answer, tables, claims, tuning, and the checklist."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from topk_platform.reports import claimed, tuned
+from topk_platform.reports import decisions_text, tuning_text
 from topk_platform.reports.answer import answer
 from topk_platform.reports.checklist import checklist
-from topk_platform.reports.deciding import decide
-from topk_platform.reports.formats import words
-from topk_platform.reports.formats.blocks import Block, blocks
-from topk_platform.reports.reading import Held, main_metric
-from topk_platform.reports.table import Table, build_table
-from topk_platform.reports.tuning import Tuning
+from topk_platform.reports.tables import legend
+from topk_platform.reports.tables import notes as table_notes
+from topk_platform.reports.tables.blocks import Block, blocks
+from topk_platform.results.decisions import decide
+from topk_platform.results.from_store import Held, main_metric
+from topk_platform.results.table import Table
+from topk_platform.results.table_building import build_table
+from topk_platform.results.tuning import Tuning
 from topk_platform.specs import Study, scale_of
 
 __all__ = ["Content", "Keys", "Part", "content_of"]
@@ -27,12 +29,12 @@ class Keys:
     """The trials that a cell's means are made of.
 
     Args:
-        place: Row and column.
-        anchor: Of the place in the page.
+        key: Row and column.
+        anchor: The anchor in the page.
         rows: Seed, status, key, and the metrics that the tables show, shares in percent.
     """
 
-    place: tuple[str, str]
+    key: tuple[str, str]
     anchor: str
     rows: Sequence[tuple[str, ...]]
 
@@ -44,19 +46,19 @@ class Part:
     Args:
         title: Its heading.
         block: Its rows and columns.
-        said: What stands below it.
-        ranked: How its rows rank over the columns; empty where these are too few.
+        notes: The lines below it.
+        ranked: How its rows rank over the columns; empty where there are too few of either.
     """
 
     title: str
     block: Block
-    said: str
+    notes: str
     ranked: str
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a report says.
+    """The contents of a report.
 
     Args:
         study: The study.
@@ -65,9 +67,9 @@ class Content:
         striking: The notes that nobody should overlook.
         notes: All other notes, the table's legend first.
         tables: The tables that have numbers.
-        claims: The decided claims in Markdown; empty where the study has none.
-        tuning: How the arms were tuned, in Markdown; empty where nothing was.
-        checklist: How it was done, in Markdown.
+        claims: The verdicts on the claims, in Markdown; empty if the study has none.
+        tuning: How the arms were tuned, in Markdown; empty if no arm was.
+        checklist: The checklist, in Markdown.
         keys: The trials behind the numbers.
     """
 
@@ -93,7 +95,7 @@ class Content:
 
 
 def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
-    """Return what a report on these results says.
+    """Return the contents of a report on these results.
 
     Args:
         held: The results, with the epochs of the trials.
@@ -101,27 +103,27 @@ def content_of(held: Held, store: str | Path, tuning: Tuning) -> Content:
         tuning: How the arms were tuned.
     """
     study, table = held.study, build_table(held.study, held.histories, ranks=held.ranks)
-    striking = words.striking(table)
+    striking = table_notes.striking(table)
     return Content(
         study=study,
         table=table,
         answer=answer(table, main_metric(study)),
         striking=striking,
-        notes=[note for note in words.notes(table) if note not in striking],
+        notes=[note for note in table_notes.notes(table) if note not in striking],
         tables=[
-            Part(title, block, _said(block), " ".join(block.below))
+            Part(title, block, _below(block), " ".join(block.below))
             for title, block in _titled(table)
             if _has_numbers(block)
         ],
         claims=_claims(study, store),
-        tuning=tuned.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
+        tuning=tuning_text.tuning_to_markdown(tuning) if tuning.arms or tuning.fixed else "",
         checklist=checklist(study, store=store).to_markdown(),
         keys=list(_keys(table)),
     )
 
 
 def _titled(table: Table) -> Iterable[tuple[str, Block]]:
-    """Yield a table's parts with their titles; a long one of several models falls apart into theirs."""
+    """Yield a table's parts with their titles; a long table of several models is split by model."""
     models = dict.fromkeys(arm.model.label for arm in table.study.arms)
     if len(table.rows) <= _LONG or table.across != "regime" or len(models) < 2:
         yield from ((block.title, block) for block in _blocks(table))
@@ -143,20 +145,20 @@ def _has_numbers(block: Block) -> bool:
     return any(cell.value or cell.published for cell in cells)
 
 
-def _said(block: Block) -> str:
-    """Return what stands below a block; not as its caption, which would be as narrow or as wide as the table."""
+def _below(block: Block) -> str:
+    """Return the lines below a block. They are no caption, which would be as wide as the table."""
     n, comma, more = block.common.partition(", ")
-    return f"{f'{n} seeds{comma}{more}. ' if n else ''}{words.legend(block.table)}"
+    return f"{f'{n} seeds{comma}{more}. ' if n else ''}{legend.legend(block.table)}"
 
 
 def _claims(study: Study, store: str | Path) -> str:
-    return claimed.claims_to_markdown(study.name, decide(study, store=store)) if study.claims else ""
+    return decisions_text.claims_to_markdown(study.name, decide(study, store=store)) if study.claims else ""
 
 
 def _keys(table: Table) -> Iterable[Keys]:
-    for number, (place, rows) in enumerate(table.confirmations.items()):
+    for number, (key, rows) in enumerate(table.confirmations.items()):
         if rows:
-            yield Keys(place, f"keys-{number}", [_key_row(table, seed, rows[seed]) for seed in sorted(rows)])
+            yield Keys(key, f"keys-{number}", [_key_row(table, seed, rows[seed]) for seed in sorted(rows)])
 
 
 def _key_row(table: Table, seed: int, row: Mapping[str, object]) -> tuple[str, ...]:

@@ -4,42 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topk_platform.reports.formats.markdown import block_to_markdown
 from topk_platform.reports.page.content import Content
+from topk_platform.reports.tables.markdown import block_to_markdown
 
 __all__ = ["lowered", "to_markdown"]
 
 _FAILED = 200  # so many failed trials are named
 
 
-def to_markdown(said: Content) -> str:
+def to_markdown(text: Content) -> str:
     """Return a report in Markdown.
 
     Args:
-        said: What it says.
+        text: The contents.
     """
-    return "\n\n".join(filter(None, _parts(said))) + "\n"
+    return "\n\n".join(filter(None, _parts(text))) + "\n"
 
 
-def _parts(said: Content) -> Iterator[str]:
-    yield from (f"# {said.study.name}", said.study.description, said.budget, f"**Answer.** {said.answer}")
-    yield from (f"> {line}" for line in said.striking)
+def _parts(content: Content) -> Iterator[str]:
+    yield from (
+        f"# {content.study.name}",
+        content.study.description,
+        content.budget,
+        f"**Answer.** {content.answer}",
+    )
+    yield from (f"> {line}" for line in content.striking)
     yield "## Tables"
-    yield "" if said.tables else "There are no numbers yet."
-    for part in said.tables:
-        yield from (f"### {part.title}", block_to_markdown(part.block), part.said, part.ranked)
-    yield from said.notes[1:]  # the legend stands below each table
+    yield "" if content.tables else "There are no numbers yet."
+    for part in content.tables:
+        yield from (f"### {part.title}", block_to_markdown(part.block), part.notes, part.ranked)
+    yield from content.notes[1:]  # the legend stands below each table
     for title, text in (
-        ("Claims", said.claims),
-        ("Tuning", said.tuning),
-        ("How it was done", said.checklist),
+        ("Claims", content.claims),
+        ("Tuning", content.tuning),
+        ("How it was done", content.checklist),
     ):
         yield from (f"## {title}", lowered(text).strip()) if text else ()
-    if failures := said.table.failures:
+    if failures := content.table.failures:
         yield "## Failed trials"
         yield "\n".join(f"- `{key}` {arm}: {why}" for key, arm, why in failures[:_FAILED])
         yield f"And {len(failures) - _FAILED} more." if len(failures) > _FAILED else ""
-    yield f"Plots, and the trials behind every number: `topk report {said.study.name}`, a page in HTML."
+    yield f"Plots, and the trials behind every number: `topk report {content.study.name}`, a page in HTML."
 
 
 def lowered(markdown: str) -> str:

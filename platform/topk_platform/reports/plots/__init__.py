@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError, unknown_name
-from topk_platform.reports.plots import (
-    confusion,
-    curves,
-    front,
-    levels,
-    profile,
-    ranking,
-    regions,
-    results,
-    searches,
-    winners,
-)
+from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, function_of, or_of
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError
 from topk_platform.reports.plots.style import styled
-from topk_platform.reports.reading import Held, main_metric, read
-from topk_platform.reports.table import Table, build_table
-from topk_platform.reports.tuning import Tuning, tuning
+from topk_platform.results.from_store import Held, main_metric, read
+from topk_platform.results.table import Table
+from topk_platform.results.table_building import build_table
+from topk_platform.results.tuning import Tuning, tuning
 from topk_platform.specs import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "KINDS",
-    "SUFFIXES",
     "NothingToPlotError",
     "Plotted",
     "UnsuitedStudyError",
@@ -43,29 +31,6 @@ __all__ = [
     "plotted_table",
     "written",
 ]
-
-KINDS: Mapping[str, Callable[[Plotted], Figure]] = {
-    "accuracy": results.accuracy,
-    "differences": results.differences,
-    "map": results.regimes,
-    "winners": winners.winners,
-    "topk": curves.topk,
-    "confusion": confusion.confusion,
-    "front": front.front,
-    "ranks": ranking.ranks,
-    "profile": profile.profile,
-    "regions": regions.regions,
-    "training": curves.training,
-    "tuning": curves.tuned,
-    "search": searches.search,
-    "importance": searches.importance,
-    "levels": levels.levels,
-}
-"""Every kind of plot, in the order of a report."""
-
-_OF_DEFINITIONS = ("levels",)  # kinds that need no results
-
-SUFFIXES = ("svg", "png", "pdf")
 
 
 def plot(
@@ -83,12 +48,7 @@ def plot(
 
     Args:
         study: The study.
-        kind: One of ``KINDS``: ``"accuracy"`` against the regime's number, ``"differences"`` to the baseline, the
-            ``"map"`` of losses and regimes, the ``"winners"`` over two numbers in which regimes differ, ``"topk"`` over
-            all k, the ``"confusion"`` among the K guesses, the ``"front"`` of two metrics, the losses' ``"ranks"`` and
-            their performance ``"profile"``, the decision ``"regions"`` of a ring, ``"training"`` and ``"tuning"``
-            curves, the trials of the ``"search"``, the ``"importance"`` of its parameters, and the level sets of the
-            losses, ``"levels"``, which need no results.
+        kind: One of ``PLOTS`` in ``topk_platform.reports.catalogue``, such as ``"differences"``.
         store: Folder or URI of the results.
         metric: The test metric; by default the metric by which most arms select, if tables show it.
         by: The x axis of ``"accuracy"``: a parameter that is fixed in the losses, or ``"K"``; by default the
@@ -101,9 +61,9 @@ def plot(
         UserError: if the store has no results of the study, there is no such kind or metric, or there is nothing to
             draw for this kind.
     """
-    if kind not in KINDS:
-        raise unknown_name("kind of plot", kind, KINDS)
-    held = read(study, store, trials, seeds, curves=True, needed=kind not in _OF_DEFINITIONS)
+    if kind not in PLOTS:
+        raise unknown_name("kind of plot", kind, PLOTS)
+    held = read(study, store, trials, seeds, curves=True, needed=PLOTS[kind].source != "definition")
     return draw(kind, plotted(held, store, metric=metric, by=by, only=only))
 
 
@@ -149,17 +109,18 @@ def plotted_table(table: Table, metric: str = "", by: str = "") -> Plotted:
     """
     if metric and metric not in table.study.show:
         raise UserError(f"--metric must be one of {list(table.study.show)}, got {metric!r}")
-    return Plotted(None, table, _untold, metric or main_metric(table.study), by)
+    return Plotted(None, table, _no_tuning, metric or main_metric(table.study), by)
 
 
-def _untold() -> Tuning:
+def _no_tuning() -> Tuning:
     raise NothingToPlotError("it is drawn from search trials, which findings do not have")
 
 
 def draw(kind: str, data: Plotted) -> Figure:
     """Return a figure of this kind; raise ``NothingToPlotError`` if there is nothing to draw."""
     with styled():
-        return KINDS[kind](data)
+        figure: Figure = function_of(PLOTS[kind].function)(data)
+    return figure
 
 
 def written(made: Figure, suffix: str) -> bytes:
@@ -167,13 +128,13 @@ def written(made: Figure, suffix: str) -> bytes:
 
     Args:
         made: The figure.
-        suffix: ``"svg"``, ``"png"`` or ``"pdf"``.
+        suffix: One of ``PLOT_FILES``.
 
     Raises:
         UserError: if the suffix is none of these.
     """
-    if suffix not in SUFFIXES:
-        raise UserError(f"a plot is written as one of {', '.join(SUFFIXES)}, got {suffix!r}")
+    if suffix not in PLOT_FILES:
+        raise UserError(f"a plot is written as {or_of(PLOT_FILES)}, got {suffix!r}")
     undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix, {})
     sink = io.BytesIO()
     import matplotlib as mpl  # noqa: PLC0415 - for those who plot

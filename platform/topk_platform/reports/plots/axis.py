@@ -17,7 +17,7 @@ class Axis:
 
     Args:
         title: The axis title, with its unit.
-        places: Each arm's number, by the arm's name.
+        positions: Each arm's number, by the arm's name.
         series: The name of each arm's line, by the arm's name; the arms of one line differ only in the number.
         panels: The name of each arm's panel, by the arm's name.
         log: Whether the numbers differ so much that the axis is logarithmic.
@@ -25,7 +25,7 @@ class Axis:
     """
 
     title: str
-    places: Mapping[str, float]
+    positions: Mapping[str, float]
     series: Mapping[str, str]
     panels: Mapping[str, str]
     log: bool = False
@@ -38,11 +38,11 @@ class Plane:
 
     Args:
         titles: The titles of both axes with their units, the horizontal one first.
-        places: Both numbers of each regime, by the regime's name.
+        positions: Both numbers of each regime, by the regime's name.
     """
 
     titles: tuple[str, str]
-    places: Mapping[str, tuple[float, float]]
+    positions: Mapping[str, tuple[float, float]]
 
 
 _TITLES: Mapping[type[Condition], tuple[str, float]] = {
@@ -64,8 +64,8 @@ def axis_of(arms: Sequence[Arm], by: str = "") -> Axis | None:
     Raises:
         UserError: if no loss has several values of ``by``.
     """
-    if not by and (found := _by_regime(arms)):
-        return found
+    if not by and (result := _by_regime(arms)):
+        return result
     named = [by] if by else [*dict.fromkeys(name for arm in arms for name in arm.loss.fixed), "K"]
     known = [axis for name in named if (axis := _by_parameter(arms, name))]
     if by and not known:
@@ -84,21 +84,23 @@ def plane_of(regimes: Sequence[Regime]) -> Plane | None:
 
     Example:
         >>> made = [Regime(f"{n}-{p}", "letters", (PerClass(n), LabelNoise(p))) for n in (5, 20) for p in (0.0, 0.4)]
-        >>> plane_of(made).places["20-0.4"]
+        >>> plane_of(made).positions["20-0.4"]
         (0.4, 20.0)
     """
     named = list({regime.name: regime for regime in regimes}.values())
     numbers = {kind: [_number(regime, kind) for regime in named] for kind in (*_TITLES, PerClass)}
-    both = [kind for kind, found in numbers.items() if len(set(found)) > 1]
+    both = [kind for kind, result in numbers.items() if len(set(result)) > 1]
     rest = {
         repr((r.dataset, dict(r.options), [c for c in r.conditions if type(c) not in both])) for r in named
     }
     if len(both) != 2 or len(rest) > 1:
         return None
     x, y = (numbers[kind] for kind in both)
-    places = {r.name: (a, b) for r, a, b in zip(named, x, y, strict=True) if a is not None and b is not None}
-    alone = len(places) == len(named) == len(set(places.values()))
-    return Plane((_title(both[0]), _title(both[1])), places) if alone else None
+    positions = {
+        r.name: (a, b) for r, a, b in zip(named, x, y, strict=True) if a is not None and b is not None
+    }
+    alone = len(positions) == len(named) == len(set(positions.values()))
+    return Plane((_title(both[0]), _title(both[1])), positions) if alone else None
 
 
 def _title(kind: type[Condition]) -> str:
@@ -112,7 +114,7 @@ def _fixed_names(arms: Sequence[Arm]) -> list[str]:
 def _by_regime(arms: Sequence[Arm]) -> Axis | None:
     regimes = list({arm.regime.name: arm.regime for arm in arms}.values())
     for kind in (*_TITLES, PerClass):
-        numbers = {r.name: found for r in regimes if (found := _number(r, kind)) is not None}
+        numbers = {r.name: result for r in regimes if (result := _number(r, kind)) is not None}
         alike = {repr((r.dataset, dict(r.options), _others(r, kind))) for r in regimes}
         if len(alike) == 1 and len(numbers) == len(regimes) and len(set(numbers.values())) > 1:
             return _made(_title(kind), arms, {arm.name: numbers[arm.regime.name] for arm in arms})
@@ -134,35 +136,35 @@ def _by_option(arms: Sequence[Arm], regimes: Sequence[Regime]) -> Axis | None:
 
 
 def _number(regime: Regime, kind: type[Condition]) -> float | None:
-    found = [c for c in regime.conditions if type(c) is kind]
-    if not found:
+    result = [c for c in regime.conditions if type(c) is kind]
+    if not result:
         return _TITLES[kind][1] if kind in _TITLES else None
-    strength = fields(found[0])[0]  # by convention a condition's first field
-    return float(getattr(found[0], strength.name))
+    strength = fields(result[0])[0]  # by convention a condition's first field
+    return float(getattr(result[0], strength.name))
 
 
 def _others(regime: Regime, kind: type[Condition]) -> tuple[Condition, ...]:
     return tuple(c for c in regime.conditions if type(c) is not kind)
 
 
-def _made(title: str, arms: Sequence[Arm], places: Mapping[str, float]) -> Axis:
+def _made(title: str, arms: Sequence[Arm], positions: Mapping[str, float]) -> Axis:
     series = {arm.name: arm.loss.label for arm in arms}
     panels = {arm.name: arm.model.label for arm in arms}
-    return Axis(title, places, series, panels, _wide(places.values()))
+    return Axis(title, positions, series, panels, _wide(positions.values()))
 
 
 def _by_parameter(arms: Sequence[Arm], name: str) -> Axis | None:
     values = {arm.name: _as_number(arm.k if name == "K" else arm.loss.fixed.get(name)) for arm in arms}
-    places = {arm_name: value for arm_name, value in values.items() if value is not None}
-    shown = [arm for arm in arms if arm.name in places]
+    positions = {arm_name: value for arm_name, value in values.items() if value is not None}
+    shown = [arm for arm in arms if arm.name in positions]
     seen: dict[tuple[str, str, str], set[float]] = {}
     for arm in shown:
-        seen.setdefault((arm.regime.name, arm.model.label, arm.loss.name), set()).add(places[arm.name])
+        seen.setdefault((arm.regime.name, arm.model.label, arm.loss.name), set()).add(positions[arm.name])
     if not any(len(numbers) > 1 for numbers in seen.values()):
         return None
     series = {arm.name: arm.loss.name.rpartition(":")[2] for arm in shown}
     panels = {arm.name: f"{arm.regime.name}, {arm.model.label}" for arm in shown}
-    return Axis(name, places, series, panels, _wide(places.values()))
+    return Axis(name, positions, series, panels, _wide(positions.values()))
 
 
 def _as_number(value: object) -> float | None:

@@ -1,4 +1,4 @@
-"""Which classes are among the K guesses together with the true class: look-alikes, which top-K need not tell apart."""
+"""Which classes are among the K guesses together with the true class: look-alikes that K guesses need not part."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def sharing(labels: npt.NDArray[np.int64], guesses: npt.NDArray[np.int64], class
     """
     counts = np.bincount(labels, minlength=classes)
     weights = np.repeat(1 / counts[labels], guesses.shape[1])
-    places = np.repeat(labels, guesses.shape[1]), guesses.ravel()
-    return sparse.csr_array(sparse.coo_array((weights, places), shape=(classes, classes)))
+    positions = np.repeat(labels, guesses.shape[1]), guesses.ravel()
+    return sparse.csr_array(sparse.coo_array((weights, positions), shape=(classes, classes)))
 
 
 def groups_of(shares: _Array, alike: float = _ALIKE) -> list[list[int]]:
@@ -90,10 +90,10 @@ def groups_of(shares: _Array, alike: float = _ALIKE) -> list[list[int]]:
     distance = 1 - np.minimum(_likeness(shares), 1)
     np.fill_diagonal(distance, 0)
     tree = hierarchy.linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
-    found = hierarchy.fcluster(tree, 1 - alike + 1e-9, "distance")
+    result = hierarchy.fcluster(tree, 1 - alike + 1e-9, "distance")
     groups: dict[int, list[int]] = {}
-    for place in hierarchy.leaves_list(tree).tolist():
-        groups.setdefault(int(found[place]), []).append(place)
+    for position in hierarchy.leaves_list(tree).tolist():
+        groups.setdefault(int(result[position]), []).append(position)
     return list(groups.values())
 
 
@@ -111,7 +111,7 @@ def confusion(data: Plotted) -> Figure:
     arms = _drawn(data)
     chosen = _chosen(sum((arm.shares for arm in arms[1:]), arms[0].shares))
     groups = groups_of(np.mean([arm.shares[chosen][:, chosen].toarray() for arm in arms], axis=0))
-    order = chosen[[place for group in groups for place in group]]
+    order = chosen[[key for group in groups for key in group]]
     made, axes = _axes(arms, len(order))
     titles = _titles(made, arms)
     for arm, ax, title in zip(arms, axes, titles, strict=True):
@@ -138,27 +138,27 @@ def _titles(made: Figure, arms: Sequence[_Confused]) -> list[str]:
 
 
 def _drawn(data: Plotted) -> list[_Confused]:
-    found: list[_Confused] = []
-    for place in _places(data):
-        if (arm := _confused(data, place)) is not None:
-            found.append(arm)
-        if found and (len(found[0].names) > _FEW or len(found) == _PANELS):
-            return found[:_PANELS]
-    if not found:
+    result: list[_Confused] = []
+    for key in _first_regime(data):
+        if (arm := _confused(data, key)) is not None:
+            result.append(arm)
+        if result and (len(result[0].names) > _FEW or len(result) == _PANELS):
+            return result[:_PANELS]
+    if not result:
         raise NothingToPlotError("no confirmed run has kept its guesses for the test images")
-    return found
+    return result
 
 
-def _places(data: Plotted) -> list[tuple[str, str]]:
+def _first_regime(data: Plotted) -> list[tuple[str, str]]:
     """Return the arms of the first regime with confirmations, the baseline's arm first."""
-    ended = [place for place in data.arms if data.table.confirmations.get(place)]
+    ended = [arm_key for arm_key in data.arms if data.table.confirmations.get(arm_key)]
     first = next((c for c in data.table.columns if any(c == column for _, column in ended)), None)
-    shown = [place for place in ended if place[1] == first]
-    return sorted(shown, key=lambda place: data.arms[place].loss.label != data.study.baseline)
+    shown = [arm_key for arm_key in ended if arm_key[1] == first]
+    return sorted(shown, key=lambda arm_key: data.arms[arm_key].loss.label != data.study.baseline)
 
 
-def _confused(data: Plotted, place: tuple[str, str]) -> _Confused | None:
-    store, rows = data.held.ledger.store, data.table.confirmations[place].values()
+def _confused(data: Plotted, arm_key: tuple[str, str]) -> _Confused | None:
+    store, rows = data.held.ledger.store, data.table.confirmations[arm_key].values()
     completed = {row["key"]: row for row in rows if row["status"] == "completed"}
     ranks = data.held.ranks([*completed.values()])
     kept = {key: read_guesses(store, row) for key, row in completed.items() if key in ranks}
@@ -172,7 +172,7 @@ def _confused(data: Plotted, place: tuple[str, str]) -> _Confused | None:
     total = sum(
         (sharing(ranks[key].label, run.classes, classes) for key, run in runs.items()), _none(classes)
     )
-    arm = data.arms[place]
+    arm = data.arms[arm_key]
     return _Confused(
         arm.name, f"K = {arm.k}, n = {len(runs)} seeds", sparse.csr_array(total / len(runs)), names
     )
@@ -201,7 +201,9 @@ def _axes(arms: Sequence[_Confused], count: int) -> tuple[Figure, list[Axes]]:
     across = min(len(arms), _ACROSS)
     down = math.ceil(len(arms) / across)
     made = figure(PAGE if across == _ACROSS else PAGE * 0.7, 2.45 * down)
-    made.set_layout_engine("compressed", h_pad=0.06, w_pad=0.06)  # which knows that the panels are squares
+    made.set_layout_engine(
+        "compressed", h_pad=0.06, w_pad=0.06
+    )  # this engine knows that the panels are squares
     grid = list(made.subplots(down, across, squeeze=False).flat)
     for ax in grid[len(arms) :]:
         ax.remove()

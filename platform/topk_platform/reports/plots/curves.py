@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from topk_platform.records import Ranks
-from topk_platform.reports.formats.words import title_of
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, check_searched, legend, panels
 from topk_platform.reports.plots.style import OTHERS, Look
-from topk_platform.reports.statistics import estimate
-from topk_platform.reports.tuning import ArmTuning
+from topk_platform.reports.words import title_of
+from topk_platform.results.statistics import estimate
+from topk_platform.results.tuning import ArmTuning
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,14 +42,13 @@ def topk_curve(ranks: Ranks, most: int) -> npt.NDArray[np.float64]:
 
 def topk(data: Plotted) -> Figure:
     """Draw the test top-k accuracy over k, up to the number of classes or 100; bands are t-intervals over seeds."""
-    kept = {place: found for place in data.arms if (found := _ranks(data, place))}
+    kept = {key: result for key in data.arms if (result := _ranks(data, key))}
     if not kept:
         raise NothingToPlotError("no confirmed run has kept the ranks of its test images")
     most = min(_MOST, max(int(r.label.max(initial=0)) for runs in kept.values() for r in runs.values()))
     ks = list(range(1, max(most, 1) + 1))
     bands = {
-        place: _band([topk_curve(r, len(ks)) for r in runs.values()], (0.0, 1.0))
-        for place, runs in kept.items()
+        key: _band([topk_curve(r, len(ks)) for r in runs.values()], (0.0, 1.0)) for key, runs in kept.items()
     }
     made, axes = _panels(data, bands, ks, 1, _MARKED_KS if len(ks) > _LONG else ())
     for ax in axes:
@@ -66,16 +65,16 @@ def topk(data: Plotted) -> Figure:
     return made
 
 
-def _ranks(data: Plotted, place: tuple[str, str]) -> Mapping[str, Ranks]:
-    rows = data.table.confirmations.get(place, {}).values()
+def _ranks(data: Plotted, key: tuple[str, str]) -> Mapping[str, Ranks]:
+    rows = data.table.confirmations.get(key, {}).values()
     return data.held.ranks([row for row in rows if row["status"] == "completed"])
 
 
 def _band(curves: Sequence[Sequence[float] | npt.NDArray[np.float64]], within: tuple[float, float]) -> _Band:
-    """Return the mean of the curves and the ends of its interval at each place, in percent."""
-    found = [estimate([float(v) for v in values]) for values in zip(*curves, strict=True)]
-    means = [e.mean for e in found if e is not None]
-    halves = [0.0 if e is None or math.isnan(e.half_width) else e.half_width for e in found]
+    """Return the mean of the curves and the ends of its interval at each point, in percent."""
+    result = [estimate([float(v) for v in values]) for values in zip(*curves, strict=True)]
+    means = [e.mean for e in result if e is not None]
+    halves = [0.0 if e is None or math.isnan(e.half_width) else e.half_width for e in result]
     low = [max(m - h, within[0]) for m, h in zip(means, halves, strict=True)]
     high = [min(m + h, within[1]) for m, h in zip(means, halves, strict=True)]
     return [100 * m for m in means], [100 * v for v in low], [100 * v for v in high]
@@ -91,9 +90,9 @@ def _panels(
     """Return a figure with a panel per column, which has a line with a band per loss; ``xs`` may be longer."""
     columns = [c for c in data.table.columns if any(column == c for _, column in bands)]
     made, axes = panels(columns, 2.2, sharey=True)
-    places = dict(zip(columns, axes, strict=True))
+    axes_of = dict(zip(columns, axes, strict=True))
     for (row, column), band in bands.items():
-        _curve(places[column], data.line_look(row, column), row, xs[: len(band[0])], band, marked)
+        _curve(axes_of[column], data.line_look(row, column), row, xs[: len(band[0])], band, marked)
     for ax in axes:
         ax.set_xlim(left=start)
     return made, axes
@@ -117,11 +116,11 @@ def _ylabel(axes: Sequence[Axes], text: str) -> None:
 
 def training(data: Plotted) -> Figure:
     """Draw the validation accuracy that selects, over the epochs of confirmed runs; bands are intervals over seeds."""
-    curves = {place: found for place in data.arms if (found := _epochs(data, place))}
+    curves = {arm_key: result for arm_key in data.arms if (result := _epochs(data, arm_key))}
     if not curves:
         raise NothingToPlotError("no epoch of a confirmed run is recorded")
-    bands = {place: _band(found[1], (0.0, 1.0)) for place, found in curves.items()}
-    longest = max((found[0] for found in curves.values()), key=len)
+    bands = {arm_key: _band(result[1], (0.0, 1.0)) for arm_key, result in curves.items()}
+    longest = max((result[0] for result in curves.values()), key=len)
     if len(longest) < 2:
         raise NothingToPlotError("the confirmed runs were validated after only one epoch")
     made, axes = _panels(data, bands, longest, min(longest))
@@ -133,11 +132,11 @@ def training(data: Plotted) -> Figure:
     return made
 
 
-def _epochs(data: Plotted, place: tuple[str, str]) -> tuple[list[int], list[list[float]]] | None:
+def _epochs(data: Plotted, key: tuple[str, str]) -> tuple[list[int], list[list[float]]] | None:
     """Return the epochs after which all confirmed runs of an arm were validated, and each run's accuracies there."""
-    arm = data.arms[place]
+    arm = data.arms[key]
     known = data.history(arm).curves
-    rows = data.table.confirmations.get(place, {}).values()
+    rows = data.table.confirmations.get(key, {}).values()
     curves = [known[row["key"]] for row in rows if row["status"] == "completed" and known.get(row["key"])]
     epochs = sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []
     return (epochs, [[curve[e] for e in epochs] for curve in curves]) if epochs else None
@@ -156,17 +155,17 @@ def tuned(data: Plotted) -> Figure:
     """
     check_searched(data)
     known = {arm.arm: arm for arm in data.tuning.arms if arm.trace}
-    shown = {place: known[arm.name] for place, arm in data.arms.items() if arm.name in known}
+    shown = {key: known[arm.name] for key, arm in data.arms.items() if arm.name in known}
     if not shown:
         raise NothingToPlotError("no search trial has ended")
     columns = [c for c in data.table.columns if any(column == c for _, column in shown)]
     made, axes = panels(columns, 2.2)
     for column, ax in zip(columns, axes, strict=True):
-        inside = {row: found for (row, other), found in shown.items() if other == column}
-        for row, found in inside.items():
-            _steps(ax, data.line_look(row, column), row, found, banded=len(inside) == 1)
-        _near(ax, [100 * value for found in inside.values() for value in found.trace])
-        ax.set_xlim(0.5, max(len(found.trace) for found in inside.values()) + 0.5)
+        inside = {row: result for (row, other), result in shown.items() if other == column}
+        for row, result in inside.items():
+            _steps(ax, data.line_look(row, column), row, result, banded=len(inside) == 1)
+        _near(ax, [100 * value for result in inside.values() for value in result.trace])
+        ax.set_xlim(0.5, max(len(result.trace) for result in inside.values()) + 0.5)
         ax.set_xlabel("search trials")
         _whole(ax)
     _ylabel(axes, f"best validation {_selected(data)}, %")
@@ -187,16 +186,14 @@ def _near(ax: Axes, values: Sequence[float]) -> None:
     ax.set_ylim(max(min(values) - 2 * room, 0), min(max(values) + room, 100.5))
 
 
-def _steps(ax: Axes, look: Look, row: str, found: ArmTuning, *, banded: bool) -> None:
-    ns = list(range(1, len(found.trace) + 1))
-    trace = [100 * value for value in found.trace]
+def _steps(ax: Axes, look: Look, row: str, arm: ArmTuning, *, banded: bool) -> None:
+    ns = list(range(1, len(arm.trace) + 1))
+    trace = [100 * value for value in arm.trace]
     every = max(1, len(ns) // 8)
     ax.step(ns, trace, where="post", color=look.colour, marker=look.marker, markevery=every, label=row)
-    if found.curve is None:
+    if arm.curve is None:
         return
-    expected, low, high = (
-        [100 * v for v in c] for c in (found.curve.expected, found.curve.low, found.curve.high)
-    )
+    expected, low, high = ([100 * v for v in c] for c in (arm.curve.expected, arm.curve.low, arm.curve.high))
     ax.plot(range(1, len(expected) + 1), expected, color=look.colour, linewidth=0.7, linestyle="--")
     if banded:
         ax.fill_between(range(1, len(low) + 1), low, high, color=look.colour, alpha=0.12, linewidth=0)

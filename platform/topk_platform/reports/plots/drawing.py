@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from topk_platform.errors import UserError
 from topk_platform.records import ArmHistory
 from topk_platform.reports.plots.style import COLUMN, OTHERS, PAGE, Look, looks, wrapped
-from topk_platform.reports.reading import Held
-from topk_platform.reports.table import Table, row_and_column
-from topk_platform.reports.tuning import Tuning
+from topk_platform.results.from_store import Held
+from topk_platform.results.table import Table, row_and_column
+from topk_platform.results.tuning import Tuning
 from topk_platform.specs import Arm, Study, less_is_better
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ class Plotted:
     @cached_property
     def arms(self) -> dict[tuple[str, str], Arm]:
         """The arms that are drawn, by row and column of the table."""
-        found = {row_and_column(self.study, self.table.across, arm): arm for arm in self.study.arms}
-        return {place: found[place] for place in found if place in self._shown}
+        result = {row_and_column(self.study, self.table.across, arm): arm for arm in self.study.arms}
+        return {key: result[key] for key in result if key in self._shown}
 
     @cached_property
     def _shown(self) -> set[tuple[str, str]]:
@@ -121,14 +121,14 @@ class Plotted:
 
     def _lead(self, row: str) -> float:
         cells = [self.table.cells.get((row, column, self.metric)) for column in self.table.columns]
-        found = [c.difference or c.value for c in cells if c is not None]
+        result = [c.difference or c.value for c in cells if c is not None]
         sign = -1 if less_is_better(self.metric) else 1
-        return sign * sum(estimate.mean for estimate in found if estimate is not None)
+        return sign * sum(estimate.mean for estimate in result if estimate is not None)
 
     def line_look(self, row: str, column: str) -> Look:
         """Return how the loss of a cell is drawn in a plot of many losses: in grey if it is not :attr:`named`."""
-        found = self.look(row, column)
-        return found if row in self.named else replace(found, colour=OTHERS)
+        result = self.look(row, column)
+        return result if row in self.named else replace(result, colour=OTHERS)
 
     def look(self, row: str, column: str) -> Look:
         """Return how the loss of a cell is drawn."""

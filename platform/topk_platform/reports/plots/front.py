@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from topk_platform.reports.formats.words import metric_title
 from topk_platform.reports.plots.drawing import (
     NothingToPlotError,
     Plotted,
@@ -16,7 +15,8 @@ from topk_platform.reports.plots.drawing import (
     panels,
 )
 from topk_platform.reports.plots.style import INK, OTHERS
-from topk_platform.reports.statistics import Estimate
+from topk_platform.reports.words import metric_title
+from topk_platform.results.statistics import Estimate
 from topk_platform.specs import less_is_better, scale_of
 
 if TYPE_CHECKING:
@@ -29,19 +29,19 @@ __all__ = ["front", "unbeaten"]
 def front(data: Plotted) -> Figure:
     """Draw the means of two test accuracies against each other, and a line through the Pareto front.
 
-    The two are ``top1`` and the metric to draw; if this is ``top1`` too, the study's last top-K accuracy takes its
-    place. For arms that are searched by several metrics, all confirmed configurations are drawn.
+    The two are ``top1`` and the metric to draw; if this is ``top1`` too, the study's last top-K accuracy is used
+    instead. For arms that are searched by several metrics, all confirmed configurations are drawn.
     """
     metrics = _two(data)
-    found = {column: _spots(data, column, metrics) for column in data.table.columns}
-    shown = [column for column, spots in found.items() if spots]
+    result = {column: _spots(data, column, metrics) for column in data.table.columns}
+    shown = [column for column, spots in result.items() if spots]
     if not shown:
         raise NothingToPlotError(f"no confirmation has ended with both {metrics[0]} and {metrics[1]}")
     made, axes = panels(shown, 2.3)
     for column, ax in zip(shown, axes, strict=True):
-        for row, x, y in found[column]:
+        for row, x, y in result[column]:
             _spot(ax, data, row, column, (x, y), metrics)
-        _edge(ax, [(x.mean, y.mean) for _, x, y in found[column]], metrics)
+        _edge(ax, [(x.mean, y.mean) for _, x, y in result[column]], metrics)
         ax.set_xlabel(f"test {metric_title(metrics[0])}")
     name_vertical(axes, f"test {metric_title(metrics[1])}")
     legend(made, axes)

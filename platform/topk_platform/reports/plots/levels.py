@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from topk_platform.errors import UserError, reason
-from topk_platform.reports.formats.words import settings
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, panels
 from topk_platform.reports.plots.style import INK, Look, looks, styled, wrapped
+from topk_platform.reports.words import settings
 from topk_platform.specs import Loss, Recipe, Scalar, numbers
 from topk_platform.specs.setting import Setting
 
@@ -51,8 +51,8 @@ class _Panel(NamedTuple):
     def title(self) -> str:
         """The name of the loss and its parameters, independent of its label in a study."""
         name = wrapped(self.loss.name.rpartition(":")[2], 22)
-        told = {n: v for n, v in self.own.items() if n != "samples" or self.loss.name not in _DRAWING}
-        return f"{name}\n{wrapped(settings(told), 24)}" if told else name
+        parts = {n: v for n, v in self.own.items() if n != "samples" or self.loss.name not in _DRAWING}
+        return f"{name}\n{wrapped(settings(parts), 24)}" if parts else name
 
 
 def simplex(side: int = _SIDE) -> _Array:
@@ -105,12 +105,12 @@ def values_on(loss: Loss, own: dict[str, Scalar], scores: _Array, k: int) -> _Ar
             part.reduction = "none"  # type: ignore[assignment]
     rows, labels = torch.from_numpy(scores), torch.full((len(scores),), _TRUE)
     with torch.no_grad(), use_backend("torch"):
-        found = module(rows, labels)
-        if found.shape != labels.shape:  # a user's loss that only computes the mean
-            found = torch.stack(
+        result = module(rows, labels)
+        if result.shape != labels.shape:  # a user's loss that only computes the mean
+            result = torch.stack(
                 [module(row[None], label[None]) for row, label in zip(rows, labels, strict=True)]
             )
-    return np.asarray(found.numpy(), float)
+    return np.asarray(result.numpy(), float)
 
 
 def levels(data: Plotted) -> Figure:
@@ -149,15 +149,15 @@ def level_sets(losses: Sequence[Loss], k: int = 2) -> Figure:
     drawn_once = {(panel.loss.name, panel.title): panel for panel in map(_panel_of, losses)}
     shown = list(drawn_once.values())
     points = simplex()
-    found = [_rescaled(panel, _SCALE * points, k) for panel in shown]
-    if all(isinstance(values, str) for values in found):
-        raise NothingToPlotError("; ".join(f"{p.title}: {v}" for p, v in zip(shown, found, strict=True)))
+    result = [_rescaled(panel, _SCALE * points, k) for panel in shown]
+    if all(isinstance(values, str) for values in result):
+        raise NothingToPlotError("; ".join(f"{p.title}: {v}" for p, v in zip(shown, result, strict=True)))
     lines = max(panel.title.count("\n") + 1 for panel in shown)
     with styled():
         made, axes = panels([str(number) for number in range(len(shown) + 1)], 1.6 + 0.13 * lines, across=4)
         image = _triangle(axes[0], points, topk_error(points, k), f"top-{k} error")
         drawn = looks([panel.loss for panel in shown])
-        for ax, panel, values in zip(axes[1:], shown, found, strict=True):
+        for ax, panel, values in zip(axes[1:], shown, result, strict=True):
             _fill(ax, points, panel, values, drawn[panel.loss.label])
         ticks = [0, 0.25, 0.5, 0.75, 1]
         made.colorbar(

@@ -43,7 +43,7 @@ def kept_network(store: Store, row: Row) -> Callable[[Tensor], Tensor] | None:
 
     @torch.no_grad()
     def scores(inputs: Tensor) -> Tensor:
-        found: Tensor = network(inputs).float()
-        return found
+        result: Tensor = network(inputs).float()
+        return result
 
     return scores

@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from topk_platform.reports.cells import Cell
-from topk_platform.reports.formats.words import title_of
 from topk_platform.reports.plots.drawing import (
     NothingToPlotError,
     Plotted,
@@ -16,6 +14,8 @@ from topk_platform.reports.plots.drawing import (
     legend,
 )
 from topk_platform.reports.plots.style import COLUMN, INK
+from topk_platform.reports.words import title_of
+from topk_platform.results.cells import Cell
 from topk_platform.specs import less_is_better
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ def profile(data: Plotted) -> Figure:
         )
     made = figure(COLUMN, 2.3)
     ax = made.subplots()
-    found = ratios(errors)
-    finite = [r for values in found.values() for r in values if math.isfinite(r)]
+    result = ratios(errors)
+    finite = [r for values in result.values() for r in values if math.isfinite(r)]
     end = max(1 + 1.08 * (max(finite, default=1.0) - 1), 1.05)
-    for row, values in found.items():
+    for row, values in result.items():
         _curve(ax, data, row, values, end)
     ax.set_xscale("log" if end > _WIDE else "linear")
     ax.set_xlim(1 - 0.015 * (end - 1), end)
@@ -94,13 +94,13 @@ def profile(data: Plotted) -> Figure:
 
 def _errors(data: Plotted) -> dict[str, list[float]]:
     """Return the test errors of all losses, in the regimes in which every loss has one or has lost runs."""
-    found = {
+    result = {
         row: [_error(data.table.cells.get((row, c, data.metric))) for c in data.table.columns]
         for row in data.table.rows
     }
-    found = {row: errors for row, errors in found.items() if any(e is not None for e in errors)}
-    whole = [i for i, _ in enumerate(data.table.columns) if all(e[i] is not None for e in found.values())]
-    return {row: [e for i in whole if (e := errors[i]) is not None] for row, errors in found.items()}
+    result = {row: errors for row, errors in result.items() if any(e is not None for e in errors)}
+    whole = [i for i, _ in enumerate(data.table.columns) if all(e[i] is not None for e in result.values())]
+    return {row: [e for i in whole if (e := errors[i]) is not None] for row, errors in result.items()}
 
 
 def _error(cell: Cell | None) -> float | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_platform.reports.formats.words import title_of
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError, figure
 from topk_platform.reports.plots.style import COLUMN, INK, wrapped
-from topk_platform.reports.statistics import Ranking
-from topk_platform.reports.statistics.regimes import FEWEST_LOSSES, FEWEST_REGIMES
+from topk_platform.reports.words import title_of
+from topk_platform.results.statistics import Ranking
+from topk_platform.results.statistics.regimes import FEWEST_LOSSES, FEWEST_REGIMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,34 +23,37 @@ def ranks(data: Plotted) -> Figure:
     Source:
         Demšar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 2006.
     """
-    found = data.table.ranking(data.metric)
-    if found is None:
+    result = data.table.ranking(data.metric)
+    if result is None:
         suited = len(data.table.rows) >= FEWEST_LOSSES and len(data.table.columns) >= FEWEST_REGIMES
         raise (NothingToPlotError if suited else UnsuitedStudyError)(
             f"ranks need three losses with results in five {data.table.across}s, got {len(data.table.rows)} losses "
             f"and {len(data.table.columns)} {data.table.across}s"
         )
-    names = list(found.mean_ranks)
-    made = figure(COLUMN, 1.0 + 0.21 * len(names) + 0.07 * len(found.alike))
+    names = list(result.mean_ranks)
+    made = figure(COLUMN, 1.0 + 0.21 * len(names) + 0.07 * len(result.alike))
     ax = made.subplots()
-    for place, (row, rank) in enumerate(found.mean_ranks.items()):
+    for position, (row, rank) in enumerate(result.mean_ranks.items()):
         column = next(c for r, c in data.arms if r == row)
         look = data.look(row, column)
-        ax.plot([rank], [place], look.marker, color=look.colour, markersize=4.5, zorder=3)
-        ax.annotate(f"{rank:.1f}", (rank, place), (5, 0), textcoords="offset points", va="center", fontsize=6)
-    _bars(ax, found, names)
+        ax.plot([rank], [position], look.marker, color=look.colour, markersize=4.5, zorder=3)
+        ax.annotate(
+            f"{rank:.1f}", (rank, position), (5, 0), textcoords="offset points", va="center", fontsize=6
+        )
+    _bars(ax, result, names)
     ax.set_yticks(range(len(names)), [wrapped(name, 24) for name in names])
     ax.set_xlim(0.7, len(names) + 0.6)
-    ax.set_ylim(len(names) - 0.4 + 0.3 * len(found.alike), -0.6)
+    ax.set_ylim(len(names) - 0.4 + 0.3 * len(result.alike), -0.6)
     ax.set_xlabel(
-        f"mean rank by {title_of(data.metric)}\nover {found.regimes} {data.table.across}s, 1 is best\n"
-        f"Friedman p {'< 0.001' if found.p < 0.001 else f'= {found.p:.2g}'}; critical difference {found.critical:.2f}"
+        f"mean rank by {title_of(data.metric)}\nover {result.regimes} {data.table.across}s, 1 is best\n"
+        f"Friedman p {'< 0.001' if result.p < 0.001 else f'= {result.p:.2g}'}; "
+        f"critical difference {result.critical:.2f}"
     )
     ax.grid(axis="x", linewidth=0.3, color=INK, alpha=0.2)
     return made
 
 
-def _bars(ax: Axes, found: Ranking, names: list[str]) -> None:
-    for level, group in enumerate(found.alike):
-        ends = [found.mean_ranks[group[0]] - 0.05, found.mean_ranks[group[-1]] + 0.05]
+def _bars(ax: Axes, ranking: Ranking, names: list[str]) -> None:
+    for level, group in enumerate(ranking.alike):
+        ends = [ranking.mean_ranks[group[0]] - 0.05, ranking.mean_ranks[group[-1]] + 0.05]
         ax.plot(ends, [len(names) - 0.3 + 0.3 * level] * 2, color=INK, linewidth=2.2, solid_capstyle="butt")

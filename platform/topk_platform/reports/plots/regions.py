@@ -73,8 +73,8 @@ def densities(regime: Regime, angles: npt.ArrayLike) -> _Array:
 
 
 def _options(regime: Regime) -> tuple[float, float, int]:
-    found = {**_DEFAULTS, **regime.options}
-    sigma, distance, classes = (found[name] for name in ("sigma", "distance", "classes"))
+    result = {**_DEFAULTS, **regime.options}
+    sigma, distance, classes = (result[name] for name in ("sigma", "distance", "classes"))
     return float(sigma or 0), float(distance or 0), int(classes or 0)
 
 
@@ -94,19 +94,19 @@ def regions(data: Plotted) -> Figure:
         Sawada et al., Trade-offs in Top-k Classification Accuracies on Losses for Deep Learning, 2020, Fig. 5, which
         draws a network for each loss.
     """
-    on_ring = {place: arm for place, arm in data.arms.items() if arm.regime.dataset == "ring"}
+    on_ring = {key: arm for key, arm in data.arms.items() if arm.regime.dataset == "ring"}
     if not on_ring:
         raise UnsuitedStudyError("the study has no arm on the ring")
-    lanes = {place: lane for place, arm in on_ring.items() if (lane := _lane(data, place, arm))}
+    lanes = {key: lane for key, arm in on_ring.items() if (lane := _lane(data, key, arm))}
     if not lanes:
         raise NothingToPlotError("no confirmed run on the ring has kept its network")
     rows = [row for row in data.table.rows if any(row == r for r, _ in lanes)]
     columns = [column for column in data.table.columns if any(column == c for _, c in lanes)]
     made, axes = panels(columns, 0.75 + 0.32 * (len(rows) + _BELOW), sharex=True, sharey=True)
     for column, ax in zip(columns, axes, strict=True):
-        for place, row in enumerate(reversed(rows)):
+        for position, row in enumerate(reversed(rows)):
             if lane := lanes.get((row, column)):
-                _filled(ax, data.look(row, column).colour, place, lane)
+                _filled(ax, data.look(row, column).colour, position, lane)
         _below(ax, next(arm for (_, c), arm in on_ring.items() if c == column))
         ax.set_yticks(range(len(rows)), [wrapped(row, 24) for row in reversed(rows)])
         ax.set_ylim(-_BELOW - 0.15, len(rows) - 0.1)
@@ -118,20 +118,20 @@ def regions(data: Plotted) -> Figure:
     return made
 
 
-def _lane(data: Plotted, place: tuple[str, str], arm: Arm) -> _Lane | None:
+def _lane(data: Plotted, key: tuple[str, str], arm: Arm) -> _Lane | None:
     """Return the guesses of an arm's networks, for all completed seeds whose network was kept."""
     import torch  # noqa: PLC0415 - seconds of import
 
     angles = torch.deg2rad(torch.from_numpy(_ANGLES))
     points = torch.stack([angles.cos(), angles.sin()], 1).float()
-    rows = data.table.confirmations.get(place, {}).values()
+    rows = data.table.confirmations.get(key, {}).values()
     completed = [row for row in rows if row["status"] == "completed"]
     networks = filter(None, (kept_network(data.held.ledger.store, row) for row in completed))
-    found = [_among(network(points).numpy(), (1, arm.k)) for network in networks]
-    if not found:
+    result = [_among(network(points).numpy(), (1, arm.k)) for network in networks]
+    if not result:
         return None
-    first, among = np.mean(found, 0)
-    return _Lane(first, among, len(found))
+    first, among = np.mean(result, 0)
+    return _Lane(first, among, len(result))
 
 
 def _among(scores: npt.NDArray[np.float32], ks: Sequence[int]) -> _Array:
@@ -141,19 +141,19 @@ def _among(scores: npt.NDArray[np.float32], ks: Sequence[int]) -> _Array:
     return np.stack([np.clip((k - greater) / (tied + 1), 0, 1) for k in ks])
 
 
-def _filled(ax: Axes, colour: str, place: int, lane: _Lane) -> None:
+def _filled(ax: Axes, colour: str, position: int, lane: _Lane) -> None:
     for share, alpha in ((lane.among, 0.35), (lane.first, 1.0)):
-        ax.fill_between(_ANGLES, place, place + 0.75 * share, color=colour, alpha=alpha, linewidth=0)
-    ax.axhline(place, color=INK, linewidth=0.3)
+        ax.fill_between(_ANGLES, position, position + 0.75 * share, color=colour, alpha=alpha, linewidth=0)
+    ax.axhline(position, color=INK, linewidth=0.3)
 
 
 def _below(ax: Axes, arm: Arm) -> None:
     """Draw the classes' densities, unless σ is 0."""
     if not _options(arm.regime)[0] > 0:
         return
-    found = densities(arm.regime, _ANGLES)
-    scale, floor = (_BELOW - 0.3) / found.max(), -_BELOW
-    for label, density in enumerate(found):
+    result = densities(arm.regime, _ANGLES)
+    scale, floor = (_BELOW - 0.3) / result.max(), -_BELOW
+    for label, density in enumerate(result):
         own = label == _CLASS
         ax.plot(
             _ANGLES,
@@ -162,9 +162,9 @@ def _below(ax: Axes, arm: Arm) -> None:
             linewidth=1.2 if own else 0.4,
             alpha=1 if own else 0.5,
         )
-    most = found.argmax(0) == _CLASS
+    most = result.argmax(0) == _CLASS
     ax.fill_between(
-        _ANGLES, floor, floor + scale * found[_CLASS], where=most, color=INK, alpha=0.2, linewidth=0
+        _ANGLES, floor, floor + scale * result[_CLASS], where=most, color=INK, alpha=0.2, linewidth=0
     )
 
 
@@ -174,10 +174,10 @@ def _meaning(ks: set[int]) -> tuple[list[Artist], list[str]]:
 
     k = str(ks.pop()) if len(ks) == 1 else "K"
     grey = "#7A7A7A"
-    told: dict[str, Artist] = {
+    parts: dict[str, Artist] = {
         f"class {_CLASS} is the first guess, share of seeds": Patch(color=grey),
         f"it is among the {k} guesses": Patch(color=grey, alpha=0.35, linewidth=0),
         f"density of class {_CLASS}; shaded: the most frequent": Line2D([], [], color=INK, linewidth=1.2),
         "densities of the others": Line2D([], [], color=INK, linewidth=0.4, alpha=0.5),
     }
-    return list(told.values()), list(told)
+    return list(parts.values()), list(parts)

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from topk_platform.reports.cells import Cell
-from topk_platform.reports.formats.words import mark, metric_title, title_of
 from topk_platform.reports.plots.axis import Axis, axis_of
 from topk_platform.reports.plots.drawing import (
     NothingToPlotError,
@@ -18,7 +16,10 @@ from topk_platform.reports.plots.drawing import (
     panels,
 )
 from topk_platform.reports.plots.style import COLUMN, INK, OTHERS, PAGE, wrapped
-from topk_platform.reports.statistics import Estimate
+from topk_platform.reports.tables.cell_words import mark
+from topk_platform.reports.words import metric_title, title_of
+from topk_platform.results.cells import Cell
+from topk_platform.results.statistics import Estimate
 from topk_platform.specs import less_is_better, scale_of, unit_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _BARS = 30  # so many bars fit into the width of a column
 
 class _Point(NamedTuple):
     x: float
-    found: Estimate
+    mean: Estimate
     row: str
     column: str
 
@@ -53,14 +54,14 @@ def accuracy(data: Plotted) -> Figure:
         raise NothingToPlotError(f"no confirmation has ended, so there is no {data.metric} to draw")
     shown = list(dict.fromkeys(panel for panel, _ in lines))
     made, axes = panels(shown, 2.3, sharey=True)
-    places = dict(zip(shown, axes, strict=True))
+    positions = dict(zip(shown, axes, strict=True))
     ordinal = bool(axis.names)
     if ordinal and sum(map(len, lines.values())) > _BARS:
         made.set_size_inches(PAGE, made.get_size_inches()[1])
     count = len({series for _, series in lines})
     for number, ((panel, series), points) in enumerate(lines.items()):
         shift = (number % count - (count - 1) / 2) * 0.7 / count if ordinal else 0.0
-        _line(places[panel], data, series, points, shift=shift, bars=ordinal)
+        _line(positions[panel], data, series, points, shift=shift, bars=ordinal)
     for ax in axes:
         ax.set_xlabel(axis.title)
         ax.set_xscale("log" if axis.log else "linear")
@@ -74,8 +75,8 @@ def accuracy(data: Plotted) -> Figure:
 
 def _with_means(data: Plotted) -> list[str]:
     """Return the columns that have a mean of the metric."""
-    found = {column for (row, column) in data.arms if _mean(data, row, column) is not None}
-    return [column for column in data.table.columns if column in found]
+    result = {column for (row, column) in data.arms if _mean(data, row, column) is not None}
+    return [column for column in data.table.columns if column in result]
 
 
 def _mean(data: Plotted, row: str, column: str) -> Estimate | None:
@@ -87,9 +88,9 @@ def _means(data: Plotted, column: str) -> Figure:
     """Draw the means of one column with their intervals, a row for each loss."""
     rows = [row for row in data.table.rows if _mean(data, row, column) is not None]
     made, (ax,) = _rows_of(rows, [column])
-    for place, row in enumerate(rows):
-        if found := _mean(data, row, column):
-            _interval(ax, data, (row, column), place, found, full=True)
+    for position, row in enumerate(rows):
+        if result := _mean(data, row, column):
+            _interval(ax, data, (row, column), position, result, full=True)
     ax.set_xlabel(f"test {metric_title(data.metric)}\n{wrapped(column, 34)}")
     return made
 
@@ -112,18 +113,18 @@ def _turned(ax: Axes, names: Sequence[str]) -> None:
 
 
 def _categories(data: Plotted) -> Axis:
-    columns = {column: place for place, column in enumerate(data.table.columns)}
-    places = {arm.name: float(columns[column]) for (_, column), arm in data.arms.items()}
+    columns = {column: position for position, column in enumerate(data.table.columns)}
+    positions = {arm.name: float(columns[column]) for (_, column), arm in data.arms.items()}
     series = {arm.name: row for (row, _), arm in data.arms.items()}
-    return Axis(data.table.across, places, series, dict.fromkeys(places, ""), names=tuple(columns))
+    return Axis(data.table.across, positions, series, dict.fromkeys(positions, ""), names=tuple(columns))
 
 
 def _lines(data: Plotted, axis: Axis) -> dict[tuple[str, str], list[_Point]]:
     lines: dict[tuple[str, str], list[_Point]] = {}
     for (row, column), arm in data.arms.items():
         cell = data.table.cells.get((row, column, data.metric))
-        if arm.name in axis.places and cell is not None and cell.value is not None:
-            point = _Point(axis.places[arm.name], cell.value, row, column)
+        if arm.name in axis.positions and cell is not None and cell.value is not None:
+            point = _Point(axis.positions[arm.name], cell.value, row, column)
             lines.setdefault((axis.panels[arm.name], axis.series[arm.name]), []).append(point)
     return {key: sorted(points, key=lambda point: point.x) for key, points in lines.items()}
 
@@ -145,9 +146,9 @@ def _line(
 
 
 def _ends(point: _Point) -> tuple[float, float, float]:
-    mean = point.found.mean
-    known = not math.isnan(point.found.half_width)
-    return (mean, point.found.low, point.found.high) if known else (mean, mean, mean)
+    mean = point.mean.mean
+    known = not math.isnan(point.mean.half_width)
+    return (mean, point.mean.low, point.mean.high) if known else (mean, mean, mean)
 
 
 def differences(data: Plotted) -> Figure:
@@ -160,10 +161,10 @@ def differences(data: Plotted) -> Figure:
     made, axes = _rows_of(rows, columns)
     for column, ax in zip(columns, axes, strict=True):
         ax.axvline(0, color=INK, linewidth=0.6)
-        for place, row in enumerate(rows):
+        for position, row in enumerate(rows):
             if cell := _difference(data, row, column):
                 assert cell.difference is not None  # noqa: S101 - for the type checker
-                _interval(ax, data, (row, column), place, cell.difference, full=bool(cell.mark))
+                _interval(ax, data, (row, column), position, cell.difference, full=bool(cell.mark))
     for ax in axes[-min(len(axes), 3) :]:
         ax.set_xlabel(f"{title_of(data.metric)},\n{_above(data)} {data.study.baseline}")
     return made
@@ -180,14 +181,19 @@ def _difference(data: Plotted, row: str, column: str) -> Cell | None:
 
 
 def _interval(
-    ax: Axes, data: Plotted, arm: tuple[str, str], place: int, found: Estimate, *, full: bool
+    ax: Axes, data: Plotted, arm: tuple[str, str], position: int, estimate: Estimate, *, full: bool
 ) -> None:
     """Draw an estimate in a row of its own: a marker, full or hollow, over a bar from end to end of the interval."""
     look, scale = data.look(*arm), scale_of(data.metric)
-    if not math.isnan(found.half_width):
-        ax.plot([scale * found.low, scale * found.high], [place, place], color=look.colour, linewidth=1.2)
+    if not math.isnan(estimate.half_width):
+        ax.plot(
+            [scale * estimate.low, scale * estimate.high],
+            [position, position],
+            color=look.colour,
+            linewidth=1.2,
+        )
     fill = look.colour if full else "none"
-    ax.plot([scale * found.mean], [place], marker=look.marker, color=look.colour, markerfacecolor=fill)
+    ax.plot([scale * estimate.mean], [position], marker=look.marker, color=look.colour, markerfacecolor=fill)
 
 
 def regimes(data: Plotted) -> Figure:
@@ -197,24 +203,24 @@ def regimes(data: Plotted) -> Figure:
     each column has a frame.
     """
     baseline = data.study.baseline
-    found = {place: v for place in data.arms if not math.isnan(v := _mapped(data, *place))}
-    if not found or (baseline and not any(_difference(data, *place) for place in found)):
+    result = {key: v for key in data.arms if not math.isnan(v := _mapped(data, *key))}
+    if not result or (baseline and not any(_difference(data, *key) for key in result)):
         raise NothingToPlotError(f"there are no differences or means of {data.metric} to draw")
     rows, columns, turned = data.table.rows, data.table.columns, len(data.table.columns) > _WIDE
     down, across = (columns, rows) if turned else (rows, columns)
-    values = [[found.get((x, y) if turned else (y, x), math.nan) for x in across] for y in down]
-    most = max(*map(abs, found.values()), 1e-9)
-    span = (-most, most) if baseline else (min(found.values()), max(found.values()))
+    values = [[result.get((x, y) if turned else (y, x), math.nan) for x in across] for y in down]
+    most = max(*map(abs, result.values()), 1e-9)
+    span = (-most, most) if baseline else (min(result.values()), max(result.values()))
     made = figure(max(COLUMN, min(1.6 + 0.62 * len(across), PAGE)), 1.1 + 0.24 * len(down))
     ax = made.subplots()
     cmap = "PuOr_r" if baseline else "cividis"
     image = ax.imshow(values, cmap=cmap, vmin=span[0], vmax=span[1], aspect="auto")
-    for (row, column), value in found.items():
+    for (row, column), value in result.items():
         y, x = (
             (columns.index(column), rows.index(row)) if turned else (rows.index(row), columns.index(column))
         )
-        place = (value - span[0]) / max(span[1] - span[0], 1e-9)
-        _entry(ax, data.table.cells[row, column, data.metric], x, y, value, place)
+        key = (value - span[0]) / max(span[1] - span[0], 1e-9)
+        _entry(ax, data.table.cells[row, column, data.metric], x, y, value, key)
     _named(ax, down, across)
     shown = f"{_above(data)}\n{baseline}" if baseline else unit_of(data.metric)
     made.colorbar(image, ax=ax, label=f"test {title_of(data.metric)},\n{shown}", pad=0.02)
@@ -241,10 +247,10 @@ def _mapped(data: Plotted, row: str, column: str) -> float:
     return math.nan if cell.difference is None else scale_of(data.metric) * cell.difference.mean
 
 
-def _entry(ax: Axes, cell: Cell, x: int, y: int, value: float, place: float) -> None:
+def _entry(ax: Axes, cell: Cell, x: int, y: int, value: float, position: float) -> None:
     signed = cell.difference is not None
     text = f"{value:{'+' if signed else ''}.1f} {mark(cell)}".rstrip()
-    dark = (place < 0.18 or place > 0.85) if signed else place < 0.5
+    dark = (position < 0.18 or position > 0.85) if signed else position < 0.5
     ax.text(x, y, text, ha="center", va="center", fontsize=6, color="#ffffff" if dark else "#000000")
     if cell.best:
         from matplotlib.patches import Rectangle  # noqa: PLC0415 - for those who plot

@@ -26,11 +26,11 @@ def search(data: Plotted) -> Figure:
     A panel has the trials of all regimes; the best trial of each arm is at 0. Trials without a result are left out.
     """
     check_searched(data)
-    found = _dots(data)
-    if not found:
+    result = _dots(data)
+    if not result:
         raise NothingToPlotError("no search trial was completed")
-    made, axes = panels([f"{row}: {name}" for row, name in found], 1.7)
-    for ((row, name), (dimension, dots)), ax in zip(found.items(), axes, strict=True):
+    made, axes = panels([f"{row}: {name}" for row, name in result], 1.7)
+    for ((row, name), (dimension, dots)), ax in zip(result.items(), axes, strict=True):
         column = next(c for r, c in data.arms if r == row)
         _scatter(ax, dimension, dots, data.look(row, column))
         ax.set_xlabel(name.replace("_", " "))
@@ -53,7 +53,7 @@ def _heights(ax: Axes, lowest: float) -> None:
 
 
 def _dots(data: Plotted) -> dict[tuple[str, str], tuple[Dimension, list[_Dot]]]:
-    found: dict[tuple[str, str], tuple[Dimension, list[_Dot]]] = {}
+    result: dict[tuple[str, str], tuple[Dimension, list[_Dot]]] = {}
     for column in data.table.columns:
         for row, arm in _arms_in(data, column):
             ended, repeats = data.history(arm).ended(), arm.repeats
@@ -63,8 +63,8 @@ def _dots(data: Plotted) -> dict[tuple[str, str], tuple[Dimension, list[_Dot]]]:
             for name, dimension in arm.loss.space.items():
                 dots = [(t.values[name], 100 * (t.objective - best)) for t in completed if name in t.values]
                 if dots:
-                    found.setdefault((row, name), (dimension, []))[1].extend(dots)
-    return found
+                    result.setdefault((row, name), (dimension, []))[1].extend(dots)
+    return result
 
 
 def _scatter(ax: Axes, dimension: Dimension, dots: Sequence[_Dot], look: Look) -> None:

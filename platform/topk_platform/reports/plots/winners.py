@@ -1,16 +1,16 @@
-"""A map of regimes that differ in two numbers: where which loss is ahead of the baseline, and by how much."""
+"""A map of regimes that differ in two numbers: which loss leads the baseline in each, and by how much."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from topk_platform.reports.cells import Cell
-from topk_platform.reports.formats.words import metric_title
 from topk_platform.reports.plots.axis import Plane, plane_of
 from topk_platform.reports.plots.drawing import NothingToPlotError, Plotted, UnsuitedStudyError, panels
 from topk_platform.reports.plots.style import PAGE, wrapped
-from topk_platform.reports.statistics import Estimate
+from topk_platform.reports.words import metric_title
+from topk_platform.results.cells import Cell
+from topk_platform.results.statistics import Estimate
 from topk_platform.specs import Arm, scale_of
 
 if TYPE_CHECKING:
@@ -70,21 +70,21 @@ def winners(data: Plotted) -> Figure:
     plane = plane_of([arm.regime for arm in data.arms.values()])
     if plane is None:
         raise UnsuitedStudyError("its regimes do not differ in exactly two numbers and in nothing else")
-    found = _verdicts(data)
-    if not found:
+    result = _verdicts(data)
+    if not result:
         raise NothingToPlotError(f"there are no differences of {data.metric} to a baseline to draw")
-    shown = list(dict.fromkeys(model for model, _ in found))
-    xs, ys = (sorted({place[axis] for place in plane.places.values()}) for axis in (0, 1))
+    shown = list(dict.fromkeys(model for model, _ in result))
+    xs, ys = (sorted({key[axis] for key in plane.positions.values()}) for axis in (0, 1))
     made, axes = panels(shown, 0.7 + _ROW * len(ys), across=1)
     made.set_size_inches(min(1.2 + 1.15 * len(xs), PAGE), made.get_size_inches()[1])
-    most = max((abs(v.lead.mean) for v in found.values() if v.lead), default=1.0)
-    for (model, regime), verdict in found.items():
-        x, y = plane.places[regime]
+    most = max((abs(v.lead.mean) for v in result.values() if v.lead), default=1.0)
+    for (model, regime), verdict in result.items():
+        x, y = plane.positions[regime]
         _field(axes[shown.index(model)], data, (xs.index(x), ys.index(y)), verdict, most)
     for model, ax in zip(shown, axes, strict=True):
         _frame(ax, plane, xs, ys)
         title = f"test {metric_title(data.metric)}, ahead of {data.study.baseline} by"
-        if all(verdict.once for (model_of, _), verdict in found.items() if model_of == model):
+        if all(verdict.once for (model_of, _), verdict in result.items() if model_of == model):
             title = f"test {metric_title(data.metric)}: one search, nothing is tested"
         ax.set_title(f"{model}: {title}" if len(shown) > 1 else title)
     return made
@@ -93,24 +93,24 @@ def winners(data: Plotted) -> Figure:
 def _verdicts(data: Plotted) -> Mapping[tuple[str, str], Verdict]:
     """Return the verdicts by model and regime."""
     cells: dict[tuple[str, str], list[tuple[Arm, Cell]]] = {}
-    for place, arm in data.arms.items():
-        cell = data.table.cells.get((*place, data.metric))
+    for key, arm in data.arms.items():
+        cell = data.table.cells.get((*key, data.metric))
         if cell is not None and cell.difference is not None:
             cells.setdefault((arm.model.label, arm.regime.name), []).append((arm, cell))
-    return {place: verdict_of(found) for place, found in cells.items()}
+    return {key: verdict_of(result) for key, result in cells.items()}
 
 
 def _field(ax: Axes, data: Plotted, at: tuple[int, int], verdict: Verdict, most: float) -> None:
     from matplotlib.patches import Rectangle  # noqa: PLC0415 - for those who plot
 
-    colour, text = _told(data, verdict, most)
+    colour, text = _colour_and_text(data, verdict, most)
     x, y = at
     ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="#BDBDBD", linewidth=0.5))
     ink = "#FFFFFF" if _luminance(colour) < _DARK else "#000000"
     ax.text(x, y, text, ha="center", va="center", fontsize=6, color=ink, linespacing=1.15)
 
 
-def _told(data: Plotted, verdict: Verdict, most: float) -> tuple[tuple[float, float, float], str]:
+def _colour_and_text(data: Plotted, verdict: Verdict, most: float) -> tuple[tuple[float, float, float], str]:
     from matplotlib.colors import to_rgb  # noqa: PLC0415 - as above
 
     if verdict.leader is not None and verdict.lead is not None:

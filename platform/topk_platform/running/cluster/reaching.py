@@ -10,6 +10,7 @@ import sys
 from topk_platform.errors import ClusterError
 from topk_platform.running.cluster.address import host_and_port, is_loopback
 from topk_platform.running.cluster.patience import NotYetError
+from topk_platform.running.cluster.versions import version_error
 from topk_platform.running.ray_internals import CLUSTER_VARIABLE, known_heads
 
 __all__ = ["check_answers", "listening"]
@@ -64,14 +65,14 @@ def check_answers(address: str) -> None:
         stderr=subprocess.PIPE,
         text=True,
     ) as probe:
-        _hear(probe, address)
+        _check_answer(probe, address)
 
 
-def _hear(probe: subprocess.Popen[str], address: str) -> None:
+def _check_answer(probe: subprocess.Popen[str], address: str) -> None:
     assert probe.stdout is not None  # noqa: S101 - for the type checker: it is a pipe
     try:
         probe.stdout.readline()  # on a busy machine the import alone may take as long as a cluster is given
-        _, told = probe.communicate(timeout=_ANSWER_SECONDS)
+        _, message = probe.communicate(timeout=_ANSWER_SECONDS)
     except subprocess.TimeoutExpired as error:
         hint = " (one that wants a token answers to RAY_AUTH_MODE=token)"
         raise ClusterError(
@@ -81,7 +82,9 @@ def _hear(probe: subprocess.Popen[str], address: str) -> None:
     finally:
         probe.kill()
     if probe.returncode:
-        lines = told.strip().splitlines() or [f"exit code {probe.returncode}"]
+        if mismatch := version_error(message, address):
+            raise mismatch
+        lines = message.strip().splitlines() or [f"exit code {probe.returncode}"]
         raise ClusterError(f"no Ray cluster answers at {address!r}: {lines[-1]}")
 
 

@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from topk_platform.data import data_folder
-from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError
+from topk_platform.errors import FAULTS, FaultError, LostProcessError, NotStartedError, StalledError
 from topk_platform.protocol import Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.retries import Faults, OpenTrial, Retries
+from topk_platform.running.driver.starts import Starts
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
 from topk_platform.specs import Trial, TrialRecord
@@ -51,7 +52,7 @@ class _Run:
 
     trials: tuple[Trial, ...]
     watched: bool = False
-    heard: float = 0.0
+    last_message: float = 0.0
     patience: float = FIRST_SECONDS
     stalled: FaultError | None = None
     cut: bool = False
@@ -68,10 +69,11 @@ class Conductor:
     Args:
         board: The study's state.
         keep: Called with every record, before trials that depend on it may start.
-        tell: Called with every event; for a record, after it was kept.
+        notify: Called with every event; for a record, after it was kept.
         orders: What every trial is given besides its specification.
         pauses: Seconds before each further try after a fault.
         budget: What may be spent; by default anything.
+        starts: How long workers have waited for their start; by default they may wait without limit.
         clock: A monotonic clock, in seconds.
 
     Attributes:
@@ -82,10 +84,11 @@ class Conductor:
 
     board: Board
     keep: Callable[[TrialRecord], None]
-    tell: Callable[[Event], None]
+    notify: Callable[[Event], None]
     orders: Orders
     pauses: Sequence[float]
     budget: Budget = field(default_factory=Budget)
+    starts: Starts = field(default_factory=Starts)
     clock: Callable[[], float] = time.monotonic
     refusal: str = ""
     broken: Exception | None = None
@@ -94,6 +97,7 @@ class Conductor:
     def __post_init__(self) -> None:
         self._runs: dict[str, _Run] = {}
         self._waiting: list[tuple[float, tuple[Trial, ...]]] = []
+        self._withdrawn: set[str] = set()
         self._retries = Retries(self.pauses)
         self._turn, self._now = self.clock(), 0.0
         self._versions = {name: importlib.metadata.version(name) for name in ("ray", "optuna")}
@@ -105,6 +109,15 @@ class Conductor:
         if stopped or self.board.ended or self.budget.over:
             return True
         return not self._waiting and (self.board.stuck or self.board.held(self.budget.allows))
+
+    @property
+    def deserted(self) -> bool:
+        """Whether Tune waits only for workers that do not start, and whose trials were taken from them."""
+        return bool(self._withdrawn) and not self._runs
+
+    def begin_round(self) -> None:
+        """Take note that Tune starts anew, and that nobody waits for the workers of before."""
+        self._withdrawn.clear()
 
     @property
     def wait(self) -> float | None:
@@ -123,7 +136,8 @@ class Conductor:
             return None
         self._runs[tune_id] = _Run(trials)
         self.budget.begin(tune_id, trials[0].arm_id, len(trials))
-        self.tell(Event("started", trials, workers=self._busy))
+        self.starts.add(tune_id, self._now)
+        self.notify(Event("started", trials, workers=self._busy))
         return {
             "trials": [trial.to_json() for trial in trials],
             "recorded": [trial.key for trial in trials if self.board.has_ended(trial)],
@@ -142,10 +156,14 @@ class Conductor:
             for trial in trials:
                 self.board.release(trial)
 
-    def watch(self, tune_id: str) -> None:
-        """Take note that a process has begun with its trial."""
+    def watch(self, tune_id: str) -> bool:
+        """Take note that a worker has started; return False if its trial was taken from it because it came too late."""
+        if tune_id in self._withdrawn:
+            return False
+        self.starts.remove(tune_id)
         run = self._runs[tune_id]
-        run.watched, run.heard = True, self._now
+        run.watched, run.last_message = True, self._now
+        return True
 
     def follow(self, tune_id: str) -> dict[str, Any] | None:
         """Return the configuration of the next trial for a process whose last trial has ended, or None."""
@@ -154,14 +172,16 @@ class Conductor:
             self.watch(tune_id)
         return config
 
-    def hear(self, tune_id: str, message: dict[str, Any]) -> None:
+    def receive(self, tune_id: str, message: dict[str, Any]) -> None:
         """Take a worker's message about its trial; the records are removed from the message."""
+        if tune_id in self._withdrawn:  # it is being ended, and its trial is another's
+            return
         run = self._runs[tune_id]
-        run.heard = self._now
+        run.last_message = self._now
         run.patience = message.get("patience", run.patience)
         self._retries.progress(run.key, message.get("kept", 0))
         if sample := message.pop("gpu", None):
-            self.tell(Event("measured", run.trials, workers=self._busy, sample=GpuSample(*sample)))
+            self.notify(Event("measured", run.trials, workers=self._busy, sample=GpuSample(*sample)))
         if not message["ended"]:
             return
         records = message.pop("records", [])
@@ -185,7 +205,7 @@ class Conductor:
                 self.board.end(trial, Ended.from_record(record))
                 if why := record.missing.get("network"):
                     self.faults.unsaved[trial.key] = why
-                self.tell(Event("ended", (trial,), record, workers=self._busy))
+                self.notify(Event("ended", (trial,), record, workers=self._busy))
 
     def _is_kept(self, record: TrialRecord) -> bool:
         versions = {**record.trial.environment, **record.versions, **self._versions}
@@ -199,13 +219,15 @@ class Conductor:
     def lose(self, tune_id: str, reason: str) -> None:
         """Take note that a trial's process was lost, or was ended: it had stalled, or the time was used up."""
         run = self._runs.pop(tune_id, None)
+        self.starts.remove(tune_id)
+        self._withdrawn.discard(tune_id)
         if run is None:
             return
         self.budget.end(tune_id, ended=False)
         if run.cut:
             for trial in run.trials:
                 self.board.release(trial)
-            self.tell(Event("cut", run.trials, workers=self._busy))
+            self.notify(Event("cut", run.trials, workers=self._busy))
             return
         self._fault(run, run.stalled or LostProcessError(reason))
 
@@ -213,6 +235,7 @@ class Conductor:
         """Take note that no process is left, and none can be started; what trained goes on in the next run."""
         for tune_id, run in self._runs.items():
             self.budget.end(tune_id, ended=False)
+            self.starts.remove(tune_id)
             for trial in run.trials:
                 self.board.release(trial)
         self._runs.clear()
@@ -220,23 +243,23 @@ class Conductor:
 
     def _fault(self, run: _Run, fault: FaultError) -> None:
         """Let trials that a fault stopped start again after a pause, or leave them open."""
-        told = f"{fault.kind}: {fault}"
+        text = f"{fault.kind}: {fault}"
         pause = self._retries.pause(run.key) if fault.passing else None
         if pause is None:
-            self._leave(run, told, fault.remedy)
+            self._leave(run, text, fault.remedy)
             return
         self._waiting.append((self.clock() + pause, run.trials))
         self.board.again += 1
-        self.tell(Event("again", run.trials, why=told, workers=self._busy))
+        self.notify(Event("again", run.trials, why=text, workers=self._busy))
 
-    def _leave(self, run: _Run, told: str, remedy: str) -> None:
+    def _leave(self, run: _Run, text: str, remedy: str) -> None:
         for trial in run.trials:
             if self.board.has_ended(trial):
                 self.board.release(trial)
                 continue
             self.board.leave(trial)
-            self.faults.open.append(OpenTrial(trial.key, trial.arm.name, told, remedy))
-        self.tell(Event("open", run.trials, why=f"{told}; {remedy}", workers=self._busy))
+            self.faults.open.append(OpenTrial(trial.key, trial.arm.name, text, remedy))
+        self.notify(Event("open", run.trials, why=f"{text}; {remedy}", workers=self._busy))
 
     def _refuse(self, run: _Run, reason: str) -> None:
         """Keep nothing of a trial that a worker cannot run as it was planned, and start nothing more."""
@@ -257,21 +280,37 @@ class Conductor:
             return []
         self._now += min(now - self._turn, _TURN_SECONDS)
         self._turn = now
-        found = [tune_id for tune_id, run in self._runs.items() if self._is_stalled(run)]
-        for tune_id in found:
+        for tune_id in self.starts.overdue(self._now):
+            self._withdraw(tune_id)
+        silent = [tune_id for tune_id, run in self._runs.items() if self._is_stalled(run)]
+        for tune_id in silent:
             run = self._runs[tune_id]
-            run.stalled = StalledError(f"its process showed no progress for {self._now - run.heard:.0f} s")
-        return found + (self._cut() if self.budget.over else [])
+            run.stalled = StalledError(
+                f"its process showed no progress for {self._now - run.last_message:.0f} s"
+            )
+        return silent + (self._cut() if self.budget.over else [])
+
+    def _withdraw(self, tune_id: str) -> None:
+        """Take a trial from a worker that does not start."""
+        run = self._runs.pop(tune_id)
+        self.budget.end(tune_id, ended=False)
+        self.starts.remove(tune_id)
+        self._withdrawn.add(tune_id)
+        hours = self.starts.limit / 3600
+        self._fault(
+            run,
+            NotStartedError(f"its process did not start within {hours:.3g} h, though there was room for it"),
+        )
 
     def _cut(self) -> list[str]:
-        found = [tune_id for tune_id, run in self._runs.items() if run.watched and not run.cut]
-        for tune_id in found:
+        cut = [tune_id for tune_id, run in self._runs.items() if run.watched and not run.cut]
+        for tune_id in cut:
             self._runs[tune_id].cut = True
-        return found
+        return cut
 
     def _is_stalled(self, run: _Run) -> bool:
         patience = run.patience + self.orders.report_seconds + _GRACE_SECONDS
-        return run.watched and run.stalled is None and self._now - run.heard > patience
+        return run.watched and run.stalled is None and self._now - run.last_message > patience
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles it for a restore that never happens: the ledger is what a study goes on from

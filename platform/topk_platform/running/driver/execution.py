@@ -25,7 +25,7 @@ from topk_platform.records import (
     read_all_ranks,
     set_aside,
 )
-from topk_platform.reports import Table, build_table
+from topk_platform.results import Table, build_table
 from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.incomplete import trained_again, used
@@ -48,7 +48,7 @@ Progress = Callable[[Watch, Event], None]
 
 
 def execute(
-    whole: Study, part: Study, counted: dict[str, Identity], rows: StudyRows, launch: Launch, tell: Progress
+    whole: Study, part: Study, counted: dict[str, Identity], rows: StudyRows, launch: Launch, notify: Progress
 ) -> Summary:
     """Train what is missing of a part of a study, and write the tables of the whole.
 
@@ -58,9 +58,9 @@ def execute(
         counted: Which recorded rows count, by the arm's identity.
         rows: What is recorded.
         launch: Where and how trials run.
-        tell: Called with every event.
+        notify: Called with every event.
     """
-    return _Execution(whole, part, counted, rows.ledger, launch, tell).summary(rows)
+    return _Execution(whole, part, counted, rows.ledger, launch, notify).summary(rows)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class _Execution:
     counted: dict[str, Identity]
     ledger: Ledger
     launch: Launch
-    tell: Progress
+    notify: Progress
 
     def summary(self, rows: StudyRows) -> Summary:
         again, damaged, line = self._again(rows)
@@ -104,7 +104,7 @@ class _Execution:
                 self.launch.patience.say(line)
             writer.remove(again)
             rows.refresh()  # without those; another run may have written before this one held the ledger
-            board, seconds, recorder = self._board(rows), self._seconds(rows), self._recorder(writer, again)
+            (board, seconds), recorder = self._board_and_seconds(rows), self._recorder(writer, again)
             forget(self.ledger.store, rows.keys)
             if board.left:
                 rows.release()  # while it trains, the driver needs the memory and not the rows
@@ -142,15 +142,15 @@ class _Execution:
     ) -> Faults:
         """Train what is left; return what faults left undone."""
         watch = Watch(self.whole.name, board)
-        heard = partial(_hear, watch, self.tell)
+        notified = partial(_notify, watch, self.notify)
         if not board.left:
-            heard(Event("begun"))
+            notified(Event("begun"))
             return Faults()
-        heard(self._begun(board, seconds, cluster))
+        notified(self._begun(board, seconds, cluster))
         expect(self.launch.budget, board, seconds, here=self.launch.address is None)
         with Noting(self.ledger.store, watch):
             shared = replace(self.part, gpus=cluster.share)
-            return _run_trials(shared, board, recorder, heard, cluster, self.launch)
+            return _run_trials(shared, board, recorder, notified, cluster, self.launch)
 
     def _begun(self, board: Board, seconds: Mapping[str, Sequence[float]], cluster: Cluster) -> Event:
         left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
@@ -206,10 +206,11 @@ class _Execution:
     def _board(self, rows: StudyRows) -> Board:
         return make_board(self.part, self.counted, rows.histories(self.part, self.counted))
 
-    def _seconds(self, rows: StudyRows) -> dict[str, list[float]]:
-        """Return the times of each arm's ended trials."""
+    def _board_and_seconds(self, rows: StudyRows) -> tuple[Board, dict[str, list[float]]]:
+        """Return the study's state, and the times of each arm's ended trials."""
         histories = rows.histories(self.part, self.counted)
-        return {arm_id: ended_seconds(history) for arm_id, history in histories.items()}
+        seconds = {arm_id: ended_seconds(history) for arm_id, history in histories.items()}
+        return make_board(self.part, self.counted, histories), seconds
 
     def _largest(self, rows: StudyRows) -> list[Trial]:
         from topk_platform.running.estimate.packing import largest_trials  # noqa: PLC0415 - torch
@@ -221,10 +222,10 @@ def _failed(histories: Iterable[ArmHistory]) -> list[str]:
     return [row["key"] for history in histories for row in history.rows() if row["status"] == "failed"]
 
 
-def _hear(watch: Watch, tell: Progress, event: Event) -> None:
+def _notify(watch: Watch, notify: Progress, event: Event) -> None:
     watch(event)
     if event.kind != "measured":
-        tell(watch, event)
+        notify(watch, event)
 
 
 def _note_undone(
@@ -259,7 +260,7 @@ def _closing(close: Callable[[], None], hurry: Callable[[], None]) -> Iterator[N
             hurry()
         try:
             close()
-        except Exception as another:  # noqa: BLE001 - told in a note of the first error, its cause as a rule
+        except Exception as another:  # noqa: BLE001 - reported in a note of the first error, its cause as a rule
             error.add_note(f"The tables could not be written: {another!r}")
         raise
     close()
@@ -269,7 +270,7 @@ def _run_trials(
     study: Study,
     board: Board,
     recorder: Recorder,
-    tell: Callable[[Event], None],
+    notify: Callable[[Event], None],
     cluster: Cluster,
     launch: Launch,
 ) -> Faults:
@@ -280,7 +281,7 @@ def _run_trials(
             study,
             board,
             recorder,
-            tell,
+            notify,
             recorder.ledger.store.address,
             cluster.slots,
             scratch,

@@ -9,12 +9,13 @@ from typing import Any
 
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
+from ray.tune.stopper import Stopper
 
 from topk_platform.running.cluster.desk import Desk
 from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.own_ray.lifeline import Lifeline
 
-__all__ = ["MANY", "BoardSearcher", "Listener"]
+__all__ = ["MANY", "BoardSearcher", "DesertedStopper", "Listener"]
 
 MANY = 200
 """Messages of a worker that Tune may remember: it forgets them when the worker's Tune trial ends."""
@@ -50,7 +51,7 @@ class BoardSearcher(Searcher):  # type: ignore[misc]
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Do nothing: the callback has heard it all."""
+        """Do nothing: the callback has passed it all on."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles it for a restore that never happens
@@ -74,8 +75,9 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
         self._messages: Counter[str] = Counter()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
-        """Have the trial watched."""
-        self._conductor.watch(trial.trial_id)
+        """Have the trial watched; end a worker that starts when its trial was given to another."""
+        if not self._conductor.watch(trial.trial_id):
+            self._desk.kill(trial.trial_id)
 
     def on_trial_result(
         self,
@@ -94,7 +96,7 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
             return
         worker = trial.trial_id
         self._messages[worker] += 1
-        self._conductor.hear(worker, result)
+        self._conductor.receive(worker, result)
         if result["ended"]:
             many = self._messages[worker] >= MANY
             self._desk.put(worker, None if many else self._conductor.follow(worker))
@@ -120,6 +122,27 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles it for a restore that never happens
+
+
+class DesertedStopper(Stopper):  # type: ignore[misc]
+    """Tune's stopper: ends Tune where it waits for nothing but workers that do not start.
+
+    Attributes:
+        stopped: Whether it has ended Tune.
+    """
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+        self.stopped = False
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:  # noqa: ARG002 - as Tune calls it
+        """Stop no worker."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Return whether Tune is to end."""
+        self.stopped = self.stopped or self._conductor.deserted
+        return self.stopped
 
 
 def _reason(path: str | None) -> str:

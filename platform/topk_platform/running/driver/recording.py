@@ -19,8 +19,9 @@ from topk_platform.records import (
     results_of,
     write_snapshot,
 )
-from topk_platform.reports import build_table, to_files
-from topk_platform.reports.arms import arms_to_json
+from topk_platform.reports import to_files
+from topk_platform.reports.arm_notes import arms_to_json
+from topk_platform.results import build_table
 from topk_platform.specs import Study, TrialRecord
 from topk_platform.tracking import Extras, Feeds
 

@@ -9,8 +9,8 @@ from rich.console import Group
 from rich.text import Text
 
 from topk_platform.errors import reason
-from topk_platform.reports import Table
-from topk_platform.reports.plain import as_text
+from topk_platform.reports.plain_text import as_text
+from topk_platform.results import Table
 from topk_platform.running.driver.retries import Faults
 
 __all__ = ["Summary", "problems"]
@@ -78,7 +78,7 @@ def problems(summary: Summary) -> list[Text]:
         for key, why in summary.faults.unsaved.items()
     ]
     lines += [Text(str(trial), "red") for trial in summary.faults.open]
-    return [*lines, Text(told)] if (told := _left(summary)) else lines
+    return [*lines, Text(line)] if (line := _left(summary)) else lines
 
 
 def _left(summary: Summary) -> str:

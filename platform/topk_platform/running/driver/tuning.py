@@ -18,11 +18,13 @@ from topk_platform.errors import ChangedError
 from topk_platform.protocol import Board
 from topk_platform.running.cluster.capacity import trial_resources
 from topk_platform.running.cluster.desk import Desk
+from topk_platform.running.cluster.room import Room
 from topk_platform.running.cluster.worker import TrialActor
 from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.conductor import Conductor, Orders
-from topk_platform.running.driver.hooks import BoardSearcher, Listener
+from topk_platform.running.driver.hooks import BoardSearcher, DesertedStopper, Listener
 from topk_platform.running.driver.retries import PAUSES, Faults
+from topk_platform.running.driver.starts import Starts
 from topk_platform.running.own_ray.lifeline import Lifeline, LostRayError
 from topk_platform.running.progress.events import Event
 from topk_platform.running.ray_internals import without_keys
@@ -38,7 +40,7 @@ def tune_trials(
     study: Study,
     board: Board,
     keep: Callable[[TrialRecord], None],
-    tell: Callable[[Event], None],
+    notify: Callable[[Event], None],
     store: str,
     slots: int,
     scratch: str,
@@ -52,7 +54,7 @@ def tune_trials(
         study: The study, which says what a trial needs.
         board: The study's state, brought up to date as trials end.
         keep: Called with every record, to store it.
-        tell: Called with every event; for a record, after it was kept.
+        notify: Called with every event; for a record, after it was kept.
         store: The URI of the study's folder.
         slots: How many trials run at once.
         scratch: A folder for Tune's own files, from which nothing is ever restored.
@@ -69,7 +71,8 @@ def tune_trials(
     limit = math.inf if study.time_limit is None else 3600 * study.time_limit
     every = max(_REPORT_SECONDS, slots / _MESSAGES_A_SECOND)
     orders = Orders(store, checkpoint_seconds, limit, every, study.gpu_share)
-    conductor = Conductor(board, keep, tell, orders, PAUSES, budget or Budget())
+    starts = Starts(3600 * study.start_limit, Room(trial_resources(study)))
+    conductor = Conductor(board, keep, notify, orders, PAUSES, budget or Budget(), starts)
     try:
         _tune(study, conductor, slots, scratch, line or Lifeline())
     except LostRayError as error:
@@ -85,21 +88,29 @@ def tune_trials(
 
 
 def _tune(study: Study, conductor: Conductor, slots: int, scratch: str, line: Lifeline) -> None:
-    """Start Tune, and start it anew as long as all that is left waits to be tried again."""
+    """Start Tune, and start it anew as long as all that is left waits to be tried again, or for workers to start."""
     desk = Desk()
     for round_ in count():
-        hooks = BoardSearcher(conductor, desk), Listener(conductor, line, desk)
+        conductor.begin_round()
+        hooks = BoardSearcher(conductor, desk), Listener(conductor, line, desk), DesertedStopper(conductor)
         tuner = _tuner(study, *hooks, slots, scratch, f"study-{round_}")
         with _own_interrupts(), without_keys():
             tuner.fit()
-        if (pause := conductor.wait) is None:
+        pause = conductor.wait
+        if conductor.done or (pause is None and not hooks[-1].stopped):
             break
-        line.sleep(pause)
+        line.sleep(pause or 0.0)
     desk.close()  # after an error it ends with the driver: a Ray that is gone would not answer
 
 
 def _tuner(
-    study: Study, searcher: BoardSearcher, listener: Listener, slots: int, scratch: str, name: str
+    study: Study,
+    searcher: BoardSearcher,
+    listener: Listener,
+    stopper: DesertedStopper,
+    slots: int,
+    scratch: str,
+    name: str,
 ) -> tune.Tuner:
     return tune.Tuner(
         tune.with_resources(TrialActor, tune.PlacementGroupFactory([trial_resources(study)])),
@@ -114,6 +125,7 @@ def _tuner(
             name=name,
             storage_path=scratch,
             callbacks=[listener],
+            stop=stopper,
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             verbose=0,
             progress_reporter=_Silent() if Console().is_jupyter else None,

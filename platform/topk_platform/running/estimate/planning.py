@@ -182,6 +182,20 @@ def plan(
     done = finished(study, counted, histories)
     if len(done) == len(histories):
         return _plan(study, make_board(study, counted, histories), histories, {}, workers)
+    return _plan_with_data(study, rows, counted, done, data, download=download, workers=workers)
+
+
+def _plan_with_data(
+    study: Study,
+    rows: StudyRows,
+    counted: Mapping[str, Identity],
+    done: Mapping[str, str],
+    data: str | Path | None,
+    *,
+    download: bool,
+    workers: int | None,
+) -> Plan:
+    """Return the plan of a study that is not finished: its data are read, and a few steps are timed where needed."""
     # These load torch, which a plan with nothing left does without.
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.estimate.samples import samples_of  # noqa: PLC0415
@@ -199,7 +213,7 @@ def plan(
             check_device(study)
         left = [i for i, arm in board.arms.items() if arm.left]
         # Before the forecast, which brings the board to its end.
-        again = tuple(outdated(study, ledger, counted, left))
+        again = tuple(outdated(study, rows.ledger, counted, left))
         made = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
         return replace(made, outdated=again, samples=samples_of(study))
 

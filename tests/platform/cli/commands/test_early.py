@@ -6,11 +6,9 @@ from pathlib import Path
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.cli.commands.early import early_table
-from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board
-from topk_platform.protocol.ended import Ended
-from topk_platform.records import Ledger, Store
-from topk_platform.specs import EpochRecord, TrialRecord
+from topk_platform.records import Ledger
+from topk_platform.specs import EpochRecord, Trial, TrialRecord
+from topk_platform.testing import fake_run
 
 EARLY = {"cross_entropy": (0.1, 0.2, 0.3, 0.4, 0.5), "focal": (0.5, 0.1, 0.4, 0.2, 0.3)}
 
@@ -21,20 +19,16 @@ def a_ledger(folder: Path) -> Ledger:
     losses = [Loss(name, rate, {"learning_rate": 0.1}) for name in EARLY] + [Loss("topk_hinge")]
     arms = grid([Regime("r", "digits")], [Model("mlp")], losses, k=1, recipe=Recipe(4))
     study = Study("s", arms, topk=(1,), trials=5, seeds=1)
-    board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in arms)
-    ledger = Ledger.open(Store.open(folder), "s")
-    with ledger.writing(study) as writer:
-        while trials := board.next_trials():
-            (trial,) = trials
-            early = EARLY.get(trial.arm.loss.label, (0.0,) * 5)[trial.number]
-            values = {1: early, 2: trial.number / 10, 4: trial.number / 10}
-            epochs = tuple(
-                EpochRecord(e, 1.0, dict.fromkeys(study.metrics, v), 0.1, 0.1) for e, v in values.items()
-            )
-            record = TrialRecord(trial, "completed", "", epochs[-1].validation, None, epochs)
-            writer.put(record)
-            board.end(trial, Ended.from_record(record))
-    return ledger
+
+    def end(trial: Trial) -> TrialRecord:
+        early = EARLY.get(trial.arm.loss.label, (0.0,) * 5)[trial.number]
+        values = {1: early, 2: trial.number / 10, 4: trial.number / 10}
+        epochs = tuple(
+            EpochRecord(e, 1.0, dict.fromkeys(study.metrics, v), 0.1, 0.1) for e, v in values.items()
+        )
+        return TrialRecord(trial, "completed", "", epochs[-1].validation, None, epochs)
+
+    return fake_run(study, folder, end)
 
 
 def test_status_tells_of_each_arm_that_searches(tmp_path: Path) -> None:

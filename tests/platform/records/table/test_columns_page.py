@@ -15,8 +15,8 @@ from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.evidence.tidy import export_csv
 from topk_platform.records import Ledger, Store
 from topk_platform.records.ledger.snapshot import write_snapshot
-from topk_platform.reports.formats.data import to_files
-from topk_platform.reports.reading import table
+from topk_platform.reports.tables.data import to_files
+from topk_platform.results.from_store import table
 
 PAGE = (Path(__file__).parents[4] / "docs" / "columns.md").read_text()
 PREFIXES = {"param", "validation", "test"}  # with a column for each parameter and metric

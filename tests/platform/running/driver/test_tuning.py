@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from ray.tune.execution import class_cache
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.errors import ChangedError
@@ -16,6 +16,7 @@ from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.running.driver import tuning
 from topk_platform.running.driver.conductor import Conductor
+from topk_platform.running.driver.hooks import DesertedStopper
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.own_ray.lifeline import Lifeline, LostRayError
 from topk_platform.specs import Trial, TrialRecord
@@ -28,10 +29,11 @@ class Tuner:
     """What Tune would do with a conductor, once for each time that it is started."""
 
     fits: list[Fit]
-    conductor: Conductor
+    stopper: DesertedStopper
 
     def fit(self) -> None:
-        self.fits.pop(0)(self.conductor)
+        self.fits.pop(0)(self.stopper._conductor)
+        self.stopper.stop_all()
 
 
 def lose(conductor: Conductor) -> None:
@@ -39,28 +41,43 @@ def lose(conductor: Conductor) -> None:
     conductor.lose("lost", "the node died")
 
 
+def desert(conductor: Conductor) -> None:
+    """Let a worker that was asked for not start within the limit, though there is room for it."""
+    assert conductor.start("deserted") is not None
+    conductor.starts.room = lambda waiting: waiting
+    now = conductor.clock()
+    conductor.clock = lambda: now
+    while not conductor.deserted:
+        now += 9
+        assert conductor.stalled() == []
+    assert not conductor.watch("deserted")  # Tune starts it after all
+
+
 def complete(conductor: Conductor) -> None:
     config = conductor.start("completed")
     assert config is not None and config["time_limit"] == 5400.0
     records = [TrialRecord(Trial.from_json(text), "completed").to_json() for text in config["trials"]]
-    conductor.hear("completed", {"ended": True, "records": records})
+    conductor.receive("completed", {"ended": True, "records": records})
 
 
 def refuse(conductor: Conductor) -> None:
     conductor.start("refused")
-    conductor.hear("refused", {"ended": True, "refused": "other code"})
+    conductor.receive("refused", {"ended": True, "refused": "other code"})
 
 
 @pytest.fixture
 def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Faults, list[float], Board]]:
     def run(*fits: Fit, keep: Any = None, sleep: Any = None) -> tuple[Faults, list[float], Board]:
         left, slept = list(fits), []
-        monkeypatch.setattr(tuning, "_tuner", lambda study, conductor, *_: Tuner(left, conductor))
+        monkeypatch.setattr(
+            tuning, "_tuner", lambda _study, _searcher, _listener, stopper, *_: Tuner(left, stopper)
+        )
+        monkeypatch.setattr(tuning, "Desk", Mock)
         monkeypatch.setattr(tuning, "PAUSES", (0.0, 0.0))
         line = Lifeline()
         monkeypatch.setattr(line, "sleep", sleep or slept.append)
         arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 3, Recipe(1))
-        study = Study("s", [arm], topk=(1, 3), seeds=1, time_limit=1.5)
+        study = Study("s", [arm], topk=(1, 3), seeds=1, time_limit=1.5, start_limit=0.25)
         board = Board([ArmBoard(study, arm, Identity("c", "f"))])
         tell = keep or (lambda _record: None)
         found = tuning.tune_trials(
@@ -80,6 +97,18 @@ def test_it_waits_for_what_is_to_be_tried_again(tune: Callable[..., Any]) -> Non
 def test_it_ends_with_what_is_left_open(tune: Callable[..., Any]) -> None:
     found, slept, board = tune(lose, lose, lose)
     assert len(found.open) == 1 and len(slept) == 2 and board.stuck
+
+
+def test_it_is_started_anew_where_workers_do_not_start(tune: Callable[..., Any]) -> None:
+    found, slept, board = tune(desert, desert, complete)
+    assert found == Faults() and len(slept) == 2 and board.left == 0
+
+
+def test_a_trial_whose_process_never_starts_stays_open(tune: Callable[..., Any]) -> None:
+    found, slept, board = tune(desert, desert, desert)
+    (left,) = found.open
+    assert left.fault == "not started: its process did not start within 0.25 h, though there was room for it"
+    assert len(slept) == 2 and board.stuck
 
 
 def test_an_interrupt_while_it_waits_is_the_callers(
@@ -110,19 +139,3 @@ def test_what_stopped_it_is_raised(tune: Callable[..., Any]) -> None:
         tune(refuse)
     with pytest.raises(OSError, match="No space left"):
         tune(complete, keep=full)
-
-
-def test_tune_sends_no_worker_the_drivers_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray writes what it is sent into the logs of every node."""
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
-    monkeypatch.setenv("RAY_CHDIR_TO_TRIAL_DIR", "0")
-
-    def sent() -> dict[str, str]:
-        actor = class_cache._ActorClassCache().get(type("Nobody", (), {}))
-        found: dict[str, str] = actor._default_options["runtime_env"]["env_vars"]
-        return found
-
-    assert "AWS_SECRET_ACCESS_KEY" in sent()
-    with tuning._own_keys():
-        assert "AWS_SECRET_ACCESS_KEY" not in sent() and sent()["RAY_CHDIR_TO_TRIAL_DIR"] == "0"
-    assert "AWS_SECRET_ACCESS_KEY" in sent()

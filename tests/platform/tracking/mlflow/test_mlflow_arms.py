@@ -20,9 +20,9 @@ from topk_platform import Study
 from topk_platform.identity import Identity
 from topk_platform.models import build_model
 from topk_platform.records import Ledger, Store, artifact_name, read_history, save_model
-from topk_platform.reports.arms import arms_to_json
-from topk_platform.reports.statistics import estimate
-from topk_platform.reports.table import build_table
+from topk_platform.reports.arm_notes import arms_to_json
+from topk_platform.results.statistics import estimate
+from topk_platform.results.table_building import build_table
 from topk_platform.specs import Inputs, TrialRecord
 from topk_platform.tracking import Extras, Graph, sync, tracking_uri
 from topk_platform.tracking.mlflow.tracker import MlflowTracker

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from topk_platform.running.machine.requirements import fits
 from topk_platform.running.preflight.doctor.facts import ABSENT, Facts
-from topk_platform.running.preflight.doctor.requirements import fits
 from topk_platform.running.preflight.doctor.results import CheckResult, Node, State
 
 __all__ = [

@@ -11,10 +11,11 @@ from topk_platform.code_version import references
 from topk_platform.errors import ClusterError, UserError, masked
 from topk_platform.records import Store
 from topk_platform.running.cluster.address import host_and_port
+from topk_platform.running.cluster.versions import OtherVersionError
+from topk_platform.running.machine.requirements import platform_requirements
 from topk_platform.running.preflight.doctor import checks
 from topk_platform.running.preflight.doctor.facts import Facts, Question, examine
 from topk_platform.running.preflight.doctor.place import check_place, heard, token
-from topk_platform.running.preflight.doctor.requirements import platform_requirements
 from topk_platform.running.preflight.doctor.results import DRIVER, HERE, CheckResult, Diagnosis, Node, merged
 from topk_platform.specs import Regime, Study
 from topk_platform.specs.checks import check_place as check_named
@@ -137,6 +138,8 @@ def _cluster(
                 asked.question(place, name), _PATIENCE_WITH_DATA if asked.regimes else _PATIENCE
             )
             found = [cluster_told(), *heard(place, nodes)]
+    except OtherVersionError as error:
+        return (), [CheckResult("cluster", "wrong", error.problem, error.remedy, [DRIVER])]
     except ClusterError as error:
         remedy = (
             "start one there by deploy/start-head.sh (docs/cluster.md), whose token keeps others out, and here export "

@@ -1,0 +1,95 @@
+"""The results of each arm in a few lines, for the arms' runs in MLflow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from topk_platform.records import ArmHistory, Row
+from topk_platform.results.statistics import Estimate
+from topk_platform.results.table import Table
+from topk_platform.specs import Arm, canonical_json, number_text
+
+__all__ = ["arms_to_json"]
+
+_RECIPE = ("batch_size", "epochs", "learning_rate", "optimizer", "schedule", "weight_decay")
+
+
+def arms_to_json(table: Table, histories: Mapping[str, ArmHistory]) -> str:
+    """Return, by arm identity, each arm's chosen configuration, its test metrics, its data, and a note in Markdown.
+
+    Args:
+        table: The study's table, of all its arms.
+        histories: Each arm's history, by the arm's identity.
+    """
+    cells = _arms_in(table)
+    result = {
+        arm_id: _arm_data(table, history.arm, cells[arm_id])
+        for arm_id, history in histories.items()
+        if arm_id in cells
+    }
+    return json.dumps(result, indent=1, sort_keys=True) + "\n"
+
+
+def _arms_in(table: Table) -> dict[str, tuple[str, str]]:
+    return {row["arm_id"]: key for key, rows in table.confirmations.items() for row in rows.values()}
+
+
+def _arm_data(table: Table, arm: Arm, key: tuple[str, str]) -> dict[str, Any]:
+    rows = list(table.confirmations[key].values())
+    estimates = {
+        metric: cell.value
+        for metric in table.study.tabled
+        if (cell := table.cells.get((*key, metric))) is not None and cell.value is not None
+    }
+    return {
+        "parameters": _settings(arm) | _common(rows),
+        "metrics": {
+            name: value for metric, e in estimates.items() for name, value in _numbers(metric, e).items()
+        },
+        "note": _note(table, arm, rows, estimates),
+        "dataset": {
+            "name": arm.regime.dataset,
+            "fingerprint": rows[0]["dataset_fingerprint"],
+            "options": canonical_json(arm.regime.options),
+            "regime": arm.regime.name,
+        },
+    }
+
+
+def _settings(arm: Arm) -> dict[str, str]:
+    """Return what the arm's trials have in common, so that arms can be compared by it."""
+    recipe = {name: str(getattr(arm.recipe, name)) for name in _RECIPE}
+    return {"k": str(arm.k), "loss": arm.loss.name, "head": arm.loss.head, **recipe}
+
+
+def _common(rows: Sequence[Row]) -> dict[str, str]:
+    """Return the parameters of the confirmations; several values are joined if searches chose differently."""
+    result: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for name, value in json.loads(row["values"]).items():
+            if value is not None:
+                result.setdefault(name, {})[str(value)] = None
+    return {name: ", ".join(values) for name, values in result.items()}
+
+
+def _numbers(metric: str, estimate: Estimate) -> dict[str, float]:
+    numbers = {f"test.{metric}.mean": estimate.mean, f"test.{metric}.n": float(estimate.n)}
+    return numbers | ({f"test.{metric}.half_width": estimate.half_width} if estimate.n > 1 else {})
+
+
+def _note(table: Table, arm: Arm, rows: Sequence[Row], estimates: Mapping[str, Estimate]) -> str:
+    conditions = ", ".join(canonical_json(condition) for condition in arm.regime.conditions) or "none"
+    lines = [
+        f"**{arm.name}** of study {table.study.name}: the arm, with its trials below.",
+        f"- data {arm.regime.dataset} {canonical_json(arm.regime.options)}, conditions {conditions}",
+        f"- model {arm.model.name}, loss {arm.loss.name}, selected by {arm.metric} of the validation split",
+        f"- parameters: the configuration that {len(rows)} fresh seeds confirmed",
+        "- metrics: `mean` over these seeds of the test split, `half_width` of its 95 % interval, `n` seeds",
+    ]
+    table_ = ["", "| metric | mean | ± | n | covers |", "|---|---|---|---|---|"]
+    for metric, e in estimates.items():
+        half = number_text(metric, e.half_width) if e.n > 1 else ""
+        table_.append(f"| {metric} | {number_text(metric, e.mean)} | {half} | {e.n} | {e.covers} |")
+    return "\n".join(lines + table_) + "\n"

@@ -1,0 +1,155 @@
+"""The catalogue of reports: every format of a table and every kind of plot, one line each.
+
+To add one, write its function in a module of ``tables/`` or ``plots/`` and add its line here. The command line, the
+help texts, the page and the tests read this catalogue. It imports nothing, so that ``topk --help`` stays fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import Any, Literal
+
+__all__ = ["PLOTS", "PLOT_FILES", "TABLE_FORMATS", "Plot", "drawn_from", "function_of", "or_of"]
+
+TABLE_FORMATS: Mapping[str, str] = {
+    "rich": "tables.terminal:to_rich",
+    "md": "tables.markdown:to_markdown",
+    "csv": "tables.data:to_csv",
+    "latex": "tables.latex:to_latex",
+    "html": "tables.html:to_html",
+}
+"""The function that writes each format of a table, by the format's name. The first format is the default.
+
+Each function takes the table, the metrics and ``transpose``, and returns text; that of ``"rich"`` returns what rich
+prints.
+"""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A kind of plot.
+
+    Args:
+        function: The function that draws it, from a :class:`~topk_platform.reports.plots.Plotted` to a figure.
+        title: The title above it in the page, which says what it shows and what its marks mean.
+        source: What it is drawn from: ``"table"``, the table alone, so that it can be drawn from a file of findings
+            too; ``"store"``, a store with ranks, epochs, trials or networks; or ``"definition"``, the study's
+            definition, which needs no results.
+    """
+
+    function: str
+    title: str
+    source: Literal["table", "store", "definition"] = "table"
+
+
+PLOTS: Mapping[str, Plot] = {
+    "accuracy": Plot(
+        "plots.results:accuracy", "Test accuracy: means over seeds; bands and bars are 95 % intervals."
+    ),
+    "differences": Plot(
+        "plots.results:differences",
+        "Paired differences to the baseline with 95 % intervals; full markers: Holm-corrected p below 0.05.",
+    ),
+    "map": Plot(
+        "plots.results:regimes",
+        "All losses in all regimes. ▲ ▼: Holm-corrected p below 0.05, hollow in a secondary metric; ≈: equivalent; "
+        "framed: the best mean of a regime.",
+    ),
+    "winners": Plot(
+        "plots.winners:winners",
+        "The loss with the largest lead over the baseline in each regime; grey: all others are worse; white: none is "
+        "better.",
+    ),
+    "topk": Plot(
+        "plots.curves:topk",
+        "Accuracy over all k, from the kept ranks; bands are 95 % t-intervals over seeds.",
+        "store",
+    ),
+    "confusion": Plot(
+        "plots.confusion:confusion",
+        "Which classes are among the K guesses for which; look-alikes are framed.",
+        "store",
+    ),
+    "front": Plot(
+        "plots.front:front",
+        "Two metrics against each other; the dotted line joins the losses that no other loss beats in both.",
+    ),
+    "ranks": Plot(
+        "plots.ranking:ranks",
+        "Mean ranks over regimes; a bar joins losses that do not differ (Nemenyi, 0.05).",
+    ),
+    "profile": Plot(
+        "plots.profile:profile",
+        "The share of regimes in which a loss's error is at most a multiple of the lowest error (Dolan and Moré).",
+    ),
+    "regions": Plot(
+        "plots.regions:regions",
+        "Where on the ring class 2 is guessed, by share of seeds: full, the first guess; faint, one of the K.",
+        "store",
+    ),
+    "training": Plot(
+        "plots.curves:training",
+        "Validation accuracy of the confirmed runs; bands are 95 % t-intervals over seeds.",
+        "store",
+    ),
+    "tuning": Plot(
+        "plots.curves:tuned",
+        "The best validation accuracy by number of trials; dashed: the expected best of random draws.",
+        "store",
+    ),
+    "search": Plot(
+        "plots.searches:search", "Search trials by parameter: how far each is below its arm's best.", "store"
+    ),
+    "importance": Plot(
+        "plots.searches:importance",
+        "Which parameters make a trial one of the best tenth (PED-ANOVA).",
+        "store",
+    ),
+    "levels": Plot(
+        "plots.levels:levels",
+        "The losses for three classes and K = 2, with their first trial's values; the scores' sum is 2.",
+        "definition",
+    ),
+}
+"""Every kind of plot by name, in the order of the page."""
+
+PLOT_FILES = ("svg", "png", "pdf")
+"""The kinds of file that a plot is written as."""
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """Return a function of the catalogue; its module is imported on first use.
+
+    Args:
+        name: Its module below ``topk_platform.reports`` and its name, such as ``"tables.html:to_html"``.
+    """
+    function: Callable[..., Any] = resolve_name(f"topk_platform.reports.{name}")
+    return function
+
+
+def drawn_from(*sources: str) -> str:
+    """Return the names of the plots that are drawn from these sources, in words for a help text.
+
+    Args:
+        sources: As :class:`Plot` has them; by default all.
+
+    Example:
+        >>> drawn_from("definition")
+        'levels'
+        >>> drawn_from("table")
+        'accuracy, differences, map, winners, front, ranks or profile'
+    """
+    return or_of(name for name, plot in PLOTS.items() if not sources or plot.source in sources)
+
+
+def or_of(names: Iterable[str]) -> str:
+    """Return names for a help text or a message.
+
+    Example:
+        >>> or_of(PLOT_FILES)
+        'svg, png or pdf'
+    """
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last

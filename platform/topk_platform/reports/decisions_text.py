@@ -1,0 +1,161 @@
+"""Decided claims as Markdown, CSV and on the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Group
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from topk_platform.reports.csv_text import rows_to_csv
+from topk_platform.results.decisions import Decision, Evidence
+from topk_platform.specs import Contrast, scale_of, unit_of
+
+__all__ = ["claims_to_csv", "claims_to_markdown", "claims_to_rich", "claims_to_rows"]
+
+_COLUMNS = (
+    *("claim", "verdict", "text", "source", "stand_in", "contrast", "direction", "bound", "tolerance"),
+    *("measured", "low", "high", "n", "covers", "contrast_verdict", "effect", "power", "seeds", "why"),
+    *("planned", "reach"),
+)
+_STYLES = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "waits for data": "dim"}
+
+
+def contrast_text(contrast: Contrast) -> str:
+    """Return a contrast in words, followed by what all its arms share.
+
+    Example:
+        >>> contrast_text(Contrast.between("noisy/mlp/smooth_topk_svm", "noisy/mlp/cross_entropy", "top5"))
+        'top5: smooth_topk_svm - cross_entropy, noisy/mlp'
+    """
+    pieces = [name.split("/") for name in contrast.weights]
+    shared = [part for part in range(3) if len({piece[part] for piece in pieces}) == 1]
+    shared = shared if len(pieces) > 1 else []
+    terms = []
+    for weight, piece in zip(contrast.weights.values(), pieces, strict=True):
+        own = "/".join(name for part, name in enumerate(piece) if part not in shared)
+        factor = "" if abs(weight) == 1 else f"{abs(weight):g}·"
+        terms.append(f"{'-' if weight < 0 else '+'} {factor}{own}")
+    text = " ".join(terms).removeprefix("+ ")
+    behind = "/".join(pieces[0][part] for part in shared)
+    return f"{contrast.metric}: {text}{f', {behind}' if behind else ''}"
+
+
+def _claimed(decision: Decision) -> str:
+    claim = decision.claim
+    if claim.direction == "within":
+        return f"within ± {claim.tolerance:g}"
+    sign = -1 if claim.direction == "below" else 1
+    matters = f" ({claim.tolerance:g} matters)" if claim.tolerance and claim.bound else ""
+    return f"{claim.direction} {claim.bound + sign * claim.tolerance:g}{matters}"
+
+
+def _measured(evidence: Evidence) -> str:
+    if evidence.estimate is None:
+        return ""
+    scale = scale_of(evidence.contrast.metric)
+    half = evidence.estimate.half_width
+    spread = f" ± {scale * half:.2f}" if half == half else ""  # noqa: PLR0124 - NaN is not itself
+    planned = (
+        f" of {evidence.planned}" if evidence.planned and evidence.planned != evidence.estimate.n else ""
+    )
+    return f"{scale * evidence.estimate.mean:+.2f}{spread} (n = {evidence.estimate.n}{planned})"
+
+
+def _settled(evidence: Evidence) -> str:
+    if evidence.why or evidence.estimate is None:
+        return evidence.why
+    parts = [] if evidence.reach is None else [f"± {evidence.reach:.2f} with all looks"]
+    if evidence.power is not None:
+        parts.append(f"power {evidence.power:.2f} for {evidence.effect:g}")
+    if evidence.verdict == "undecided":
+        parts.append(_plan(evidence))
+    return "; ".join(filter(None, parts))
+
+
+def _plan(evidence: Evidence) -> str:
+    """Return how many seeds a study would have to plan, where it has planned fewer."""
+    if evidence.effect is None:
+        return "no tolerance to plan for"
+    if evidence.seeds is None:
+        return "more test images, not seeds"
+    return f"to plan: {evidence.seeds} seeds" if evidence.seeds > evidence.planned else ""
+
+
+def _summary(decisions: Sequence[Decision]) -> str:
+    counts = Counter(decision.verdict for decision in decisions)
+    parts = ", ".join(f"{counts[name]} {name}" for name in _STYLES if counts[name])  # type: ignore[index]
+    metrics = {e.contrast.metric for decision in decisions for e in decision.evidence}
+    classes = ", numbers of classes as they are," if any(unit_of(m) == "classes" for m in metrics) else ""
+    text = (
+        f"{parts}. Differences in points{classes} with their 95 % intervals; a claim is confirmed where all of its "
+        "contrasts are, and refuted where one is. What decides is the interval with all looks: wider, so that results "
+        "may be looked at while seeds are added. Power, and the seeds to plan for 80 % of it, are for what the paper "
+        "printed or for twice the tolerance, by the variance that was measured and not by the mean."
+    )
+    if any(decision.claim.stand_in for decision in decisions):
+        text += " Stand-ins: these results hold for this study's data, and do not decide the paper's claim."
+    return text
+
+
+def _title(decision: Decision) -> str:
+    claim = decision.claim
+    return f"{claim.text} ({claim.source}{', stand-in' if claim.stand_in else ''})"
+
+
+def claims_to_markdown(name: str, decisions: Sequence[Decision]) -> str:
+    """Return a study's decided claims as Markdown: a table of verdicts, and one of the evidence of each claim."""
+    parts = [f"# Claims of {name}", _summary(decisions)]
+    for decision in decisions:
+        parts.append(f"## {decision.claim.name}: {decision.verdict}\n\n{_title(decision)}")
+        lines = ["| contrast | claimed | measured | | |", "| --- | --- | --- | --- | --- |"]
+        lines += [
+            f"| {contrast_text(e.contrast)} | {_claimed(decision)} | {_measured(e)} | {e.verdict} | {_settled(e)} |"
+            for e in decision.evidence
+        ]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def claims_to_rich(decisions: Sequence[Decision]) -> Group:
+    """Return decided claims for a terminal."""
+    blocks: list[RichTable | Text] = []
+    for decision in decisions:
+        table = RichTable(title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+        for e in decision.evidence:
+            verdict = Text(e.verdict, style=_STYLES[e.verdict])
+            table.add_row(contrast_text(e.contrast), _claimed(decision), _measured(e), verdict, _settled(e))
+        heading = Text(f"{decision.verdict}  ", style=f"bold {_STYLES[decision.verdict]}")
+        heading.append(f"{decision.claim.name}: {_title(decision)}", style="default")
+        blocks += [heading, table]
+    return Group(*blocks, Text(_summary(decisions), style="dim"))
+
+
+def claims_to_csv(decisions: Sequence[Decision]) -> str:
+    """Return the rows of :func:`claims_to_rows` as CSV."""
+    return rows_to_csv(_COLUMNS, claims_to_rows(decisions))
+
+
+def claims_to_rows(decisions: Sequence[Decision]) -> list[dict[str, object]]:
+    """Return the evidence of decided claims, a row for every contrast; numbers in points."""
+    return [
+        dict(zip(_COLUMNS, _values(decision, e), strict=True))
+        for decision in decisions
+        for e in decision.evidence
+    ]
+
+
+def _values(decision: Decision, e: Evidence) -> tuple[object, ...]:
+    claim = decision.claim
+    head = (claim.name, decision.verdict, claim.text, claim.source, claim.stand_in)
+    asked = (contrast_text(e.contrast), claim.direction, claim.bound, claim.tolerance)
+    return (*head, *asked, *_numbers(e), e.verdict, e.effect, e.power, e.seeds, e.why, e.planned, e.reach)
+
+
+def _numbers(evidence: Evidence) -> tuple[float | int | str | None, ...]:
+    if evidence.estimate is None:
+        return (None,) * 5
+    scale, e = scale_of(evidence.contrast.metric), evidence.estimate
+    return scale * e.mean, scale * e.low, scale * e.high, e.n, e.covers

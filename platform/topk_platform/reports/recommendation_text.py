@@ -1,0 +1,269 @@
+"""A recommendation as Markdown, as JSON, and on the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rich.console import Group
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from topk_platform.reports import words
+from topk_platform.results.comparisons import Situation
+from topk_platform.results.recommendation import NEAR, Recommendation
+from topk_platform.results.replicates import Pooled
+from topk_platform.specs import Parameter, Schedule
+
+__all__ = ["recommendation_data", "recommendation_to_markdown", "recommendation_to_rich", "sentences"]
+
+_SHOWN = 12
+_HEADER = ("evidence", "what it is", "times apart", "ahead, points", "")
+_VERDICTS = {"better": "better", "worse": "worse", "": "undecided"}
+
+
+def sentences(recommendation: Recommendation) -> list[str]:
+    """Return what a recommendation says: the loss, its values, how sure, and what is not known.
+
+    Args:
+        recommendation: The recommendation.
+    """
+    if recommendation.nearest is None:
+        return ["Not known: there is no study in which a loss and its baseline both have results."]
+    if not recommendation.near:
+        return [_far(recommendation, recommendation.nearest)]
+    parts = {"better": _better, "baseline": _baseline, "unknown": _unknown}[recommendation.verdict](
+        recommendation
+    )
+    return [*parts, _elsewhere(recommendation)]
+
+
+def _far(recommendation: Recommendation, nearest: Pooled) -> str:
+    ratios = recommendation.asked.ratios(nearest.first.situation)
+    most = sorted(ratios, key=lambda name: -ratios[name])[:2]
+    why = " and ".join(f"{ratios[name]:.3g} times in {name}" for name in most if ratios[name] > 1)
+    return (
+        f"Not known: nothing near was measured. The nearest regime, {nearest.first.study}: {nearest.first.regime} "
+        f"({nearest.first.measured}), is "
+        f"{nearest.apart:.3g} times apart ({why}); only evidence up to {NEAR:g} times apart counts."
+    )
+
+
+def _better(recommendation: Recommendation) -> list[str]:
+    first = recommendation.chosen[0]
+    marks = [one.mark for one in recommendation.chosen]
+    undecided = f", undecided in {marks.count('')}" if "" in marks else ""
+    others = {one.loss for one in recommendation.near if one.mark == "better"} - {recommendation.loss}
+    lines = [
+        f"Start with {recommendation.loss} ({_measured(recommendation)}).",
+        *_settings(first),
+        f"How sure: in the nearest regime where it was compared it is {_apart(first)}. Of {len(marks)} near "
+        f"comparisons of it, it is better in {marks.count('better')}{undecided}, and worse in none.",
+    ]
+    if first.searches == 1:
+        lines.append(
+            "It rests on one search: how much another search would change is taken from other regimes, in which "
+            "comparisons were made more than once. Search both losses again before you rely on the difference."
+        )
+    if others:
+        lines.append(
+            f"Also better than their baseline in a near regime: {', '.join(sorted(others))}; they were not tested "
+            f"against {recommendation.loss}."
+        )
+    return lines
+
+
+def _apart(one: Pooled) -> str:
+    """Return how far a comparison is ahead, with its p-value and where that was measured."""
+    e, where = one.ahead, "ahead of"
+    if e.mean < 0:
+        e, where = replace(e, mean=-e.mean, low=-e.high, high=-e.low), "behind"
+    return (
+        f"{words.number(e, metric=one.first.metric)} points of {words.title_of(one.first.metric)} {where} "
+        f"{one.first.baseline} ({one.name}; n = {e.n} seeds of {_searches(one)}, {_p(one)}; the interval covers "
+        f"{e.covers})"
+    )
+
+
+def _searches(one: Pooled) -> str:
+    return "1 search" if one.searches == 1 else f"{one.searches} searches"
+
+
+def _measured(recommendation: Recommendation) -> str:
+    """Return the kinds of data and the networks that the near evidence is of, in words."""
+    near = [one.first for one in recommendation.near]
+    kinds = " and ".join(dict.fromkeys(one.kind for one in near))
+    models = " and ".join(dict.fromkeys(one.model for one in near))
+    pretrained = {one.pretrained for one in near}
+    weights = {1: "pretrained" if True in pretrained else "not pretrained", 2: "some of them pretrained"}
+    return f"measured on {kinds} with {models}, {weights[len(pretrained)]}"
+
+
+def _p(one: Pooled) -> str:
+    if one.p_holm is None:
+        return "not tested"
+    return f"{words.probability(one.p_holm)} after Holm's correction for all near comparisons"
+
+
+def _settings(one: Pooled) -> list[str]:
+    parts = [
+        ", ".join(f"{name} = {_plain(value)}" for name, value in values.items())
+        for values in one.first.values
+        if values
+    ]
+    if not parts:
+        return []
+    several = f" (the first of {len(parts)} searches' choices)" if len(parts) > 1 else ""
+    return [
+        f"Its values there, with model {one.first.model}: {parts[0]}{several}. They belong to its recipe: start your "
+        "own search from them."
+    ]
+
+
+def _plain(value: Parameter) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _baseline(recommendation: Recommendation) -> list[str]:
+    losses = list(dict.fromkeys(one.loss for one in recommendation.near))
+    return [
+        f"Start with {recommendation.loss} ({_measured(recommendation)}).",
+        f"How sure: every loss that was compared with it is worse in the nearest regime where it was: "
+        f"{', '.join(losses)}. Nothing is known about other losses. In the nearest regime "
+        f"{recommendation.near[0].loss} is {_apart(recommendation.near[0])}.",
+    ]
+
+
+def _unknown(recommendation: Recommendation) -> list[str]:
+    marks = [one.mark for one in recommendation.near]
+    counts = {"better": marks.count("better"), "worse": marks.count("worse"), "undecided": marks.count("")}
+    text = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+    lines = [
+        f"Not known ({_measured(recommendation)}): of {len(marks)} near comparisons, {text}; no loss is better in its "
+        "nearest regime without being worse in another near one.",
+        *_bound(recommendation),
+    ]
+    if len(baselines := {one.first.baseline for one in recommendation.near}) == 1:
+        lines.append(f"Until that is known, keep {baselines.pop()}, the baseline, and tune it.")
+    if any(one.p_holm is None for one in recommendation.near):
+        lines.append(
+            "Losses that were searched once decide nothing where no comparison was made twice: nobody knows how much "
+            "another search would change. `topk run STUDY --searches 3` adds searches."
+        )
+    return lines
+
+
+def _bound(recommendation: Recommendation) -> list[str]:
+    """Return how much a loss may be ahead in the nearest regime, as far as it is undecided."""
+    nearest = [one for one in recommendation.near if one.apart == recommendation.near[0].apart]
+    known = [one for one in nearest if not one.mark and not math.isnan(one.ahead.high)]
+    if not known:
+        return []
+    most = max(known, key=lambda one: one.ahead.high)
+    return [
+        "That does not show that they are equal: in the nearest regime 95 % intervals reach up to "
+        f"{100 * most.ahead.high:+.1f} points ({most.name}; {_searches(most)})."
+    ]
+
+
+def _elsewhere(recommendation: Recommendation) -> str:
+    ratios = recommendation.asked.ratios(recommendation.near[0].first.situation)
+    differing = [f"{ratio:.3g} times in {name}" for name, ratio in ratios.items() if ratio > 1.05]
+    text = f"; the nearest regime differs {', '.join(differing)}" if differing else ""
+    return f"All this was measured on data other than yours{text}."
+
+
+def _rows(recommendation: Recommendation) -> list[tuple[str, ...]]:
+    return [
+        (
+            one.name,
+            f"{_said(one.first.situation)}; {one.first.measured}",
+            f"{one.apart:.3g}",
+            f"{words.number(one.ahead, signed=True, metric=one.first.metric)} ({_searches(one)})",
+            _VERDICTS[one.mark],
+        )
+        for one in recommendation.near[:_SHOWN]
+    ]
+
+
+def _said(what: Situation) -> str:
+    return (
+        f"{what.classes} classes, {what.per_class:.3g} images each, imbalance {what.imbalance:.3g}, noise "
+        f"{what.noise:.3g}, K = {what.k}"
+    )
+
+
+def _notes(recommendation: Recommendation) -> list[str]:
+    more = len(recommendation.near) - _SHOWN
+    notes = [f"{more} more near comparisons are in --json."] if more > 0 else []
+    notes += [
+        f"Of top-{k} accuracy, a difference moves by {100 * luck.deviation:.2f} points (standard deviation, "
+        f"{luck.freedom} degrees of freedom) between studies that made the same comparison, each with one search."
+        for k, luck in recommendation.luck.items()
+        if k == recommendation.asked.k
+    ]
+    return notes + [f"Left out: {what}: {why}." for what, why in (recommendation.left_out or {}).items()]
+
+
+def recommendation_to_markdown(recommendation: Recommendation) -> str:
+    """Return a recommendation as Markdown."""
+    parts = [f"# {_said(recommendation.asked)}", "\n".join(f"- {line}" for line in sentences(recommendation))]
+    if rows := _rows(recommendation):
+        lines = [_HEADER, ("---",) * len(_HEADER), *rows]
+        parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
+    return "\n\n".join([*parts, *_notes(recommendation)]) + "\n"
+
+
+def recommendation_to_rich(recommendation: Recommendation) -> Group:
+    """Return a recommendation for a terminal."""
+    parts: list[Text | RichTable] = [Text(_said(recommendation.asked), style="dim")]
+    parts += [Text(line, style="bold" if not i else "") for i, line in enumerate(sentences(recommendation))]
+    if rows := _rows(recommendation):
+        shown = RichTable(*_HEADER, title="near evidence, the nearest first", title_justify="left")
+        for row in rows:
+            shown.add_row(*row)
+        parts.append(shown)
+    return Group(*parts, *(Text(note, style="dim") for note in _notes(recommendation)))
+
+
+def recommendation_data(recommendation: Recommendation) -> dict[str, object]:
+    """Return a recommendation as JSON knows it; differences as fractions of 1."""
+    return {
+        "asked": vars(recommendation.asked),
+        "verdict": recommendation.verdict,
+        "loss": recommendation.loss or None,
+        "said": sentences(recommendation),
+        "near": [_compared(one) for one in recommendation.near],
+        "nearest": _compared(recommendation.nearest) if recommendation.nearest is not None else None,
+        "left_out": dict(recommendation.left_out or {}),
+    }
+
+
+def _compared(one: Pooled) -> Mapping[str, object]:
+    e, first = one.ahead, one.first
+    return {
+        "study": first.study,
+        "studies": [part.study for part in one.parts],
+        "regime": first.regime,
+        "model": first.model,
+        "kind": first.kind,
+        "pretrained": first.pretrained,
+        "loss": one.loss,
+        "baseline": first.baseline,
+        "metric": first.metric,
+        "situation": vars(first.situation),
+        "times_apart": one.apart,
+        "verdict": _VERDICTS[one.mark],
+        "difference": e.mean,
+        "low": None if math.isnan(e.low) else e.low,
+        "high": None if math.isnan(e.high) else e.high,
+        "n": e.n,
+        "searches": one.searches,
+        "covers": e.covers,
+        "p_holm": one.p_holm,
+        "values": [
+            {name: str(v) if isinstance(v, Schedule) else v for name, v in values.items()}
+            for values in first.values
+        ],
+    }

@@ -1,0 +1,85 @@
+"""A table's parts, one per metric, as formats write them: losses as rows or as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from topk_platform.errors import UserError
+from topk_platform.reports import words
+from topk_platform.reports.tables import cell_words, legend
+from topk_platform.results.cells import Cell
+from topk_platform.results.table import Table
+
+__all__ = ["Block", "blocks", "chosen_metrics"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A table's part for one metric.
+
+    Args:
+        table: The table.
+        metric: The metric.
+        corner: What the rows are.
+        rows: Their names.
+        columns: The columns' names.
+        cells: By row and column; None where there is nothing to show.
+    """
+
+    table: Table
+    metric: str
+    corner: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[tuple[Cell | None, ...], ...]
+
+    @property
+    def title(self) -> str:
+        """The metric's name and unit."""
+        return words.metric_title(self.metric)
+
+    @property
+    def common(self) -> str:
+        """What all means have in common, such as "n = 5, one search", if no seed was lost; else nothing."""
+        sound = [cell for line in self.cells for cell in line if cell is not None and not cell.confirmed.lost]
+        text = {cell_words.counted_seeds(cell.value) for cell in sound if cell.value is not None}
+        return text.pop() if len(text) == 1 else ""
+
+    @property
+    def below(self) -> list[str]:
+        """What is said below the block: how its rows rank, and how large a difference would have been seen."""
+        result = (legend.ranked(self.table, self.metric), legend.detectable(self.table, self.metric))
+        return [line for line in result if line]
+
+
+def chosen_metrics(table: Table, metrics: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the metrics to show, by default the study's; raise ``UserError`` if one is not recorded."""
+    for metric in metrics:
+        if metric not in table.study.tabled:
+            raise UserError(f"--metric must be one of {list(table.study.tabled)}, got {metric!r}")
+    return tuple(metrics) or table.study.show
+
+
+def blocks(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> tuple[Block, ...]:
+    """Return a table's parts.
+
+    Args:
+        table: The table.
+        metrics: Those to show; by default the study's.
+        transpose: Whether losses are columns.
+
+    Raises:
+        UserError: if a metric is not recorded.
+    """
+    return tuple(_block(table, metric, transpose) for metric in chosen_metrics(table, metrics))
+
+
+def _block(table: Table, metric: str, transpose: bool) -> Block:
+    corner, rows, columns = ("loss", table.rows, table.columns)
+    if transpose:
+        corner, rows, columns = (table.across, table.columns, table.rows)
+    cells = tuple(
+        tuple(table.cells.get((*((c, r) if transpose else (r, c)), metric)) for c in columns) for r in rows
+    )
+    return Block(table, metric, corner, rows, columns, cells)

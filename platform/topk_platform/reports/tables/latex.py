@@ -1,0 +1,101 @@
+"""A table in LaTeX, with booktabs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from topk_platform.reports.tables.blocks import Block, blocks
+from topk_platform.reports.tables.names import row_titles, with_titles
+from topk_platform.reports.tables.styled import caption, cell_lines, to_pandas
+from topk_platform.results.cells import Cell
+from topk_platform.results.table import Table
+
+__all__ = ["escaped", "to_latex"]
+
+_ESCAPES = {
+    **{letter: f"\\{letter}" for letter in "#$%&_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "▲": r"$\blacktriangle$",
+    "▼": r"$\blacktriangledown$",
+    "△": r"$\vartriangle$",
+    "▽": r"$\triangledown$",
+    "≈": r"$\approx$",
+    "–": "--",
+    "≤": r"$\le$",
+    "<": r"$<$",
+    ">": r"$>$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "\N{NO-BREAK SPACE}": "~",
+}
+
+
+def escaped(text: str) -> str:
+    r"""Return text as LaTeX prints it; the hyphen before a number that stands alone is a minus.
+
+    Example:
+        >>> print(escaped("top-5, %: 81.2 ± 0.4, -0.3"))
+        top-5, \%: 81.2~$\pm$~0.4, $-$0.3
+    """
+    written = "".join(_ESCAPES.get(letter, letter) for letter in text)
+    written = re.sub(r"(?<![\w)\]}-])-(?=\d)", "$-$", written)
+    return re.sub(r" \$\\pm\$ ", r"~$\\pm$~", written)
+
+
+def to_latex(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
+    r"""Return a table in LaTeX, one ``table`` environment for each metric.
+
+    It needs ``\usepackage{booktabs, amssymb}``. Losses have their titles in place of their identifiers, names are
+    written whole and broken at their words, and the best mean of a regime is bold. The caption says K, how many trials
+    and seeds there were, how many test images where that is known, what ± is, and what the marks mean.
+
+    Args:
+        table: The table.
+        metrics: Those to show; by default the study's.
+        transpose: Whether losses are columns.
+
+    Raises:
+        UserError: if a metric is not recorded.
+    """
+    head = "% \\usepackage{booktabs, amssymb}\n"
+    return head + "\n".join(_environment(block) for block in blocks(table, metrics, transpose=transpose))
+
+
+def _environment(block: Block) -> str:
+    titles = row_titles(block.table)
+    styled = to_pandas(block, _cell, lambda name: _name(titles.get(name, name))).style
+    label = f"tab:{block.table.study.name}-{block.metric}".replace("_", "-")
+    text: str = styled.to_latex(
+        hrules=True,
+        column_format="l" + "r" * len(block.columns),
+        caption=escaped(with_titles(block.table, caption(block))),
+        label=label,
+        position_float="centering",
+    )
+    # The caption is above the table, where readers of tables look for it, and small as the table is.
+    return text.replace(
+        "\\begin{tabular}", "\\footnotesize\\setlength{\\tabcolsep}{4pt}\n\\begin{tabular}", 1
+    )
+
+
+def _cell(cell: Cell | None, common: str) -> str:
+    lines = [escaped(line) for line in cell_lines(cell, common)]
+    first = [r"\textbf{" + line + "}" if cell is not None and cell.best else line for line in lines[:1]]
+    return _stacked([*first, *(rf"\scriptsize {line}" for line in lines[1:])], "r")
+
+
+def _stacked(lines: Sequence[str], side: str) -> str:
+    if len(lines) < 2:
+        return "".join(lines)
+    body = r" \\ ".join(f"{{{line}}}" for line in lines)
+    return rf"\begin{{tabular}}[t]{{@{{}}{side}@{{}}}}{body}\end{{tabular}}"
+
+
+def _name(name: str) -> str:
+    from topk_platform.reports.plots.style import wrapped  # noqa: PLC0415 - one rule for names, in plots and tables
+
+    return _stacked([escaped(line) for line in wrapped(name).splitlines()], "l")

@@ -1,0 +1,172 @@
+"""What a table's numbers and marks mean: intervals, tests, ranks, and the conditions of the study."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from topk_platform.reports.tables.cell_words import ALIKE, DOWN, UP
+from topk_platform.reports.words import ERRORS, points, probability
+from topk_platform.results.statistics import Covers, Ranking
+from topk_platform.results.table import Table
+from topk_platform.specs import Study
+from topk_platform.specs.metric_names import less_is_better, scale_of, unit_of
+
+__all__ = ["counted", "covered", "detectable", "legend", "ranked", "setting"]
+
+_COVERED: dict[Covers, str] = {
+    "seeds": "fresh seeds alone, not the choice of the test images",
+    "seeds and images": "fresh seeds and other test images",
+    "searches and seeds": "repeated searches and fresh seeds, not the choice of the test images",
+    "searches, seeds and images": "repeated searches, fresh seeds and other test images",
+    "seeds, one search": "fresh seeds alone, not the choice of the test images, and not the luck of the search, "
+    "which was made once",
+    "seeds and images, one search": "fresh seeds and other test images; not the luck of the search, which was made "
+    "once",
+}
+
+
+def legend(table: Table) -> str:
+    """Return the line that explains ± and the marks."""
+    text = (
+        "Test accuracy: the mean over seeds ± half the width of its 95 % interval; the best mean of a column is "
+        f"marked. {covered(table)}"
+    )
+    if any(map(less_is_better, table.study.show)):
+        fewer = ", ".join(dict.fromkeys(map(_less, filter(less_is_better, table.study.show))))
+        text += f" Of {fewer} less is better: the smallest mean is marked, and {UP} marks smaller ones."
+    if table.study.baseline is None:
+        return text
+    text = f"{text} Below a mean, its difference to {table.study.baseline} over the same seeds"
+    if not table.tests and not table.once:
+        return f"{text}, which is tested from three seeds on."
+    return f"{text}{_marks(table)}{_equivalence(table)}."
+
+
+def _marks(table: Table) -> str:
+    """Return what the marks mean, as far as there are any."""
+    if not table.tests:
+        return ""
+    shown = [cell for key, cell in table.cells.items() if key[2] in table.study.show]
+    secondary = any(not cell.primary and cell.p_holm is not None for cell in shown)
+    also = "; △▽: the same for all of a metric that no arm was selected by" if secondary else ""
+    return (
+        f"; {UP}{DOWN}: p below 0.05 after Holm's correction for the {counted(table)} in the metric of the "
+        f"search, over three seeds or more{also}"
+    )
+
+
+def _less(metric: str) -> str:
+    return ERRORS.get(metric, "sets")
+
+
+def _equivalence(table: Table) -> str:
+    tolerance = table.study.equivalence
+    if not tolerance or not table.tests:
+        return ""
+    return f"; {ALIKE}: shown to lie within {points(tolerance)}, by two one-sided tests, corrected likewise"
+
+
+def covered(table: Table) -> str:
+    """Return what the intervals cover, the most frequent first, and what they leave out."""
+    counts = Counter(
+        cell.value.covers
+        for (_, _, metric), cell in table.cells.items()
+        if cell.value is not None and cell.value.n > 1 and metric in table.study.show
+    )
+    text = [_COVERED[covers] for covers, _ in counts.most_common()]
+    if not text:
+        return "An interval needs two seeds or more."
+    first = f"Intervals cover {text[0]}"
+    rest = "".join(f"; those of {n} cells {_COVERED[covers]}" for covers, n in counts.most_common()[1:])
+    units = set(table.units.values())
+    return (first + rest).replace("test images", units.pop() if len(units) == 1 else "test images") + "."
+
+
+def counted(table: Table) -> str:
+    """Return in words how many differences of a metric a table tests, such as "1 difference" or "6 differences"."""
+    return f"{table.tests} difference{'' if table.tests == 1 else 's'}"
+
+
+def detectable(table: Table, metric: str) -> str:
+    """Return the line that says how large a difference would have been seen, or nothing where none could be tested."""
+    cells = [cell for key, cell in table.cells.items() if key[2] == metric and cell.detectable is not None]
+    sizes = sorted(cell.detectable for cell in cells if cell.detectable is not None)
+    if not sizes:
+        return ""
+    where = f"in half of the {len(sizes)} cells, one of {_size(metric, sizes[-1])} in all"
+    text = f"A true difference of {_size(metric, sizes[len(sizes) // 2])} has a chance of 80 % to be marked"
+    text += f" {where}" if len(sizes) > 1 else ""
+    if all(cell.difference is not None and cell.difference.once for cell in cells):
+        text = text.replace("has a chance", "would have a chance")
+        return f"{text}, if the search had no luck; as it was made once, none is."
+    return f"{text}."
+
+
+def _size(metric: str, size: float) -> str:
+    digits = 1 if unit_of(metric, difference=True) == "points" else 2
+    return f"{scale_of(metric) * size:.{digits}f} {unit_of(metric, difference=True)}"
+
+
+def ranked(table: Table, metric: str) -> str:
+    """Return the line that says how the rows rank over the columns, or nothing where these are too few."""
+    result = table.ranking(metric)
+    if result is None:
+        return ""
+    ranks = ", ".join(f"{name} {rank:.1f}" for name, rank in result.mean_ranks.items())
+    return (
+        f"Mean ranks in {result.regimes} {table.across}s: {ranks}. Friedman's {probability(result.p)}; ranks further "
+        f"apart than {result.critical:.1f} differ (Nemenyi, 0.05 over all pairs). {_first(result)}"
+    )
+
+
+def _first(ranking: Ranking) -> str:
+    """Return what the ranking shows of the row with the best mean rank."""
+    best, *others = ranking.mean_ranks
+    level = [
+        name for name in others if ranking.mean_ranks[name] - ranking.mean_ranks[best] <= ranking.critical
+    ]
+    if not level:
+        return f"{best} ranks above all others."
+    if len(level) == len(others):
+        return f"{best} has the best mean rank, but is not shown to rank above any other."
+    return f"{best} has the best mean rank, but is not shown to rank above {', '.join(level)}."
+
+
+def setting(table: Table) -> str:
+    """Return the sentence that says under which conditions the numbers came about: K, trials, seeds, test images.
+
+    The number of test images is given where it is known.
+    """
+    study = table.study
+    ks = sorted({arm.k for arm in study.arms})
+    searched = [arm for arm in study.arms if arm.is_searched]
+    parts = [
+        f"K = {', '.join(map(str, ks))}",
+        _selected(study) if searched else "",
+        f"{'up to ' if study.racing else ''}{study.seeds} fresh seeds for each mean",
+        _tested_on(table),
+    ]
+    return f"{'; '.join(filter(None, parts))}."
+
+
+def _selected(study: Study) -> str:
+    """Return the words for how configurations were selected."""
+    whose = "each loss" if all(arm.is_searched for arm in study.arms) else "each loss that is searched"
+    if study.searches == 1:
+        return f"the configuration of {whose} is the best of {study.trials} trials on validation data"
+    each = study.trials // study.searches
+    best = f"the best of {each} trials on validation data"
+    return f"{whose} is searched {study.searches} times, and each time {best} is chosen"
+
+
+def _tested_on(table: Table) -> str:
+    counts: dict[str, list[int]] = {}
+    for column, number in table.tested.items():
+        counts.setdefault(table.units.get(column, "test images"), []).append(number)
+    return ", ".join(f"{_range(numbers)} {what}" for what, numbers in counts.items())
+
+
+def _range(numbers: Sequence[int]) -> str:
+    few, many = (f"{end(numbers):,}" for end in (min, max))
+    return few if few == many else f"{few} to {many}"

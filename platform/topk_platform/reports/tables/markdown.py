@@ -1,0 +1,108 @@
+"""A table as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from topk_platform.reports import words
+from topk_platform.reports.tables import cell_words
+from topk_platform.reports.tables import notes as table_notes
+from topk_platform.reports.tables.blocks import Block, blocks
+from topk_platform.results.arm_fronts import front_rows
+from topk_platform.results.cells import Cell
+from topk_platform.results.table import Table
+
+__all__ = ["block_to_markdown", "to_markdown"]
+
+
+def _markdown_table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def to_markdown(table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
+    """Return the table as Markdown: per metric a row per loss, a column per regime (or model), and what was chosen."""
+    parts = [f"# {table.study.name}", *table_notes.notes(table)]
+    for block in blocks(table, metrics, transpose=transpose):
+        parts += [f"## {block.title}", block_to_markdown(block)]
+        parts += block.below
+    if table.choices or any(arm.is_searched for arm in table.study.arms):
+        parts += ["## Configurations", _configurations(table)]
+    if table.fronts:
+        parts += ["## Fronts", _FRONTS, _front_points(table), _volumes(table)]
+    if table.failures:
+        parts += [
+            "## Failed trials",
+            "\n".join(f"- `{key}` {arm}: {why}" for key, arm, why in table.failures),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def block_to_markdown(block: Block) -> str:
+    """Return one metric's table in Markdown, without its title.
+
+    Args:
+        block: The block.
+    """
+    body = [[name, *map(_markdown_cell, line)] for name, line in zip(block.rows, block.cells, strict=True)]
+    return _markdown_table([block.corner, *block.columns], body)
+
+
+def _configurations(table: Table) -> str:
+    """Return what the searches chose, a line for each search."""
+    repeated = any(arm.repeats.count > 1 for arm in table.study.arms)
+    body = [
+        [
+            *((row, column, f"{result.search + 1}") if repeated else (row, column)),
+            words.settings(result.values),
+            f"{100 * result.validation:.1f}",
+            f"{result.trials}",
+            f"{result.stopped}",
+        ]
+        for (row, column), choices in table.choices.items()
+        for result in choices
+    ]
+    key = ["loss", table.across, *(["search"] if repeated else [])]
+    return _markdown_table(
+        [*key, "chosen on validation", "validation, %", "trials", "of these not completed"], body
+    )
+
+
+_FRONTS = (
+    "Arms that are searched by several metrics: the configurations on the validation front that were confirmed, the "
+    "best by each metric and those farthest from these. The tables above are of the best by the first metric. "
+    "Hypervolume: the part of the unit cube that a seed's runs cover by their test metrics."
+)
+
+
+def _front_points(table: Table) -> str:
+    header = ["loss", table.across, "search", "chosen on validation", "metric", "validation, %", "test, %"]
+    body = [
+        [
+            row,
+            column,
+            f"{search + 1}",
+            words.settings(values),
+            metric,
+            f"{100 * validation:.1f}",
+            cell_words.tested(test),
+        ]
+        for row, column, search, values, metric, validation, test in front_rows(table.fronts)
+    ]
+    return _markdown_table(header, body)
+
+
+def _volumes(table: Table) -> str:
+    body = [[*key, cell_words.tested(front.volume)] for key, front in table.fronts.items()]
+    return _markdown_table(["loss", table.across, "hypervolume, %"], body)
+
+
+def _markdown_cell(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    lines = []
+    if runs := cell_words.missing(cell) or cell_words.count(cell):
+        value = f"{cell_words.mean(cell)} {runs}"
+        lines += [f"**{value}**" if cell.best else value, cell_words.difference(cell)]
+    lines += [cell_words.published(cell.published)] if cell.published else []
+    return "<br>".join(filter(None, lines))

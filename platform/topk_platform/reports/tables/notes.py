@@ -1,0 +1,234 @@
+"""The lines below a table: results that are missing, and what is special about those that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from topk_platform.identity import counts_in_words
+from topk_platform.reports.tables.cell_words import DOWN, UP, ends
+from topk_platform.reports.tables.legend import legend
+from topk_platform.results.machine_kinds import Unlike
+from topk_platform.results.range_edges import Edge
+from topk_platform.results.table import Fruitless, Table
+from topk_platform.specs.checks import first_few
+
+__all__ = [
+    "lost",
+    "machine_kinds_line",
+    "notes",
+    "once",
+    "partial",
+    "range_edges_line",
+    "striking",
+    "without_ranks",
+]
+
+_SHOWN_EDGES = 4
+_SHOWN_ARMS = 3
+
+
+def notes(table: Table) -> list[str]:
+    """Return the lines that explain the numbers and what they leave out."""
+    lines = [
+        legend(table),
+        partial(table),
+        once(table),
+        _raced(table),
+        lost(table),
+        without_ranks(table),
+        *map(_fruitless, table.fruitless),
+        range_edges_line(table.edges),
+        _uncounted(table),
+        _environments(table),
+        _adopted(table),
+        _choosers(table),
+        machine_kinds_line(table.unlike, table.study.baseline),
+        _sources(table),
+    ]
+    return [line for line in lines if line]
+
+
+def striking(table: Table) -> list[str]:
+    """Return the notes that nobody should overlook: results missing so far, and results that will stay missing."""
+    lines = (
+        partial(table),
+        once(table),
+        lost(table),
+        without_ranks(table),
+        *map(_fruitless, table.fruitless),
+    )
+    return list(filter(None, lines))
+
+
+def once(table: Table) -> str:
+    """Return the line that says what is not tested because an arm was searched once, and how to change that."""
+    if not table.once:
+        return ""
+    return (
+        "Not tested: differences between losses of which one was searched once. Another search may choose otherwise, "
+        "and no interval of one search covers that. "
+        f"`topk run {table.study.name} --searches 3` adds the searches that are missing."
+    )
+
+
+def partial(table: Table) -> str:
+    """Return the line that says that some trials have not ended, where others have, or nothing."""
+    if not table.left or not (table.choices or table.confirmed.ended):
+        return ""
+    return f"Partial: {table.left} trials have not ended yet."
+
+
+def _raced(table: Table) -> str:
+    """Return the line that says by which rule arms dropped out, or nothing if none did."""
+    racing = table.study.racing
+    if racing is None or not any(cell.stopped for cell in table.cells.values()):
+        return ""
+    return (
+        f"Dropped out: from seed {racing.first} on, an arm is confirmed no further that is behind the leader of its "
+        f"regime and model by validation over the same seeds, Wilcoxon, one-sided, p ≤ {racing.level:g}, tested again "
+        "at every round of seeds. It is not marked best."
+    )
+
+
+def lost(table: Table) -> str:
+    """Return the line that says how many confirmations have no result, or nothing."""
+    result = table.confirmed
+    if not result.ended:
+        coming = len(table.fruitless) < len(table.confirmations)
+        return "No confirmation has ended yet: there are no numbers of ours." if coming else ""
+    if not result.lost:
+        return ""
+    counts = {"diverged": result.diverged, "failed": result.failed}
+    text = " and ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return (
+        f"Of {result.ended} confirmations, {text}. A mean is that of the seeds that were completed; where others were "
+        f"not, it is marked neither best nor {UP}, nor is a difference to it {DOWN}."
+    )
+
+
+def without_ranks(table: Table) -> str:
+    """Return the line that says how many confirmations lack the ranks that intervals need, or nothing."""
+    if not table.without_ranks:
+        return ""
+    return (
+        f"Of {table.confirmed.completed} confirmations, {table.without_ranks} lack the ranks of their test images: "
+        "intervals over those leave out the choice of the test images, and may be too narrow. `topk run` trains these "
+        "confirmations again."
+    )
+
+
+def _fruitless(results: Fruitless) -> str:
+    """Return the line about an arm that will have no result, however often it is run."""
+    searched = results.phase == "search"
+    text = ends(results.ends, "search trials" if searched else "confirmations")
+    more = ", so there is no configuration to confirm" if searched else ""
+    retry = ", but with --retry-failed" if results.ends.failed else ""
+    return (
+        f"No result of {results.arm}: {text}{more}. Running it again changes nothing{retry}. "
+        f"The first of them, {results.key}: {results.reason}."
+    )
+
+
+def _uncounted(table: Table) -> str:
+    if not table.outdated:
+        return ""
+    return (
+        f"{sum(table.outdated.values())} recorded trials are not counted: {counts_in_words(table.outdated)}."
+    )
+
+
+def _environments(table: Table) -> str:
+    """Return the line that says that trials were made in several environments, or nothing."""
+    if not table.environments:
+        return ""
+    counts = counts_in_words(table.environments)
+    return f"Machines or versions differ, and with them the last bits of results: {counts}."
+
+
+def _adopted(table: Table) -> str:
+    """Return the line that says how many trials were made by other code or elsewhere and why they count."""
+    if not table.adopted:
+        return ""
+    why = "; ".join(f"{count}: {evidence}" for evidence, count in table.adopted.items())
+    return f"Adopted, from other code or another machine, are {sum(table.adopted.values())} trials. {why}."
+
+
+def _choosers(table: Table) -> str:
+    """Return the line that says which versions of a package chose the trials of a search, or nothing."""
+    if not table.choosers:
+        return ""
+    parts = {
+        f"{row}, {column}": ", ".join(
+            f"from trial {number} on {version}" for number, version in result.items()
+        )
+        for (row, column), result in table.choosers.items()
+    }
+    alike: dict[str, list[str]] = {}
+    for key, versions in parts.items():
+        alike.setdefault(versions, []).append(key)
+    text = "; ".join(f"{first_few(keys, 3)}: {versions}" for versions, keys in alike.items())
+    return f"Searches that several versions chose for, which one version would not repeat: {text}."
+
+
+def _sources(table: Table) -> str:
+    """Return the line that says where the published numbers stand, or nothing if there are none."""
+    numbers = [cell.published for cell in table.cells.values() if cell.published is not None]
+    if not numbers:
+        return ""
+    line = f"Published: {'; '.join(dict.fromkeys(number.source for number in numbers))}."
+    if any(number.spread is not None for number in numbers):
+        line += " sd is the standard deviation over its n runs, not an interval."
+    if any(number.split == "validation" for number in numbers):
+        line += " Where it says validation, the paper scored that split, and not the test split as here."
+    return line
+
+
+def range_edges_line(chosen: Sequence[tuple[str, Edge]]) -> str:
+    """Return the line below a table about values at an end; empty if there is none.
+
+    Args:
+        chosen: Each such value, with the name of its arm.
+    """
+    if not chosen:
+        return ""
+    shown = "; ".join(f"{arm}: {edge.in_words}" for arm, edge in chosen[:_SHOWN_EDGES])
+    more = (
+        f"; and {len(chosen) - _SHOWN_EDGES} more, which `topk tuning` lists"
+        if len(chosen) > _SHOWN_EDGES
+        else ""
+    )
+    return f"Chosen within 5 % of an end of its range, so that better values may lie beyond: {shown}{more}."
+
+
+def machine_kinds_line(result: Mapping[tuple[str, str], Unlike], baseline: str | None) -> str:
+    """Return the line that says which differences hold runs of different kinds of machine, or nothing.
+
+    Args:
+        result: By row and column, of those that have such pairs.
+        baseline: What the differences are to.
+
+    Example:
+        >>> pairs = {("svm", "clean"): {2: ("NVIDIA L4", "NVIDIA T4")}}
+        >>> machine_kinds_line(pairs, "cross_entropy").partition("difference: ")[2]
+        'svm, clean: seed 2 on NVIDIA L4, cross_entropy on NVIDIA T4.'
+    """
+    if not result:
+        return ""
+    count = sum(map(len, result.values()))
+    parts = [f"{row}, {column}: {_seeds(pairs, baseline or '')}" for (row, column), pairs in result.items()]
+    more = [f"and {len(parts) - _SHOWN_ARMS} arms more"] if len(parts) > _SHOWN_ARMS else []
+    return (
+        f"Different kinds of machine within {count} pair{'s' if count > 1 else ''} of compared runs, which is part of "
+        f"the difference: {'; '.join(parts[:_SHOWN_ARMS] + more)}."
+    )
+
+
+def _seeds(pairs: Unlike, baseline: str) -> str:
+    by_kinds: dict[tuple[str, str], list[str]] = {}
+    for seed, kinds in pairs.items():
+        by_kinds.setdefault(kinds, []).append(str(seed))
+    return ", ".join(
+        f"seed{'s' if len(seeds) > 1 else ''} {' and '.join(seeds)} on {ours or 'unknown'}, "
+        f"{baseline} on {theirs or 'unknown'}"
+        for (ours, theirs), seeds in by_kinds.items()
+    )

@@ -1,0 +1,100 @@
+"""Numbers, metrics and configurations in words, as tables, sentences and plots write them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from topk_platform.results.statistics import Estimate
+from topk_platform.specs import Scalar
+from topk_platform.specs.metric_names import GROUPS, digits_of, measure_of, scale_of, unit_of
+
+__all__ = ["ERRORS", "metric_title", "number", "points", "probability", "settings", "title_of"]
+
+_UNEVEN = 0.2
+
+
+_LEVEL = 0.05  # of the marks
+
+
+ERRORS = {
+    "brier": "Brier score",
+    "ece": "expected calibration error",
+    "nll": "negative log-likelihood",
+}
+
+
+def title_of(metric: str) -> str:
+    """Return a metric's name without a unit.
+
+    Example:
+        >>> title_of("macro_top3"), title_of("few_top5")
+        ('macro-average top-3 accuracy', 'few-shot macro-average top-5 accuracy')
+        >>> title_of("autkc5"), title_of("average5"), title_of("size95")
+        ('mean of top-1 to top-5 accuracy', 'average-5 accuracy', 'mean set size at 95 % coverage')
+    """
+    if (result := measure_of(metric)) is not None:
+        n = result.number
+        return {
+            "autkc": f"mean of top-1 to top-{n} accuracy",
+            "average": f"average-{n} accuracy",
+            "size": f"mean set size at {n} % coverage",
+            **ERRORS,
+        }[result.kind]
+    group, _, k = metric.rpartition("top")
+    shots = {f"{name}_": f"{name}-shot macro-average " for name in GROUPS}
+    kind = {"": "", "macro_": "macro-average ", **shots}[group]
+    return f"{kind}top-{k} accuracy"
+
+
+def metric_title(metric: str) -> str:
+    """Return a metric's heading.
+
+    Example:
+        >>> metric_title("macro_top3")
+        'macro-average top-3 accuracy, %'
+    """
+    return f"{title_of(metric)}, {unit_of(metric)}"
+
+
+def number(estimate: Estimate, signed: bool = False, metric: str = "") -> str:
+    """Return a mean with its interval; as both ends if the interval is asymmetric.
+
+    Args:
+        estimate: The estimate.
+        signed: Whether it is a difference.
+        metric: Decides the unit: by default, as for accuracies, percent or points.
+    """
+    scale, digits = scale_of(metric), digits_of(metric)
+    mean = f"{scale * estimate.mean:{'+' if signed else ''}.{digits}f}"
+    if math.isnan(estimate.half_width):
+        return mean
+    if abs(estimate.skew) > _UNEVEN * estimate.half_width:
+        return f"{mean} [{scale * estimate.low:.{digits}f}, {scale * estimate.high:.{digits}f}]"
+    return f"{mean} ± {scale * estimate.half_width:.{digits}f}"
+
+
+def probability(value: float) -> str:
+    """Return a p-value with two digits, or with as many as show on which side of 0.05 it lies; it is never 0.
+
+    Example:
+        >>> probability(0.0123), probability(0.0497), probability(0.0)
+        ('p = 0.012', 'p = 0.0497', 'p < 0.001')
+    """
+    if value < 0.001:
+        return "p < 0.001"
+    rounded = (f"{value:.{digits}g}" for digits in range(2, 18))
+    return f"p = {next(text for text in rounded if (float(text) < _LEVEL) == (value < _LEVEL))}"
+
+
+def points(size: float) -> str:
+    """Return a tolerance in words, such as "1 point" or "0.5 points"."""
+    return f"{size:g} point{'' if size == 1 else 's'}"
+
+
+def settings(values: Mapping[str, Scalar]) -> str:
+    """Return a configuration in a line."""
+    return ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in values.items()
+    )

@@ -1,0 +1,20 @@
+"""What a study says: its table, its statistics, claims, tuning, findings and recommendation, as values.
+
+How they are shown is in ``topk_platform.reports``.
+"""
+
+from topk_platform.results.cells import Cell
+from topk_platform.results.statistics import Estimate, estimate, paired_difference
+from topk_platform.results.table import ChosenValues, Fruitless, Table
+from topk_platform.results.table_building import build_table
+
+__all__ = [
+    "Cell",
+    "ChosenValues",
+    "Estimate",
+    "Fruitless",
+    "Table",
+    "build_table",
+    "estimate",
+    "paired_difference",
+]

@@ -1,0 +1,212 @@
+"""The cells of a table: means over the confirmed seeds, differences to the baseline, and their marks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from topk_platform.records import Tally
+from topk_platform.results.confirmed_runs import Runs
+from topk_platform.results.contrasts import combined, sums
+from topk_platform.results.statistics import Estimate, holm, improvement, wilcoxon
+from topk_platform.specs import Published, less_is_better, unit_of
+
+__all__ = ["Cell", "Mark", "cell_of", "marked", "tested"]
+
+Mark = Literal["", "better", "worse"]
+
+_ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table's cell: one arm by one metric.
+
+    Args:
+        value: Mean test metric over the completed seeds; None if there are none.
+        difference: The difference to the baseline, paired by seed and image; None for the baseline itself.
+        best: Whether no other cell of this column has a better mean; never if a seed diverged or failed, or if the
+            arm dropped out of a race.
+        published: What a paper printed for it, in percent.
+        confirmed: How its seeds ended.
+        searched: How its search trials ended.
+        mark: Whether it is significantly better or worse than the baseline: its p-value, corrected for
+            the differences of all cells of its family, is below 0.05. A seed that diverged or failed has no accuracy
+            and would have lowered the mean: a cell with such seeds is never marked better, and where the baseline has
+            such seeds no cell is marked worse. Where it or the baseline was searched once there is no mark.
+        differences: The differences by seed, whose mean is ``difference``.
+        stopped: Whether it dropped out of a race (:class:`~topk_platform.specs.Racing`), so that it has fewer seeds.
+        improvement: The probability that one of its runs beats a run of the baseline, with independent seeds.
+        p_holm: The difference's p-value, Holm-corrected; None where nothing is tested.
+        metric: Its metric, which decides the unit shown; empty for an accuracy.
+        primary: Whether its arm was selected by its metric. The other metrics are secondary.
+        detectable: The minimal detectable effect: the size of a true difference that has a chance of 80 % to be marked.
+            If an arm was searched once, it is computed for the chosen configurations, and is the least that it could be
+            if the search had no luck; such an arm is never marked. None where there is nothing to test.
+        p_equivalent: The p-value of equivalence within the study's tolerance, Holm-corrected; None where not tested.
+        equivalent: Whether that is below 0.05.
+        tested: How many test images, or groups of them, its interval is over and what they are called, such as
+            ``(160, "typefaces")``; None where that is not known.
+    """
+
+    value: Estimate | None
+    difference: Estimate | None = None
+    best: bool = False
+    published: Published | None = None
+    confirmed: Tally = field(default_factory=Tally)
+    searched: Tally = field(default_factory=Tally)
+    mark: Mark = ""
+    differences: Mapping[int, float] = field(default_factory=dict)
+    p_holm: float | None = None
+    improvement: float | None = None
+    stopped: bool = False
+    metric: str = ""
+    primary: bool = True
+    detectable: float | None = None
+    p_equivalent: float | None = None
+    equivalent: bool = False
+    tested: tuple[int, str] | None = None
+
+    @property
+    def p_wilcoxon(self) -> float | None:
+        """The p-value of Wilcoxon's signed-rank test of the differences over seeds; None where there are none."""
+        return wilcoxon(list(self.differences.values())) if self.differences else None
+
+
+def cell_of(
+    ours: Runs,
+    theirs: Runs,
+    metric: str,
+    published: Published | None = None,
+    *,
+    primary: bool = True,
+) -> Cell:
+    """Return the cell of an arm beside its baseline, unmarked.
+
+    Args:
+        ours: The arm's runs.
+        theirs: The baseline's runs; empty for the baseline itself.
+        metric: The metric.
+        published: The number that a paper printed.
+        primary: Whether the arm was selected by the metric.
+    """
+    sign = -1 if less_is_better(metric) else 1
+    values, others = ([sign * v for v in runs.values(metric).values()] for runs in (ours, theirs))
+    differences = sums([(1, ours), (-1, theirs)], metric)
+    return Cell(
+        value=combined([(1, ours)], metric, difference=False),
+        difference=combined([(1, ours), (-1, theirs)], metric),
+        published=published,
+        confirmed=ours.confirmed,
+        searched=ours.searched,
+        stopped=ours.stopped,
+        differences=differences,
+        improvement=improvement(values, others) if differences else None,
+        metric=metric,
+        primary=primary,
+        tested=ours.tested,
+    )
+
+
+Place = tuple[str, str, str]
+"""Row, column and metric."""
+
+
+def marked(cells: Mapping[Place, tuple[Cell, Tally]], tolerance: float = 0.0) -> dict[Place, Cell]:
+    """Return a table's cells with their marks, corrected over all cells of a family, and the best of each column.
+
+    The primary family is that of the cells whose arm was selected by the cell's metric. Every other metric is a
+    secondary family of its own. A difference is not tested if its arm or the baseline was searched only once.
+
+    Args:
+        cells: The cells by row, column and metric, each with the tally of its baseline's confirmations.
+        tolerance: Differences of accuracies within it are equivalence, as a fraction of 1; 0 tests none.
+    """
+    families: dict[str, dict[Place, Cell]] = {}
+    for key, (cell, _) in cells.items():
+        if cell.difference is not None and cell.difference.n > _LEAST:
+            families.setdefault("" if cell.primary else key[2], {})[key] = cell
+    result = {key: cell for key, (cell, _) in cells.items()}
+    for family in families.values():
+        result |= _judged(family, {key: cells[key][1] for key in family}, tolerance)
+    return _with_best(result)
+
+
+_LEAST = 2  # seeds that are too few to test anything
+
+
+def _judged(
+    family: Mapping[Place, Cell], theirs: Mapping[Place, Tally], tolerance: float
+) -> dict[Place, Cell]:
+    """Return the cells of a family with what their tests show."""
+    tests = {p: c.difference for p, c in family.items() if c.difference and not c.difference.once}
+    level = 1 - _ALPHA / 2 / len(family)
+    corrected = holm({key: result.p for key, result in tests.items()})
+    within = {p: result.within(tolerance) for p, result in tests.items() if _in_points(p[2]) and tolerance}
+    alike = holm({p: 1.0 if family[p].confirmed.lost or theirs[p].lost else v for p, v in within.items()})
+    return {
+        key: replace(
+            cell,
+            p_holm=corrected.get(key),
+            mark=_mark(cell, theirs[key], corrected.get(key, 1.0)),
+            p_equivalent=alike.get(key),
+            equivalent=alike.get(key, 1.0) < _ALPHA,
+            detectable=_detectable(cell, level),
+        )
+        for key, cell in family.items()
+    }
+
+
+def _in_points(metric: str) -> bool:
+    return not metric or unit_of(metric, difference=True) == "points"
+
+
+def _detectable(cell: Cell, level: float) -> float | None:
+    result = cell.difference
+    if result is None or result.precision is None or not result.half_width > 0:
+        return None
+    return result.precision.detectable(level)
+
+
+def _mark(cell: Cell, theirs: Tally, p: float) -> Mark:
+    difference = cell.difference
+    if difference is None or not difference.excludes_zero or p >= _ALPHA:
+        return ""
+    if (difference.mean > 0) != less_is_better(cell.metric):
+        return "" if cell.confirmed.lost else "better"
+    return "" if theirs.lost else "worse"
+
+
+def tested(cells: Mapping[Place, Cell]) -> dict[str, tuple[int, str]]:
+    """Return the number of test images, or of groups of them, and their name, by column.
+
+    They are known where the intervals of a column's plain accuracies cover images.
+
+    Args:
+        cells: The cells by row, column and metric.
+    """
+    plain = {key: cell for key, cell in cells.items() if key[2].startswith("top") and cell.tested}
+    return {
+        key[1]: cell.tested
+        for key, cell in plain.items()
+        if cell.tested
+        and cell.value is not None
+        and cell.value.precision is not None
+        and math.isfinite(cell.value.precision.images)
+    }
+
+
+def _with_best(cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
+    sound = {
+        key: -cell.value.mean if less_is_better(key[2]) else cell.value.mean
+        for key, cell in cells.items()
+        if cell.value is not None and not cell.confirmed.lost and not cell.stopped
+    }
+    top: dict[tuple[str, str], float] = {}
+    for (_, column, metric), mean in sound.items():
+        top[column, metric] = max(mean, top.get((column, metric), mean))
+    return {
+        key: replace(cell, best=key in sound and sound[key] == top[key[1:]]) for key, cell in cells.items()
+    }

@@ -1,0 +1,128 @@
+"""The runs of an arm that tables and claims are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from topk_platform.records import ArmResults, Ranks, Row, Tally
+from topk_platform.results.statistics import Luck, pooled
+from topk_platform.results.statistics.intervals import means_of_searches
+from topk_platform.specs import Arm, Study
+
+__all__ = ["IMAGES", "ReadRanks", "Runs", "runs_of", "runs_of_all"]
+
+ReadRanks = Callable[[Sequence[Row]], Mapping[str, Ranks]]
+"""Returns the ranks of runs by key, from their ledger rows, where they were kept."""
+
+IMAGES = "test images"
+"""What is counted where test images do not come in groups."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of an arm that a table uses.
+
+    Args:
+        confirmations: Ledger rows by seed.
+        searched: How its search trials ended.
+        searches: How often the arm was searched; 0 if it has nothing to search, and so no luck of a search.
+        ranks: The confirmations' ranks by seed, where kept.
+        stopped: Whether it dropped out of a race.
+        luck: The luck of one of its searches by metric, estimated from all arms' searches; empty if searches were not
+            repeated, or those of this arm alone.
+        without_ranks: How many completed confirmations lack their ranks, if these were read.
+    """
+
+    confirmations: Mapping[int, Row] = field(default_factory=dict)
+    searched: Tally = field(default_factory=Tally)
+    searches: int = 0
+    ranks: Mapping[int, Ranks] = field(default_factory=dict)
+    stopped: bool = False
+    luck: Mapping[str, Luck] = field(default_factory=dict)
+    without_ranks: int = 0
+
+    @property
+    def confirmed(self) -> Tally:
+        """How the confirmations ended."""
+        return Tally.of(row["status"] for row in self.confirmations.values())
+
+    @property
+    def fruitless(self) -> bool:
+        """Whether all ended trials of the last phase ended without a result."""
+        last = self.confirmed if self.confirmations else self.searched
+        return last.ended > 0 and not last.completed
+
+    @property
+    def tested(self) -> tuple[int, str] | None:
+        """The number of test images, or of groups of them, and their name; None if unknown."""
+        first = next(iter(self.ranks.values()), None)
+        if first is None:
+            return None
+        if first.cluster is None:
+            return len(first.label), IMAGES
+        return len(set(first.cluster.tolist())), first.clusters or "groups of test images"
+
+    def values(self, metric: str) -> dict[int, float]:
+        """Return the metric by seed; missing where a regime lacks the metric's group of classes."""
+        completed = {s: row for s, row in self.confirmations.items() if row["status"] == "completed"}
+        values = {seed: row[f"test.{metric}"] for seed, row in completed.items()}
+        return {seed: value for seed, value in values.items() if value is not None}
+
+    def search_means(self, metric: str) -> list[float]:
+        """Return the mean over each search's seeds; empty unless there are several searches with equally many seeds."""
+        values = self.values(metric)
+        if self.searches < 2 or self.confirmed.lost or len(values) % self.searches:
+            return []
+        result = means_of_searches(values, self.searches)
+        return result if len(result) == self.searches else []
+
+    def with_ranks(self, read: ReadRanks | None) -> Runs:
+        """Return the runs with the ranks that ``read`` finds."""
+        if read is None:
+            return self
+        completed = {s: row for s, row in self.confirmations.items() if row["status"] == "completed"}
+        result = read(list(completed.values()))
+        ranks = {seed: result[row["key"]] for seed, row in completed.items() if row["key"] in result}
+        return replace(self, ranks=ranks, without_ranks=len(completed) - len(ranks))
+
+
+def runs_of(results: ArmResults) -> Runs:
+    """Return the runs of an arm that count.
+
+    Args:
+        results: What counts of the arm.
+    """
+    searched = Tally.of(row["status"] for row in results.searched())
+    searches = results.arm.repeats.count if results.arm.is_searched else 0
+    return Runs(results.confirmations(), searched, searches, stopped=results.last < results.state.seeds)
+
+
+def runs_of_all(study: Study, results: Mapping[str, ArmResults]) -> dict[str, Runs]:
+    """Return the runs of all arms that count, each with the luck of its searches.
+
+    Args:
+        study: Says which metrics there are.
+        results: What counts of each arm, by arm identity.
+    """
+    by_arm = {arm_id: runs_of(arm) for arm_id, arm in results.items()}
+    arms = {arm_id: arm.arm for arm_id, arm in results.items()}
+    luck = {metric: _luck(arms, by_arm, metric) for metric in study.tabled} if _repeated(by_arm) else {}
+    return {
+        arm_id: replace(runs, luck={metric: of[arm_id] for metric, of in luck.items() if arm_id in of})
+        for arm_id, runs in by_arm.items()
+    }
+
+
+def _repeated(runs: Mapping[str, Runs]) -> bool:
+    return any(of_arm.searches > 1 for of_arm in runs.values())
+
+
+def _luck(arms: Mapping[str, Arm], runs: Mapping[str, Runs], metric: str) -> dict[str, Luck]:
+    """Return the luck of each arm with several searches, estimated among the arms of its regime and network."""
+    columns: dict[Hashable, dict[str, list[float]]] = {}
+    for arm_id, arm in arms.items():
+        if means := runs[arm_id].search_means(metric):
+            column = (arm.regime.name, arm.model.label, len(means), len(runs[arm_id].values(metric)))
+            columns.setdefault(column, {})[arm_id] = means
+    return pooled(columns)

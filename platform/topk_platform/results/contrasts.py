@@ -1,0 +1,148 @@
+"""Weighted sums of arms' means, such as the difference of two, with every source of luck that the runs show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from topk_platform.results.confirmed_runs import Runs
+from topk_platform.results.statistics import (
+    Estimate,
+    ImagePart,
+    Prior,
+    accuracies,
+    image_part,
+    interval,
+    moderated,
+    prior_of,
+)
+from topk_platform.results.statistics.intervals import means_of_searches, search_of
+from topk_platform.results.statistics.tests import Part
+
+__all__ = ["combined", "sums"]
+
+Parts = Sequence[tuple[float, Runs]]
+"""Weights and runs of arms."""
+
+Numbers = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+
+_SAME = 1e-6  # means of the same credits, added in another order
+
+
+def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate | None:
+    """Return the estimate of a weighted sum of arms' means, over their common seeds, paired by seed and image.
+
+    The number of searches decides which sources of luck the variance contains:
+
+    - Nothing is searched: seeds and images.
+    - All that are searched were searched R times, twice or more: a seed trains what the same search of each arm chose
+      (:func:`~.statistics.intervals.search_of`). The arms' searches are independent, so that the sums over the seeds of
+      each search are R independent values: they have the luck of all searches in them, and that of the seeds, paired.
+      Their variance is drawn towards that of the other arms (:func:`~.statistics.pooled`).
+    - They were searched twice or more, but not equally often: the arms' own variances are added up, without what pairs
+      of seeds have in common.
+    - One was searched once, or has results of one search alone: seeds and images, and ``covers`` says "one search".
+
+    ``Estimate.precision`` has the parts of the variance: ``precision.detectable()`` is the smallest effect that a test
+    finds with a power of 80 %.
+
+    Args:
+        parts: Weights and runs.
+        metric: The test metric.
+        difference: Whether it is a difference of accuracies, and not one of them, which lies in [0, 1].
+    """
+    values = sums(parts, metric)
+    counts = {runs.searches for _, runs in parts if runs.searches}
+    once = any(_one_search(runs, values) for _, runs in parts)
+    repeated = counts.pop() if len(counts) == 1 and not once else 1
+    known = len(values) > 1 and all(values.keys() <= runs.ranks.keys() for _, runs in parts)
+    of_each = known and len({parts[0][1].ranks[seed].images for seed in values}) == len(values)
+    return interval(
+        values,
+        _image_part(values, parts, metric, repeated) if known and not of_each else None,
+        searches=repeated,
+        difference=difference,
+        drawn=of_each,
+        once=once,
+        prior=_prior(parts, metric, values, repeated) if repeated > 1 else None,
+        apart=_added(parts, metric, values) if counts and not once and repeated == 1 else None,
+    )
+
+
+def sums(parts: Parts, metric: str) -> dict[int, float]:
+    """Return a weighted sum of arms' test metrics by seed, for their common seeds."""
+    result = [(weight, runs.values(metric)) for weight, runs in parts]
+    common = set.intersection(*(set(values) for _, values in result)) if result else set()
+    return {seed: sum(weight * values[seed] for weight, values in result) for seed in sorted(common)}
+
+
+def _one_search(runs: Runs, values: Mapping[int, float]) -> bool:
+    """Return whether the arm is searched and these seeds all come from one search."""
+    return runs.searches > 0 and len({search_of(seed, runs.searches) for seed in values}) < 2
+
+
+def _prior(parts: Parts, metric: str, values: Mapping[int, float], searches: int) -> Prior | None:
+    """Return the pooled variance of one search's sum; None if an arm of it is not in the pool."""
+    lucks = [(weight, runs.luck.get(metric)) for weight, runs in parts if runs.searches]
+    known = [(weight, luck) for weight, luck in lucks if luck is not None]
+    if len(known) < len(lucks):
+        return None
+    result = prior_of(known)
+    fixed = [(weight, runs.values(metric)) for weight, runs in parts if not runs.searches]
+    # An arm without a search adds the luck of its seeds, divided by the number of seeds for each search.
+    added = sum(weight**2 * np.var([of[s] for s in values], ddof=1) for weight, of in fixed)
+    return Prior(result.variance + float(added) * searches / len(values), result.freedom, result.weight)
+
+
+def _added(parts: Parts, metric: str, values: Mapping[int, float]) -> Part:
+    """Return the sum of the arms' own variances, with the degrees of freedom that their shares make."""
+    result = [_own(weight, runs, metric, values) for weight, runs in parts]
+    whole = sum(variance for variance, _ in result)
+    if whole <= 0:
+        return 0.0, min(freedom for _, freedom in result)
+    return whole, 1 / sum(variance / whole / freedom for variance, freedom in result)
+
+
+def _own(weight: float, runs: Runs, metric: str, values: Mapping[int, float]) -> Part:
+    """Return the variance of an arm's own mean, times the square of its weight, and its degrees of freedom."""
+    of_seeds = {seed: value for seed, value in runs.values(metric).items() if seed in values}
+    rows = means_of_searches(of_seeds, runs.searches) if runs.searches else list(of_seeds.values())
+    variance, freedom = float(np.var(rows, ddof=1)), len(rows) - 1.0
+    luck = runs.luck.get(metric)
+    if luck is not None:
+        variance, freedom = moderated(variance, freedom, luck.level)
+    return weight**2 * variance / len(rows), freedom
+
+
+def _image_part(values: Mapping[int, float], parts: Parts, metric: str, searches: int) -> ImagePart | None:
+    """Return the images' part; None if the ranks belong to other images, or have other weights than the metric."""
+    if not metric.rpartition("_")[2].startswith(("top", "autkc")):
+        return None  # ranks do not say whether a class is in a prediction set
+    result = [(weight, accuracies({s: runs.ranks[s] for s in values}, metric)) for weight, runs in parts]
+    first = result[0][1]
+    ranks = [runs.ranks[seed] for _, runs in parts for seed in values]
+    if first is None or len({one.images for one in ranks}) > 1:
+        return None
+    _, strata, weights = first
+    rows = np.zeros_like(first[0])
+    for weight, scored in result:
+        if scored is None or not np.array_equal(scored[2], weights):
+            return None
+        rows += weight * scored[0]
+    means = _means(rows, strata, weights)
+    if not np.allclose(means, [values[seed] for seed in sorted(values)], rtol=0, atol=_SAME):
+        return None
+    of_search = [search_of(seed, searches) for seed in sorted(values)] if searches > 1 else None
+    part = image_part(rows, strata, weights, of_search, ranks[0].cluster)
+    return part if part.groups > 1 else None  # one group says nothing about others
+
+
+def _means(
+    rows: Numbers,
+    strata: np.ndarray[tuple[int], np.dtype[np.int64]],
+    weights: np.ndarray[tuple[int], np.dtype[np.float64]],
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    each = weights / np.maximum(np.bincount(strata, minlength=len(weights)), 1)
+    result: np.ndarray[tuple[int], np.dtype[np.float64]] = rows @ each[strata]
+    return result

@@ -1,0 +1,270 @@
+"""Claims decided by a store's results: confirmed, refuted or undecided, with the test's power."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from topk_platform.results.confirmed_runs import Runs, runs_of_all
+from topk_platform.results.contrasts import combined
+from topk_platform.results.from_store import Held, read
+from topk_platform.results.statistics import Estimate, Precision
+from topk_platform.results.statistics.repeated_looks import level_at_plan, level_now
+from topk_platform.specs import Claim, Contrast, Study, scale_of
+
+__all__ = ["Decision", "Evidence", "Verdict", "decide", "decided"]
+
+Verdict = Literal["confirmed", "refuted", "undecided", "waits for data"]
+
+_LEVEL = 0.975  # one-sided, as a 95 % interval's end
+_EQUIVALENCE = 0.95  # of either of the two one-sided tests
+_LEAST_SEEDS = 3
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The evidence on one contrast of a claim.
+
+    Args:
+        contrast: The contrast.
+        estimate: The contrast's estimate, as a fraction of 1 for accuracies; None without data.
+        verdict: The verdict on this contrast.
+        effect: The size for which ``power`` and ``seeds`` are given, in points: the paper's number if it is beyond the
+            claimed bound, otherwise twice the tolerance beyond the bound; 0 for ``"within"``; None without either.
+        power: The chance of confirming the claim with these seeds and images if ``effect`` were the truth.
+        seeds: The number of seeds that a study must plan to confirm ``effect`` with a chance of 80 %, by the measured
+            variance; None if it is above 10,000 because of too few test images, or without ``effect``.
+        why: The reason why it waits or cannot be decided, unless that is a lack of precision.
+        planned: How many seeds the study plans.
+        reach: Half the width of the interval that decides, in points. With all looks it covers the truth in 95 % of
+            studies, or in 90 % for ``"within"``. None where nothing is decided.
+    """
+
+    contrast: Contrast
+    estimate: Estimate | None
+    verdict: Verdict
+    effect: float | None = None
+    power: float | None = None
+    seeds: int | None = None
+    why: str = ""
+    planned: int = 0
+    reach: float | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A claim with its verdict: refuted if one of its contrasts is, confirmed if all are.
+
+    Args:
+        claim: The claim.
+        evidence: The evidence on each contrast, in the claim's order.
+    """
+
+    claim: Claim
+    evidence: tuple[Evidence, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict."""
+        verdicts = {result.verdict for result in self.evidence}
+        if len(verdicts) == 1:
+            return verdicts.pop()
+        order: tuple[Verdict, ...] = ("refuted", "waits for data", "undecided")
+        return next(verdict for verdict in order if verdict in verdicts)
+
+
+def decide(
+    study: Study, *, store: str | Path = "runs", trials: int | None = None, seeds: int | None = None
+) -> tuple[Decision, ...]:
+    """Return the verdicts of a store's results on a study's claims.
+
+    A contrast is confirmed where it is shown, by a one-sided test at 0.025, to lie beyond the bound by more than the
+    tolerance (for ``"within"``: between the tolerances, by two one-sided tests at 0.05), and refuted where it is shown
+    not to. A claim needs all its contrasts, so that each is tested at the full level to confirm it; to refute it
+    one is enough, so that the level is divided by their number. Claims are not corrected for one another: each is a
+    question of its own. The levels hold however often the results are looked at while seeds are added (O'Brien and
+    Fleming's boundary); the plan is ``study.seeds``. A contrast of an arm that was
+    searched only once is not decided, because no interval contains the luck of its search.
+
+    Args:
+        study: The study, with its claims.
+        store: Folder or URI of the results.
+        trials: Search trials per arm to select among, instead of the study's.
+        seeds: Confirmation seeds per arm, instead of the study's; the plan remains the study's.
+
+    Raises:
+        UserError: if the store holds something else.
+    """
+    return decided(read(study, store, trials, seeds))
+
+
+def decided(held: Held) -> tuple[Decision, ...]:
+    """Return these results' verdicts on their study's claims, see :func:`decide`."""
+    runs, once = _runs(held), _searched_once(held.study)
+    planned = held.planned or held.study.seeds
+
+    def evidence(claim: Claim, contrast: Contrast) -> Evidence:
+        return _evidence(claim, contrast, runs, _printed(held.study, contrast), planned, once)
+
+    return tuple(
+        Decision(claim, tuple(evidence(claim, contrast) for contrast in claim.contrasts))
+        for claim in held.study.claims
+    )
+
+
+def _searched_once(study: Study) -> frozenset[str]:
+    return frozenset(arm.name for arm in study.arms if arm.is_searched and arm.repeats.count == 1)
+
+
+def _runs(held: Held) -> dict[str, Runs]:
+    requested = {name for claim in held.study.claims for name in claim.arms}
+    read_ranks = held.ranks if held.study.interval == "crossed" else None
+    runs = runs_of_all(held.study, held.results)
+    return {
+        history.arm.name: runs[arm_id].with_ranks(read_ranks)
+        for arm_id, history in held.histories.items()
+        if history.arm.name in requested
+    }
+
+
+def _printed(study: Study, contrast: Contrast) -> float | None:
+    """Return a contrast's value by a paper's numbers, in points, if it printed them all."""
+    arms = {arm.name: arm for arm in study.arms}
+    total = 0.0
+    for name, weight in contrast.weights.items():
+        number = study.published_of(arms[name], contrast.metric)
+        if number is None:
+            return None
+        total += weight * number.value
+    return total
+
+
+def _evidence(
+    claim: Claim,
+    contrast: Contrast,
+    runs: Mapping[str, Runs],
+    printed: float | None,
+    planned: int = 0,
+    once: Collection[str] = (),
+) -> Evidence:
+    parts = [(weight, runs[name]) for name, weight in contrast.weights.items()]
+    estimate = combined(parts, contrast.metric)
+    why, waits = _why_not(contrast, runs, estimate, once)
+    if why or estimate is None or estimate.precision is None:
+        return Evidence(
+            contrast, estimate, "waits for data" if waits else "undecided", why=why, planned=planned
+        )
+    scale = scale_of(contrast.metric)
+    precision = estimate.precision.scaled(scale)
+    judged = _Judged(claim, scale * estimate.mean, precision, estimate.n, planned or estimate.n)
+    effect = judged.effect(printed)
+    return Evidence(
+        contrast,
+        estimate,
+        judged.verdict(),
+        effect,
+        None if effect is None else judged.power(effect),
+        None if effect is None else judged.seeds(effect),
+        planned=judged.planned,
+        reach=judged.reach(),
+    )
+
+
+def _why_not(
+    contrast: Contrast, runs: Mapping[str, Runs], estimate: Estimate | None, once: Collection[str]
+) -> tuple[str, bool]:
+    """Return why a contrast is not decided, or nothing; and whether more data would change that."""
+    names = list(contrast.weights)
+    few = estimate is None or estimate.n < _LEAST_SEEDS or estimate.precision is None
+    level = estimate is not None and estimate.half_width == 0
+    reasons: list[tuple[object, str, bool]] = [
+        ([n for n in names if runs[n].confirmed.lost], "seeds were lost in {}", False),
+        ([n for n in names if not runs[n].confirmed.completed], "no seed has ended yet in {}", True),
+        (
+            [n for n in names if runs[n].without_ranks],
+            "ranks are missing in {}: `topk run` trains those confirmations again",
+            True,
+        ),
+        (few, f"fewer than {_LEAST_SEEDS} seeds", True),
+        (
+            [n for n in names if n in once],
+            "{} was searched once, and no interval covers the luck of one search",
+            False,
+        ),
+        (estimate is not None and estimate.once, "no seeds of a second search have ended yet", True),
+        (level, "all seeds are equal: there is no spread to judge by", False),
+    ]
+    for holds, why, waits in reasons:
+        if holds:
+            return why.format(", ".join(holds) if isinstance(holds, list) else ""), waits
+    return "", False
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """One contrast beside its claim, in points, with as many seeds as there are and as were planned."""
+
+    claim: Claim
+    mean: float
+    precision: Precision
+    n: int
+    planned: int
+
+    def verdict(self) -> Verdict:
+        if all(self._shown(gap, self._confirming) for gap in self._for()):
+            return "confirmed"
+        level = 1 - (1 - _LEVEL) / len(self.claim.contrasts)
+        return "refuted" if any(self._shown(gap, level) for gap in self._against()) else "undecided"
+
+    @property
+    def _confirming(self) -> float:
+        return _EQUIVALENCE if self.claim.direction == "within" else _LEVEL
+
+    def _shown(self, gap: float, level: float) -> bool:
+        return gap > self._width(level)
+
+    def _width(self, level: float) -> float:
+        return self.precision.error() * self.precision.critical(level_now(level, self.n, self.planned))
+
+    def reach(self) -> float:
+        return self._width(self._confirming)
+
+    def _for(self, mean: float | None = None) -> Sequence[float]:
+        """Return how far a mean lies beyond each limit that is claimed; all have to be shown."""
+        mean, claim = self.mean if mean is None else mean, self.claim
+        if claim.direction == "within":
+            return claim.tolerance - mean, claim.tolerance + mean
+        beyond = (mean - claim.bound) if claim.direction == "above" else (claim.bound - mean)
+        return (beyond - claim.tolerance,)
+
+    def _against(self) -> Sequence[float]:
+        """Return how far the mean lies on the other side of each limit; one is enough."""
+        claim = self.claim
+        if claim.direction == "within":
+            return self.mean - claim.tolerance, -self.mean - claim.tolerance
+        return (-self._for()[0],)
+
+    def effect(self, printed: float | None) -> float | None:
+        """Return the true value for which power and seeds are given."""
+        claim = self.claim
+        if claim.direction == "within":
+            return 0.0
+        if printed is not None and self._for(printed)[0] > 0:
+            return printed
+        sign = 1 if claim.direction == "above" else -1
+        return claim.bound + sign * 2 * claim.tolerance if claim.tolerance else None
+
+    def power(self, effect: float) -> float:
+        level = level_now(self._confirming, self.n, self.planned)
+        missed = sum(1 - self.precision.power(gap, level=level) for gap in self._for(effect))
+        return max(0.0, 1 - missed)
+
+    def seeds(self, effect: float) -> int | None:
+        """Return how many seeds have to be planned; the variance alone decides that, not the mean."""
+        rows = self.precision.rows_for(min(self._for(effect)), level_at_plan(self._confirming))
+        if rows is None:
+            return None
+        return math.ceil(rows * self.n / self.precision.rows)  # a row is a seed, or a search with its seeds

@@ -1,0 +1,90 @@
+"""A study's findings in a small file: definition, cells, chosen values, descriptions of regimes, and origin.
+
+It holds neither trials nor ranks, so it takes kilobytes instead of megabytes: enough for the table, for plots made
+from a table, and for recommendations. To recompute results, use ``topk bundle``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from topk_platform.elsewhere import made_by, parse_json, unzipped
+from topk_platform.results.comparisons import Compared, Situations, comparisons
+from topk_platform.results.findings_file import findings_data, findings_of, metrics_kept
+from topk_platform.results.table import Table
+from topk_platform.specs import Study
+
+__all__ = ["Findings"]
+
+_KIND = "a file of findings, as `topk export --format findings` writes it"
+
+
+@dataclass(frozen=True, repr=False)
+class Findings:
+    """The findings of a study.
+
+    Args:
+        table: Its table; its confirmations have only status and key.
+        situations: The descriptions of its regimes; missing for regimes whose data were not on disk.
+        made: Its origin: ``trials``, ``code_versions``, ``environments``, ``datasets``, ``package`` and ``note``.
+    """
+
+    table: Table
+    situations: Situations
+    made: Mapping[str, Any]
+
+    @property
+    def study(self) -> Study:
+        """The study, as it was defined."""
+        return self.table.study
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """The metrics kept: those shown in tables, and every arm's top-K accuracy."""
+        return metrics_kept(self.study)
+
+    def to_bytes(self) -> bytes:
+        """Return the file, gzipped JSON; the same for the same findings."""
+        data = findings_data(self.table, self.situations, self.made)
+        return gzip.compress(json.dumps(data, allow_nan=False, separators=(",", ":")).encode(), mtime=0)
+
+    @classmethod
+    def read(cls, file: str | Path) -> Findings:
+        """Return the findings in a file that ``topk export STUDY --format findings`` wrote.
+
+        Args:
+            file: The file.
+
+        Raises:
+            UserError: if it cannot be read, is something else, or unpacks to more than ``TOPK_FILE_GIB`` allows.
+        """
+        with made_by(file, _KIND):
+            findings = cls(*findings_of(parse_json(unzipped(file))))
+            findings.compared()  # reads all that comparisons need, so that a damaged file is refused here
+        return findings
+
+    def compared(self) -> list[Compared]:
+        """Return every searched loss beside the searched baseline, as ``topk recommend`` weighs them."""
+        return list(comparisons(self.table, self.situations))
+
+    def origin(self) -> str:
+        """Return the findings' origin in one line."""
+        made = self.made
+        code = ", ".join(version[:8] for version in made["code_versions"])
+        note = f"; {made['note']}" if made["note"] else ""
+        return (
+            f"{self.study.name}: {made['trials']} trials of code {code}, topk-studies {made['package']}{note}"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.table.to_html()
+
+    def __str__(self) -> str:
+        return f"{self.table}\n{self.origin()}"
+
+    __repr__ = __str__

@@ -1,0 +1,266 @@
+"""The file of a study's findings: what is written of a table, and the table that is read back."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from topk_platform.elsewhere import parse_study
+from topk_platform.records import Tally
+from topk_platform.results.cells import Cell, marked
+from topk_platform.results.comparisons import Situation, Situations
+from topk_platform.results.findings_schema import (
+    CellData,
+    ChoiceData,
+    EstimateData,
+    MadeData,
+    PrecisionData,
+    RunsData,
+    TableData,
+    TallyData,
+    part_of,
+)
+from topk_platform.results.statistics import Estimate, Precision, p_of, t_quantile
+from topk_platform.results.statistics.intervals import ONE_SEARCH
+from topk_platform.results.table import ChosenValues, Table, row_and_column
+from topk_platform.specs import Arm, Study
+from topk_platform.specs.checks import check
+
+if TYPE_CHECKING:
+    from topk_platform.results.statistics import Covers
+
+__all__ = ["findings_data", "findings_of", "metrics_kept"]
+
+_FORMAT = 2
+_NUMBERS = ("mean", "half_width", "low", "high", "p")
+_COPIED = ("stopped", "improvement", "metric")
+_PARTS = ("by_seeds", "by_images", "rows", "images", "groups", "borrowed")
+_TWO, _FINE = 2, 1e-12
+
+
+def metrics_kept(study: Study) -> frozenset[str]:
+    """Return the metrics that a file of findings has: those shown in tables, and every arm's top-K accuracy."""
+    return frozenset((*study.show, *(f"top{arm.k}" for arm in study.arms)))
+
+
+def findings_data(table: Table, situations: Situations, made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return findings as JSON has them; arguments as of :class:`~.findings.Findings`."""
+    kept = metrics_kept(table.study)
+    return {
+        "format": _FORMAT,
+        "study": json.loads(table.study.to_json()),
+        "made": dict(made),
+        "across": table.across,
+        "left": table.left,
+        "tested": dict(table.tested),
+        "units": dict(table.units),
+        "situations": [{"regime": regime, **asdict(what)} for (regime, _), what in situations.items()],
+        "cells": [_cell_data(p, cell) for p, cell in table.cells.items() if p[2] in kept],
+        "choices": [
+            {**_cell_name(p), "chosen": [asdict(one) for one in result]}
+            for p, result in table.choices.items()
+        ],
+        "confirmations": [
+            {**_cell_name(key), "runs": {seed: [row["status"], row["key"]] for seed, row in rows.items()}}
+            for key, rows in table.confirmations.items()
+        ],
+    }
+
+
+def _cell_name(row_and_column: Sequence[str]) -> dict[str, str]:
+    return {"row": row_and_column[0], "column": row_and_column[1]}
+
+
+def _cell_data(key: Sequence[str], cell: Cell) -> dict[str, Any]:
+    return {
+        **_cell_name(key),
+        **{name: getattr(cell, name) for name in _COPIED},
+        "metric": key[2],
+        "value": _estimate_data(cell.value),
+        "difference": _estimate_data(cell.difference),
+        "differences": dict(cell.differences),
+        "confirmed": asdict(cell.confirmed),
+        "searched": asdict(cell.searched),
+    }
+
+
+def _estimate_data(estimate: Estimate | None) -> dict[str, Any] | None:
+    """Return an estimate as JSON knows it, which has neither NaN nor infinity."""
+    if estimate is None:
+        return None
+    numbers = {name: getattr(estimate, name) for name in _NUMBERS}
+    finite = {name: None if math.isnan(value) else value for name, value in numbers.items()}
+    return {
+        **finite,
+        "n": estimate.n,
+        "covers": estimate.covers,
+        "precision": _precision_data(estimate.precision),
+    }
+
+
+def _precision_data(precision: Precision | None) -> dict[str, Any] | None:
+    if precision is None:
+        return None
+    parts = {name: getattr(precision, name) for name in _PARTS}
+    return {**parts, "images": None if math.isinf(precision.images) else precision.images}
+
+
+def findings_of(data: Mapping[str, Any]) -> tuple[Table, Situations, dict[str, Any]]:
+    """Return the table, the situations and the origin in a file's data, each part held to its types.
+
+    Args:
+        data: The file, as JSON has it.
+
+    Raises:
+        UserError, KeyError, TypeError, ValueError: if a part is missing, of another type or out of range.
+    """
+    if data["format"] not in (1, _FORMAT):
+        raise ValueError(f"format must be 1 or {_FORMAT}, got {data['format']!r}")
+    study = parse_study(json.dumps(data["study"]))
+    whole, made = part_of(TableData, data), part_of(MadeData, data["made"])
+    arms = {row_and_column(study, whole.across, arm): arm for arm in study.arms}
+    confirmed = {_named(one): _runs(part_of(RunsData, one).runs) for one in data["confirmations"]}
+    table = Table(
+        study=study,
+        rows=tuple(dict.fromkeys(row for row, _ in arms)),
+        columns=tuple(dict.fromkeys(column for _, column in arms)),
+        cells=_judged_anew(study, arms, data["cells"]),
+        choices={_named(one): tuple(map(_choice, one["chosen"])) for one in data["choices"]},
+        across=whole.across,
+        confirmations=confirmed,
+        left=whole.left,
+        tested=_tested(data.get("tested", {})),  # files of earlier versions do not have it
+        units=_units(data.get("units", {})),
+    )
+    check(set(table.choices) | set(confirmed) <= arms.keys(), "every row and column must be of an arm")
+    return table, dict(map(_situation, data["situations"])), asdict(made)
+
+
+def _named(data: Mapping[str, Any]) -> tuple[str, str]:
+    return data["row"], data["column"]
+
+
+def _judged_anew(
+    study: Study, arms: Mapping[tuple[str, str], Arm], data: Sequence[Mapping[str, Any]]
+) -> dict[tuple[str, str, str], Cell]:
+    """Return cells with the marks of today's rules, whichever version wrote the file."""
+    baselines = {(a.regime.name, a.model.label): a for a in arms.values() if a.loss.label == study.baseline}
+    confirmed = {(_named(one), one["metric"]): _tally(one["confirmed"]) for one in data}
+    keys = {arm.name: key for key, arm in arms.items()}
+    result: dict[tuple[str, str, str], tuple[Cell, Tally]] = {}
+    for one in data:
+        key, metric = _named(one), one["metric"]
+        arm = arms[key]
+        other = baselines.get((arm.regime.name, arm.model.label))
+        theirs = Tally() if other is None else confirmed.get((keys[other.name], metric), Tally())
+        result[(*key, metric)] = _cell(one, study, arm, other), theirs
+    return marked(result, study.equivalence / 100)
+
+
+def _cell(saved: Mapping[str, Any], study: Study, arm: Arm, baseline: Arm | None) -> Cell:
+    data = part_of(CellData, saved)
+    check(data.metric in study.tabled, f"metric must be one of {list(study.tabled)}, got {data.metric!r}")
+    differences = {int(seed): value for seed, value in data.differences.items()}
+    once = _once(arm)
+    made = Cell(
+        _estimate(saved["value"], once),
+        _estimate(saved["difference"], once or (baseline is not None and _once(baseline)), differences),
+    )
+    return replace(
+        made,
+        **{name: getattr(data, name) for name in _COPIED},
+        published=study.published_of(arm, data.metric),
+        differences=differences,
+        confirmed=_tally(saved["confirmed"]),
+        searched=_tally(saved["searched"]),
+        primary=data.metric in arm.objectives,
+    )
+
+
+def _once(arm: Arm) -> bool:
+    return arm.is_searched and arm.repeats.count == 1
+
+
+def _tally(data: Mapping[str, Any]) -> Tally:
+    return Tally(**asdict(part_of(TallyData, data)))
+
+
+def _choice(data: Mapping[str, Any]) -> ChosenValues:
+    return ChosenValues(**asdict(part_of(ChoiceData, data)))
+
+
+def _tested(data: Mapping[str, Any]) -> dict[str, int]:
+    for column, images in data.items():
+        check(type(images) is int and images >= 0, f"tested[{column!r}] must be a number, got {images!r}")
+    return dict(data)
+
+
+def _units(data: Mapping[str, Any]) -> dict[str, str]:
+    for column, unit in data.items():
+        check(isinstance(unit, str), f"units[{column!r}] must be a text, got {unit!r}")
+    return dict(data)
+
+
+def _estimate(
+    saved: Mapping[str, Any] | None, once: bool, differences: Mapping[int, float] | None = None
+) -> Estimate | None:
+    if saved is None:
+        return None
+    data = part_of(EstimateData, saved)
+    numbers = (getattr(data, name) for name in _NUMBERS)
+    mean, half_width, low, high, p = (math.nan if number is None else number for number in numbers)
+    covers = data.covers if data.covers.endswith(ONE_SEARCH) or not once else data.covers + ONE_SEARCH
+    result = Estimate(mean, half_width, data.n, low, high, p, cast("Covers", covers))
+    if "precision" not in saved:
+        return _of_format_1(result, list((differences or {}).values()))
+    if saved["precision"] is None:
+        return result
+    parts = asdict(part_of(PrecisionData, saved["precision"]))
+    images = math.inf if parts["images"] is None else parts["images"]
+    return replace(result, precision=Precision(**{**parts, "images": images}))
+
+
+def _of_format_1(estimate: Estimate, differences: Sequence[float]) -> Estimate:
+    """Return an estimate of a file of format 1, which has no variances, with its variances and today's interval.
+
+    The seeds' part A is that of the differences. The images' part I follows from the half-width, which was
+    ``t √(A + I)``, with ``(A + I) / A`` times as many degrees of freedom as there are seeds less 1. Nothing is known of
+    groups of images.
+    """
+    count = len(differences)
+    if count < _TWO or math.isnan(estimate.half_width):
+        return estimate
+    by_seeds = statistics.variance(differences) / count
+
+    def half(by_images: float) -> float:
+        whole = by_seeds + by_images
+        return t_quantile((count - 1) * whole / by_seeds) * math.sqrt(whole) if by_seeds else 0.0
+
+    low, high = 0.0, estimate.half_width**2
+    while by_seeds and high - low > _FINE * estimate.half_width**2:
+        middle = (low + high) / 2
+        low, high = (middle, high) if half(middle) < estimate.half_width else (low, middle)
+    precision = Precision(by_seeds, low, count, math.inf)
+    wide = precision.critical() * precision.error()
+    ends = estimate.mean - wide, estimate.mean + wide
+    return replace(
+        estimate,
+        half_width=wide,
+        low=ends[0],
+        high=ends[1],
+        p=p_of(estimate.mean, precision.parts()),
+        precision=precision,
+    )
+
+
+def _runs(data: Mapping[str, Sequence[str]]) -> dict[int, dict[str, Any]]:
+    return {int(seed): {"status": status, "key": key} for seed, (status, key) in data.items()}
+
+
+def _situation(data: Mapping[str, Any]) -> tuple[tuple[str, int], Situation]:
+    result = Situation(**{field.name: data[field.name] for field in fields(Situation)})
+    return (data["regime"], result.k), result

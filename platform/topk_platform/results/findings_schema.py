@@ -1,0 +1,129 @@
+"""The parts of a file of findings as JSON has them, each held to its types: the file may be anybody's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, TypeVar, get_args
+
+from topk_platform.results.statistics.intervals import Covers
+from topk_platform.specs import Scalar, Status
+from topk_platform.specs.fields import Count, Rule, Share, Whole, check_fields, one_of
+
+__all__ = [
+    "CellData",
+    "ChoiceData",
+    "EstimateData",
+    "MadeData",
+    "PrecisionData",
+    "RunsData",
+    "TableData",
+    "TallyData",
+    "part_of",
+]
+
+T = TypeVar("T")
+Size = Annotated[float, Rule("a finite number of at least 0", lambda size: 0 <= size < math.inf)]
+
+
+def part_of(kind: type[T], text: Mapping[str, Any]) -> T:
+    """Return a part of a file as its dataclass.
+
+    Args:
+        kind: The dataclass.
+        text: The part, an object of JSON; what the dataclass does not have is left out.
+
+    Raises:
+        KeyError, TypeError: if it is no object, or lacks a field.
+        UserError: if a field is of another type or out of range.
+    """
+    result = kind(**{field.name: text[field.name] for field in fields(kind)})  # type: ignore[arg-type]
+    check_fields(result)
+    return result
+
+
+@dataclass(frozen=True)
+class TableData:
+    """What the file says of its table as a whole."""
+
+    across: Annotated[str, one_of("regime", "model")]
+    left: Whole
+
+
+@dataclass(frozen=True)
+class MadeData:
+    """The findings' origin."""
+
+    trials: Whole
+    code_versions: tuple[str, ...]
+    environments: tuple[str, ...]
+    datasets: Mapping[str, str]
+    package: str
+    note: str
+
+
+@dataclass(frozen=True)
+class TallyData:
+    """How runs ended."""
+
+    completed: Whole
+    pruned: Whole
+    diverged: Whole
+    failed: Whole
+
+
+@dataclass(frozen=True)
+class EstimateData:
+    """An estimate, in which None stands for NaN."""
+
+    mean: float | None
+    half_width: float | None
+    low: float | None
+    high: float | None
+    p: Share | None
+    n: Count
+    covers: Annotated[str, one_of(*get_args(Covers))]
+
+
+@dataclass(frozen=True)
+class PrecisionData:
+    """The parts of an estimate's variance, in which None stands for an infinite number of images."""
+
+    by_seeds: Size
+    by_images: Size
+    rows: Count
+    images: Size | None
+    groups: Size | None
+    borrowed: Size
+
+
+@dataclass(frozen=True)
+class CellData:
+    """A cell but for its estimates and tallies, and for what is judged anew: marks, and which is the best."""
+
+    stopped: bool
+    improvement: Share | None
+    metric: str
+    differences: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ChoiceData:
+    """What a search chose."""
+
+    values: Mapping[str, Scalar]
+    validation: float
+    trials: Whole
+    stopped: Whole
+    search: Whole
+
+
+_RUN = Rule("a status and a key", lambda run: len(run) == 2 and run[0] in get_args(Status))
+
+
+@dataclass(frozen=True)
+class RunsData:
+    """The confirmations of an arm: status and key by seed."""
+
+    runs: Mapping[str, Annotated[Sequence[str], _RUN]]

@@ -1,0 +1,120 @@
+"""Reading a study's table from a store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+from topk_platform.errors import StoreError
+from topk_platform.records import (
+    ArmHistory,
+    ArmResults,
+    Ledger,
+    Store,
+    last_counted,
+    read_all_ranks,
+    read_history,
+    results_of,
+)
+from topk_platform.results.confirmed_runs import ReadRanks
+from topk_platform.results.table import Table
+from topk_platform.results.table_building import build_table
+from topk_platform.specs import Study
+
+__all__ = ["Held", "main_metric", "read", "table"]
+
+
+def table(
+    study: Study,
+    *,
+    store: str | Path = "runs",
+    trials: int | None = None,
+    seeds: int | None = None,
+    only: str | Sequence[str] | None = None,
+) -> Table:
+    """Return a study's table from the store's results; run nothing.
+
+    A study with published numbers has a table of them even before anything ran.
+
+    Args:
+        study: The study.
+        store: Folder or URI of the results.
+        trials: Search trials per arm to select among, instead of the study's.
+        seeds: Confirmation seeds per arm, instead of the study's.
+        only: A glob over the names of the arms to show, ``regime/model/loss``, or several.
+
+    Raises:
+        UserError: if the store holds something else, or nothing of the study.
+    """
+    held = read(study, store, trials, seeds)
+    shown = study.only(only) if only else study
+    if not held.ledger.exists and not shown.published:
+        raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
+    return build_table(held.study, held.histories, shown.arms, held.ranks)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A study's results in a store.
+
+    Args:
+        study: The study, with the requested budget.
+        ledger: Its ledger, which may not exist yet.
+        histories: Each arm's history, by the arm's identity.
+        planned: The number of seeds that the study itself has, if another budget was requested; otherwise 0.
+    """
+
+    study: Study
+    ledger: Ledger
+    histories: Mapping[str, ArmHistory]
+    planned: int = 0
+
+    @cached_property
+    def results(self) -> dict[str, ArmResults]:
+        """What counts of every arm within the budget, by the arm's identity."""
+        return results_of(self.study, self.histories)
+
+    @property
+    def ranks(self) -> ReadRanks:
+        """A function that reads the ranks of test images."""
+        return partial(read_all_ranks, self.ledger.store)
+
+
+def read(
+    study: Study,
+    store: str | Path,
+    trials: int | None = None,
+    seeds: int | None = None,
+    *,
+    curves: bool = False,
+    needed: bool = False,
+) -> Held:
+    """Return a study's results in a store.
+
+    Args:
+        study: The study.
+        store: Folder or URI of the results.
+        trials: Search trials per arm, instead of the study's.
+        seeds: Confirmation seeds per arm, instead of the study's.
+        curves: Whether to read the search trials' epochs.
+        needed: Whether it is an error if there is nothing.
+
+    Raises:
+        UserError: if the store holds something else, or nothing though something is needed.
+    """
+    planned, study = study.seeds, study.with_budget(trials, seeds)
+    ledger = Ledger.open(Store.open(store), study.name)
+    if needed and not ledger.exists:
+        raise StoreError(f"store {str(store)!r} holds nothing of study {study.name!r}")
+    return Held(
+        study, ledger, read_history(ledger, study, last_counted(ledger, study), curves=curves), planned
+    )
+
+
+def main_metric(study: Study) -> str:
+    """Return a study's main metric: the one that selects in most arms, if its tables show it."""
+    selecting = Counter(arm.metric for arm in study.arms if arm.metric in study.show)
+    return selecting.most_common(1)[0][0] if selecting else study.show[0]

@@ -1,0 +1,135 @@
+"""Chosen values at an end of their range, where a better value may lie beyond, and the range to try next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from topk_platform.specs import Choice, Dimension, Float, Int, Loss, Scalar
+
+__all__ = ["Edge", "edges"]
+
+_PART = 0.05  # of the range, at either end
+_LEAST = 3  # numbers that options must hold to have ends
+_LIMITS: Mapping[tuple[str, str], tuple[float, float]] = {
+    ("", "momentum"): (0.0, 1.0),
+    ("", "samples"): (1.0, math.inf),
+    ("generalized_cross_entropy", "gamma"): (0.0, 1.0),
+}
+"""Values that a parameter cannot pass, by loss and parameter; an empty loss stands for all."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A chosen value at an end of its range.
+
+    Args:
+        parameter: Its name.
+        value: What was chosen.
+        searched: The range that was searched, in words.
+        proposed: The range to try next, in words.
+    """
+
+    parameter: str
+    value: float
+    searched: str
+    proposed: str
+
+    @property
+    def in_words(self) -> str:
+        """The value with both ranges, in words."""
+        return f"{self.parameter} = {self.value:.3g} (searched {self.searched}; try {self.proposed})"
+
+
+def edges(loss: Loss, values: Mapping[str, Scalar]) -> tuple[Edge, ...]:
+    """Return the chosen values that lie within 5 % of an end of their range, on the scale that it is searched on.
+
+    The range to try next reaches a third of the old one further at that end. An end that a parameter cannot pass is
+    none: one noise sample, or the ends of a linear range from 0 or up to 1. A ``Choice`` of three numbers or more has
+    ends; other options have none.
+
+    Args:
+        loss: Holds the space.
+        values: The chosen configuration.
+
+    Example:
+        >>> loss = Loss("cross_entropy", {"learning_rate": Float(0.003, 3, log=True)}, {"learning_rate": 0.1})
+        >>> [edge.in_words for edge in edges(loss, {"learning_rate": 2.9})]
+        ['learning_rate = 2.9 (searched 0.003 to 3; try 0.003 to 30)']
+    """
+    result = (
+        _edge(loss.name, name, dimension, value)
+        for name, dimension in loss.space.items()
+        if isinstance(value := values.get(name), int | float) and not isinstance(value, bool)
+    )
+    return tuple(edge for edge in result if edge is not None)
+
+
+def _edge(loss: str, name: str, dimension: Dimension, value: float) -> Edge | None:
+    if isinstance(dimension, Choice):
+        return _of_options(name, dimension, value)
+    at = _position(dimension, value)
+    if _PART < at < 1 - _PART:
+        return None
+    least, most = _limits(loss, name, dimension)
+    low, high = dimension.low, dimension.high
+    if at > 0.5:
+        next_low, next_high = low, min(_further(dimension, 4 / 3), _halfway(high, most))
+    else:
+        next_low, next_high = max(_further(dimension, -1 / 3), _halfway(low, least)), high
+    if (next_low, next_high) == (low, high):
+        return None
+    return Edge(name, value, _words(low, high), _words(next_low, next_high))
+
+
+def _limits(loss: str, name: str, dimension: Float | Int) -> tuple[float, float]:
+    """Return what a parameter cannot pass; a linear range that ends at 0 or 1 is taken to end where it has to."""
+    for known in ((loss, name), ("", name)):
+        if known in _LIMITS:
+            return _LIMITS[known]
+    least = 0.0 if not dimension.log and dimension.low == 0 else -math.inf
+    return least, 1.0 if not dimension.log and dimension.high == 1 else math.inf
+
+
+def _position(dimension: Float | Int, value: float) -> float:
+    """Return where a value lies in a range, from 0 to 1, on the scale that it is searched on."""
+    low, high = float(dimension.low), float(dimension.high)
+    if dimension.log:
+        return math.log(value / low) / math.log(high / low)
+    return (value - low) / (high - low)
+
+
+def _further(dimension: Float | Int, position: float) -> float:
+    """Return the value at a position beyond the ends of a range, as a round number."""
+    low, high = float(dimension.low), float(dimension.high)
+    beyond = low * (high / low) ** position if dimension.log else low + position * (high - low)
+    result = float(f"{beyond:.1g}") if dimension.log else float(f"{beyond:.3g}")
+    if not isinstance(dimension, Int):
+        return result
+    return float(
+        max(round(result), dimension.high + 1) if position > 1 else min(round(result), dimension.low - 1)
+    )
+
+
+def _halfway(end: float, limit: float) -> float:
+    """Return the value halfway between an end and what cannot be passed, which is infinite where anything can be."""
+    return limit if math.isinf(limit) else (end + limit) / 2
+
+
+def _of_options(name: str, dimension: Choice, value: float) -> Edge | None:
+    numbers = sorted(
+        {float(v) for v in dimension.options if isinstance(v, int | float) and not isinstance(v, bool)}
+    )
+    if len(numbers) < _LEAST or value not in (numbers[0], numbers[-1]):
+        return None
+    ends = numbers[:2] if value == numbers[0] else numbers[:-3:-1]
+    beyond = ends[0] ** 2 / ends[1] if min(ends) > 0 else 2 * ends[0] - ends[1]
+    least, most = _LIMITS.get(("", name), (-math.inf, math.inf))
+    if not least <= beyond <= most:
+        return None
+    return Edge(name, value, _words(numbers[0], numbers[-1]), f"{beyond:.3g} as well")
+
+
+def _words(low: float, high: float) -> str:
+    return f"{low:.3g} to {high:.3g}"

@@ -1,0 +1,172 @@
+"""The same comparison in several studies: pooled, with the luck of the search that shows between the studies."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from scipy import special
+
+from topk_platform.results.comparisons import Compared
+from topk_platform.results.statistics import Covers, Estimate, holm, t_quantile
+from topk_platform.specs.metric_names import accuracy_k
+
+__all__ = ["Luck", "Pooled", "judged", "luck_of", "pooled"]
+
+_LEVEL = 0.05
+_LEAST = 3  # seeds that a comparison needs
+
+
+@dataclass(frozen=True)
+class Luck:
+    """How much a difference moves when everything is searched and trained anew on the same data.
+
+    Args:
+        deviation: The standard deviation, pooled over all comparisons that were made more than once.
+        freedom: Its degrees of freedom.
+    """
+
+    deviation: float
+    freedom: int
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """One loss beside the baseline in one situation, by all studies that made the same comparison.
+
+    Args:
+        parts: These comparisons.
+        ahead: How far the loss is ahead of the baseline, with the luck of the search in its interval, if that is known.
+        apart: The distance to the situation asked about.
+        mark: What the difference shows after the correction: ``"better"``, ``"worse"``, or nothing.
+        p_holm: The corrected p-value; None if the luck of the search is not known.
+    """
+
+    parts: tuple[Compared, ...]
+    ahead: Estimate
+    apart: float = math.nan
+    mark: str = ""
+    p_holm: float | None = None
+
+    @property
+    def first(self) -> Compared:
+        """The first of the comparisons, whose names and values stand for all."""
+        return self.parts[0]
+
+    @property
+    def loss(self) -> str:
+        """The loss's label."""
+        return self.first.loss
+
+    @property
+    def name(self) -> str:
+        """``study: regime/model/loss``, and how many other studies made the same comparison."""
+        more = len(self.parts) - 1
+        return f"{self.first.name}{f' and {more} more' if more else ''}"
+
+    @property
+    def searches(self) -> int:
+        """How many searches of each of the two losses there were."""
+        return sum(part.searches for part in self.parts)
+
+
+def luck_of(comparisons: Iterable[Compared]) -> dict[int, Luck]:
+    """Return by K how much differences of top-K accuracy move between studies that made the same comparison.
+
+    Only arms that were searched once count: the standard deviation is ``√(Σ_c Σ_j (d_cj - mean_c)² / Σ_c (n_c - 1))``
+    over comparisons c and their n_c studies j. The test images are the same, so their part is not in it.
+
+    Args:
+        comparisons: Comparisons by any metric.
+    """
+    squares: dict[int, float] = defaultdict(float)
+    freedom: dict[int, int] = defaultdict(int)
+    for parts in _alike(one for one in comparisons if not _repeated(one)):
+        values = [part.ahead.mean for part in parts]
+        k = accuracy_k(parts[0].metric)
+        if k is None or len(values) < 2:
+            continue
+        squares[k] += sum((value - fmean(values)) ** 2 for value in values)
+        freedom[k] += len(values) - 1
+    return {k: Luck(math.sqrt(squares[k] / freedom[k]), freedom[k]) for k in sorted(freedom)}
+
+
+def pooled(comparisons: Iterable[Compared], luck: Mapping[int, Luck]) -> list[Pooled]:
+    """Return one comparison for all that are alike.
+
+    Its mean is that of its studies. Its variance is their mean variance, of which the images' part is the same in all
+    of them, plus the luck of a search, divided by the number of studies. The luck contains that of the seeds, which
+    the first part contains as well, so the interval is rather too wide.
+
+    Args:
+        comparisons: Comparisons.
+        luck: By K, see :func:`luck_of`. For a K that is missing, that of the next smaller K stands, because luck is
+            smaller the more guesses count.
+    """
+    return [Pooled(parts, _together(parts, _luck_at(parts[0], luck))) for parts in _alike(comparisons)]
+
+
+def judged(comparisons: Sequence[Pooled]) -> list[Pooled]:
+    """Return comparisons with marks, corrected by Holm's method for all of them."""
+    p = {i: one.ahead.p for i, one in enumerate(comparisons) if not math.isnan(one.ahead.p)}
+    corrected = holm(p)
+    return [
+        replace(one, p_holm=corrected[i], mark=_mark(one, corrected[i])) if i in corrected else one
+        for i, one in enumerate(comparisons)
+    ]
+
+
+def _mark(one: Pooled, p: float) -> str:
+    """Return what a difference shows; lost seeds would have been worse, so they could reverse what is better."""
+    if p >= _LEVEL or any(part.ahead.n < _LEAST for part in one.parts):
+        return ""
+    if one.ahead.mean > 0:
+        return "" if any(part.cell.confirmed.lost for part in one.parts) else "better"
+    return "" if any(part.theirs.lost for part in one.parts) else "worse"
+
+
+def _alike(comparisons: Iterable[Compared]) -> list[tuple[Compared, ...]]:
+    groups: dict[tuple[object, ...], list[Compared]] = {}
+    for i, one in enumerate(comparisons):
+        same = (one.setup, one.situation, one.metric) if one.setup else (i,)
+        groups.setdefault(same, []).append(one)
+    return [tuple(group) for group in groups.values()]
+
+
+def _repeated(one: Compared) -> bool:
+    """Return whether a comparison's own interval has the luck of the search in it."""
+    return one.ahead.covers.startswith("searches")
+
+
+def _luck_at(one: Compared, luck: Mapping[int, Luck]) -> Luck | None:
+    k = accuracy_k(one.metric)
+    below = [known for known in luck if k is not None and known <= k]
+    return luck[max(below)] if below else None
+
+
+def _together(parts: Sequence[Compared], luck: Luck | None) -> Estimate:
+    estimates, once = [part.ahead for part in parts], [part for part in parts if not _repeated(part)]
+    if len(parts) == 1 and not once:
+        return estimates[0]
+    mean, seeds = fmean(e.mean for e in estimates), sum(e.n for e in estimates)
+    covers: Covers = (
+        "searches, seeds and images" if all("images" in e.covers for e in estimates) else "searches and seeds"
+    )
+    if (once and luck is None) or any(e.n < 2 for e in estimates):
+        return Estimate(mean, math.nan, seeds, covers=covers)
+    freedom = [_freedom(part) for part in parts]
+    own = fmean((e.half_width / t_quantile(free)) ** 2 for e, free in zip(estimates, freedom, strict=True))
+    search = 0.0 if luck is None else luck.deviation**2 * len(once) / len(parts) ** 2
+    variance = own + search
+    degrees = variance**2 / (own**2 / sum(freedom) + (search**2 / luck.freedom if luck else 0.0))
+    half = t_quantile(degrees) * math.sqrt(variance)
+    p = 2 * float(special.stdtr(degrees, -abs(mean) / math.sqrt(variance)))
+    return Estimate(mean, half, seeds, mean - half, mean + half, p, covers)
+
+
+def _freedom(part: Compared) -> int:
+    """Return the degrees of freedom of a comparison's own interval, at least: of its seeds, or of its searches."""
+    return max(1, (part.searches if _repeated(part) else part.ahead.n) - 1)

@@ -1,0 +1,240 @@
+"""Means with their intervals, which say what they cover; never a bare mean where there is more than one seed."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from topk_platform.results.statistics.images import ImagePart
+from topk_platform.results.statistics.pooling import Prior, moderated
+from topk_platform.results.statistics.power import Precision
+from topk_platform.results.statistics.tests import Part, p_of, t_quantile
+from topk_platform.specs import Repeats
+
+__all__ = [
+    "ONE_SEARCH",
+    "Covers",
+    "Estimate",
+    "estimate",
+    "interval",
+    "means_of_searches",
+    "paired",
+    "paired_difference",
+    "search_of",
+    "t_quantile",
+]
+
+_ENOUGH = 3
+ONE_SEARCH = ", one search"
+_ROUNDING = 1e-9  # far below what one sample of any test set is worth
+
+Covers = Literal[
+    "seeds",
+    "seeds and images",
+    "searches and seeds",
+    "searches, seeds and images",
+    "seeds, one search",
+    "seeds and images, one search",
+]
+"""What an interval covers: everything that would be drawn anew if the study were repeated.
+
+"One search" says that an arm of it was searched once, so that the luck of its search is not covered.
+"""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean and its 95 % interval; NaN for a single value.
+
+    Args:
+        mean: The mean.
+        half_width: Half the interval's width: ``t_{0.975, n-1} · s / √n`` if it covers seeds alone.
+        n: The number of seeds.
+        low: The interval's lower end. An accuracy's interval near 0 or 1 reaches further towards the middle.
+        high: Its upper end.
+        p: Two-sided p-value of the hypothesis that the mean is 0, by the interval's variance and degrees of freedom.
+        covers: What the interval covers.
+        precision: The variances that the width comes from; None for a single value.
+    """
+
+    mean: float
+    half_width: float
+    n: int
+    low: float = math.nan
+    high: float = math.nan
+    p: float = math.nan
+    covers: Covers = "seeds"
+    precision: Precision | None = None
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval lies on one side of 0, and comes from values that show their spread.
+
+        Two values do not, nor do values that are all equal: on a small test set there are few possible accuracies, and
+        differences of them may be equal by chance.
+        """
+        return self.n >= _ENOUGH and not self.low <= 0 <= self.high and self.half_width > _ROUNDING
+
+    @property
+    def once(self) -> bool:
+        """Whether it rests on an arm that was searched once, and leaves out the luck of that search."""
+        return self.covers.endswith(ONE_SEARCH)
+
+    def within(self, tolerance: float) -> float:
+        """Return the p-value of equivalence: of the hypothesis that the mean is ``tolerance`` or more away from 0.
+
+        It is the larger one of two one-sided tests with the interval's variance; 1 if there is no spread to judge by.
+
+        Source:
+            Schuirmann, A Comparison of the Two One-Sided Tests Procedure and the Power Approach, 1987.
+
+        Example:
+            >>> round(estimate([0.001, -0.002, 0.002, 0.001, -0.001]).within(0.01), 5)
+            9e-05
+        """
+        if self.precision is None or self.half_width <= _ROUNDING or abs(self.mean) >= tolerance:
+            return 1.0
+        return p_of(tolerance - abs(self.mean), self.precision.parts()) / 2
+
+    @property
+    def skew(self) -> float:
+        """How far the interval's middle lies from the mean."""
+        return (self.low + self.high) / 2 - self.mean
+
+
+def estimate(values: Sequence[float]) -> Estimate | None:
+    """Return the mean of ``values``, one per seed, with its 95 % t-interval; None if there are no values.
+
+    Example:
+        >>> found = estimate([0.9, 0.92, 0.94])
+        >>> round(found.mean, 4), round(found.half_width, 4), found.n
+        (0.92, 0.0497, 3)
+    """
+    return interval(dict(enumerate(values, 1)))
+
+
+def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> dict[int, float]:
+    """Return ours minus theirs for the seeds that both have."""
+    return {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
+
+
+def paired_difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Estimate | None:
+    """Return the mean of ours minus theirs over the seeds that both have, with its t-interval.
+
+    Example:
+        >>> paired_difference({1: 0.9, 2: 0.8, 3: 0.7}, {1: 0.8, 2: 0.7}).n
+        2
+    """
+    return interval(paired(ours, theirs))
+
+
+def interval(
+    values: Mapping[int, float],
+    images: ImagePart | None = None,
+    *,
+    searches: int = 1,
+    difference: bool = False,
+    drawn: bool = False,
+    once: bool = False,
+    prior: Prior | None = None,
+    apart: Part | None = None,
+) -> Estimate | None:
+    """Return the mean over seeds with its 95 % interval; None if there are no values.
+
+    With ``images`` the interval covers seeds and test images, which are crossed: each seed scores the same images. The
+    mean's variance is A + I. ``A = s² / S`` is the part of the seeds, with S - 1 degrees of freedom. I is the part of
+    the images, with about as many as there are groups of images (:class:`ImagePart`). The interval reaches
+    ``√(t_A² A + t_I² I)`` to both sides: each part keeps its own Student quantile (:func:`~.tests.critical`). The
+    interval of an accuracy is the set of all p with ``(mean - p)² ≤ t² (A + φ p (1 - p) / n)``, where t² is the
+    quotient of what the interval reaches and A + I; without the seeds' part it is Wilson's. φ is the images'
+    persistence, times the ratio of one run's variance to ``p (1 - p) / n`` where that is above 1. The variance of a
+    difference is increased by φ times one image that only one of the two losses gets right, so that two losses that
+    agree on every image are not taken as certainly equal (Bonett and Price 2012 add two).
+
+    Repeated searches are the top level: the means over the seeds of each search then take the place of the seeds, and
+    their variance is drawn towards that of other arms' searches (:func:`~.pooling.moderated`).
+
+    Args:
+        values: By seed, counted from 1.
+        images: The images' part of the variance; None if it is not known.
+        searches: How many searches chose configurations; see :func:`search_of`.
+        difference: Whether the values are differences of accuracies.
+        drawn: Whether every seed has test images of its own, so that the seeds' spread covers the images as well.
+        once: Whether an arm was searched once, so that the luck of its search is in no part of the variance.
+        prior: What other arms' searches say about the variance of one search's mean.
+        apart: The top part of the variance and its degrees of freedom, if it is not that of ``values``: where arms were
+            searched a different number of times.
+    """
+    rows = _rows(values, searches)
+    if not rows:
+        return None
+    mean, n = float(np.mean(rows)), len(values)
+    covers = _covers(searches > 1 or apart is not None, images is not None or drawn, once)
+    if len(rows) == 1:
+        return Estimate(mean, math.nan, n, covers=covers)
+    result = _precision(rows, images, prior if searches > 1 else None, apart)
+    t = result.critical()
+    half = t * result.error()
+    low, high = mean - half, mean + half
+    if images is not None and not difference:
+        low, high = _accuracies(mean, result.by_seeds, t, images)
+    return Estimate(mean, (high - low) / 2, n, low, high, p_of(mean, result.parts()), covers, result)
+
+
+def _precision(
+    rows: Sequence[float], images: ImagePart | None, prior: Prior | None, apart: Part | None
+) -> Precision:
+    count = len(rows)
+    variance, freedom = float(np.var(rows, ddof=1)), count - 1.0
+    if prior is not None:
+        variance, freedom = moderated(variance, freedom, prior)
+    by_seeds, freedom = apart if apart is not None else (variance / count, freedom)
+    borrowed = freedom - (count - 1)
+    if images is None:
+        return Precision(by_seeds, 0.0, count, math.inf, borrowed=borrowed)
+    of_images = images.variance + images.persistence / images.size**2
+    return Precision(by_seeds, of_images, count, images.size, images.freedom, borrowed)
+
+
+def search_of(seed: int, searches: int) -> int:
+    """Return which search's choice a confirmation seed has trained."""
+    return Repeats(searches).search_of_seed(seed)
+
+
+def means_of_searches(values: Mapping[int, float], searches: int) -> list[float]:
+    """Return the mean over the seeds of each search that has any, in the order of the searches."""
+    groups: dict[int, list[float]] = defaultdict(list)
+    for seed in sorted(values):
+        groups[search_of(seed, searches)].append(values[seed])
+    return [float(np.mean(groups[search])) for search in sorted(groups)]
+
+
+def _rows(values: Mapping[int, float], searches: int) -> list[float]:
+    """Return what varies from one repetition to the next: the seeds' values, or the means of the searches' seeds."""
+    if searches == 1:
+        return [values[seed] for seed in sorted(values)]
+    return means_of_searches(values, searches)
+
+
+def _covers(searches: bool, images: bool, once: bool) -> Covers:
+    if once:
+        return "seeds and images, one search" if images else "seeds, one search"
+    if searches:
+        return "searches, seeds and images" if images else "searches and seeds"
+    return "seeds and images" if images else "seeds"
+
+
+def _accuracies(mean: float, variance: float, t: float, images: ImagePart) -> tuple[float, float]:
+    """Return the ends of an accuracy's interval, inside [0, 1]."""
+    binomial = mean * (1 - mean) / images.size
+    # Of classes with weights of their own the variance may be larger than that of one class with their mean.
+    stretched = max(images.single / binomial, 1.0) if binomial > 0 else 1.0
+    q = t**2 * images.persistence * stretched / images.size
+    middle = (mean + q / 2) / (1 + q)
+    half = math.sqrt(q * mean * (1 - mean) + q**2 / 4 + t**2 * variance * (1 + q)) / (1 + q)
+    return max(middle - half, 0.0), min(middle + half, 1.0)

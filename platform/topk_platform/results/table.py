@@ -1,0 +1,203 @@
+"""The comparison table: configurations selected on validation, test results over fresh seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from topk_platform.records import Row, Tally
+from topk_platform.results.arm_fronts import Front
+from topk_platform.results.cells import Cell
+from topk_platform.results.machine_kinds import Unlike
+from topk_platform.results.range_edges import Edge, edges
+from topk_platform.results.statistics import Ranking, ranking
+from topk_platform.specs import Arm, Phase, Scalar, Study, less_is_better
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from rich.console import ConsoleRenderable
+
+__all__ = ["ChosenValues", "Fruitless", "Table", "row_and_column"]
+
+
+@dataclass(frozen=True)
+class ChosenValues:
+    """The configuration that one of an arm's searches chose.
+
+    Args:
+        values: The best search trial's values.
+        validation: Its validation metric.
+        trials: How many trials of the search ended; the first, which all searches of the arm share, counts in each.
+        stopped: How many of them were not completed: pruned, diverged or failed.
+        search: Which of the arm's searches, from 0.
+    """
+
+    values: Mapping[str, Scalar]
+    validation: float
+    trials: int
+    stopped: int
+    search: int = 0
+
+
+@dataclass(frozen=True)
+class Fruitless:
+    """An arm that will have no result: all trials of a phase have ended and none was completed.
+
+    Args:
+        arm: Its name.
+        phase: ``"search"``, so that there is no configuration to confirm, or ``"confirm"``.
+        ends: How the phase's trials ended.
+        key: The first of them.
+        reason: Why that one ended so.
+    """
+
+    arm: str
+    phase: Phase
+    ends: Tally
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, repr=False)
+class Table:
+    """A study's results.
+
+    Args:
+        study: The study.
+        rows: Row names: losses, or model and loss where the study has several regimes and several models.
+        columns: Column names: regimes, or models where the study has several models in a single regime.
+        cells: By row, column and metric; missing where there is neither a number nor a reason for its absence.
+        choices: By row and column, one for each of the arm's searches that has chosen.
+        failures: Keys, arms and reasons of failed trials.
+        fruitless: The arms that ended without a result.
+        outdated: How many recorded trials of these arms do not count, by the reason.
+        environments: The number of counting trials by environment, if there are several.
+        adopted: How many of the counting trials were adopted, by the evidence.
+        choosers: For arms whose search trials were chosen by several versions of a package, the numbers of the first
+            trials that each chose, by row and column.
+        across: What the columns are, ``"regime"`` or ``"model"``.
+        confirmations: The ended confirmations' ledger rows by seed, by row and column.
+        left: How many trials of these arms have not ended.
+        fronts: The fronts of arms searched by several metrics, by row and column; their cells show the best by the
+            first metric.
+        unlike: The pairs of runs behind a difference that were made on different kinds of machine, by row and column.
+        tested: The number of test images by column, where it is known, or of groups of them.
+        units: What is counted in ``tested`` by column, such as ``"typefaces"``, where it is not test images.
+        without_ranks: How many completed confirmations lack the ranks of their test images, which intervals need.
+    """
+
+    study: Study
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: Mapping[tuple[str, str, str], Cell]
+    choices: Mapping[tuple[str, str], tuple[ChosenValues, ...]]
+    failures: tuple[tuple[str, str, str], ...] = ()
+    fruitless: tuple[Fruitless, ...] = ()
+    outdated: Mapping[str, int] = field(default_factory=dict)
+    environments: Mapping[str, int] = field(default_factory=dict)
+    adopted: Mapping[str, int] = field(default_factory=dict)
+    choosers: Mapping[tuple[str, str], Mapping[int, str]] = field(default_factory=dict)
+    across: str = "regime"
+    confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)
+    left: int = 0
+    fronts: Mapping[tuple[str, str], Front] = field(default_factory=dict)
+    unlike: Mapping[tuple[str, str], Unlike] = field(default_factory=dict)
+    tested: Mapping[str, int] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    without_ranks: int = 0
+
+    def ranking(self, metric: str) -> Ranking | None:
+        """Return the ranking of the rows over the columns by a metric; None if there are too few rows or columns.
+
+        Only columns count in which every row with results has lost no seed.
+        """
+        sign = -1 if less_is_better(metric) else 1
+        result = {row: [self.cells.get((row, c, metric)) for c in self.columns] for row in self.rows}
+        sound = {
+            row: [
+                None if c is None or c.value is None or c.confirmed.lost else sign * c.value.mean
+                for c in cells
+            ]
+            for row, cells in result.items()
+        }
+        sound = {row: values for row, values in sound.items() if any(v is not None for v in values)}
+        whole = [
+            i for i in range(len(self.columns)) if all(values[i] is not None for values in sound.values())
+        ]
+        return ranking(
+            {row: [v for i in whole if (v := values[i]) is not None] for row, values in sound.items()}
+        )
+
+    def to_pandas(self) -> DataFrame:
+        """Return every metric of every cell as a pandas frame, a row each, shares as fractions of 1."""
+        from topk_platform.reports.tables.data import to_arrow  # noqa: PLC0415 - how it is shown imports this module
+
+        return to_arrow(self).to_pandas()
+
+    def to_markdown(self, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
+        """Return the table as Markdown: the metrics named, or the study's; losses as columns where transposed."""
+        return str(_shown("md", self, metrics, transpose=transpose))
+
+    def to_latex(self, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
+        """Return the table in LaTeX with booktabs; arguments as of :meth:`to_markdown`."""
+        return str(_shown("latex", self, metrics, transpose=transpose))
+
+    def to_html(self, metrics: Sequence[str] = (), *, transpose: bool = False) -> str:
+        """Return the table in HTML; arguments as of :meth:`to_markdown`."""
+        return str(_shown("html", self, metrics, transpose=transpose))
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def __rich__(self) -> ConsoleRenderable:
+        shown: ConsoleRenderable = _shown("rich", self)
+        return shown
+
+    def __str__(self) -> str:
+        from topk_platform.reports.plain_text import as_text  # noqa: PLC0415 - as above
+
+        return as_text(self)
+
+    __repr__ = __str__
+
+    @property
+    def edges(self) -> list[tuple[str, Edge]]:
+        """The chosen values within 5 % of an end of their range, each with its row and column."""
+        losses = {row_and_column(self.study, self.across, arm): arm.loss for arm in self.study.arms}
+        return [
+            (", ".join(key), edge)
+            for key, choices in self.choices.items()
+            if key in losses  # and not of a table whose rows were given other names
+            for choice in choices
+            for edge in edges(losses[key], choice.values)
+        ]
+
+    @property
+    def tests(self) -> int:
+        """The number of differences of the primary family that are tested, and for which its marks are corrected."""
+        return sum(cell.primary and cell.p_holm is not None for cell in self.cells.values())
+
+    @property
+    def once(self) -> bool:
+        """Whether differences are not tested because an arm of them was searched once."""
+        return any(cell.difference is not None and cell.difference.once for cell in self.cells.values())
+
+    @property
+    def confirmed(self) -> Tally:
+        """How all confirmations ended."""
+        return Tally.of(row["status"] for rows in self.confirmations.values() for row in rows.values())
+
+
+def _shown(output: str, table: Table, metrics: Sequence[str] = (), *, transpose: bool = False) -> Any:
+    from topk_platform.reports.tables import as_format  # noqa: PLC0415 - as above
+
+    return as_format(output, table, metrics, transpose=transpose)
+
+
+def row_and_column(study: Study, across: str, arm: Arm) -> tuple[str, str]:
+    """Return the row and the column of an arm in a table whose columns are ``across``."""
+    if across == "model":
+        return arm.loss.label, arm.model.label
+    several = len({other.model.label for other in study.arms}) > 1
+    return f"{arm.model.label}/{arm.loss.label}" if several else arm.loss.label, arm.regime.name

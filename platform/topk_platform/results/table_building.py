@@ -1,0 +1,178 @@
+"""Building a study's table from what a ledger holds of its arms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from topk_platform.identity import bits_of, chooser_of
+from topk_platform.protocol.ended import Ended
+from topk_platform.records import ArmHistory, ArmResults, Tally, results_of
+from topk_platform.results.arm_fronts import front_of
+from topk_platform.results.cells import Cell, cell_of, marked, tested
+from topk_platform.results.confirmed_runs import IMAGES, ReadRanks, Runs, runs_of_all
+from topk_platform.results.machine_kinds import Unlike, unlike
+from topk_platform.results.table import ChosenValues, Fruitless, Table, row_and_column
+from topk_platform.specs import Arm, Study
+
+__all__ = ["build_table"]
+
+Place = tuple[str, str, str]
+"""Row, column and metric."""
+
+
+def build_table(
+    study: Study,
+    histories: Mapping[str, ArmHistory],
+    only: Sequence[Arm] | None = None,
+    ranks: ReadRanks | None = None,
+) -> Table:
+    """Build a study's table from its arms' histories.
+
+    Args:
+        study: The study, with its arms, its number of trials and its metrics.
+        histories: Each arm's history, by identity.
+        only: The arms to show, by default all; numbers and marks are those of the whole table.
+        ranks: Reads the ranks of test images, which intervals over images need; without them, or if the study has
+            ``interval="seeds"``, intervals cover seeds alone.
+    """
+    across = _across(study)
+    keys = {
+        arm_id: row_and_column(study, across, history.arm)
+        for arm_id, history in histories.items()
+        if only is None or history.arm in only
+    }
+    results = results_of(study, histories)
+    runs = runs_of_all(study, results)
+    shown = {arm_id: histories[arm_id] for arm_id in keys}
+    counting = {arm_id: results[arm_id] for arm_id in keys}
+    cells, lacking = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
+    shown_cells = {key: cell for key, cell in cells.items() if key[:2] in keys.values()}
+    images = tested(shown_cells)
+    return Table(
+        study=study,
+        rows=tuple(dict.fromkeys(row for row, _ in keys.values())),
+        columns=tuple(dict.fromkeys(column for _, column in keys.values())),
+        cells=shown_cells,
+        choices={keys[i]: result for i, arm in counting.items() if (result := _choices(arm))},
+        failures=tuple(_failures(shown)),
+        fruitless=tuple(filter(None, map(_fruitless, counting.values()))),
+        outdated=sum((history.outdated for history in shown.values()), Counter()),
+        environments=_environments(shown),
+        adopted=sum((history.adopted for history in shown.values()), Counter()),
+        choosers={keys[i]: c for i, arm in counting.items() if (c := _choosers(arm))},
+        across=across,
+        confirmations={key: runs[arm_id].confirmations for arm_id, key in keys.items()},
+        fronts={keys[i]: f for i, arm in counting.items() if (f := front_of(arm))},
+        unlike={keys[i]: pairs for i, pairs in _unlike(study, histories, runs).items() if i in keys},
+        tested={column: count for column, (count, _) in images.items()},
+        units={column: what for column, (_, what) in images.items() if what != IMAGES},
+        left=sum(arm.left for arm in counting.values()),
+        without_ranks=sum(lacking[arm_id] for arm_id in shown),
+    )
+
+
+def _compared(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, list[str]]:
+    """Return the arms grouped by their baseline, that of their regime and model; ``""`` for arms without one."""
+    arms = {arm_id: history.arm for arm_id, history in histories.items()}
+    named = {(a.regime.name, a.model.label): i for i, a in arms.items() if a.loss.label == study.baseline}
+    result: dict[str, list[str]] = {}
+    for arm_id, arm in arms.items():
+        result.setdefault(named.get((arm.regime.name, arm.model.label), ""), []).append(arm_id)
+    return result
+
+
+def _cells(
+    study: Study,
+    histories: Mapping[str, ArmHistory],
+    runs: Mapping[str, Runs],
+    across: str,
+    read: ReadRanks | None,
+) -> tuple[dict[Place, Cell], dict[str, int]]:
+    """Return the cells, and how many confirmations lack their ranks, by arm identity."""
+    cells: dict[Place, tuple[Cell, Tally]] = {}
+    lacking: dict[str, int] = {}
+    for baseline, arm_ids in _compared(study, histories).items():
+        theirs = runs[baseline].with_ranks(read) if baseline else Runs()
+        for arm_id in arm_ids:
+            arm = histories[arm_id].arm
+            ours = theirs if arm_id == baseline else runs[arm_id].with_ranks(read)
+            beside = Runs() if arm_id == baseline else theirs
+            lacking[arm_id] = ours.without_ranks
+            for metric in study.tabled:
+                published, primary = study.published_of(arm, metric), metric in arm.objectives
+                cell = cell_of(ours, beside, metric, published, primary=primary)
+                if cell.value is not None or cell.published is not None or ours.fruitless:
+                    cells[(*row_and_column(study, across, arm), metric)] = cell, beside.confirmed
+    return marked(cells, study.equivalence / 100), lacking
+
+
+def _unlike(study: Study, histories: Mapping[str, ArmHistory], runs: Mapping[str, Runs]) -> dict[str, Unlike]:
+    """Return the pairs on different kinds of machine, by the arm that is compared with its baseline."""
+    compared = {baseline: arms for baseline, arms in _compared(study, histories).items() if baseline}
+    result = {arm: unlike(runs[arm], runs[baseline]) for baseline, arms in compared.items() for arm in arms}
+    return {arm: pairs for arm, pairs in result.items() if pairs}
+
+
+def _across(study: Study) -> str:
+    """Return what the columns are: regimes, or models where there is a single regime."""
+    regimes, models = ({arm.regime.name for arm in study.arms}, {arm.model.label for arm in study.arms})
+    return "model" if len(regimes) == 1 and len(models) > 1 else "regime"
+
+
+def _choices(results: ArmResults) -> tuple[ChosenValues, ...]:
+    if not results.arm.is_searched:
+        return ()
+    chosen = enumerate(results.chosen)
+    return tuple(_choice(results, search, best[0]) for search, best in chosen if best)
+
+
+def _choice(results: ArmResults, search: int, best: Ended) -> ChosenValues:
+    numbers, rows = results.state.lanes[search].numbers, results.history.search
+    tally = Tally.of(rows[number]["status"] for number in numbers if number in rows)
+    return ChosenValues(best.values, best.objective, tally.ended, tally.ended - tally.completed, search)
+
+
+def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
+    rows = (row for history in histories.values() for row in history.rows())
+    result = Counter(map(bits_of, rows))
+    return result if len(result) > 1 else {}
+
+
+def _choosers(results: ArmResults) -> dict[int, str]:
+    """Return, if several versions chose an arm's search trials, from which number on which did."""
+    rows = sorted(results.searched(), key=lambda row: row["number"])
+    parts = {row["number"]: chooser_of(row) for row in rows}
+    before = [None, *parts.values()]
+    changes = {
+        n: text for (n, text), last in zip(parts.items(), before, strict=False) if text and text != last
+    }
+    return changes if len(changes) > 1 else {}
+
+
+def _fruitless(results: ArmResults) -> Fruitless | None:
+    confirmed = list(results.confirmations().values())
+    rows = confirmed or results.searched()
+    ends = Tally.of(row["status"] for row in rows)
+    due = _due(results) if confirmed else results.state.trials
+    if not rows or ends.completed or len(rows) < due:
+        return None
+    first = min(rows, key=lambda row: (row["number"], row["seed"]))
+    return Fruitless(
+        results.arm.name, "confirm" if confirmed else "search", ends, first["key"], first["reason"]
+    )
+
+
+def _due(results: ArmResults) -> int:
+    """Return how many confirmations are due: none for a search that chose nothing."""
+    repeats = results.arm.repeats
+    return sum(bool(results.chosen[repeats.search_of_seed(seed)]) for seed in repeats.seeds(results.last))
+
+
+def _failures(histories: Mapping[str, ArmHistory]) -> list[tuple[str, str, str]]:
+    return [
+        (row["key"], history.arm.name, row["reason"])
+        for history in histories.values()
+        for row in history.rows()
+        if row["status"] == "failed"
+    ]

@@ -1,0 +1,215 @@
+"""Whole studies within seconds: a function scores each trial in place of its training."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from topk_platform.code_version import code_versions
+from topk_platform.errors import UserError
+from topk_platform.identity import Identity, with_origins
+from topk_platform.protocol.ended import Ended
+from topk_platform.records import Ledger, Store, read_history
+from topk_platform.records.artifacts.guesses import save_guesses
+from topk_platform.records.artifacts.ranks import save_ranks
+from topk_platform.running.driver.boards import make_board
+from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
+from topk_platform.specs.metric_names import accuracy_k
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["FAKE_DATA", "Ranks", "Score", "fake_record", "fake_run"]
+
+Score = Callable[[Trial], "float | Mapping[str, float] | TrialRecord"]
+"""Returns a trial's accuracy, its metrics by name, or the whole record of its end."""
+
+Ranks = Callable[[Trial], "Tensor"]
+"""Returns a confirmation's ranks, ``(4, N)``, or its guesses, ``(N, K)``."""
+
+FAKE_DATA = "fake"
+"""The fingerprint of the data of fake results: no real run counts them."""
+
+_IMAGES = 100  # the test images of a fake confirmation, ten of each of ten classes
+_CLASSES = 10
+
+
+def fake_run(
+    study: Study,
+    store: str | Path,
+    score: Score,
+    *,
+    ranks: Ranks | None = None,
+    guesses: Ranks | None = None,
+    identities: Mapping[str, Identity] | None = None,
+    stop_after: int | None = None,
+) -> Ledger:
+    """Run a study's whole protocol, with a function that scores each trial in place of its training.
+
+    The sampler chooses the values, the pruner stops trials by their curves, the best configuration is confirmed with
+    fresh seeds, and all of it is written to a real ledger with ranks and guesses. Tables, reports, plots, samplers and
+    pruners can so be tried without Ray, a GPU or the data. What the store already holds counts and is not run again.
+
+    Args:
+        study: The study.
+        store: The folder or URI of the store.
+        score: What a trial ends with, see :func:`fake_record` for a number or metrics. A function of the trial alone
+            makes the run repeatable.
+        ranks: The ranks of a confirmation, see :class:`~topk_platform.records.Ranks`; by default ranks of 100 images
+            that agree with its test metrics.
+        guesses: The K guesses of a confirmation, see :class:`~topk_platform.records.Guesses`; by default guesses that
+            agree with its ranks.
+        identities: Code, data and machine by arm identity, as tests of what counts need them; by default the code
+            at hand and ``FAKE_DATA``, so that a real run in the same store trains everything again.
+        stop_after: How many trials end in this run at most; by default all.
+
+    Returns:
+        The study's ledger, whose rows and files are on disk.
+
+    Raises:
+        UserError: if ``score`` returns a metric outside its range.
+
+    Example:
+        >>> import tempfile
+        >>> from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, table
+        >>> rate = {"learning_rate": Float(0.01, 1, log=True)}
+        >>> loss = Loss("cross_entropy", rate, first={"learning_rate": 0.1})
+        >>> arm = Arm(Regime("balanced", "digits"), Model("mlp"), loss, 3, Recipe(epochs=4))
+        >>> study = Study("pretended", [arm], topk=(1, 3), trials=8, seeds=3)
+        >>> def score(trial):
+        ...     return 0.9 - (trial.values["learning_rate"] - 0.3) ** 2
+        >>> with tempfile.TemporaryDirectory() as store:
+        ...     rows = fake_run(study, store, score).rows()
+        ...     best = table(study, store=store).cells["cross_entropy", "balanced", "top3"].value
+        >>> len(rows), best.n, best.mean > 0.88
+        (11, 3, True)
+    """
+    ledger = Ledger.open(Store.open(store), study.name)
+    codes = code_versions(study)
+    counted = identities or with_origins(study, {i: Identity(code, FAKE_DATA) for i, code in codes.items()})
+    with ledger.writing(study) as writer:
+        ledger.identify(counted)
+        board = make_board(study, counted, read_history(ledger, study, counted))
+        ended = 0
+        while (stop_after is None or ended < stop_after) and (trials := board.next_trials()):
+            for trial in trials:
+                if board.has_ended(trial):  # a member of an ensemble of which others are missing
+                    board.release(trial)
+                    continue
+                record = _ended(study, trial, score(trial))
+                if trial.phase == "confirm" and record.status == "completed" and not record.artifacts:
+                    record = dataclasses.replace(
+                        record, artifacts=_keep(ledger.store, record, ranks, guesses)
+                    )
+                writer.put(record.replace_versions(**trial.environment))
+                board.end(trial, Ended.from_record(record))
+                ended += 1
+    return ledger
+
+
+def fake_record(study: Study, trial: Trial, score: float | Mapping[str, float]) -> TrialRecord:
+    """Return the record of a trial that nobody trained, as its training would have ended with a score.
+
+    A score s of the arm's metric, top-k accuracy, gives all accuracies: top-j is 1 - (1 - s)^(j/k), as if every guess
+    were right with the same probability. Other metrics are s. The curve rises with the root of the epoch to the score,
+    and the trial is pruned where a training would be; a score that is not finite makes it diverge.
+
+    Args:
+        study: The study, which names the metrics.
+        trial: The trial.
+        score: The accuracy by the arm's metric, or metrics by name; those that are missing follow from the arm's.
+
+    Raises:
+        UserError: if an accuracy is not between 0 and 1.
+    """
+    given = score if isinstance(score, Mapping) else {trial.arm.metric: score}
+    if trial.arm.metric not in given:
+        raise UserError(
+            f"score must give {trial.arm.metric}, by which arm {trial.arm.name} selects; got {dict(given)}"
+        )
+    if not all(math.isfinite(value) for value in given.values()):
+        return TrialRecord(trial, "diverged", "the score is not finite")
+    wrong = {name: value for name, value in given.items() if accuracy_k(name) and not 0 <= value <= 1}
+    if wrong:
+        raise UserError(f"score must give accuracies between 0 and 1, got {wrong}")
+    final = {name: given.get(name, _implied(trial, name, given[trial.arm.metric])) for name in study.metrics}
+    epochs = _curve(trial, final)
+    times = (0.1 * len(epochs), 1000.0, 1000.0 + 0.1 * len(epochs))
+    last = epochs[-1].epoch
+    if last < trial.arm.recipe.epochs:
+        reason = f"{trial.arm.metric} below {dict(trial.stop_below)[last]:.6g} after epoch {last}"
+        return TrialRecord(trial, "pruned", reason, epochs[-1].validation, None, epochs, *times)
+    test = final if trial.phase == "confirm" else None
+    return TrialRecord(trial, "completed", "", final, test, epochs, *times)
+
+
+def _ended(study: Study, trial: Trial, scored: float | Mapping[str, float] | TrialRecord) -> TrialRecord:
+    return scored if isinstance(scored, TrialRecord) else fake_record(study, trial, scored)
+
+
+def _implied(trial: Trial, name: str, score: float) -> float:
+    """Return a metric that follows from the score of the arm's metric."""
+    asked, selected = accuracy_k(name), accuracy_k(trial.arm.metric)
+    return score if asked is None or selected is None else 1 - (1 - score) ** (asked / selected)
+
+
+def _curve(trial: Trial, final: Mapping[str, float]) -> tuple[EpochRecord, ...]:
+    """Return the validated epochs, up to the one after which the trial is stopped."""
+    recipe, metric, below = trial.arm.recipe, trial.arm.metric, dict(trial.stop_below)
+    epochs: list[EpochRecord] = []
+    for epoch in filter(recipe.evaluates, range(1, recipe.epochs + 1)):
+        part = math.sqrt(epoch / recipe.epochs)
+        validation = {name: value * part for name, value in final.items()}
+        epochs.append(EpochRecord(epoch, 1 - part * final[metric], validation, 0.1, 0.1))
+        values = [one.validation[metric] for one in epochs]
+        if values[-1] < below.get(epoch, -math.inf) and not _is_spared(trial, values):
+            break
+    return tuple(epochs)
+
+
+def _is_spared(trial: Trial, values: list[float]) -> bool:
+    """Return whether :class:`~topk_platform.Patient` lets a trial go on below its threshold."""
+    if not trial.spare:
+        return False
+    last, tolerance = trial.spare
+    return len(values) <= last or max(values[-last:]) >= max(values[:-last]) - tolerance
+
+
+def _keep(store: Store, record: TrialRecord, ranks: Ranks | None, guesses: Ranks | None) -> dict[str, str]:
+    """Store a confirmation's ranks and guesses; return their SHA-256."""
+    trial = record.trial
+    kept = ranks(trial) if ranks is not None else _fake_ranks(record)
+    guessed = guesses(trial) if guesses is not None else _fake_guesses(trial, kept)
+    return {
+        "ranks": save_ranks(store, trial, kept, trial.dataset_fingerprint),
+        "guesses": save_guesses(store, trial, guessed, trial.dataset_fingerprint),
+    }
+
+
+def _fake_ranks(record: TrialRecord) -> Tensor:
+    """Return ranks of which the shares up to each k are the test metrics, rounded to whole images."""
+    import torch  # noqa: PLC0415 - a second of import
+
+    topk = sorted(record.trial.topk)
+    greater = torch.full((_IMAGES,), topk[-1])
+    for k in reversed(topk):
+        greater[: round(_IMAGES * (record.test or {}).get(f"top{k}", 0.0))] = k - 1
+    label = torch.arange(_IMAGES) % _CLASSES
+    group = 1 + 3 * label // _CLASSES  # many-, medium- and few-shot
+    shift = 7 * record.trial.seed  # seeds differ in which images are right
+    return torch.stack([greater.roll(shift), torch.zeros_like(greater), label, group])
+
+
+def _fake_guesses(trial: Trial, ranks: Tensor) -> Tensor:
+    """Return K guesses of each image: the true class at its rank, and the classes that follow it elsewhere."""
+    import torch  # noqa: PLC0415 - a second of import
+
+    greater, _, label, _ = ranks
+    k = trial.arm.k
+    guesses: Tensor = (label[:, None] + torch.arange(1, k + 1)) % max(int(label.max()) + 1, k + 1)
+    right = greater < k
+    guesses[right, greater[right]] = label[right]
+    return guesses

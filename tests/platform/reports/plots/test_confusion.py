@@ -1,0 +1,147 @@
+"""The plot of what shares the K guesses with the true class: its numbers are those of the kept guesses."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plot
+from topk_platform.records import Ledger, Row, Store, artifact_name, read_guesses, read_ranks
+from topk_platform.records.artifacts import files
+from topk_platform.records.artifacts.guesses import save_guesses
+from topk_platform.records.artifacts.ranks import save_ranks
+from topk_platform.reports.plots import NothingToPlotError
+from topk_platform.reports.plots.confusion import groups_of, sharing
+from topk_platform.reports.plots.style import styled
+from topk_platform.specs import Trial
+
+K, SEEDS = 3, 2
+
+
+def a_study() -> Study:
+    arms = grid(
+        [Regime("r", "digits")],
+        [Model("linear")],
+        [Loss("cross_entropy"), Loss("focal")],
+        k=K,
+        recipe=Recipe(2),
+    )
+    return Study("s", arms, topk=(1, K), seeds=SEEDS)
+
+
+@pytest.fixture
+def store(tmp_path: Path, train_study: Callable[[Study, Path], None]) -> Path:
+    train_study(a_study(), tmp_path)
+    return tmp_path
+
+
+def rows(store: Path, loss: str) -> list[Row]:
+    found = Ledger.open(Store.open(store), "s").rows("phase = 'confirm'")
+    return [row for row in found if row["loss"] == loss]
+
+
+def trials(store: Path, loss: str) -> list[Trial]:
+    return [Trial.from_json(row["config"]) for row in rows(store, loss)]
+
+
+def test_shares_are_those_of_the_kept_guesses(store: Path) -> None:
+    made = plot(a_study(), "confusion", store=store)
+    assert made.get_suptitle() == "r"
+    folder = Store.open(store).at("s")
+    for ax, loss in zip(made.axes, ("cross_entropy", "focal"), strict=False):
+        title = ax.get_title("left").replace("\n", " ")
+        assert title == f"linear/{loss} K = {K}, n = {SEEDS} seeds".replace("_", " ")
+        names = [label.get_text() for label in ax.get_yticklabels()]
+        assert sorted(names) == [str(digit) for digit in range(10)]
+        drawn = np.asarray(ax.images[0].get_array())
+        assert drawn.sum(1) == pytest.approx(K)
+        runs = [(read_ranks(folder, row), read_guesses(folder, row)) for row in rows(store, loss)]
+        for (y, true), (x, guess) in itertools.product(enumerate(map(int, names)), repeat=2):
+            found = []
+            for ranks, guesses in runs:
+                assert ranks is not None and guesses is not None
+                of_class = guesses.classes[ranks.label == true]
+                found.append((of_class == guess).any(1).mean())
+            assert drawn[y, x] == pytest.approx(np.mean(found))
+
+
+LONG = ("noised_imbalanced_topk_hinge_with_a_long_name", "a" * 60, "calibrated-topk-hinge-of-a-student", "b")
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_titles_lie_inside_the_figure_and_beside_one_another(
+    tmp_path: Path, train_study: Callable[[Study, Path], None], count: int
+) -> None:
+    losses = [Loss("cross_entropy", label=name) for name in ("cross_entropy", *LONG)]
+    regime = Regime("long-tail-50-with-label-noise-0.4-and-one-more-thing", "digits")
+    arms = grid([regime], [Model("linear")], losses[-count:], k=K, recipe=Recipe(1))
+    study = Study("s", arms, topk=(1, K), seeds=1, baseline=None)
+    train_study(study, tmp_path)
+    made = plot(study, "confusion", store=tmp_path)
+    with styled():
+        canvas = FigureCanvasAgg(made)
+        canvas.draw()
+        titles = [ax._left_title for ax in made.axes if ax.images]  # type: ignore[attr-defined]
+        titles += [made._suptitle] if count > 1 else []  # type: ignore[attr-defined]
+        boxes = [title.get_window_extent(canvas.get_renderer()) for title in titles]
+        panels = [ax.get_window_extent() for ax in made.axes]
+    assert len(boxes) == count + (count > 1)
+    for box in boxes:
+        assert box.x0 >= 0 and box.x1 <= made.bbox.x1 and box.y1 <= made.bbox.y1
+        assert not any(box.overlaps(panel) for panel in panels)
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+
+
+def test_of_a_thousand_classes_those_are_drawn_that_are_alike(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty pairs of a thousand classes are guessed for one another; all else is guessed at random."""
+    folder, draw = Store.open(store).at("s"), np.random.default_rng(0)
+    labels = np.repeat(np.arange(1000), 10)
+    guesses = np.stack([draw.permutation(1000)[:K] for _ in labels])
+    guesses[:, 0] = labels
+    pairs = labels < 40
+    guesses[pairs, 1] = labels[pairs] ^ 1
+    monkeypatch.setattr(files, "_recorded", lambda *_: {})  # the files are others than were recorded
+    for trial in trials(store, "cross_entropy"):
+        zero = np.zeros_like(labels)
+        save_ranks(folder, trial, torch.from_numpy(np.stack([zero, zero, labels, zero])), "made up")
+        save_guesses(folder, trial, torch.from_numpy(guesses), "made up")
+        folder.delete(artifact_name("network", trial.key))
+    made = plot(a_study(), "confusion", store=store)
+    (ax, _) = made.axes
+    names = [int(label.get_text()) for label in ax.get_yticklabels()]
+    assert len(names) == 64 and set(range(40)) <= set(names) and "64 of 1000 classes" in ax.get_title("left")
+    framed = {int(patch.get_y() + 0.5) for patch in ax.patches if patch.get_height() == 2}
+    assert framed >= {min(names.index(c), names.index(c ^ 1)) for c in range(40)}
+
+
+def test_without_guesses_there_is_no_plot(store: Path) -> None:
+    for trial in trials(store, "cross_entropy") + trials(store, "focal"):
+        Store.open(store).at("s").delete(artifact_name("guesses", trial.key))
+    with pytest.raises(NothingToPlotError, match="has kept its guesses"):
+        plot(a_study(), "confusion", store=store)
+
+
+@given(st.integers(2, 6), st.integers(1, 30), st.integers(0, 2**16))
+def test_rows_sum_to_k_and_the_diagonal_is_the_accuracy(classes: int, images: int, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    k = int(draw.integers(1, classes + 1))
+    labels = draw.integers(0, classes, images)
+    guesses = np.stack([draw.permutation(classes)[:k] for _ in labels])
+    found = sharing(labels, guesses, classes).toarray()
+    for label in range(classes):
+        own = labels == label
+        assert found[label].sum() == pytest.approx(k if own.any() else 0)
+        if own.any():
+            assert found[label, label] == pytest.approx((guesses[own] == label).any(1).mean())
+    groups = groups_of(found)
+    assert sorted(place for group in groups for place in group) == list(range(classes))

@@ -1,0 +1,80 @@
+"""Wilcoxon's test, Holm's correction and the marks that are left of a table."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from topk_platform.records import Tally
+from topk_platform.results.cells import Cell, marked
+from topk_platform.results.statistics import estimate, holm, wilcoxon
+
+
+def by_enumeration(differences: list[int]) -> float:
+    """Wilcoxon's p-value from all signs that the differences could have."""
+    kept = [d for d in differences if d]
+    sizes = sorted(abs(d) for d in kept)
+    rank = {size: np.mean([i for i, s in enumerate(sizes, 1) if s == size]) for size in sizes}
+    total = sum(rank[abs(d)] for d in kept)
+    seen = sum(rank[abs(d)] for d in kept if d > 0)
+    sums = [
+        sum(rank[abs(d)] for d, sign in zip(kept, signs, strict=True) if sign)
+        for signs in itertools.product((0, 1), repeat=len(kept))
+    ]
+    least = min(seen, total - seen)
+    return min(1.0, 2 * np.mean([s <= least + 1e-9 for s in sums]))
+
+
+@given(st.lists(st.integers(-4, 4), min_size=1, max_size=8))
+def test_wilcoxon_counts_all_signs(differences: list[int]) -> None:
+    assert wilcoxon([d / 360 for d in differences]) == pytest.approx(by_enumeration(differences))
+
+
+@pytest.mark.parametrize("n", [5, 12, 50, 60, 200])
+def test_wilcoxon_is_scipys_where_no_two_are_equal(n: int) -> None:
+    values = np.random.default_rng(n).normal(0.2, 1, n)
+    expected = stats.wilcoxon(values, method="exact" if n <= 50 else "approx", correction=True).pvalue
+    assert wilcoxon(list(values)) == pytest.approx(expected, rel=1e-6)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=7))
+def test_holm_rejects_step_by_step(values: list[float]) -> None:
+    """At any level, what is below it is what Holm's procedure rejects, one after another until one is not."""
+    p = dict(enumerate(values))
+    found = holm(p)
+    for level in (0.01, 0.05, 0.3):
+        rejected = set()
+        for place, name in enumerate(sorted(p, key=p.__getitem__)):
+            if p[name] * (len(p) - place) > level:
+                break
+            rejected.add(name)
+        assert {name for name, value in found.items() if value <= level} == rejected
+
+
+def test_marks_are_corrected_for_the_cells_of_a_family() -> None:
+    """p = 0.022 is a mark alone and none among four; the same of a secondary metric stay a family of their own."""
+    values = [0.02, 0.03, 0.05, 0.06]
+    found = estimate(values)
+    assert found is not None and 0.0125 < found.p < 0.05
+    cell = Cell(found, found, confirmed=Tally(completed=4))
+    one = marked({("a", "r", "top1"): (cell, Tally())})
+    assert (one["a", "r", "top1"].mark, one["a", "r", "top1"].p_holm) == ("better", found.p)
+    several = marked(
+        {
+            (row, "r", m): (replace(cell, primary=m == "top1"), Tally())
+            for row in "abcd"
+            for m in ("top1", "top5")
+            if row == "a" or m == "top1"
+        }
+    )
+    assert {place: c.mark for place, c in several.items()} == {
+        **{(row, "r", "top1"): "" for row in "abcd"},
+        ("a", "r", "top5"): "better",
+    }
+    assert several["a", "r", "top1"].p_holm == pytest.approx(4 * found.p)

@@ -1,0 +1,183 @@
+"""Findings: a study's table in a file, which says what the store says, and is weighed as the store's results are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from topk_platform import (
+    Float,
+    LabelNoise,
+    Loss,
+    Model,
+    PerClass,
+    Protocol,
+    Recipe,
+    Regime,
+    Study,
+    UserError,
+    grid,
+    recommend,
+)
+from topk_platform import table as table_of
+from topk_platform.cli import main
+from topk_platform.evidence import findings
+from topk_platform.reports import plots
+from topk_platform.reports.plots import NothingToPlotError
+from topk_platform.results.findings import Findings
+from topk_platform.results.recommendation import Recommendation
+from topk_studies import STUDIES, evidence
+
+SHIPPED_BYTES = 200_000  # of a study: a hundred times less than its ledger
+
+
+def a_study() -> Study:
+    regimes = [Regime("few", "digits", (PerClass(20),)), Regime("noise", "digits", (LabelNoise(0.5),))]
+    fair, bad = {"learning_rate": Float(0.05, 0.1)}, {"learning_rate": Float(1e-7, 1e-6)}
+    losses = [
+        Loss("cross_entropy", fair, {"learning_rate": 0.1}),
+        Loss("ldam", bad, {"learning_rate": 1e-6}, label="badly_set"),
+    ]
+    arms = grid(regimes, [Model("linear")], losses, k=3, recipe=Recipe(3), protocol=Protocol(searches=3))
+    return Study("known", arms, topk=(1, 3), trials=3, seeds=3)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[[Study, Path], None]) -> Path:
+    folder = tmp_path_factory.mktemp("findings")
+    train_study(a_study(), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def file(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("file") / "known.json.gz"
+    path.write_bytes(findings(a_study(), store=store, note="made up").to_bytes())
+    return path
+
+
+def asked(store: Path, *found: Findings) -> Recommendation:
+    return recommend([a_study()], classes=12, images=300, k=3, store=store, evidence=found)
+
+
+def test_a_file_says_what_the_store_says(store: Path, file: Path) -> None:
+    found, table = Findings.read(file), table_of(a_study(), store=store)
+    assert found.study == a_study() and found.to_bytes() == file.read_bytes()
+    assert found.table.to_markdown() == table.to_markdown()
+    assert found.table.to_latex(["top3"], transpose=True) == table.to_latex(["top3"], transpose=True)
+    for place, rows in table.confirmations.items():
+        kept = found.table.confirmations[place]
+        assert {s: row["key"] for s, row in kept.items()} == {s: row["key"] for s, row in rows.items()}
+    assert (
+        found.made["trials"] == 16
+        and found.made["note"] == "made up"
+        and set(found.made["datasets"]) == {"few", "noise"}
+    )
+
+
+def test_a_study_that_was_searched_tells_all_its_trials(
+    tmp_path: Path, train_study: Callable[[Study, Path], None]
+) -> None:
+    loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1, log=True)}, {"learning_rate": 0.1})
+    arms = grid([Regime("few", "digits", (PerClass(20),))], [Model("linear")], [loss], k=3, recipe=Recipe(1))
+    study = Study("searched", arms, topk=(1, 3), trials=2, seeds=2)
+    train_study(study, tmp_path)
+    found = findings(study, store=tmp_path)
+    assert found.made["trials"] == 4 and set(found.made["datasets"]) == {"few"}
+    ((chosen,),) = found.table.choices.values()
+    assert chosen.trials == 2 and set(chosen.values) == {"learning_rate"}
+
+
+def test_findings_are_weighed_as_the_stores_results_are(store: Path, file: Path, tmp_path: Path) -> None:
+    own, theirs = asked(store), asked(tmp_path, Findings.read(file))
+    assert (own.verdict, own.loss) == (theirs.verdict, theirs.loss) == ("baseline", "cross_entropy")
+    assert [(c.name, c.apart, c.p_holm, c.first.values) for c in own.near] == [
+        (c.name, c.apart, c.p_holm, c.first.values) for c in theirs.near
+    ]
+    assert theirs.left_out == {}
+
+
+def test_of_a_study_that_the_store_has_its_own_results_count_alone(store: Path, file: Path) -> None:
+    both = asked(store, Findings.read(file))
+    assert [c.name for c in both.near] == [c.name for c in asked(store).near]
+    assert both.left_out == {"known, its findings": "the store has the study's own results"}
+
+
+def test_plots_that_want_a_table_alone_are_drawn(file: Path) -> None:
+    data = plots.plotted_table(Findings.read(file).table)
+    for kind in ("map", "differences", "accuracy", "front"):
+        assert plots.written(plots.draw(kind, data), "svg")
+    for kind in ("topk", "training", "tuning", "search"):
+        with pytest.raises(NothingToPlotError):
+            plots.draw(kind, data)
+    with pytest.raises(UserError, match="--metric must be one of"):
+        plots.plotted_table(Findings.read(file).table, "top7")
+
+
+def test_what_is_no_file_of_findings_is_refused(tmp_path: Path, file: Path) -> None:
+    other = tmp_path / "x.json.gz"
+    for content in (b"nothing", gzip.compress(b"[]"), gzip.compress(b'{"format": 2}')):
+        other.write_bytes(content)
+        with pytest.raises(UserError, match=r"x\.json\.gz' must be a file of"):
+            Findings.read(other)
+    told = json.loads(gzip.decompress(file.read_bytes()))
+    other.write_bytes(gzip.compress(json.dumps({**told, "cells": [{}]}).encode()))
+    with pytest.raises(UserError, match="must be a file of"):
+        Findings.read(other)
+
+
+def test_without_confirmations_there_is_nothing_to_export(store: Path) -> None:
+    part = Study(
+        "known",
+        grid([Regime("r", "digits")], [Model("mlp")], [Loss("focal")], k=3, recipe=Recipe(1)),
+        topk=(1, 3),
+    )
+    with pytest.raises(UserError, match="so there are no findings yet"):
+        findings(part, store=store)
+
+
+def topk(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["topk", *arguments])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    return capsys.readouterr().out
+
+
+def test_commands_write_read_and_weigh_findings(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = f"import runpy\nstudy = runpy.run_path({__file__!r})['a_study']()\n"
+    (tmp_path / "findings_lab.py").write_text(lab)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = str(tmp_path / "known.json.gz")
+    options = ("--format", "findings", "--to", file, "--store", str(store))
+    assert "2 comparisons" in topk(monkeypatch, capsys, "export", "findings_lab:study", *options)
+    assert "badly" in topk(monkeypatch, capsys, "findings", file)
+    assert json.loads(topk(monkeypatch, capsys, "findings", file, "--json"))
+    picture = tmp_path / "map.svg"
+    assert "wrote" in topk(monkeypatch, capsys, "findings", file, "--plot", "map", "--to", str(picture))
+    assert picture.read_bytes().startswith(b"<?xml")
+    question = (
+        "--classes",
+        "12",
+        "--images",
+        "300",
+        "--k",
+        "3",
+        "--not-shipped",
+        "--store",
+        str(tmp_path / "none"),
+    )
+    said = json.loads(topk(monkeypatch, capsys, "recommend", *question, "--evidence", file, "--json"))
+    assert said["loss"] == "cross_entropy" and said["near"][0]["study"] == "known"
+
+
+def test_shipped_findings_are_of_our_studies_and_small() -> None:
+    for found in evidence():
+        assert found.study.name in STUDIES
+        assert len(found.to_bytes()) < SHIPPED_BYTES and found.table.cells

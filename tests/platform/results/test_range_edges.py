@@ -1,0 +1,61 @@
+"""What was chosen at an end of its range, and which range is worth a try next."""
+
+from __future__ import annotations
+
+import pytest
+
+from topk_platform import Choice, Float, Int, Loss
+from topk_platform.reports.tables.notes import range_edges_line
+from topk_platform.results.range_edges import edges
+from topk_platform.specs import Dimension, Scalar
+
+
+def found(name: str, dimension: Dimension, value: Scalar, loss: str = "smooth_topk_svm") -> list[str]:
+    space = {name: dimension, "other": Float(0, 1)}
+    first = {name: dimension.ends[0], "other": 0.5}
+    return [edge.in_words for edge in edges(Loss(loss, space, first), {name: value, "other": 0.5})]
+
+
+RATE, SHARE = Float(0.001, 1, log=True), Float(0, 10)
+
+
+@pytest.mark.parametrize(
+    ("dimension", "value", "ranges"),
+    [
+        (RATE, 0.7, ""),  # 5 % of three decades: from 0.708 on
+        (RATE, 0.72, "0.001 to 1; try 0.001 to 10"),
+        (RATE, 0.0014, "0.001 to 1; try 0.0001 to 1"),
+        (RATE, 0.0015, ""),
+        (SHARE, 9.4, ""),
+        (SHARE, 9.6, "0 to 10; try 0 to 13.3"),
+        (SHARE, 0.3, ""),
+        (Float(-5, 1), -4.9, "-5 to 1; try -7 to 1"),
+        (Float(-5, 1), 0.9, ""),
+        (Int(1, 4), 4, "1 to 4; try 1 to 5"),
+        (Int(2, 50, log=True), 2, "2 to 50; try 1 to 50"),
+        (Choice((32, 64, 128)), 128, "32 to 128; try 256 as well"),
+        (Choice((None, 4, 2, 1)), 4, "1 to 4; try 8 as well"),
+        (Choice((32, 64, 128)), 64, ""),
+        (Choice((32, 64)), 64, ""),
+        (Choice(("linear", "cosine", "constant")), "cosine", ""),
+        (Choice((None, 1, 2, 4)), None, ""),
+    ],
+)
+def test_ends_are_on_the_scale_that_is_searched(dimension: Dimension, value: Scalar, ranges: str) -> None:
+    told = found("x", dimension, value)
+    assert [ranges] == [line.partition("searched ")[2].rstrip(")") for line in told] if ranges else told == []
+
+
+def test_what_cannot_be_passed_is_no_end() -> None:
+    assert found("samples", Int(1, 50, log=True), 1) == []
+    assert found("gamma", Float(0.05, 1, log=True), 0.99, "generalized_cross_entropy") == []
+    assert found("gamma", Float(0.05, 1, log=True), 0.99, "focal") != []
+    assert "try 0.5 to 0.975" in found("momentum", Float(0.5, 0.95), 0.94)[0]
+
+
+def test_a_line_says_whose_values_lie_there() -> None:
+    (edge,) = edges(Loss("x", {"rate": RATE}, {"rate": 0.1}), {"rate": 1.0})
+    assert range_edges_line([]) == ""
+    text = range_edges_line([(f"svm, r{i}", edge) for i in range(6)])
+    assert "svm, r0: rate = 1 (searched 0.001 to 1; try 0.001 to 10); svm, r1" in text
+    assert text.endswith("and 2 more, which `topk tuning` lists.")

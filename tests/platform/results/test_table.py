@@ -1,0 +1,499 @@
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from topk_platform import Arm, Float, Loss, Model, Published, Recipe, Regime, Study, grid
+from topk_platform.records import ArmHistory
+from topk_platform.reports import to_csv, to_files, to_markdown, to_parquet, to_rich, to_seeds
+from topk_platform.reports.words import metric_title
+from topk_platform.results import Cell, Table, build_table, estimate, paired_difference
+from topk_platform.specs import Trial
+
+CE = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
+SVM = Loss("smooth_topk_svm", {"tau": Float(0.01, 10, log=True)}, {"tau": 1.0})
+
+
+FIXED = Loss("cross_entropy"), Loss("smooth_topk_svm")
+
+
+def a_study(*models: Model, losses: tuple[Loss, Loss] = (CE, SVM)) -> Study:
+    arms = grid(
+        [Regime("clean", "digits"), Regime("noisy", "digits")],
+        models or [Model("mlp")],
+        losses,
+        k=3,
+        recipe=Recipe(1),
+    )
+    return Study("s", arms, topk=(1, 3), trials=2, seeds=3)
+
+
+def history(
+    study: Study, arm: Arm, tests: list[float], *, chosen: int = 1, failed: bool = False
+) -> ArmHistory:
+    def row(number: int, seed: int, value: float, status: str = "completed") -> dict[str, object]:
+        trial = Trial(
+            "s",
+            study.arm_id(arm),
+            arm,
+            study.topk,
+            "confirm" if seed else "search",
+            number,
+            seed,
+            0,
+            arm.loss.first,
+            "f",
+            "c",
+        )
+        return {
+            "key": trial.key, "arm": arm.name, "number": number, "seed": seed, "status": status, "reason": "why",
+            "config": trial.to_json(), "values": json.dumps(trial.parameters),
+            "versions": '{"machine": "m", "torch": "2.15.0"}',
+            **{f"test.{m}": value for m in study.metrics},
+        }  # fmt: skip
+
+    search = {n: row(n, 0, math.nan) for n in range(2)}
+    confirm = {(chosen, seed): row(chosen, seed, value) for seed, value in enumerate(tests, start=1)}
+    if failed:
+        confirm[chosen, 9] = row(chosen, 9, 0.0, "failed")
+    curves = {row["key"]: {1: 0.5 + 0.1 * (n == chosen)} for n, row in search.items()}
+    return ArmHistory(arm, search, confirm, curves)  # type: ignore[arg-type]
+
+
+def a_table(*published: Published) -> Table:
+    study = dataclasses.replace(a_study(), published=published)
+    values = {
+        "clean/mlp/cross_entropy": [0.9, 0.92, 0.94],
+        "clean/mlp/smooth_topk_svm": [0.95, 0.96, 0.99],
+        "noisy/mlp/cross_entropy": [0.7],
+    }
+    histories = {
+        study.arm_id(arm): history(
+            study, arm, values.get(arm.name, []), failed=arm.name.startswith("noisy/mlp/c")
+        )
+        for arm in study.arms
+    }
+    return build_table(study, histories)
+
+
+def test_intervals_are_students() -> None:
+    values = [0.81, 0.83, 0.79, 0.8, 0.85]
+    found = estimate(values)
+    assert found is not None
+    low, high = stats.t.interval(0.95, 4, loc=found.mean, scale=stats.sem(values))
+    assert (found.mean - found.half_width, found.mean + found.half_width) == pytest.approx((low, high))
+    assert estimate([]) is None
+    single = estimate([0.5])
+    assert single is not None and math.isnan(single.half_width) and not single.excludes_zero
+
+
+def test_differences_are_paired_by_seed() -> None:
+    found = paired_difference({1: 0.9, 2: 0.8, 4: 0.1}, {1: 0.85, 2: 0.75, 3: 0.9})
+    assert found is not None
+    assert (found.n, found.mean, found.half_width) == (2, pytest.approx(0.05), pytest.approx(0, abs=1e-12))
+    assert paired_difference({1: 0.9}, {2: 0.8}) is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "sure"),
+    [
+        ([0.92, 0.81, 0.72], True),
+        ([0.91, 0.82, 0.71, 0.61], True),
+        ([0.92, 0.81], False),  # two pairs tell nothing of their spread
+        ([0.91, 0.81, 0.71], False),  # nor do equal ones, as on a small test set
+        ([0.91, 0.81, 0.70], False),  # its interval holds 0
+    ],
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_interval_without_a_spread_is_not_believed(ours: list[float], sure: bool, sign: int) -> None:
+    theirs = [0.9, 0.8, 0.7, 0.6]
+    found = estimate([sign * (a - b) for a, b in zip(ours, theirs, strict=False)])
+    assert found is not None and found.excludes_zero == sure
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    """2,000 made-up studies of five seeds: 95 % cover the mean, give or take four standard errors (± 1.9 %)."""
+    draws = stats.norm(0.8, 0.05).rvs((2000, 5), random_state=7)
+    found = [estimate(list(row)) for row in draws]
+    covered = sum(abs(f.mean - 0.8) <= f.half_width for f in found if f is not None) / 2000
+    assert abs(covered - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 2000)
+
+
+def test_the_table_has_a_row_per_loss_a_column_per_regime_and_marks_the_best() -> None:
+    table = a_table()
+    assert (table.rows, table.columns) == (("cross_entropy", "smooth_topk_svm"), ("clean", "noisy"))
+    ce, svm = table.cells["cross_entropy", "clean", "top3"], table.cells["smooth_topk_svm", "clean", "top3"]
+    assert (ce.best, svm.best) == (False, True)
+    assert ce.difference is None
+    assert svm.difference is not None and svm.difference.mean == pytest.approx((0.05 + 0.04 + 0.05) / 3)
+    assert ("smooth_topk_svm", "noisy", "top3") not in table.cells
+    alone = table.cells["cross_entropy", "noisy", "top3"].value
+    assert alone is not None and (alone.mean, alone.n, alone.once) == (pytest.approx(0.7), 1, True)
+    (choice,) = table.choices["smooth_topk_svm", "clean"]
+    assert choice.values == {"tau": 1.0}
+    assert [arm for _, arm, _ in table.failures] == ["noisy/mlp/cross_entropy"]
+
+
+def test_several_models_get_rows_of_their_own_and_their_own_baseline() -> None:
+    study = a_study(Model("mlp"), Model("mlp", label="wide"))
+    values = {"mlp": [0.5, 0.6, 0.7], "wide": [0.1, 0.2, 0.3]}
+    histories = {study.arm_id(arm): history(study, arm, values[arm.model.label]) for arm in study.arms}
+    table = build_table(study, histories)
+    assert table.rows == (
+        "mlp/cross_entropy",
+        "mlp/smooth_topk_svm",
+        "wide/cross_entropy",
+        "wide/smooth_topk_svm",
+    )
+    difference = table.cells["wide/smooth_topk_svm", "clean", "top3"].difference
+    assert difference is not None and difference.mean == pytest.approx(0)
+
+
+def test_the_models_of_a_single_regime_stand_side_by_side_each_with_its_own_best() -> None:
+    both = a_study(Model("mlp", label="units-2"), Model("mlp", label="units-4"))
+    study = both.only("clean/*")
+    values = {"units-2": [0.5, 0.6, 0.7], "units-4": [0.1, 0.2, 0.3]}
+    table = build_table(
+        study, {study.arm_id(arm): history(study, arm, values[arm.model.label]) for arm in study.arms}
+    )
+    assert (table.rows, table.columns) == (("cross_entropy", "smooth_topk_svm"), ("units-2", "units-4"))
+    assert all(cell.best for cell in table.cells.values())  # equal means, each column's own best
+    assert (
+        "| cross_entropy | **60.0 ± 24.8 (n = 3, one search)** | **20.0 ± 24.8 (n = 3, one search)** |"
+        in to_markdown(table)
+    )
+    (row, *_) = csv.DictReader(io.StringIO(to_csv(table)))
+    assert (row["loss"], row["model"]) == ("cross_entropy", "units-2")
+
+
+def test_a_study_that_searches_nothing_has_no_configurations_to_tell() -> None:
+    arms = grid([Regime("r", "digits")], [Model("mlp")], [Loss("cross_entropy")], k=3, recipe=Recipe(1))
+    assert "Configurations" not in to_markdown(build_table(Study("s", arms, topk=(1, 3)), {}))
+    assert "Configurations" in to_markdown(a_table())
+
+
+def test_markdown_reads_as_the_papers_tables_do() -> None:
+    text = to_markdown(a_table())
+    assert "| cross_entropy | 92.0 ± 5.0 (n = 3, one search) | **70.0 (n = 1, one search)** |" in text
+    assert "| smooth_topk_svm | **96.7 ± 5.2 (n = 3, one search)**<br>+4.7 ± 1.4 |  |" in text
+    assert "| smooth_topk_svm | clean | tau 1 | 60.0 | 2 | 0 |" in text
+    assert "## top-3 accuracy, %" in text
+    assert "## Failed trials" in text
+
+
+def test_csv_and_parquet_hold_every_metric() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(a_table()))))
+    assert len(rows) == 3 * 10  # plain, macro, and macro over three groups, at two k
+    (row,) = [
+        r for r in rows if (r["loss"], r["regime"], r["metric"]) == ("smooth_topk_svm", "clean", "macro_top3")
+    ]
+    assert float(row["mean"]) == pytest.approx(29 / 30)
+    assert int(row["difference_n"]) == 3
+    table = pq.read_table(io.BytesIO(to_parquet(a_table())))
+    assert table.num_rows == len(rows)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_terminal_shows_every_number_whole(width: int) -> None:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(to_rich(a_table()))
+    text = console.export_text().replace("\N{NO-BREAK SPACE}", " ")
+    assert "96.7 ± 5.2 (n = 3" in text
+    assert "one search) *" in text
+    assert "+4.7 ± 1.4" in text and "▲" not in text
+    assert "…" not in text
+
+
+def test_trials_that_do_not_count_are_told_of() -> None:
+    study = a_study()
+    old = ArmHistory(study.arms[0], outdated=Counter({"other code": 7, "torch 2.14.0 in place of 2.15.0": 2}))
+    text = to_markdown(build_table(study, {study.arm_id(study.arms[0]): old}))
+    assert "9 recorded trials are not counted: 7 of other code; 2 of torch 2.14.0 in place of 2.15.0." in text
+    assert "not counted" not in to_markdown(a_table())
+
+
+def test_a_table_of_several_machines_says_so() -> None:
+    study = a_study()
+    arm = study.arms[0]
+    mixed = history(study, arm, [0.9, 0.92])
+    mixed.confirm[1, 2]["versions"] = '{"machine": "another", "torch": "2.14.0"}'
+    text = to_markdown(build_table(study, {study.arm_id(arm): mixed}))
+    line = (
+        "Machines or versions differ, and with them the last bits of results: 3 of machine m, torch 2.15.0; "
+    )
+    assert f"{line}1 of machine another, torch 2.14.0." in text
+    assert "last bits" not in to_markdown(a_table())
+
+
+def test_titles() -> None:
+    assert metric_title("top1") == "top-1 accuracy, %"
+    assert metric_title("macro_top5") == "macro-average top-5 accuracy, %"
+
+
+CLEAN = {"regime": "clean", "loss": "cross_entropy", "metric": "top3", "source": "A, Table 1"}
+NOISY = {"regime": "noisy", "loss": "smooth_topk_svm", "source": "B"}
+PRINTED = (
+    Published(**CLEAN, value=91.26, spread=0.14, runs=4),
+    Published(**NOISY, metric="top3", value=88.8, runs=1, split="validation"),
+    Published(**NOISY, metric="macro_top1", value=50.0),
+)
+
+
+def test_published_numbers_stand_below_ours_with_their_own_spread_named() -> None:
+    text = to_markdown(a_table(*PRINTED))
+    assert "92.0 ± 5.0 (n = 3, one search)<br>published 91.3 (sd 0.1, n = 4) |" in text
+    assert "+4.7 ± 1.4 | published 88.8 (validation, n = 1) |" in text  # nothing of ours yet
+    assert "**70.0 (n = 1, one search)** |" in text
+    assert (
+        "Published: A, Table 1; B. sd is the standard deviation over its n runs, not an interval. "
+        "Where it says validation, the paper scored that split, and not the test split as here.\n"
+    ) in text
+    assert "Published: B.\n" in to_markdown(a_table(PRINTED[2]))
+    assert "ublished" not in to_markdown(a_table())
+
+
+def test_published_numbers_change_nothing_of_ours() -> None:
+    """What is printed of a study without them is what is left when they are taken away."""
+    with_them, without = a_table(*PRINTED), a_table()
+    for place, cell in with_them.cells.items():
+        bare = dataclasses.replace(cell, published=None)
+        nothing = Cell(None, searched=cell.searched, metric=place[2], primary=place[2] == "top3")
+        assert bare == without.cells.get(place, nothing)
+    assert len(with_them.cells) == len(without.cells) + 2
+
+
+def test_csv_has_columns_of_its_own_for_what_is_published() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(a_table(*PRINTED)))))
+    told = {(r["loss"], r["regime"], r["metric"]): r for r in rows}
+    both = told["cross_entropy", "clean", "top3"]
+    assert float(both["mean"]) == pytest.approx(0.92)
+    assert (float(both["published"]), float(both["published_sd"])) == pytest.approx((0.9126, 0.0014))
+    assert (both["published_n"], both["published_split"], both["published_source"]) == (
+        "4",
+        "test",
+        "A, Table 1",
+    )
+    alone = told["smooth_topk_svm", "noisy", "top3"]
+    assert (alone["mean"], alone["n"], alone["published_sd"], alone["published_split"]) == (
+        "",
+        "",
+        "",
+        "validation",
+    )
+    assert told["cross_entropy", "clean", "top1"]["published"] == ""
+    assert pq.read_table(io.BytesIO(to_parquet(a_table(*PRINTED)))).num_rows == len(rows) == 3 * 10 + 2
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_terminal_shows_published_numbers_whole(width: int) -> None:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(to_rich(a_table(*PRINTED)))
+    text = console.export_text().replace("\N{NO-BREAK SPACE}", " ")
+    assert "published 91.3" in text and "(sd 0.1, n = 4)" in text
+    assert "published 88.8" in text and "(validation, n = 1)" in text
+    assert "Published: A, Table 1; B" in text
+
+
+def test_a_table_of_nothing_but_published_numbers_prints() -> None:
+    study = dataclasses.replace(a_study(), published=PRINTED)
+    table = build_table(study, {study.arm_id(arm): ArmHistory(arm) for arm in study.arms})
+    assert len(table.cells) == 3 and all(
+        cell.value is None and not cell.best for cell in table.cells.values()
+    )
+    assert "| cross_entropy | published 91.3 (sd 0.1, n = 4) |  |" in to_markdown(table)
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(to_rich(table))
+    text = console.export_text()
+    assert "(n =" not in text.splitlines()[0]
+    assert "No confirmation has ended yet" in text
+
+
+CE_VALUES = [0.5, 0.6, 0.7, 0.5, 0.6]
+
+
+def with_ends(
+    ends: dict[str, dict[int, str]],
+    searches: dict[str, str] | None = None,
+    losses: tuple[Loss, Loss] = (CE, SVM),
+) -> Table:
+    """A regime with two losses, the SVM well ahead on every seed; some confirmations, or all of a search, end badly."""
+    study = dataclasses.replace(a_study(losses=losses), seeds=5).only("clean/*")
+    ahead = [value + gain for value, gain in zip(CE_VALUES, (0.2, 0.21, 0.22, 0.2, 0.2), strict=True)]
+    histories = {}
+    for arm, tests in zip(study.arms, (CE_VALUES, ahead), strict=True):
+        chosen = int(arm.is_searched)
+        found = history(study, arm, tests, chosen=chosen)
+        for seed, status in ends.get(arm.loss.label, {}).items():
+            found.confirm[chosen, seed] |= {
+                "status": status,
+                **dict.fromkeys(f"test.{m}" for m in study.metrics),
+            }
+        if arm.loss.label in (searches or {}):
+            found = ArmHistory(arm, {n: row | {"status": "diverged"} for n, row in found.search.items()})
+        histories[study.arm_id(arm)] = found
+    return build_table(study, histories)
+
+
+def shown(table: Table, width: int = 200) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(to_rich(table))
+    return console.export_text().replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_seeds_that_diverged_are_told_of_wherever_the_mean_is() -> None:
+    table = with_ends({"smooth_topk_svm": {2: "diverged", 3: "diverged", 5: "failed"}})
+    text, terminal = to_markdown(table), shown(table)
+    left = table.cells["smooth_topk_svm", "clean", "top3"].value
+    assert left is not None and (left.mean, left.n) == (pytest.approx(0.7), 2)
+    assert "| 70.0 ± 0.0 (2 of 5 seeds, 2 diverged, 1 failed)<br>+20.0 ± 0.0 |" in text
+    assert "70.0 ± 0.0 (2 of 5 seeds, 2 diverged, 1 failed)" in terminal
+    for told in (text, terminal):
+        assert "Of 10 confirmations, 2 diverged and 1 failed." in told
+    (row,) = [
+        r
+        for r in csv.DictReader(io.StringIO(to_csv(table)))
+        if r["metric"] == "top3" and r["diverged"] != "0"
+    ]
+    assert (row["n"], row["seeds"], row["diverged"], row["failed"]) == ("2", "5", "2", "1")
+    parquet = pq.read_table(io.BytesIO(to_parquet(table))).to_pylist()
+    assert {(r["seeds"], r["diverged"], r["failed"]) for r in parquet} == {(5, 0, 0), (5, 2, 1)}
+    assert "…" not in shown(table, 60) and "diverged" in shown(table, 60)
+    assert "diverged" not in to_markdown(with_ends({})) + shown(with_ends({}))
+
+
+@pytest.mark.parametrize("status", ["diverged", "failed"])
+def test_what_is_left_of_diverged_seeds_is_neither_best_nor_better(status: str) -> None:
+    sound = with_ends({}, losses=FIXED)
+    broken = with_ends({"smooth_topk_svm": {5: status}}, losses=FIXED)
+    place = ("smooth_topk_svm", "clean", "top3")
+    assert (sound.cells[place].best, sound.cells[place].mark) == (True, "better")
+    found = broken.cells[place]
+    assert found.difference is not None and found.difference.excludes_zero  # on the four that are left
+    assert (found.best, found.mark) == (False, "")
+    assert broken.cells["cross_entropy", *place[1:]].best
+    assert "▲" not in to_markdown(broken).replace("nor ▲", "").replace("▲▼", "")
+
+
+def test_what_was_searched_once_is_never_marked() -> None:
+    """The same numbers that are a mark of fixed values: of searched ones, another search may choose otherwise."""
+    place = ("smooth_topk_svm", "clean", "top3")
+    fixed, found = with_ends({}, losses=FIXED).cells[place], with_ends({}).cells[place]
+    mixed = with_ends({}, losses=(CE, FIXED[1])).cells[place]
+    assert (fixed.mark, found.mark, mixed.mark) == ("better", "", "")
+    assert found.difference is not None and fixed.difference is not None and mixed.difference is not None
+    assert found.difference.p == fixed.difference.p < 0.001 and found.p_holm is None
+    assert (found.difference.covers, fixed.difference.covers) == ("seeds, one search", "seeds")
+    assert mixed.difference.once and mixed.value is not None and not mixed.value.once
+    text = to_markdown(with_ends({}))
+    assert "`topk run s --searches 3` adds the searches that are missing." in text
+    assert "not the luck of the search, which was made once." in text and "▲" not in text
+    assert "one search" not in to_markdown(with_ends({}, losses=FIXED))
+    assert "+20.6 ± 1.1 (one search) |" in to_markdown(with_ends({}, losses=(CE, FIXED[1])))
+
+
+def test_nobody_is_worse_than_what_is_left_of_a_baseline() -> None:
+    study = a_study(losses=FIXED).only("clean/*")
+    behind = ([0.9, 0.8, 0.7, 0.9], [0.8, 0.69, 0.6, 0.79])
+    made = [history(study, arm, tests, chosen=0) for arm, tests in zip(study.arms, behind, strict=True)]
+    study = dataclasses.replace(study, seeds=4)
+    histories = dict(zip(map(study.arm_id, study.arms), made, strict=True))
+    place = ("smooth_topk_svm", "clean", "top3")
+    assert build_table(study, histories).cells[place].mark == "worse"
+    made[0].confirm[0, 4]["status"] = "diverged"
+    found = build_table(study, histories).cells[place]
+    assert found.difference is not None and (found.difference.n, found.difference.excludes_zero) == (3, True)
+    assert (found.mark, found.best) == ("", True)
+    assert "-10.3 ± 1.4 (n = 3)" in to_markdown(build_table(study, histories))
+
+
+def test_an_arm_that_diverged_everywhere_says_so() -> None:
+    everywhere = with_ends({"smooth_topk_svm": dict.fromkeys(range(1, 6), "diverged")})
+    assert "| – (0 of 5 seeds, 5 diverged) |" in to_markdown(everywhere)
+    assert "– (0 of 5 seeds, 5 diverged)" in shown(everywhere)
+    rows = [r for r in csv.DictReader(io.StringIO(to_csv(everywhere))) if r["loss"] == "smooth_topk_svm"]
+    assert {(r["mean"], r["n"], r["seeds"], r["diverged"]) for r in rows} == {("", "", "5", "5")}
+    search = with_ends({}, {"smooth_topk_svm": "diverged"})
+    assert "| – (0 of 2 search trials, 2 diverged) |" in to_markdown(search)
+    assert "– (0 of 2 search trials, 2 diverged)" in shown(search)
+    rows = [r for r in csv.DictReader(io.StringIO(to_csv(search))) if r["loss"] == "smooth_topk_svm"]
+    assert {(r["seeds"], r["search_trials"], r["search_diverged"]) for r in rows} == {("0", "2", "2")}
+
+
+def test_an_arm_without_a_result_is_told_of_with_the_reason() -> None:
+    search = with_ends({}, {"smooth_topk_svm": "diverged"})
+    (found,) = search.fruitless
+    assert (found.arm, found.phase, found.ends.diverged) == ("clean/mlp/smooth_topk_svm", "search", 2)
+    line = (
+        "No result of clean/mlp/smooth_topk_svm: 0 of 2 search trials, 2 diverged, so there is no configuration to "
+        f"confirm. Running it again changes nothing. The first of them, {found.key}: why."
+    )
+    assert line in to_markdown(search) and line in shown(search, 400)
+    assert "No confirmation has ended yet" not in to_markdown(search)  # cross-entropy's have
+    seeds = with_ends({"smooth_topk_svm": {1: "failed"} | dict.fromkeys(range(2, 6), "diverged")})
+    assert (
+        "0 of 5 confirmations, 4 diverged, 1 failed. Running it again changes nothing, but with --retry-failed."
+        in to_markdown(seeds)
+    )
+    for some in ({1: "diverged"}, dict.fromkeys(range(1, 5), "diverged")):
+        assert with_ends({"smooth_topk_svm": some}).fruitless == ()
+
+
+def test_confirmations_are_announced_only_where_some_can_come() -> None:
+    both = ("cross_entropy", "smooth_topk_svm")
+    assert "ended yet" not in to_markdown(with_ends({}, dict.fromkeys(both, "diverged")))
+    study = a_study().only("clean/*")
+    begun = {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}
+    found = history(study, study.arms[0], [])
+    found.search = {0: found.search[0] | {"status": "diverged"}}  # the other of two trials may still train
+    table = build_table(study, begun | {study.arm_id(study.arms[0]): found})
+    assert table.fruitless == () and "No confirmation has ended yet" in to_markdown(table)
+
+
+def test_a_part_of_the_arms_has_the_numbers_and_marks_of_the_whole() -> None:
+    study = dataclasses.replace(a_study(), seeds=3)
+    values = {"cross_entropy": [0.9, 0.92, 0.94], "smooth_topk_svm": [0.5, 0.51, 0.52]}
+    histories = {study.arm_id(arm): history(study, arm, values[arm.loss.label]) for arm in study.arms}
+    whole, part = (
+        build_table(study, histories),
+        build_table(study, histories, study.only("noisy/*/smooth*").arms),
+    )
+    assert (part.rows, part.columns, len(part.cells)) == (("smooth_topk_svm",), ("noisy",), 10)
+    assert part.cells.items() <= whole.cells.items()
+    assert part.confirmed.ended == 3
+    assert not part.cells["smooth_topk_svm", "noisy", "top3"].best
+
+
+def test_seeds_are_told_one_by_one() -> None:
+    table = with_ends({"smooth_topk_svm": {2: "diverged"}})
+    rows = to_seeds(table).to_pylist()
+    assert [(r["loss"], r["regime"], r["seed"], r["status"]) for r in rows[4:8]] == [
+        ("cross_entropy", "clean", 5, "completed"),
+        ("smooth_topk_svm", "clean", 1, "completed"),
+        ("smooth_topk_svm", "clean", 2, "diverged"),
+        ("smooth_topk_svm", "clean", 3, "completed"),
+    ]
+    assert (rows[0]["top3"], rows[6]["top3"]) == (0.5, None)
+    files = to_files(table)
+    assert (
+        files["seeds.csv"]
+        .decode()
+        .splitlines()[0]
+        .startswith("loss,regime,seed,status,key,top1,top3,macro_top1")
+    )
+    assert pq.read_table(io.BytesIO(files["seeds.parquet"])).to_pylist() == rows
+
+
+def test_without_a_baseline_the_legend_names_none() -> None:
+    study = a_study().only("*/smooth*")
+    text = to_markdown(build_table(study, {study.arm_id(arm): ArmHistory(arm) for arm in study.arms}))
+    assert "difference" not in text and "None" not in text
+    assert "An interval needs two seeds or more." in text

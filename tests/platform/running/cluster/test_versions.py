@@ -1,0 +1,42 @@
+"""A cluster with another version: what the line says, by what differs and by what this package supports."""
+
+from __future__ import annotations
+
+import pytest
+
+from topk_platform.running.cluster import versions
+from topk_platform.running.cluster.versions import OtherVersionError, Versions, version_error
+
+HERE = Versions("2.60.0", "3.11.7")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "remedy"),
+    [
+        (Versions("2.59.0", "3.11.7"), "run here pip install 'ray[tune]==2.59.0'"),
+        (
+            Versions("2.60.0", "3.12.1"),
+            "start the driver in an environment with Python 3.12.1, and run there pip install 'ray[tune]==2.60.0' "
+            "'topk-studies[platform]'",
+        ),
+        (
+            Versions("2.40.0", "3.12.1"),
+            "this package supports ray>=2.44,<3; run on every node of the cluster pip install 'ray[tune]==2.60.0', and "
+            "start the cluster again",
+        ),
+    ],
+)
+def test_the_line_has_both_versions_and_what_to_install(
+    cluster: Versions, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "platform_requirements", lambda: {"ray": ">=2.44,<3"})
+    error = OtherVersionError("10.0.0.1:6379", cluster, HERE)
+    assert error.remedy == remedy
+    assert str(error) == (
+        f"the Ray cluster at '10.0.0.1:6379' runs Ray {cluster.ray} with Python {cluster.python}, but this driver runs "
+        f"Ray 2.60.0 with Python 3.11.7: {remedy}"
+    )
+
+
+def test_other_messages_of_ray_are_no_mismatch() -> None:
+    assert version_error("Could not connect to the GCS: Ray: 2.60.0", "10.0.0.1:6379") is None

@@ -1,0 +1,145 @@
+"""A study that nobody trains leaves the ledger, files and tables that a trained one leaves."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from topk_platform import (
+    Arm,
+    Float,
+    Loss,
+    Model,
+    Patient,
+    Protocol,
+    Quantile,
+    Random,
+    Recipe,
+    Regime,
+    Study,
+    UserError,
+    report,
+    table,
+)
+from topk_platform.records import Store, damaged_artifacts, read_guesses, read_history, read_ranks
+from topk_platform.running.driver.boards import make_board
+from topk_platform.running.preflight.identified import identities_here
+from topk_platform.specs import Trial, TrialRecord
+from topk_platform.testing import fake_record, fake_run
+
+RATE = {"learning_rate": Float(0.01, 1.0)}
+BEST = 0.4
+
+
+def make_study(protocol: Protocol | None = None, trials: int = 12, seeds: int = 3) -> Study:
+    losses = [Loss("cross_entropy", RATE, {"learning_rate": 0.1}), Loss("topk_hinge")]
+    arms = [
+        Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=protocol or Protocol())
+        for loss in losses
+    ]
+    return Study("fake", arms, topk=(1, 3), trials=trials, seeds=seeds)
+
+
+def score(trial: Trial) -> float:
+    return 0.9 - (trial.values.get("learning_rate", BEST) - BEST) ** 2
+
+
+def test_every_trial_that_a_study_asks_for_ends_once(tmp_path: Path) -> None:
+    study = make_study()
+    rows = fake_run(study, tmp_path, score).rows()
+    assert len({row["key"] for row in rows}) == len(rows) == study.size
+
+
+def test_the_confirmed_configuration_is_the_one_with_the_highest_score(tmp_path: Path) -> None:
+    rows = fake_run(make_study(), tmp_path, score).rows("loss = 'cross_entropy'")
+    searched = [row for row in rows if row["phase"] == "search" and row["status"] == "completed"]
+    best = max(searched, key=lambda row: row["validation.top3"])
+    assert {row["number"] for row in rows if row["phase"] == "confirm"} == {best["number"]}
+
+
+def test_a_run_that_stopped_goes_on_to_the_same_trials(tmp_path: Path) -> None:
+    study = make_study(Protocol(ensemble=3, width=3))
+    whole = fake_run(study, tmp_path / "whole", score).keys()
+    for stop_after in (1, 4, 5, None):
+        rest = fake_run(study, tmp_path / "parts", score, stop_after=stop_after)
+    assert sorted(rest.keys()) == sorted(whole)
+
+
+def test_a_finished_study_is_not_run_again(tmp_path: Path) -> None:
+    fake_run(make_study(), tmp_path, score)
+    scored: list[Trial] = []
+    fake_run(make_study(), tmp_path, lambda trial: scored.append(trial) or score(trial))  # type: ignore[func-returns-value]
+    assert scored == []
+
+
+def test_ranks_and_guesses_agree_with_the_test_metrics_and_with_one_another(tmp_path: Path) -> None:
+    ledger = fake_run(make_study(), tmp_path, score)
+    confirmed = ledger.rows("phase = 'confirm'")
+    assert damaged_artifacts(ledger.store, confirmed) == []
+    for row in confirmed:
+        ranks, guesses = read_ranks(ledger.store, row), read_guesses(ledger.store, row)
+        assert ranks is not None and guesses is not None
+        for k in (1, 3):
+            assert (ranks.greater < k).mean() == pytest.approx(row[f"test.top{k}"], abs=0.005)
+            right = (guesses.classes[:, :k] == ranks.label[:, None]).any(1)
+            assert (right == (ranks.greater < k)).all()
+
+
+@pytest.mark.parametrize("pruner", [Quantile(startup=2), Patient(Quantile(startup=2), patience=1)])
+def test_a_pruner_stops_trials_by_their_curves(tmp_path: Path, pruner: Quantile | Patient) -> None:
+    study = make_study(Protocol(Random(), pruner=pruner), trials=20)
+    statuses = [row["status"] for row in fake_run(study, tmp_path, score).rows("phase = 'search'")]
+    assert ("pruned" in statuses) != isinstance(pruner, Patient)  # which spares curves that rise
+
+
+def test_a_score_that_is_not_finite_makes_a_trial_diverge(tmp_path: Path) -> None:
+    ledger = fake_run(make_study(), tmp_path, lambda trial: math.nan if trial.number == 1 else score(trial))
+    assert [row["number"] for row in ledger.rows("status = 'diverged'")] == [1]
+
+
+def test_a_function_may_return_metrics_or_the_whole_record(tmp_path: Path) -> None:
+    study = make_study(trials=3)
+
+    def record(trial: Trial) -> TrialRecord:
+        return fake_record(study, trial, {"top3": 0.5, "top1": 0.25})
+
+    rows = fake_run(study, tmp_path / "records", record).rows()
+    assert {(row["validation.top1"], row["validation.top3"]) for row in rows} == {(0.25, 0.5)}
+    rows = fake_run(study, tmp_path / "metrics", lambda trial: {"top3": 0.5}).rows()
+    assert all(row["validation.top1"] == pytest.approx(1 - 0.5 ** (1 / 3)) for row in rows)
+
+
+def test_the_ranks_given_are_the_ranks_kept(tmp_path: Path) -> None:
+    given = torch.tensor([[0, 4, 2], [0, 0, 0], [1, 2, 3], [0, 0, 0]])
+    ledger = fake_run(make_study(), tmp_path, score, ranks=lambda trial: given)
+    ranks = read_ranks(ledger.store, ledger.rows("phase = 'confirm'")[0])
+    assert ranks is not None and ranks.greater.tolist() == [0, 4, 2]
+
+
+def test_tables_and_reports_count_fake_results_and_a_real_run_does_not(tmp_path: Path) -> None:
+    study = make_study()
+    ledger = fake_run(study, tmp_path, score)
+    found = table(study, store=tmp_path)
+    assert (found.left, {cell.value.n for cell in found.cells.values() if cell.value}) == (0, {3})
+    assert "90.00" in report(study, store=tmp_path)
+    here = identities_here(ledger, study)
+    assert make_board(study, here, read_history(ledger, study, here)).left == study.size
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (1.5, "score must give accuracies between 0 and 1, got {'top3': 1.5}"),
+        ({"top1": 0.5}, "score must give top3, by which arm r/mlp/cross_entropy selects; got {'top1': 0.5}"),
+    ],
+)
+def test_a_score_that_cannot_be_is_refused(
+    tmp_path: Path, given: float | dict[str, float], message: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        fake_run(make_study().only("*/cross_entropy"), tmp_path, lambda trial: given)
+    assert str(caught.value) == message
+    assert Store.open(tmp_path).at("fake").folders("ranks") == []
