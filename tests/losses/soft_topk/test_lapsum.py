@@ -82,10 +82,9 @@ def test_memberships_sum_to_k_and_keep_the_order(classes, share, spread, tempera
     assert (slope.sum(1).abs() <= 1e-6 * classes / temperature).all()
 
 
-@pytest.mark.parametrize("k", [1, 5, 60, 99])
 @pytest.mark.parametrize("spread", [0.0, 0.1, 3.0, 1000.0])
-@pytest.mark.parametrize("temperature", [1e-3, 1.0, 30.0])
-def test_float32_whatever_the_range(k, spread, temperature, sample):
+@pytest.mark.parametrize(("k", "temperature"), [(1, 30.0), (5, 1e-3), (60, 1.0), (99, 1e-3)])
+def test_float32_agrees_with_float64_at_any_range_of_scores(k, spread, temperature, sample):
     scores, target = sample(30, 100, spread)
     scores = scores.float()
     soft = torch.nn.functional.one_hot(target, 100).float()

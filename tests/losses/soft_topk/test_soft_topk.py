@@ -199,9 +199,8 @@ def test_limits_of_tau(shape):
 
 
 @pytest.mark.parametrize(("shape", "form"), [pair for pair in FORMS if pair != ("laplace", "log")])
-@pytest.mark.parametrize("k", [1, 5, 99])
-@pytest.mark.parametrize("tau", [1e-3, 1.0, 30.0])
-def test_float32_whatever_the_range(shape, form, k, tau, way, sample):
+@pytest.mark.parametrize(("k", "tau"), [(1, 30.0), (5, 1e-3), (99, 1.0)])
+def test_float32_agrees_with_float64_at_any_range_of_scores(shape, form, k, tau, way, sample):
     """Within 1e-6 of float64's, the gradient within 2e-6 over τ: both are rounded sums of terms of up to 1."""
     for spread in (0.1, 3.0, 1000.0):
         scores, target = sample(20, 200, spread)

@@ -1,0 +1,199 @@
+"""What keeps the house small and its names plain: test files beside modules, short functions, small folders, words."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MIRRORED = {
+    "losses": ROOT / "losses/topk_losses",
+    "platform": ROOT / "platform/topk_platform",
+    "studies": ROOT / "studies/topk_studies",
+    "tools": ROOT / "tools",
+    "benchmarks": ROOT / "benchmarks",
+}
+CODE = ("losses", "platform", "studies", "tools", "benchmarks", "docs/extensions", "docs/examples")
+
+# Test files that mirror no module, each with what it tests instead. A new one needs a reason here.
+RULES_OF_MANY_MODULES = {
+    "losses": {
+        "kernels/test_fallback.py": "all losses where kernels cannot compute",
+        "kernels/test_kernel_interface.py": "what all kernels have in common",
+        "kernels/test_noised_kernel.py": "one kernel on each device",
+        "kernels/test_smooth_kernel.py": "one kernel on each device",
+        "kernels/test_soft_topk_kernel.py": "one kernel on each device",
+        "noised/test_noised_topk.py": "an operator over the whole family",
+        "noised/test_noised_topk_hinge.py": "a loss over the whole family",
+        "expected/test_expected_topk.py": "an operator over the whole family",
+        "soft_topk/test_lapsum.py": "a loss over the whole family",
+        "sorting/test_sorting_cpu.py": "kernels against plain torch",
+        "union/test_grouping.py": "two losses over one recursion",
+        "test_contract.py": "the contract of all losses",
+        "test_invariance.py": "the invariances of all losses",
+        "test_oracles.py": "oracles against one another",
+        "test_package.py": "the package's interface",
+        "test_training.py": "every loss in a training",
+    },
+    "platform": {
+        "cli/test_command.py": "what all commands have in common",
+        "cli/test_damaged_stores.py": "every command on a damaged store",
+        "cli/test_smoke_option.py": "one option of several commands",
+        "data/test_large_datasets.py": "datasets in small copies of their files",
+        "hostile/test_bombs.py": "every reader of files",
+        "hostile/test_hostile_files.py": "every reader of files",
+        "hostile/test_texts.py": "every writer of text",
+        "hostile/test_trust.py": "every reader of files",
+        "protocol/test_contract.py": "the contract of all protocols",
+        "protocol/test_pruners.py": "all pruners against Optuna's",
+        "protocol/test_search.py": "a study from its first trial to its last",
+        "protocol/test_searches_added.py": "a study that asks for more searches later",
+        "protocol/test_whole_ensembles.py": "a study whose trials train together",
+        "records/repairing/test_random_damage.py": "damage of all kinds",
+        "records/storage/test_store_paths.py": "stores by their addresses",
+        "records/table/test_columns_page.py": "a page of the documentation",
+        "records/test_mlflow_hangs.py": "a server that does not answer",
+        "records/test_mlflow_ui.py": "what MLflow's pages show",
+        "records/test_stores.py": "stores of earlier versions",
+        "reports/test_crowd.py": "plots of many losses",
+        "reports/test_pictures.py": "all plots",
+        "reports/test_set_tables.py": "tables of sets",
+        "running/cluster/test_gpu_share.py": "a GPU that several trials share",
+        "running/driver/test_written_tables.py": "the files that a run leaves",
+        "sources/test_edits.py": "which edits start which arms anew",
+        "sources/test_meaning.py": "which edits change a hash",
+        "specs/test_search_page.py": "a page of the documentation",
+        "testing/test_regime_contract.py": "the contract on shipped regimes",
+        "training/test_accumulation.py": "a training with a setting",
+        "training/test_early_stopping.py": "a training with a setting",
+        "training/test_ensembles.py": "trainings in an ensemble",
+        "training/test_gpu.py": "a training on a GPU",
+        "training/test_images_in_files.py": "a training from files",
+        "training/test_optimizers.py": "a training with each optimizer",
+        "training/test_ranks.py": "the ranks that a training leaves",
+        "training/test_recipes.py": "a training with each setting",
+        "training/test_resuming.py": "a training that was interrupted",
+        "training/test_scheduled_losses.py": "a training with a schedule",
+        "training/test_sets.py": "the sets that a training leaves",
+    },
+    "studies": {
+        "test_answers.py": "the answers that are shipped",
+        "test_examples.py": "the examples of the documentation",
+        "test_papers.py": "the studies of papers",
+        "test_recommended.py": "the recommendations that are shipped",
+        "test_spaces.py": "the spaces of all studies",
+    },
+    "benchmarks": {"test_gpu_command.py": "`make gpu`"},
+}
+
+# Folders of more files than a reader takes in, whose files are alike or one family.
+LARGE_FOLDERS = {
+    "platform/topk_platform/data": "a dataset each, and how they are read",
+    "platform/topk_platform/reports/plots": "a plot each",
+    "platform/topk_platform/specs": "a kind of value each",
+    "platform/topk_platform/training": "a step of training each",
+    "platform/topk_platform/results": "a result each",
+    "platform/topk_platform/protocol": "a rule each",
+    "losses/topk_losses/_noised": "one family, each kernel per device",
+    "losses/topk_losses/_smooth_svm": "one family, each kernel per device",
+    "benchmarks": "a benchmark each",
+    "tests/end_to_end": "a fault or a kind of cluster each",
+    "tests/platform/training": "a setting of training each",
+}
+MOST_FILES = 15
+
+# Functions of more than 60 lines of code; none is added.
+LONG_FUNCTIONS = {
+    "losses/topk_losses/_noised/cuda_kernels.py:noised_forward": "a GPU kernel",
+    "losses/topk_losses/_noised/lanes_kernels.py:draw": "a CPU kernel",
+    "losses/topk_losses/_smooth_svm/cuda_kernels.py:smooth_forward": "a GPU kernel",
+    "platform/topk_platform/cli/new/new.py:new": "a command and the help of its options",
+    "studies/topk_studies/sawada2020.py:_claims": "a list of claims",
+}
+MOST_LINES = 60
+
+# Names that meant many things. How many are left is only ever lowered.
+BANNED = {"told", "found", "place"}
+MOST_BANNED = {"losses": 62, "platform": 218, "studies": 11, "tools": 15, "benchmarks": 54, "tests": 625}
+
+
+def mirrors_a_module(path: Path) -> bool:
+    """Whether a test file has the name of a module, or of the folder, at the same path."""
+    root, *folders, name = path.relative_to(ROOT / "tests").with_suffix("").parts
+    tested, subject = MIRRORED[root], name.removeprefix("test_")
+    for folder in folders:
+        existing = [one for one in (tested / folder, tested / f"_{folder}") if one.is_dir()]
+        if not existing:
+            return False
+        tested = existing[0]
+    names = (f"{subject}.py", subject, f"_{subject}", f"_{subject}.py", f"{subject}_kernels.py")
+    return tested.name.removeprefix("_") == subject or any((tested / one).exists() for one in names)
+
+
+def parsed(*roots: str) -> Iterator[tuple[str, ast.Module]]:
+    for root in roots:
+        for path in sorted((ROOT / root).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The lines from ``def`` on that hold code: no docstring, comment or blank line."""
+    body = function.body[1:] if ast.get_docstring(function, clean=False) is not None else function.body
+    lines = set(range(function.lineno, function.body[0].lineno))
+    for statement in body:
+        for node in ast.walk(statement):
+            if (start := getattr(node, "lineno", None)) is not None:
+                end = start if hasattr(node, "body") and isinstance(node.body, list) else node.end_lineno
+                lines |= set(range(start, end + 1))
+    return len(lines)
+
+
+def defined_names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case ast.arg(arg=name):
+                yield name
+
+
+@pytest.mark.parametrize("root", MIRRORED)
+def test_a_test_file_stands_where_its_module_stands_or_gives_its_reason(root: str) -> None:
+    tests = ROOT / "tests" / root
+    others = {str(path.relative_to(tests)) for path in tests.rglob("test_*.py") if not mirrors_a_module(path)}
+    assert others - set(RULES_OF_MANY_MODULES.get(root, {})) == set()
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = {
+        f"{path}:{node.name}"
+        for path, tree in parsed(*CODE)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and code_lines(node) > MOST_LINES
+    }
+    assert long - set(LONG_FUNCTIONS) == set()
+
+
+def test_no_folder_holds_more_files_than_a_reader_takes_in() -> None:
+    files = Counter(str(Path(path).parent) for path, _ in parsed(*CODE, "tests"))
+    large = {folder for folder, count in files.items() if count > MOST_FILES}
+    assert large - set(LARGE_FOLDERS) == set()
+
+
+@pytest.mark.parametrize("root", MOST_BANNED)
+def test_no_name_is_told_found_or_place(root: str) -> None:
+    """As variable, argument, attribute, function or class."""
+    counts = Counter(
+        {
+            path: number
+            for path, tree in parsed(root)
+            if (number := sum(name.strip("_") in BANNED for name in defined_names(tree)))
+        }
+    )
+    assert counts.total() <= MOST_BANNED[root], counts.most_common()
