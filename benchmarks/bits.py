@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import inspect
 import itertools
 import json
 import os
@@ -27,48 +28,22 @@ from torch import Tensor
 import topk_losses
 from topk_losses import functional
 
-COUNTED = ("balanced_softmax", "logit_adjusted", "vector_scaling")
-MARGINED = ("ldam", "noised_imbalanced_topk_hinge")
-NOISED = ("noised_topk_hinge", "noised_imbalanced_topk_hinge")
-ROBUST = (
-    "label_smoothing",
-    "mean_absolute_error",
-    "symmetric_cross_entropy",
-    "active_passive_loss",
-    "asymmetric_loss",
-    "logit_clip",
-)
-WITHOUT_K = ("cross_entropy", "focal", "generalized_cross_entropy", *ROBUST, "ldam", *COUNTED)
 HARD_ALONE = ("smooth_topk_svm",)
 SIZES = {"torch": (5, 20, 100, 1000), "numba": (5, 20, 100, 1000), "triton": (5, 150)}
 ROWS = {"torch": 33, "numba": 33, "triton": 3}
 SPREADS = (0.3, 3.0, 40.0)
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
-LOSSES: dict[str, tuple[dict[str, Any], ...]] = {
-    "cross_entropy": ({},),
+SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "focal": ({}, {"gamma": 0.5}),
     "generalized_cross_entropy": ({}, {"gamma": 0.1}),
-    "label_smoothing": ({},),
-    "mean_absolute_error": ({},),
-    "symmetric_cross_entropy": ({},),
     "active_passive_loss": ({}, {"passive": "nnce"}),
     "asymmetric_loss": ({}, {"form": "aul", "a": 5.5, "q": 3.0, "alpha": 1.0}, {"form": "ael", "a": 2.5}),
-    "logit_clip": ({},),
-    "vector_scaling": ({},),
-    "ldam": ({},),
-    "balanced_softmax": ({},),
     "logit_adjusted": ({"tau": 0.5},),
-    "topk_hinge": ({},),
-    "convex_topk_hinge": ({},),
-    "calibrated_topk_hinge": ({},),
     "smooth_topk_hinge": ({}, {"gamma": 0.1}),
     "smooth_topk_svm": ({}, {"tau": 0.05}),
     "noised_topk_hinge": ({}, {"epsilon": 2.0, "samples": 40}, {"samples": None}, {"epsilon": 0.0}),
     "noised_imbalanced_topk_hinge": ({}, {"samples": None}),
-    "topk_grouping": ({},),
     "topk_transition": ({}, {"detach_weight": True}),
-    "topk_entropy": ({},),
-    "truncated_topk_entropy": ({},),
     "lapsum_topk_loss": ({}, {"temperature": 0.2}),
     "autkc": tuple({"surrogate": one} for one in ("squared", "exponential", "logistic", "hinge")),
     "soft_topk_loss": (
@@ -85,6 +60,15 @@ OPERATORS: dict[str, tuple[dict[str, Any], ...]] = {
     "log_elementary_symmetric": ({},),
     "soft_topk": tuple({"shape": shape} for shape in ("logistic", "gaussian", "clip", "power", "midpoint")),
     "noised_topk": ({"epsilon": 1.0, "samples": 7},),
+}
+
+
+def _takes(name: str) -> tuple[str, ...]:
+    return tuple(inspect.signature(getattr(functional, name)).parameters)
+
+
+LOSSES = {
+    name: SETTINGS.get(name, ({},)) for name in functional.__all__ if _takes(name)[:2] == ("scores", "target")
 }
 
 
@@ -116,10 +100,11 @@ def inputs(classes: int, rows: int, spread: float, dtype: torch.dtype) -> tuple[
 def parameters(name: str, classes: int, k: int) -> dict[str, Any]:
     """What a loss takes beside its scores, labels and own parameters."""
     source = torch.Generator().manual_seed(classes)
-    given: dict[str, Any] = {} if name in WITHOUT_K else {"k": k}
-    if name in COUNTED:
+    takes = _takes(name)
+    given: dict[str, Any] = {"k": k} if "k" in takes else {}
+    if "class_counts" in takes:
         given["class_counts"] = torch.randint(1, 1000, (classes,), generator=source)
-    if name in MARGINED:
+    if "margins" in takes:
         given["margins"] = torch.rand(classes, generator=source)
     return given
 
@@ -131,7 +116,7 @@ def cases(backend: str) -> Iterator[tuple[str, Callable[[Tensor], Tensor], Tenso
         for k in sorted({k for k in (1, 5, 17) if k < classes - 1}):
             at = f"{classes}/{spread}/{dtype}/{k}"
             for name, own in _each(LOSSES):
-                if k == 1 or name not in WITHOUT_K:
+                if k == 1 or "k" in _takes(name):
                     yield from _of_loss(name, own, scores, labels, k, at)
             for name, own in _each(OPERATORS):
                 yield f"{name} {own} {at}", _operator(name, own, k), scores
@@ -167,7 +152,7 @@ def _of_loss(
 
 def _loss(name: str, target: Tensor, given: dict[str, Any]) -> Callable[[Tensor], Tensor]:
     def value(scores: Tensor) -> Tensor:
-        drawing = {"generator": torch.Generator().manual_seed(3)} if name in NOISED else {}
+        drawing = {"generator": torch.Generator().manual_seed(3)} if "generator" in _takes(name) else {}
         result: Tensor = getattr(functional, name)(scores, target, **given, **drawing)
         return result
 

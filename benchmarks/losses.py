@@ -18,6 +18,7 @@ Tables are Markdown, on standard output.
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import platform
 import statistics
@@ -26,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -51,6 +53,20 @@ class Case(NamedTuple):
     scores: str
 
 
+def _takes(name: str) -> tuple[str, ...]:
+    return tuple(inspect.signature(getattr(functional, name)).parameters)
+
+
+LOSSES = {name: _takes(name) for name in functional.__all__ if _takes(name)[:2] == ("scores", "target")}
+"""Every loss, with the names of its parameters."""
+
+
+def _plain(name: str, k: int, counts: Tensor) -> Loss:
+    """A loss with its own parameters as they are by default."""
+    given = {key: value for key, value in (("k", k), ("class_counts", counts)) if key in LOSSES[name]}
+    return partial(getattr(functional, name), **given)
+
+
 def _soft(shape: str, k: int, tau: float) -> Loss:
     form = "error" if shape in ("clip", "power") else "log"
     return lambda s, y: functional.soft_topk_loss(s, y, k, tau, shape, form)
@@ -65,20 +81,10 @@ def build(case: Case, options: argparse.Namespace) -> Loss:
     makers: dict[str, Loss] = {
         "cross_entropy": torch.nn.functional.cross_entropy,
         "smooth_topk_svm": lambda s, y: functional.smooth_topk_svm(s, y, k, tau),
-        "topk_transition": lambda s, y: functional.topk_transition(s, y, k),
-        "topk_grouping": lambda s, y: functional.topk_grouping(s, y, k),
-        "topk_hinge": lambda s, y: functional.topk_hinge(s, y, k),
-        "convex_topk_hinge": lambda s, y: functional.convex_topk_hinge(s, y, k),
-        "calibrated_topk_hinge": lambda s, y: functional.calibrated_topk_hinge(s, y, k),
-        "lapsum_topk_loss": lambda s, y: functional.lapsum_topk_loss(s, y, k),
         **{f"soft_topk_loss_{shape}": _soft(shape, k, tau) for shape in SOFT_SHAPES},
-        "autkc": lambda s, y: functional.autkc(s, y, k),
-        "smooth_topk_hinge": lambda s, y: functional.smooth_topk_hinge(s, y, k),
         "sorting_topk_cross_entropy": lambda s, y: functional.sorting_topk_cross_entropy(
             s, y, k, candidates=max(16, 1 << k.bit_length())
         ),
-        "topk_entropy": lambda s, y: functional.topk_entropy(s, y, k),
-        "truncated_topk_entropy": lambda s, y: functional.truncated_topk_entropy(s, y, k),
         "noised_topk_hinge": lambda s, y: functional.noised_topk_hinge(
             s, y, k, 0.2, samples, generator=generator
         ),
@@ -86,57 +92,18 @@ def build(case: Case, options: argparse.Namespace) -> Loss:
         "noised_imbalanced_topk_hinge": lambda s, y: functional.noised_imbalanced_topk_hinge(
             s / 10, y, k, margins, generator=generator
         ),
-        "focal": functional.focal,
-        "generalized_cross_entropy": functional.generalized_cross_entropy,
         "ldam": lambda s, y: functional.ldam(s / 10, y, margins),  # on cosines, as it is meant
-        "label_smoothing": functional.label_smoothing,
-        "mean_absolute_error": functional.mean_absolute_error,
-        "symmetric_cross_entropy": functional.symmetric_cross_entropy,
-        "active_passive_loss": functional.active_passive_loss,
         "active_passive_loss_nnce": lambda s, y: functional.active_passive_loss(s, y, passive="nnce"),
-        "asymmetric_loss": functional.asymmetric_loss,
-        "logit_clip": functional.logit_clip,
-        "vector_scaling": lambda s, y: functional.vector_scaling(s, y, counts),
-        "balanced_softmax": lambda s, y: functional.balanced_softmax(s, y, counts),
-        "logit_adjusted": lambda s, y: functional.logit_adjusted(s, y, counts),
     }
-    return makers[case.loss]
+    return makers[case.loss] if case.loss in makers else _plain(case.loss, k, counts)
 
 
-WITHOUT_K = (
-    "focal",
-    "generalized_cross_entropy",
-    "label_smoothing",
-    "mean_absolute_error",
-    "symmetric_cross_entropy",
-    "active_passive_loss",
-    "active_passive_loss_nnce",
-    "asymmetric_loss",
-    "logit_clip",
-    "ldam",
-    "balanced_softmax",
-    "logit_adjusted",
-    "vector_scaling",
-)
-ALL = (
-    "smooth_topk_svm",
-    "topk_transition",
-    "topk_grouping",
-    "topk_hinge",
-    "convex_topk_hinge",
-    "calibrated_topk_hinge",
-    "lapsum_topk_loss",
+VARIANTS = (
     *(f"soft_topk_loss_{shape}" for shape in SOFT_SHAPES),
-    "autkc",
-    "smooth_topk_hinge",
-    "sorting_topk_cross_entropy",
-    "topk_entropy",
-    "truncated_topk_entropy",
-    "noised_topk_hinge",
-    "noised_topk_hinge_exact",
-    "noised_imbalanced_topk_hinge",
-    *WITHOUT_K,
+    *("noised_topk_hinge_exact", "active_passive_loss_nnce"),
 )
+ALL = (*(name for name in LOSSES if name not in ("cross_entropy", "soft_topk_loss")), *VARIANTS)
+WITHOUT_K = (*(name for name in LOSSES if "k" not in LOSSES[name]), "active_passive_loss_nnce")
 
 
 def sample(case: Case, batch: int) -> tuple[Tensor, Tensor]:

@@ -59,6 +59,7 @@ class World:
     late: float = 0.0
     events: int = 0
     lost: int = 0
+    desk: Desk = field(default_factory=lambda: Desk())  # noqa: PLW0108 - defined below
     _due: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _count: itertools.count[int] = field(default_factory=itertools.count)
     _spent: float = field(default_factory=time.process_time)
@@ -92,17 +93,40 @@ def draws(name: str) -> random.Random:
     return random.Random(name)  # noqa: S311 - of a simulation
 
 
+class Desk:
+    """The driver's desk, without an actor."""
+
+    name = "desk"
+
+    def __init__(self) -> None:
+        self.trays: dict[str, dict[str, Any] | None] = {}
+
+    def put(self, worker: str, config: dict[str, Any] | None) -> None:
+        """Put down a worker's next trial."""
+        self.trays[worker] = config
+
+    def kill(self, worker: str) -> None:
+        """End nothing: no simulated worker hangs."""
+
+    def forget(self, worker: str) -> None:
+        """Clear a worker's tray."""
+        self.trays.pop(worker, None)
+
+    def close(self) -> None:
+        """End."""
+
+
 class Worker:
     """A process that trains: its messages come after as many simulated seconds as its trial takes."""
 
     def __init__(self, world: World) -> None:
         self.world, self.left, self.lost_after = world, 0.0, 0.0
         self.config: dict[str, Any] | None = None
-        self.assign = SimpleNamespace(remote=self.take)
         self.get_auto_filled_metrics = SimpleNamespace(remote=lambda **_options: None)  # Tune's
 
     def take(self, config: dict[str, Any]) -> None:
         """Take a trial: how long it takes is drawn from its key, whether the worker is lost by the moment as well."""
+        self.name = config.get("worker", getattr(self, "name", ""))
         self.config, self.trials = config, [Trial.from_json(text) for text in config["trials"]]
         key = self.trials[0].key
         self.left = self.total = self.world.seconds * draws(key).lognormvariate(-0.125, 0.5)
@@ -112,7 +136,10 @@ class Worker:
     def step(self) -> tuple[float, dict[str, Any] | None]:
         """Return after how many seconds the next message comes, and the message; None for a worker that is lost."""
         if self.config is None:
-            return 0.0, {"done": True}
+            if (following := self.world.desk.trays.pop(self.name, None)) is None:
+                return 0.0, {"done": True}
+            self.take(following)
+        assert self.config is not None
         seconds = min(self.left, float(self.config["report_seconds"]))
         if 0 <= self.lost_after < self.total - self.left + seconds:
             return seconds, None
@@ -286,6 +313,7 @@ def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
     board, began = a_board(study, 0), time.process_time()
     tune_controller.RayActorManager = partial(Workers, world)
     setattr(tuning, "Conductor", partial(Conductor, clock=world.clock))  # noqa: B010 - with the simulated clock
+    setattr(tuning, "Desk", lambda: world.desk)  # noqa: B010 - as above
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory())
         store = Store.open(f"{scratch}/runs")

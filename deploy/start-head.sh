@@ -36,7 +36,11 @@ export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
 token=${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/auth_token}
 if [ -z "${RAY_AUTH_TOKEN:-}" ]; then
     # Ray writes the file as the umask says, and as a rule others may then read it.
-    [ -n "${RAY_AUTH_TOKEN_PATH:-}" ] || (umask 077 && "$ray" get-auth-token --generate >/dev/null)
+    if ! "$ray" get-auth-token --help >/dev/null 2>&1; then  # Ray before 2.52
+        [ -n "$loopback" ] || echo "start-head.sh: this Ray knows no tokens; whoever reaches $address runs code here" >&2
+    elif [ -z "${RAY_AUTH_TOKEN_PATH:-}" ]; then
+        (umask 077 && "$ray" get-auth-token --generate >/dev/null)
+    fi
     if [ -O "$token" ]; then chmod go= "$token"; fi
 fi
 

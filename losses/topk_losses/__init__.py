@@ -1,79 +1,34 @@
+# ruff: noqa: F403, PLE0605 - what the families of losses export
 """Losses for top-K classification: exact, numerically stable, with torch as the only dependency."""
 
-from topk_losses import functional
-from topk_losses.backends import BackendChoice, backend, explain_backend, use_backend
-from topk_losses.heads import CosineHead
-from topk_losses.margins import effective_number_weights, uneven_margins
-from topk_losses.modules import (
-    AUTKC,
-    LDAM,
-    ActivePassiveLoss,
-    AsymmetricLoss,
-    BalancedSoftmax,
-    CalibratedTopKHinge,
-    ConvexTopKHinge,
-    CrossEntropy,
-    Focal,
-    GeneralizedCrossEntropy,
-    LabelSmoothing,
-    LapSumTopKLoss,
-    LogitAdjusted,
-    LogitClip,
-    Loss,
-    MeanAbsoluteError,
-    NoisedImbalancedTopKHinge,
-    NoisedTopKHinge,
-    SmoothTopKHinge,
-    SmoothTopKSVM,
-    SoftTopKLoss,
-    SortingTopKCrossEntropy,
-    SymmetricCrossEntropy,
-    TopKEntropy,
-    TopKGrouping,
-    TopKHinge,
-    TopKTransition,
-    TruncatedTopKEntropy,
-    VectorScaling,
-)
-from topk_losses.warming import warm_up
+from topk_losses import functional as functional
+from topk_losses.backends import *
+from topk_losses.heads import *
+from topk_losses.margins import *
+from topk_losses.modules._base import Loss as Loss
+from topk_losses.modules.autkc import *
+from topk_losses.modules.entropy import *
+from topk_losses.modules.generalized import *
+from topk_losses.modules.grouping import *
+from topk_losses.modules.hinge import *
+from topk_losses.modules.lapsum import *
+from topk_losses.modules.noised import *
+from topk_losses.modules.robust import *
+from topk_losses.modules.smooth import *
+from topk_losses.modules.smooth_hinge import *
+from topk_losses.modules.soft_topk import *
+from topk_losses.modules.sorting import *
+from topk_losses.modules.topk_entropy import *
+from topk_losses.warming import *
 
-__all__ = [
-    "AUTKC",
-    "LDAM",
-    "ActivePassiveLoss",
-    "AsymmetricLoss",
-    "BackendChoice",
-    "BalancedSoftmax",
-    "CalibratedTopKHinge",
-    "ConvexTopKHinge",
-    "CosineHead",
-    "CrossEntropy",
-    "Focal",
-    "GeneralizedCrossEntropy",
-    "LabelSmoothing",
-    "LapSumTopKLoss",
-    "LogitAdjusted",
-    "LogitClip",
-    "Loss",
-    "MeanAbsoluteError",
-    "NoisedImbalancedTopKHinge",
-    "NoisedTopKHinge",
-    "SmoothTopKHinge",
-    "SmoothTopKSVM",
-    "SoftTopKLoss",
-    "SortingTopKCrossEntropy",
-    "SymmetricCrossEntropy",
-    "TopKEntropy",
-    "TopKGrouping",
-    "TopKHinge",
-    "TopKTransition",
-    "TruncatedTopKEntropy",
-    "VectorScaling",
-    "backend",
-    "effective_number_weights",
-    "explain_backend",
-    "functional",
-    "uneven_margins",
-    "use_backend",
-    "warm_up",
-]
+# What each file exports, so that a new loss is named in its own file alone.
+__all__ = sorted(
+    [
+        "functional",
+        *(
+            name
+            for name, value in globals().items()
+            if callable(value) and value.__module__.startswith(__name__)
+        ),
+    ]
+)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from topk_platform import Choice, Float, Loss
+from topk_platform import Float, Loss
+from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.specs import Dimension, Scalar
 
 __all__ = [
@@ -30,23 +31,29 @@ __all__ = [
 Own = Mapping[str, tuple[Dimension, Scalar]]
 """A loss's own dimensions by name, each with its first value."""
 
-_SAMPLES = Choice((None, 1, 3, 5, 10, 30))  # None is the exact expectation
-
 # In narrower ranges a third of the configurations that the shipped findings chose had a value within 5 % of an end:
 # learning rates at 3, weight decays at 1e-5 and 0.03, τ at 10, temperatures at 0.1 and 10, ...
 RATES, DECAYS = Float(0.003, 10.0, log=True), Float(3e-6, 0.1, log=True)
 """The ranges of the learning rate and of the weight decay, the same for all losses of a study."""
 
-TEMPERATURE = Float(0.03, 30.0, log=True)
-TAU = Float(0.003, 100.0, log=True)
-EPSILON = Float(0.003, 10.0, log=True)
-IMBALANCED_EPSILON = Float(0.001, 1.0, log=True)
-MARGIN = Float(0.03, 30.0, log=True)
-GAMMA = Float(0.01, 1.0, log=True)
-FOCUS = Float(0.1, 5.0, log=True)
-MAX_MARGIN = Float(0.01, 1.0, log=True)
-SCALE = Float(1.0, 100.0, log=True)
+
+def _range_of(loss: str, parameter: str) -> Dimension:
+    """Return the range that the catalogue of losses has for a parameter."""
+    return LOSS_CATALOGUE[loss].searched[parameter][0]
+
+
+TEMPERATURE = _range_of("cross_entropy", "temperature")
+TAU = _range_of("smooth_topk_svm", "tau")
+EPSILON = _range_of("noised_topk_hinge", "epsilon")
+IMBALANCED_EPSILON = _range_of("noised_imbalanced_topk_hinge", "epsilon")
+MARGIN = _range_of("calibrated_topk_hinge", "margin")
+GAMMA = _range_of("generalized_cross_entropy", "gamma")
+FOCUS = _range_of("focal", "gamma")
+MAX_MARGIN = _range_of("ldam", "max_margin")
+SCALE = _range_of("ldam", "scale")
 """The ranges of the losses' own parameters: temperatures, noise, margins, exponents and scales."""
+
+_SAMPLES = _range_of("noised_topk_hinge", "samples")  # None is the exact expectation
 
 
 @dataclass(frozen=True)

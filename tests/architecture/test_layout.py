@@ -49,6 +49,7 @@ LEAVES = {
     ),
     *("trust", "elsewhere", "terminal"),  # files of others, and what they may do here
     "calibration",
+    "loss_catalogue",  # titles, looks and ranges of the losses, for studies, reports and pages
     "lazy",  # how packages import their names on first use
 }
 

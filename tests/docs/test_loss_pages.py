@@ -14,7 +14,8 @@ from torch import Tensor
 
 import topk_losses
 from topk_losses import functional
-from topk_platform.reports.tables.names import TITLES
+from topk_platform.loss_catalogue import LOSS_CATALOGUE
+from topk_platform.specs import Float
 from topk_platform.training.loss_table import LOSSES
 
 ROOT = Path(__file__).parents[2]
@@ -41,9 +42,30 @@ def test_the_table_has_every_loss_and_each_its_page() -> None:
 
 
 def test_a_loss_is_called_in_tables_what_its_page_calls_it() -> None:
-    assert set(TITLES) == set(LOSSES)
+    assert set(LOSS_CATALOGUE) == set(LOSSES)
     headings = {name: (FOLDER / f"{name}.md").read_text().partition("\n")[0] for name in LOSSES}
-    assert headings == {name: f"# {title}" for name, title in TITLES.items()}
+    assert headings == {name: f"# {entry.title}" for name, entry in LOSS_CATALOGUE.items()}
+
+
+def values_table(name: str) -> dict[str, list[str]]:
+    """The rows of a page's table of values by parameter: allowed, first, searched."""
+    text = (FOLDER / f"{name}.md").read_text().partition("## Values")[2].partition("##")[0]
+    return {row[0].strip("`"): row[1:] for row in map(cells_of, text.splitlines()) if row[0].startswith("`")}
+
+
+def cells_of(line: str) -> list[str]:
+    return re.split(r" \| ", line.strip("| "))
+
+
+@pytest.mark.parametrize("name", [name for name, entry in LOSS_CATALOGUE.items() if entry.searched])
+def test_a_page_has_the_ranges_of_the_catalogue_and_the_code_its_first_values(name: str) -> None:
+    takes = inspect.signature(LOSSES[name]).parameters
+    for parameter, (dimension, first) in LOSS_CATALOGUE[name].searched.items():
+        assert takes[parameter].default == first
+        assert dimension.holds(first)
+        if isinstance(dimension, Float):
+            scale = ", logarithmic" if dimension.log else ""
+            assert values_table(name)[parameter][2] == f"{dimension.low:g} to {dimension.high:g}{scale}"
 
 
 @pytest.mark.parametrize("name", MODULES)

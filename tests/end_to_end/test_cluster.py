@@ -107,7 +107,7 @@ def test_a_node_that_is_lost_before_it_answers_is_waited_for_or_left_out(
         (lost,) = (node for node in found if not node["Alive"])
         lists = [[lost], found]
         monkeypatch.setattr(machines, "nodes_for", lambda _needs: lists.pop(0))
-        patience = Patience(tell=told.append, sleep=lambda _: None)
+        patience = Patience(report=told.append, sleep=lambda _: None)
         assert machines.common_environment(digits(), patience) == environment("cpu")
         monkeypatch.setattr(ray, "nodes", lambda: [{**node, "Alive": True} for node in found])
         answered = ask_nodes(Question(["ray"]), 600)

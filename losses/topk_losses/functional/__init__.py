@@ -1,3 +1,4 @@
+# ruff: noqa: F403, PLE0605 - what the families export
 """Every loss and operator as a function of scores and targets.
 
 All losses have this in common:
@@ -18,80 +19,24 @@ All losses have this in common:
   checked in eager mode on the CPU and by the modules' constructors. Every rejected argument raises ``ValueError``.
 """
 
-from topk_losses.functional.autkc import autkc
-from topk_losses.functional.entropy import (
-    balanced_softmax,
-    cross_entropy,
-    focal,
-    ldam,
-    logit_adjusted,
-    truncated_topk_entropy,
-    vector_scaling,
-)
-from topk_losses.functional.generalized import generalized_cross_entropy
-from topk_losses.functional.grouping import topk_grouping, topk_transition
-from topk_losses.functional.hinge import calibrated_topk_hinge, convex_topk_hinge, topk_hinge
-from topk_losses.functional.lapsum import lapsum_topk_loss
-from topk_losses.functional.noised import noised_imbalanced_topk_hinge, noised_topk_hinge
-from topk_losses.functional.reduction import reduce_rows
-from topk_losses.functional.robust import (
-    active_passive_loss,
-    asymmetric_loss,
-    label_smoothing,
-    logit_clip,
-    mean_absolute_error,
-    symmetric_cross_entropy,
-)
-from topk_losses.functional.smooth import smooth_topk_svm
-from topk_losses.functional.smooth_hinge import smooth_topk_hinge
-from topk_losses.functional.soft_topk import soft_topk_loss
-from topk_losses.functional.sorting import sorting_topk_cross_entropy
-from topk_losses.functional.topk_entropy import topk_entropy
-from topk_losses.margins import uneven_margins
-from topk_losses.operators import (
-    expected_topk,
-    inclusion_probabilities,
-    lapsum_topk,
-    log_elementary_symmetric,
-    noised_topk,
-    soft_topk,
-)
+import inspect
 
-__all__ = [
-    "active_passive_loss",
-    "asymmetric_loss",
-    "autkc",
-    "balanced_softmax",
-    "calibrated_topk_hinge",
-    "convex_topk_hinge",
-    "cross_entropy",
-    "expected_topk",
-    "focal",
-    "generalized_cross_entropy",
-    "inclusion_probabilities",
-    "label_smoothing",
-    "lapsum_topk",
-    "lapsum_topk_loss",
-    "ldam",
-    "log_elementary_symmetric",
-    "logit_adjusted",
-    "logit_clip",
-    "mean_absolute_error",
-    "noised_imbalanced_topk_hinge",
-    "noised_topk",
-    "noised_topk_hinge",
-    "reduce_rows",
-    "smooth_topk_hinge",
-    "smooth_topk_svm",
-    "soft_topk",
-    "soft_topk_loss",
-    "sorting_topk_cross_entropy",
-    "symmetric_cross_entropy",
-    "topk_entropy",
-    "topk_grouping",
-    "topk_hinge",
-    "topk_transition",
-    "truncated_topk_entropy",
-    "uneven_margins",
-    "vector_scaling",
-]
+from topk_losses.functional.autkc import *
+from topk_losses.functional.entropy import *
+from topk_losses.functional.generalized import *
+from topk_losses.functional.grouping import *
+from topk_losses.functional.hinge import *
+from topk_losses.functional.lapsum import *
+from topk_losses.functional.noised import *
+from topk_losses.functional.reduction import *
+from topk_losses.functional.robust import *
+from topk_losses.functional.smooth import *
+from topk_losses.functional.smooth_hinge import *
+from topk_losses.functional.soft_topk import *
+from topk_losses.functional.sorting import sorting_topk_cross_entropy as sorting_topk_cross_entropy
+from topk_losses.functional.topk_entropy import *
+from topk_losses.margins import uneven_margins as uneven_margins
+from topk_losses.operators import *
+
+# What each family exports, so that a new loss is named in its own file alone.
+__all__ = sorted(name for name, value in globals().items() if inspect.isfunction(value))

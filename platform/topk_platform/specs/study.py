@@ -133,9 +133,7 @@ class Study:
     equivalence: Annotated[float, Rule("points, at least 0 and below 100", _is_tolerance)] = field(
         default=0.0, metadata=LATER
     )
-    start_limit: Annotated[float, Rule("hours, above 0", lambda value: value > 0)] = field(
-        default=0.5, metadata=LATER
-    )
+    start_limit: Positive = field(default=0.5, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -176,3 +176,7 @@ def on_shared_gpu():
 
 def too_large():
     return study("none", threads=9)
+
+
+def slow_to_start():
+    return study("none", start_limit=0.01)

@@ -309,7 +309,14 @@ def test_how_long_a_trial_may_take_is_part_of_no_identity_nor_is_its_share_of_a_
     arm = an_arm()
     studies = [
         Study("s", [arm], topk=(1, 3), **more)  # type: ignore[arg-type]
-        for more in ({}, {"time_limit": 0.5}, {"time_limit": 48}, {"gpus": 0.25}, {"gpus": "auto"})
+        for more in (
+            {},
+            {"time_limit": 0.5},
+            {"time_limit": 48},
+            {"start_limit": 2},
+            {"gpus": 0.25},
+            {"gpus": "auto"},
+        )
     ]
     assert len({study.arm_id(arm) for study in studies}) == 1
     assert "time_limit" not in {field.name for field in dataclasses.fields(Trial)}
@@ -343,10 +350,11 @@ def test_a_kind_of_gpu_is_of_a_study_on_gpus_and_part_of_no_identity() -> None:
         Study("s", [arm], topk=(1, 3), device="cuda", accelerator="a b")
 
 
+@pytest.mark.parametrize("limit", ["time_limit", "start_limit"])
 @pytest.mark.parametrize("hours", [0, -1, math.inf])
-def test_a_time_limit_is_some_hours(hours: float) -> None:
-    with pytest.raises(UserError, match="time_limit must be"):
-        Study("s", [an_arm()], topk=(1, 3), time_limit=hours)
+def test_a_limit_is_some_hours(limit: str, hours: float) -> None:
+    with pytest.raises(UserError, match=f"{limit} must be"):
+        Study("s", [an_arm()], topk=(1, 3), **{limit: hours})  # type: ignore[arg-type]
 
 
 def test_a_record_survives_json() -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from topk_platform.loss_catalogue import INK, LOSS_CATALOGUE, PALETTE
 from topk_platform.specs import Loss
 
 __all__ = ["COLUMN", "INK", "OTHERS", "PAGE", "Look", "looks", "styled", "wrapped"]
@@ -17,45 +18,10 @@ COLUMN = 3.5
 """The width of a journal's column, in inches."""
 PAGE = 7.2
 """The width of a page, in inches."""
-INK = "#1b1b1b"
-"""The colour of text and of the baseline; a page in dark mode replaces it."""
 OTHERS = "#BDBDBD"
 """The colour of the losses that a crowded plot does not name."""
 
-# The palette of Okabe and Ito, with a grey in place of its yellow, which is too pale for lines on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A7A7A")
 _MARKERS = "osD^vPX"
-
-_KNOWN: Mapping[str, tuple[str, str]] = {
-    "cross_entropy": (INK, "o"),
-    "smooth_topk_svm": (_COLOURS[0], "s"),
-    "noised_topk_hinge": (_COLOURS[1], "D"),
-    "noised_imbalanced_topk_hinge": (_COLOURS[1], "^"),
-    "calibrated_topk_hinge": (_COLOURS[2], "o"),
-    "topk_hinge": (_COLOURS[2], "s"),
-    "convex_topk_hinge": (_COLOURS[2], "v"),
-    "topk_grouping": (_COLOURS[3], "P"),
-    "topk_transition": (_COLOURS[3], "X"),
-    "ldam": (_COLOURS[4], "D"),
-    "focal": (_COLOURS[4], "o"),
-    "balanced_softmax": (_COLOURS[4], "^"),
-    "logit_adjusted": (_COLOURS[4], "v"),
-    "smooth_topk_hinge": (_COLOURS[5], "s"),
-    "lapsum_topk_loss": (_COLOURS[5], "o"),
-    "sorting_topk_cross_entropy": (_COLOURS[5], "P"),
-    "soft_topk_loss": (_COLOURS[5], "D"),
-    "autkc": (_COLOURS[4], "P"),
-    "topk_entropy": (_COLOURS[6], "o"),
-    "generalized_cross_entropy": (_COLOURS[4], "s"),
-    "truncated_topk_entropy": (_COLOURS[6], "X"),
-    "label_smoothing": (_COLOURS[6], "s"),
-    "mean_absolute_error": (_COLOURS[6], "D"),
-    "symmetric_cross_entropy": (_COLOURS[6], "^"),
-    "active_passive_loss": (_COLOURS[6], "v"),
-    "asymmetric_loss": (_COLOURS[6], "P"),
-    "logit_clip": (_COLOURS[5], "^"),
-    "vector_scaling": (_COLOURS[4], "X"),
-}
 
 _SETTINGS: Mapping[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -101,7 +67,7 @@ def looks(losses: Sequence[Loss]) -> dict[str, Look]:
     """Return how losses are drawn, by their labels.
 
     The look depends on the loss's name, so that it is the same in every plot and study. If a loss is in a study several
-    times, all have its colour, with different markers and lines. A loss that is not in the table of known losses gets a
+    times, all have its colour, with different markers and lines. A loss that is not in the catalogue gets a
     colour and a marker from a hash of its name.
 
     Example:
@@ -120,7 +86,8 @@ def looks(losses: Sequence[Loss]) -> dict[str, Look]:
 
 
 def _variants(name: str) -> Iterator[Look]:
-    colour, marker = _KNOWN.get(name) or _hashed(name)
+    entry = LOSS_CATALOGUE.get(name)
+    colour, marker = _hashed(name) if entry is None else (entry.colour, entry.marker)
     start = _MARKERS.index(marker)
     for turn in range(10_000):
         line = ("-", "--", ":", "-.")[turn // len(_MARKERS) % 4]
@@ -129,7 +96,7 @@ def _variants(name: str) -> Iterator[Look]:
 
 def _hashed(name: str) -> tuple[str, str]:
     drawn = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
-    return _COLOURS[drawn % len(_COLOURS)], _MARKERS[drawn // len(_COLOURS) % len(_MARKERS)]
+    return PALETTE[drawn % len(PALETTE)], _MARKERS[drawn // len(PALETTE) % len(_MARKERS)]
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from ray.exceptions import NodeDiedError, TaskUnschedulableError
 from topk_platform.running.cluster.patience import COMING_SECONDS, NotYetError, Patience
 from topk_platform.specs import Study
 
-__all__ = ["LOST", "nodes_for", "size_told", "slots", "trial_resources"]
+__all__ = ["LOST", "cluster_size", "nodes_for", "slots", "trial_resources"]
 
 LOST = (NodeDiedError, TaskUnschedulableError)
-"""What Ray raises in place of an answer where the node that was asked is gone: while it answered, or before."""
+"""What Ray raises where a node that was asked is lost before or while it answers."""
 
 _GROW_SECONDS = 900.0  # a cloud's GPU machine, its image and its set-up commands
 _UNITS = 10_000  # Ray counts in parts so small; of what is rounded up, one trial fewer would fit
@@ -61,17 +61,17 @@ def slots(study: Study, workers: int | None, *, may_grow: bool, patience: Patien
     needs, grows = trial_resources(study), may_grow and workers is not None
     hint = "; if the cluster can add nodes, give --workers so that it is asked to"
 
-    def found() -> int:
+    def fit() -> int:
         if not (holds := fitting(needs)):
             lacking = f"a trial of {study.name} needs {needs} on one node, and the nodes have {_described()}"
             raise NotYetError(lacking + (hint if may_grow and workers is None else ""))
         return holds
 
     if not may_grow or fitting(needs):
-        holds = found()
+        holds = fit()
     else:
-        with _asked_for(needs) if grows else nullcontext():
-            holds = (patience or Patience()).until(found, _GROW_SECONDS if grows else COMING_SECONDS)
+        with _requested(needs) if grows else nullcontext():
+            holds = (patience or Patience()).until(fit, _GROW_SECONDS if grows else COMING_SECONDS)
     return workers or holds
 
 
@@ -85,12 +85,12 @@ def nodes_for(needs: Mapping[str, float]) -> list[dict[str, Any]]:
     return [node for node in _nodes() if _holds(node, needs)]
 
 
-def size_told() -> str:
+def cluster_size() -> str:
     """Return the connected cluster's address and size in words, ``10.0.0.1:6379: 2 nodes, 16 CPUs, 1 GPU``."""
-    found = ray.cluster_resources()
-    counts = {"node": len(_nodes()), **{name: found.get(name, 0.0) for name in ("CPU", "GPU")}}
-    told = [f"{n:g} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n or name == "CPU"]
-    return f"{ray.get_runtime_context().gcs_address}: {', '.join(told)}"
+    resources = ray.cluster_resources()
+    counts = {"node": len(_nodes()), **{name: resources.get(name, 0.0) for name in ("CPU", "GPU")}}
+    parts = [f"{n:g} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n or name == "CPU"]
+    return f"{ray.get_runtime_context().gcs_address}: {', '.join(parts)}"
 
 
 def _holds(node: Mapping[str, Any], needs: Mapping[str, float]) -> int:
@@ -111,7 +111,7 @@ def _resources(of_node: Mapping[str, float]) -> dict[str, float]:
 
 
 @contextmanager
-def _asked_for(needs: Mapping[str, float]) -> Iterator[None]:
+def _requested(needs: Mapping[str, float]) -> Iterator[None]:
     """Ask the autoscaler for a node for as long as the block lasts; afterwards the trials' own demand does so."""
     request_resources(bundles=[dict(needs)])
     try:

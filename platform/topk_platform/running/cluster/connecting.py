@@ -18,7 +18,7 @@ from ray.exceptions import RayError
 from topk_platform.code_version import user_modules
 from topk_platform.errors import ClusterError, reason
 from topk_platform.running.cluster.address import is_loopback
-from topk_platform.running.cluster.capacity import size_told, slots
+from topk_platform.running.cluster.capacity import cluster_size, slots
 from topk_platform.running.cluster.patience import Patience
 from topk_platform.running.cluster.reaching import check_answers, listening
 from topk_platform.running.own_ray.interrupts import interrupts_wait
@@ -93,7 +93,7 @@ def _ray(study: Study, address: str | None, workers: int | None, patience: Patie
             return
         try:
             _join(patience.until(partial(listening, address)), study)
-            patience.say(f"joined the Ray cluster at {size_told()}")
+            patience.say(f"joined the Ray cluster at {cluster_size()}")
             yield Lifeline()
         finally:
             ray.shutdown()
@@ -146,8 +146,8 @@ def _shipped(study: Study | None) -> list[Path]:
 def _location(spec: ModuleSpec | None) -> Path | None:
     if spec is None:
         return None
-    place = next(iter(spec.submodule_search_locations or ()), spec.origin)
-    return None if place is None else Path(place).absolute()
+    location = next(iter(spec.submodule_search_locations or ()), spec.origin)
+    return None if location is None else Path(location).absolute()
 
 
 def _installed(path: Path) -> bool:

@@ -29,7 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LACKS = re.compile(r"No module named '(\w+)")
-_TOLD_SECONDS = 5.0  # before it is said who is waited for
+_QUIET_SECONDS = 5.0  # before the nodes that are waited for are named
 _NAMED = 4  # nodes in a line
 _ANSWER_SECONDS = 120.0  # the first worker of a node fetches the packages and imports torch
 
@@ -52,10 +52,10 @@ def common_environment(study: Study, patience: Patience | None = None) -> dict[s
     """
     needs = trial_resources(study)
     held = {name: amount for name, amount in needs.items() if name != "CPU"}
-    (first, wanted), *others = _ask(needs, held, patience, _environment, study.device)
-    for name, found in others:
+    (first, expected), *others = _ask(needs, held, patience, _environment, study.device)
+    for name, actual in others:
         differing = [
-            f"{key} {value} and {found[key]}" for key, value in wanted.items() if found[key] != value
+            f"{key} {value} and {actual[key]}" for key, value in expected.items() if actual[key] != value
         ]
         if differing:
             raise ClusterError(
@@ -63,7 +63,7 @@ def common_environment(study: Study, patience: Patience | None = None) -> dict[s
                 "of one kind with the same versions, of several kinds of GPU one with --accelerator, or let them "
                 "differ with --mixed: the table then says so"
             )
-    return wanted
+    return expected
 
 
 def _environment(device: str) -> dict[str, str]:
@@ -87,7 +87,7 @@ def measured(
     whole = trial_resources(replace(study, gpus=1.0))
     texts, data = [trial.to_json() for trial in trials], str(data_folder())
     if everywhere:
-        return packing([found for _, found in _ask(whole, whole, patience, measure, texts, data)])
+        return packing([size for _, size in _ask(whole, whole, patience, measure, texts, data)])
     # The process ends with the task, and with it its CUDA context.
     task = ray.remote(**as_options(whole), max_calls=1)(measure)
     return packing([_answer(task.remote(texts, data), "that has a free GPU")])
@@ -101,13 +101,13 @@ def check_shared(store: Store, study: Study, patience: Patience | None = None) -
     """
     if store.local is None:
         return
-    place, name = store.existing, f".seen-{uuid.uuid4().hex}"
-    place.write(name, name.encode())
+    folder, name = store.existing, f".seen-{uuid.uuid4().hex}"
+    folder.write(name, name.encode())
     try:
-        answers = _ask(trial_resources(study), {}, patience, _reads, str(Path(place.root, name)))
+        answers = _ask(trial_resources(study), {}, patience, _reads, str(Path(folder.root, name)))
     finally:
-        place.delete(name)
-    if blind := sorted({node for node, found in answers if found != name}):
+        folder.delete(name)
+    if blind := sorted({node for node, content in answers if content != name}):
         raise StoreError(
             f"store {store.uri!r} is a folder that node {', '.join(blind)} does not see: give --store a folder that "
             "all machines share, or s3://, gs:// or az://"
@@ -161,15 +161,15 @@ def _answers(asked: Mapping[Any, str], patience: Patience) -> list[tuple[str, An
     """Return the answers of those nodes that are there; raise ``NotYetError`` if all are lost.
 
     Args:
-        asked: The nodes' addresses, by what Ray will have of each.
-        patience: Is told of each node that is lost, and of nodes that are slow to answer.
+        asked: The nodes' addresses, by Ray's reference to each answer.
+        patience: Reports each node that is lost, and nodes that are slow to answer.
     """
-    found, lost = list[Any](), list[Any]()
-    answered, waiting = _heard(asked, patience)
+    good, lost = list[Any](), list[Any]()
+    answered, waiting = _within_patience(asked, patience)
     while True:
         for answer in answered:
-            (lost if _is_lost(answer) else found).append(answer)
-        if found or not waiting:
+            (lost if _is_lost(answer) else good).append(answer)
+        if good or not waiting:
             break
         answered, waiting = ray.wait(waiting, timeout=_longer(patience))
         if not answered:
@@ -177,16 +177,16 @@ def _answers(asked: Mapping[Any, str], patience: Patience) -> list[tuple[str, An
     for answer in waiting:
         ray.cancel(answer)
     lines = [f"node {asked[answer]} was lost before it answered" for answer in lost]
-    if not found:
+    if not good:
         raise NotYetError(", ".join(lines))
     for line in lines:
         patience.say(f"{line}, and is left out")
-    return [(asked[answer], _answer(answer, asked[answer])) for answer in found]
+    return [(asked[answer], _answer(answer, asked[answer])) for answer in good]
 
 
-def _heard(asked: Mapping[Any, str], patience: Patience) -> tuple[list[Any], list[Any]]:
-    """Return what has come when all nodes have answered or two minutes have passed, and what has not."""
-    answered, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=_TOLD_SECONDS)
+def _within_patience(asked: Mapping[Any, str], patience: Patience) -> tuple[list[Any], list[Any]]:
+    """Return the answers that have come, and those that have not, once all came or two minutes have passed."""
+    answered, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=_QUIET_SECONDS)
     if not waiting:
         return answered, waiting
     patience.say(f"waiting for {_nodes([asked[answer] for answer in waiting])} to answer: starting, or busy")
@@ -218,13 +218,13 @@ def _is_lost(answer: Any) -> bool:
         ray.get(answer)
     except LOST:
         return True
-    except RayError:  # which whoever takes the answer is told
+    except RayError:  # raised again for whoever takes the answer
         return False
     return False
 
 
 def as_options(held: Mapping[str, float]) -> dict[str, Any]:
-    """Return what a task of Ray's holds of a node, as Ray wants to be told.
+    """Return the resources that a task holds on a node, as Ray's options.
 
     Example:
         >>> as_options({"CPU": 2, "GPU": 0.25, "accelerator_type:L4": 0.001})
@@ -245,14 +245,14 @@ def _answer(answer: Any, name: str) -> Any:
 
 
 def _remedy(said: str) -> str:
-    """Return how a node gets the module that it lacks, if that is what it says.
+    """Return how a node gets the module that it lacks, if its message names one.
 
     ``topk run`` sends this package and the user's own modules; a Ray that a caller has connected to has what that call
     sends, and what both import has to be installed.
     """
-    if (found := _LACKS.search(said)) is None:
+    if (module := _LACKS.search(said)) is None:
         return ""
-    if found[1].startswith("topk_"):
+    if module[1].startswith("topk_"):
         return (
             "; connect with ray.init(..., runtime_env={'py_modules': [topk_losses, topk_platform]}), or let run() "
             "connect by its address=, which sends it"

@@ -27,7 +27,7 @@ class Patience:
 
     Args:
         seconds: The longest wait for each thing; None: a minute.
-        tell: Called with a line that says what is waited for, once per reason.
+        report: Called with a line that says what is waited for, once per reason.
         clock: A monotonic clock, in seconds.
         sleep: Sleeps for a number of seconds.
 
@@ -35,7 +35,7 @@ class Patience:
         UserError: for a time below 0.
 
     Example:
-        >>> patience, answers = Patience(tell=print, sleep=lambda seconds: None), [NotYetError("no head"), 8]
+        >>> patience, answers = Patience(report=print, sleep=lambda seconds: None), [NotYetError("no head"), 8]
         >>> def ask():
         ...     if isinstance(answer := answers.pop(0), Exception):
         ...         raise answer
@@ -48,13 +48,13 @@ class Patience:
     def __init__(
         self,
         seconds: float | None = None,
-        tell: Callable[[str], None] | None = None,
+        report: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if seconds is not None and not seconds >= 0:
             raise UserError(f"wait must be at least 0 seconds, got {seconds}")
-        self._seconds, self._tell, self._clock, self._sleep = seconds, tell, clock, sleep
+        self._seconds, self._report, self._clock, self._sleep = seconds, report, clock, sleep
 
     @property
     def seconds(self) -> float | None:
@@ -72,24 +72,24 @@ class Patience:
             ClusterError: in one line, once the time has passed; whatever else ``ask`` raises, at once.
         """
         seconds = otherwise if self._seconds is None else self._seconds
-        end, told = self._clock() + seconds, ""
+        end, last = self._clock() + seconds, ""
         while True:
             try:
                 return ask()
             except NotYetError as error:
                 if self._clock() >= end:
                     raise ClusterError(f"{error}{_waited(seconds)}") from error
-                told = self._say(told, str(error), seconds)
+                last = self._say(last, str(error), seconds)
             self._sleep(_PAUSE)
 
     def say(self, what: str) -> None:
-        """Tell in a line what is done before anything starts, and what came of it."""
-        if self._tell is not None:
-            self._tell(what)
+        """Report in a line what is done before anything starts, and its outcome."""
+        if self._report is not None:
+            self._report(what)
 
-    def _say(self, told: str, what: str, seconds: float) -> str:
-        if self._tell is not None and what != told:
-            self._tell(f"{what}; waiting for up to {seconds:g} s, see --wait")
+    def _say(self, last: str, what: str, seconds: float) -> str:
+        if self._report is not None and what != last:
+            self._report(f"{what}; waiting for up to {seconds:g} s, see --wait")
         return what
 
 

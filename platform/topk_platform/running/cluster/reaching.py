@@ -65,14 +65,14 @@ def check_answers(address: str) -> None:
         stderr=subprocess.PIPE,
         text=True,
     ) as probe:
-        _hear(probe, address)
+        _check_answer(probe, address)
 
 
-def _hear(probe: subprocess.Popen[str], address: str) -> None:
+def _check_answer(probe: subprocess.Popen[str], address: str) -> None:
     assert probe.stdout is not None  # noqa: S101 - for the type checker: it is a pipe
     try:
         probe.stdout.readline()  # on a busy machine the import alone may take as long as a cluster is given
-        _, told = probe.communicate(timeout=_ANSWER_SECONDS)
+        _, message = probe.communicate(timeout=_ANSWER_SECONDS)
     except subprocess.TimeoutExpired as error:
         hint = " (one that wants a token answers to RAY_AUTH_MODE=token)"
         raise ClusterError(
@@ -82,9 +82,9 @@ def _hear(probe: subprocess.Popen[str], address: str) -> None:
     finally:
         probe.kill()
     if probe.returncode:
-        if mismatch := version_error(told, address):
+        if mismatch := version_error(message, address):
             raise mismatch
-        lines = told.strip().splitlines() or [f"exit code {probe.returncode}"]
+        lines = message.strip().splitlines() or [f"exit code {probe.returncode}"]
         raise ClusterError(f"no Ray cluster answers at {address!r}: {lines[-1]}")
 
 

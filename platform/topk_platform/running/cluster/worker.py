@@ -38,10 +38,10 @@ def check_planned(trial: Trial) -> None:
 
 
 def _check_code(trial: Trial) -> None:
-    found = loaded_version(trial.arm)
-    if found != trial.code_version:
+    actual = loaded_version(trial.arm)
+    if actual != trial.code_version:
         raise ChangedError(
-            f"arm {trial.arm.name}: a worker found code version {found} where the study began with "
+            f"arm {trial.arm.name}: a worker found code version {actual} where the study began with "
             f"{trial.code_version}: the code changed meanwhile, or that machine has other sources"
         )
 
@@ -49,10 +49,10 @@ def _check_code(trial: Trial) -> None:
 def _check_environment(trial: Trial) -> None:
     if trial.device == "cuda" and not torch.cuda.is_available():
         raise ChangedError(f"arm {trial.arm.name}: torch finds no GPU")
-    found = environment(trial.device)
+    actual = environment(trial.device)
     differing = [
         f"{name} {value}, not {trial.environment[name]}"
-        for name, value in found.items()
+        for name, value in actual.items()
         if trial.environment[name] != value
     ]
     if differing:

@@ -52,7 +52,7 @@ class _Run:
 
     trials: tuple[Trial, ...]
     watched: bool = False
-    heard: float = 0.0
+    last_message: float = 0.0
     patience: float = FIRST_SECONDS
     stalled: FaultError | None = None
     cut: bool = False
@@ -69,7 +69,7 @@ class Conductor:
     Args:
         board: The study's state.
         keep: Called with every record, before trials that depend on it may start.
-        tell: Called with every event; for a record, after it was kept.
+        notify: Called with every event; for a record, after it was kept.
         orders: What every trial is given besides its specification.
         pauses: Seconds before each further try after a fault.
         budget: What may be spent; by default anything.
@@ -84,7 +84,7 @@ class Conductor:
 
     board: Board
     keep: Callable[[TrialRecord], None]
-    tell: Callable[[Event], None]
+    notify: Callable[[Event], None]
     orders: Orders
     pauses: Sequence[float]
     budget: Budget = field(default_factory=Budget)
@@ -137,7 +137,7 @@ class Conductor:
         self._runs[tune_id] = _Run(trials)
         self.budget.begin(tune_id, trials[0].arm_id, len(trials))
         self.starts.add(tune_id, self._now)
-        self.tell(Event("started", trials, workers=self._busy))
+        self.notify(Event("started", trials, workers=self._busy))
         return {
             "trials": [trial.to_json() for trial in trials],
             "recorded": [trial.key for trial in trials if self.board.has_ended(trial)],
@@ -162,7 +162,7 @@ class Conductor:
             return False
         self.starts.remove(tune_id)
         run = self._runs[tune_id]
-        run.watched, run.heard = True, self._now
+        run.watched, run.last_message = True, self._now
         return True
 
     def follow(self, tune_id: str) -> dict[str, Any] | None:
@@ -172,16 +172,16 @@ class Conductor:
             self.watch(tune_id)
         return config
 
-    def hear(self, tune_id: str, message: dict[str, Any]) -> None:
+    def receive(self, tune_id: str, message: dict[str, Any]) -> None:
         """Take a worker's message about its trial; the records are removed from the message."""
         if tune_id in self._withdrawn:  # it is being ended, and its trial is another's
             return
         run = self._runs[tune_id]
-        run.heard = self._now
+        run.last_message = self._now
         run.patience = message.get("patience", run.patience)
         self._retries.progress(run.key, message.get("kept", 0))
         if sample := message.pop("gpu", None):
-            self.tell(Event("measured", run.trials, workers=self._busy, sample=GpuSample(*sample)))
+            self.notify(Event("measured", run.trials, workers=self._busy, sample=GpuSample(*sample)))
         if not message["ended"]:
             return
         records = message.pop("records", [])
@@ -205,7 +205,7 @@ class Conductor:
                 self.board.end(trial, Ended.from_record(record))
                 if why := record.missing.get("network"):
                     self.faults.unsaved[trial.key] = why
-                self.tell(Event("ended", (trial,), record, workers=self._busy))
+                self.notify(Event("ended", (trial,), record, workers=self._busy))
 
     def _is_kept(self, record: TrialRecord) -> bool:
         versions = {**record.trial.environment, **record.versions, **self._versions}
@@ -227,7 +227,7 @@ class Conductor:
         if run.cut:
             for trial in run.trials:
                 self.board.release(trial)
-            self.tell(Event("cut", run.trials, workers=self._busy))
+            self.notify(Event("cut", run.trials, workers=self._busy))
             return
         self._fault(run, run.stalled or LostProcessError(reason))
 
@@ -243,23 +243,23 @@ class Conductor:
 
     def _fault(self, run: _Run, fault: FaultError) -> None:
         """Let trials that a fault stopped start again after a pause, or leave them open."""
-        told = f"{fault.kind}: {fault}"
+        text = f"{fault.kind}: {fault}"
         pause = self._retries.pause(run.key) if fault.passing else None
         if pause is None:
-            self._leave(run, told, fault.remedy)
+            self._leave(run, text, fault.remedy)
             return
         self._waiting.append((self.clock() + pause, run.trials))
         self.board.again += 1
-        self.tell(Event("again", run.trials, why=told, workers=self._busy))
+        self.notify(Event("again", run.trials, why=text, workers=self._busy))
 
-    def _leave(self, run: _Run, told: str, remedy: str) -> None:
+    def _leave(self, run: _Run, text: str, remedy: str) -> None:
         for trial in run.trials:
             if self.board.has_ended(trial):
                 self.board.release(trial)
                 continue
             self.board.leave(trial)
-            self.faults.open.append(OpenTrial(trial.key, trial.arm.name, told, remedy))
-        self.tell(Event("open", run.trials, why=f"{told}; {remedy}", workers=self._busy))
+            self.faults.open.append(OpenTrial(trial.key, trial.arm.name, text, remedy))
+        self.notify(Event("open", run.trials, why=f"{text}; {remedy}", workers=self._busy))
 
     def _refuse(self, run: _Run, reason: str) -> None:
         """Keep nothing of a trial that a worker cannot run as it was planned, and start nothing more."""
@@ -282,11 +282,13 @@ class Conductor:
         self._turn = now
         for tune_id in self.starts.overdue(self._now):
             self._withdraw(tune_id)
-        found = [tune_id for tune_id, run in self._runs.items() if self._is_stalled(run)]
-        for tune_id in found:
+        silent = [tune_id for tune_id, run in self._runs.items() if self._is_stalled(run)]
+        for tune_id in silent:
             run = self._runs[tune_id]
-            run.stalled = StalledError(f"its process showed no progress for {self._now - run.heard:.0f} s")
-        return found + (self._cut() if self.budget.over else [])
+            run.stalled = StalledError(
+                f"its process showed no progress for {self._now - run.last_message:.0f} s"
+            )
+        return silent + (self._cut() if self.budget.over else [])
 
     def _withdraw(self, tune_id: str) -> None:
         """Take a trial from a worker that does not start."""
@@ -301,14 +303,14 @@ class Conductor:
         )
 
     def _cut(self) -> list[str]:
-        found = [tune_id for tune_id, run in self._runs.items() if run.watched and not run.cut]
-        for tune_id in found:
+        cut = [tune_id for tune_id, run in self._runs.items() if run.watched and not run.cut]
+        for tune_id in cut:
             self._runs[tune_id].cut = True
-        return found
+        return cut
 
     def _is_stalled(self, run: _Run) -> bool:
         patience = run.patience + self.orders.report_seconds + _GRACE_SECONDS
-        return run.watched and run.stalled is None and self._now - run.heard > patience
+        return run.watched and run.stalled is None and self._now - run.last_message > patience
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles it for a restore that never happens: the ledger is what a study goes on from

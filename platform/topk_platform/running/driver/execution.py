@@ -49,7 +49,7 @@ Progress = Callable[[Watch, Event], None]
 
 
 def execute(
-    whole: Study, part: Study, counted: dict[str, Identity], rows: StudyRows, launch: Launch, tell: Progress
+    whole: Study, part: Study, counted: dict[str, Identity], rows: StudyRows, launch: Launch, notify: Progress
 ) -> Summary:
     """Train what is missing of a part of a study, and write the tables of the whole.
 
@@ -59,9 +59,9 @@ def execute(
         counted: Which recorded rows count, by the arm's identity.
         rows: What is recorded.
         launch: Where and how trials run.
-        tell: Called with every event.
+        notify: Called with every event.
     """
-    return _Execution(whole, part, counted, rows.ledger, launch, tell).summary(rows)
+    return _Execution(whole, part, counted, rows.ledger, launch, notify).summary(rows)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class _Execution:
     counted: dict[str, Identity]
     ledger: Ledger
     launch: Launch
-    tell: Progress
+    notify: Progress
 
     def summary(self, rows: StudyRows) -> Summary:
         again, damaged, line = self._again(rows)
@@ -143,15 +143,15 @@ class _Execution:
     ) -> Faults:
         """Train what is left; return what faults left undone."""
         watch = Watch(self.whole.name, board)
-        heard = partial(_hear, watch, self.tell)
+        notified = partial(_notify, watch, self.notify)
         if not board.left:
-            heard(Event("begun"))
+            notified(Event("begun"))
             return Faults()
-        heard(self._begun(board, seconds, cluster))
+        notified(self._begun(board, seconds, cluster))
         expect(self.launch.budget, board, seconds, here=self.launch.address is None)
         with Noting(self.ledger.store, watch):
             shared = replace(self.part, gpus=cluster.share)
-            return _run_trials(shared, board, recorder, heard, cluster, self.launch)
+            return _run_trials(shared, board, recorder, notified, cluster, self.launch)
 
     def _begun(self, board: Board, seconds: Mapping[str, Sequence[float]], cluster: Cluster) -> Event:
         left = [arm_id for arm_id, arm in board.arms.items() if arm.left]
@@ -223,10 +223,10 @@ def _failed(histories: Iterable[ArmHistory]) -> list[str]:
     return [row["key"] for history in histories for row in history.rows() if row["status"] == "failed"]
 
 
-def _hear(watch: Watch, tell: Progress, event: Event) -> None:
+def _notify(watch: Watch, notify: Progress, event: Event) -> None:
     watch(event)
     if event.kind != "measured":
-        tell(watch, event)
+        notify(watch, event)
 
 
 def _note_undone(
@@ -261,7 +261,7 @@ def _closing(close: Callable[[], None], hurry: Callable[[], None]) -> Iterator[N
             hurry()
         try:
             close()
-        except Exception as another:  # noqa: BLE001 - told in a note of the first error, its cause as a rule
+        except Exception as another:  # noqa: BLE001 - reported in a note of the first error, its cause as a rule
             error.add_note(f"The tables could not be written: {another!r}")
         raise
     close()
@@ -271,7 +271,7 @@ def _run_trials(
     study: Study,
     board: Board,
     recorder: Recorder,
-    tell: Callable[[Event], None],
+    notify: Callable[[Event], None],
     cluster: Cluster,
     launch: Launch,
 ) -> Faults:
@@ -282,7 +282,7 @@ def _run_trials(
             study,
             board,
             recorder,
-            tell,
+            notify,
             recorder.ledger.store.address,
             cluster.slots,
             scratch,

@@ -51,7 +51,7 @@ class BoardSearcher(Searcher):  # type: ignore[misc]
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Do nothing: the callback has heard it all."""
+        """Do nothing: the callback has passed it all on."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles it for a restore that never happens
@@ -96,7 +96,7 @@ class Listener(TrialProgressCallback):  # type: ignore[misc]
             return
         worker = trial.trial_id
         self._messages[worker] += 1
-        self._conductor.hear(worker, result)
+        self._conductor.receive(worker, result)
         if result["ended"]:
             many = self._messages[worker] >= MANY
             self._desk.put(worker, None if many else self._conductor.follow(worker))

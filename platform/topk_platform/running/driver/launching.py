@@ -101,7 +101,9 @@ def on_cluster(study: Study, launch: Launch, largest: Callable[[], Sequence[Tria
             yield Cluster(slots, environment, gpus, study.gpu_share, line)
             return
         launch.patience.say("measuring what trials take of a GPU's memory")
-        found = measured(study, largest(), everywhere=launch.mixed, patience=launch.patience)
-        launch.patience.say(str(found))
-        fit = slots_of(replace(study, gpus=found.share), launch.workers, may_grow=launch.address is not None)
-        yield Cluster(fit, environment, gpus, found.share, line)
+        sharing = measured(study, largest(), everywhere=launch.mixed, patience=launch.patience)
+        launch.patience.say(str(sharing))
+        fit = slots_of(
+            replace(study, gpus=sharing.share), launch.workers, may_grow=launch.address is not None
+        )
+        yield Cluster(fit, environment, gpus, sharing.share, line)

@@ -78,7 +78,7 @@ def problems(summary: Summary) -> list[Text]:
         for key, why in summary.faults.unsaved.items()
     ]
     lines += [Text(str(trial), "red") for trial in summary.faults.open]
-    return [*lines, Text(told)] if (told := _left(summary)) else lines
+    return [*lines, Text(line)] if (line := _left(summary)) else lines
 
 
 def _left(summary: Summary) -> str:

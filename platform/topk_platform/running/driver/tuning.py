@@ -40,7 +40,7 @@ def tune_trials(
     study: Study,
     board: Board,
     keep: Callable[[TrialRecord], None],
-    tell: Callable[[Event], None],
+    notify: Callable[[Event], None],
     store: str,
     slots: int,
     scratch: str,
@@ -54,7 +54,7 @@ def tune_trials(
         study: The study, which says what a trial needs.
         board: The study's state, brought up to date as trials end.
         keep: Called with every record, to store it.
-        tell: Called with every event; for a record, after it was kept.
+        notify: Called with every event; for a record, after it was kept.
         store: The URI of the study's folder.
         slots: How many trials run at once.
         scratch: A folder for Tune's own files, from which nothing is ever restored.
@@ -72,7 +72,7 @@ def tune_trials(
     every = max(_REPORT_SECONDS, slots / _MESSAGES_A_SECOND)
     orders = Orders(store, checkpoint_seconds, limit, every, study.gpu_share)
     starts = Starts(3600 * study.start_limit, Room(trial_resources(study)))
-    conductor = Conductor(board, keep, tell, orders, PAUSES, budget or Budget(), starts)
+    conductor = Conductor(board, keep, notify, orders, PAUSES, budget or Budget(), starts)
     try:
         _tune(study, conductor, slots, scratch, line or Lifeline())
     except LostRayError as error:

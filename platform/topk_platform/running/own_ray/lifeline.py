@@ -42,7 +42,7 @@ class Lifeline:
 
     def __init__(self, processes: Mapping[str, psutil.Process] | None = None, folder: str = "") -> None:
         self._processes, self._folder = dict(processes or {}), folder
-        self._lost, self._heard, self._over = threading.Event(), threading.Event(), threading.Event()
+        self._lost, self._noticed, self._over = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lifeline", daemon=True)
         self._why = ""
         self._kept: LostRayError | None = None
@@ -55,13 +55,13 @@ class Lifeline:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._heard.set()
+        self._noticed.set()
 
     def check(self) -> None:
         """Raise ``LostRayError`` if this Ray is gone."""
         if self._lost.is_set():
             if not self.headless:  # else there are seconds left
-                self._heard.set()
+                self._noticed.set()
             # What its frames hold of Ray must not be collected, which would be calls of Ray.
             self._kept = LostRayError(self._why)
             raise self._kept
@@ -88,6 +88,6 @@ class Lifeline:
         self._lost.set()
         known = {process.pid for process in self._processes.values()}
         end(process for process in started_with(self._folder) if process.pid not in known)
-        if not self._heard.wait(_END_SECONDS):
+        if not self._noticed.wait(_END_SECONDS):
             os.write(2, f"topk: {self._why}; the same command goes on from here\n".encode())
             os._exit(GONE_CODE)

@@ -120,7 +120,7 @@ def _sweep(folder: Path) -> None:
 def _is_ours(folder: Path) -> bool:
     """Return whether a folder was made here, by this user; nobody else can have put anything into it."""
     with suppress(OSError):
-        found = folder.lstat()
-        private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == stat.S_IRWXU
-        return private and found.st_uid == os.getuid() and (folder / _LOCK).is_file()
+        status = folder.lstat()
+        private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == stat.S_IRWXU
+        return private and status.st_uid == os.getuid() and (folder / _LOCK).is_file()
     return False

@@ -76,16 +76,16 @@ def _start(study: Study, workers: int | None, folder: str) -> None:
 def _needed(folder: str) -> dict[str, psutil.Process]:
     """Return the processes without which this Ray is nothing."""
     names = {process.name(): process for process in started_with(folder)}
-    return {told: names[name] for name, told in _NEEDED.items() if name in names}
+    return {shown: names[name] for name, shown in _NEEDED.items() if name in names}
 
 
 @contextmanager
 def _sheltered() -> Iterator[None]:
-    """Let processes that start meanwhile not hear SIGTERM and SIGHUP, which others send to all of a run's processes.
+    """Let processes that start meanwhile ignore SIGTERM and SIGHUP, which others send to all processes of a run.
 
     SLURM sends SIGTERM, and a terminal that is closed SIGHUP. The driver stops them in its own time, see
-    :func:`_shut_down`; without them it would wait a minute for an answer. Trials' own processes hear SIGTERM again, see
-    :class:`TrialActor`.
+    :func:`_shut_down`; without them it would wait a minute for an answer. Trials' own processes accept SIGTERM again,
+    see :class:`TrialActor`.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
     try:
@@ -97,9 +97,9 @@ def _sheltered() -> Iterator[None]:
 def _shut_down(folder: str, line: Lifeline) -> None:
     """Leave Ray, and end the processes that were started for it here, and those that they started.
 
-    Ray asks its processes by SIGTERM, which they do not hear, waits for a second and then kills them: here it kills
+    Ray asks its processes by SIGTERM, which they ignore, waits for a second and then kills them: here it kills
     them at once. That is four seconds less, and they hold nothing that is kept. The agents of a raylet that was killed
-    would stay for most of a minute, looking for somebody to tell of it.
+    would stay for most of a minute, looking for somebody to report it to.
     """
     ours = list(started_with(folder))
     ours += [child for process in ours for child in descendants(process)]

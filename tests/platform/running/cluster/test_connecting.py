@@ -130,7 +130,7 @@ def test_how_large_a_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "nodes", lambda: nodes({"CPU": 3}))
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 3.0, "GPU": 1.0})
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379"))
-    assert capacity.size_told() == "10.0.0.1:6379: 1 node, 3 CPUs, 1 GPU"
+    assert capacity.cluster_size() == "10.0.0.1:6379: 1 node, 3 CPUs, 1 GPU"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_shares_are_rounded_down_for_ray(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_node_that_is_on_its_way_is_waited_for_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     up, told = [{"CPU": 0.0}], list[str]()
     monkeypatch.setattr(ray, "nodes", lambda: nodes(*up))
-    patience = Patience(tell=told.append, sleep=lambda _: up.append({"CPU": 3.0}))
+    patience = Patience(report=told.append, sleep=lambda _: up.append({"CPU": 3.0}))
     assert capacity.slots(a_study(threads=2), None, may_grow=True, patience=patience) == 1
     (line,) = told
     assert line.startswith(

@@ -213,7 +213,7 @@ def test_a_record_has_the_environment_that_it_was_planned_for(tmp_path: Path) ->
     planned = conductor.start("t")
     assert planned is not None
     failed = TrialRecord(Trial.from_json(planned["trials"][0]), "failed", "before it knew where it was")
-    conductor.hear("t", {"ended": True, "records": [failed.to_json()]})
+    conductor.receive("t", {"ended": True, "records": [failed.to_json()]})
     (record,) = kept
     assert record.trial.environment
     assert record.versions.items() >= record.trial.environment.items()
@@ -289,7 +289,7 @@ def answers_of(*answers: object) -> tuple[list[tuple[str, object]], list[str], l
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(machines, "ray", fake)
         asked = {number: str(number) for number in range(len(answers))}
-        found = machines._answers(asked, Patience(tell=told.append))
+        found = machines._answers(asked, Patience(report=told.append))
     return found, told, fake.cancelled
 
 

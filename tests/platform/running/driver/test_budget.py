@@ -86,7 +86,7 @@ class Driver:
         """Let a worker bring its trials' records."""
         trials = self.conductor._runs[name].trials
         records = [record_of(trial, self.seconds).to_json() for trial in trials]
-        self.conductor.hear(name, {"ended": True, "records": records})
+        self.conductor.receive(name, {"ended": True, "records": records})
 
 
 @given(

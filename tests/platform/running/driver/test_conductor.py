@@ -15,6 +15,7 @@ from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
 from topk_platform.running.driver.conductor import Conductor, Orders
 from topk_platform.running.driver.retries import PAUSES, Retries
+from topk_platform.running.driver.starts import Starts
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
@@ -47,7 +48,7 @@ class Stage:
         """Let a worker bring its trial's records."""
         trials = self.conductor._runs[name].trials
         records = [record_of(trial, status).to_json() for trial in trials]
-        self.conductor.hear(name, {"ended": True, "records": records})
+        self.conductor.receive(name, {"ended": True, "records": records})
 
     def turn(self, seconds: float) -> list[str]:
         """Let the driver turn for so long, once every two seconds; return what it found stalled."""
@@ -128,7 +129,7 @@ def test_the_study_goes_on_without_what_waits_or_is_open(stage: Callable[..., St
     first = found.start()
     assert first is not None
     arm = found.conductor._runs[first].trials[0].arm_id
-    found.conductor.hear(first, {"ended": True, "fault": "TimeLimitError", "why": "2 h of 1 h"})
+    found.conductor.receive(first, {"ended": True, "fault": "TimeLimitError", "why": "2 h of 1 h"})
     found.run_all()
     assert {record.trial.arm_id for record in found.kept} == set(found.board.arms) - {arm}
     assert len(found.kept) == 2 * (2 + 1)
@@ -136,12 +137,38 @@ def test_the_study_goes_on_without_what_waits_or_is_open(stage: Callable[..., St
     assert [left.fault for left in found.conductor.faults.open] == ["time limit: 2 h of 1 h"]
 
 
+def test_a_trial_is_taken_from_a_worker_that_does_not_start_and_given_to_another(
+    stage: Callable[..., Stage],
+) -> None:
+    found = stage()
+    conductor = found.conductor
+    room = [0]
+    conductor.starts = Starts(800, lambda waiting: min(waiting, room[0]))
+    assert conductor.start("stuck") is not None
+    key = found.key("stuck")
+    found.turn(5000)  # machines that others use, or that are being added
+    assert not conductor.deserted and conductor.wait is None
+    room[0] = 1
+    found.turn(1000)
+    assert conductor.deserted and conductor.wait is not None and found.board.again == 1
+    found.now[0] += PAUSES[0]
+    name = found.start()
+    assert name is not None and found.key(name) == key and not conductor.deserted
+    assert not conductor.watch("stuck")
+    conductor.receive("stuck", {"ended": True, "refused": "it is being ended"})
+    conductor.lose("stuck", "it was ended")
+    assert not conductor.refusal and found.key(name) == key and found.board.again == 1
+    found.end(name)
+    found.run_all()
+    assert conductor.done and conductor.faults.open == []
+
+
 def test_a_trial_that_gets_further_is_never_given_up(stage: Callable[..., Stage]) -> None:
     found = stage()
     for number in range(50):
         name = found.start()
         assert name is not None
-        found.conductor.hear(name, {"ended": False, "kept": 10 * number, "patience": 60.0})
+        found.conductor.receive(name, {"ended": False, "kept": 10 * number, "patience": 60.0})
         found.conductor.lose(name, "preempted")
         assert found.conductor.wait == PAUSES[0]
         found.now[0] += PAUSES[0]
@@ -167,7 +194,7 @@ def test_a_silent_process_is_ended_after_its_own_patience(stage: Callable[..., S
     found = stage(arms=2)
     quick, slow = found.start(), found.start()
     assert quick is not None and slow is not None
-    found.conductor.hear(quick, {"ended": False, "kept": 1, "patience": 100.0})
+    found.conductor.receive(quick, {"ended": False, "kept": 1, "patience": 100.0})
     assert found.turn(158) == []
     assert found.turn(6) == [quick]
     assert found.turn(60) == []  # told once
@@ -188,11 +215,11 @@ def test_a_silent_process_is_ended_after_its_own_patience(stage: Callable[..., S
 
 def test_how_busy_a_gpu_is_goes_on_to_those_who_watch(stage: Callable[..., Stage]) -> None:
     found, heard = stage(), []
-    found.conductor.tell = heard.append
+    found.conductor.notify = heard.append
     name = found.start()
     assert name is not None
     message = {"ended": False, "kept": 0, "patience": 60.0, "gpu": ["GPU-a", 0.5, 1, 2]}
-    found.conductor.hear(name, message)
+    found.conductor.receive(name, message)
     assert [event.kind for event in heard] == ["started", "measured"]
     assert heard[1].sample == GpuSample("GPU-a", 0.5, 1, 2) and heard[1].workers == 1
 
@@ -201,7 +228,7 @@ def test_a_driver_that_stood_still_itself_blames_nobody(stage: Callable[..., Sta
     found = stage()
     name = found.start()
     assert name is not None
-    found.conductor.hear(name, {"ended": False, "kept": 0, "patience": 60.0})
+    found.conductor.receive(name, {"ended": False, "kept": 0, "patience": 60.0})
     found.now[0] += 8 * 3600  # a laptop that was shut
     assert found.conductor.stalled() == []
 
@@ -216,7 +243,7 @@ def test_why_a_network_is_missing_is_told_from_the_record(stage: Callable[..., S
     (trial,) = found.conductor._runs[name].trials
     record = replace(record_of(trial), missing={"network": "OSError: in the way"})
     message = {"ended": True, "records": [record.to_json()]}
-    found.conductor.hear(name, message)
+    found.conductor.receive(name, message)
     assert "records" not in message  # Tune would keep them
     assert [record.missing for record in found.kept] == [{}, {"network": "OSError: in the way"}]
     assert found.conductor.faults.unsaved == {trial.key: "OSError: in the way"}
@@ -260,6 +287,6 @@ def test_an_ensemble_is_left_open_whole(stage: Callable[..., Stage]) -> None:
     found = stage(protocol=Protocol(ensemble=2, pruner=NoPruning()), seeds=2)
     name = found.start()
     assert name is not None
-    found.conductor.hear(name, {"ended": True, "fault": "TimeLimitError", "why": "too long"})
+    found.conductor.receive(name, {"ended": True, "fault": "TimeLimitError", "why": "too long"})
     assert len({left.key for left in found.conductor.faults.open}) == 2
     assert found.conductor.done

@@ -43,14 +43,18 @@ class Conductor:
         self.trials, self.wait, self.silent = list(trials), wait, list(stalled)
         self.messages: list[Any] = []
         self.lost: list[tuple[str, str]] = []
+        self.late: set[str] = set()
 
     def start(self, worker: str) -> dict[str, Any] | None:
         return {"trials": [self.trials.pop(0)]} if self.trials else None
 
     follow = start
 
-    def hear(self, worker: str, message: dict[str, Any]) -> None:
+    def receive(self, worker: str, message: dict[str, Any]) -> None:
         self.messages.append(dict(message))
+
+    def watch(self, worker: str) -> bool:
+        return worker not in self.late
 
     def lose(self, worker: str, reason: str) -> None:
         self.lost.append((worker, reason))
@@ -102,6 +106,16 @@ def test_a_workers_tune_trial_ends_after_many_messages_and_leaves_the_next_trial
     listener.on_trial_result(1, [], trial, {"ended": True})
     assert desk.put_down[-1][1] == {"trials": ["third"]}
     assert desk.forgotten == [trial.trial_id]
+
+
+def test_a_worker_that_starts_when_its_trial_is_anothers_is_killed() -> None:
+    conductor = Conductor()
+    listener, desk, trial = listening(conductor)
+    listener.on_trial_start(1, [], trial)
+    assert desk.killed == []
+    conductor.late.add(trial.trial_id)
+    listener.on_trial_start(1, [], trial)
+    assert desk.killed == [trial.trial_id]
 
 
 def test_a_process_that_hangs_is_killed_once() -> None:

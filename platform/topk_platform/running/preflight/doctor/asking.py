@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from topk_platform.errors import reason
 from topk_platform.running.cluster.address import is_loopback
-from topk_platform.running.cluster.capacity import LOST, size_told
+from topk_platform.running.cluster.capacity import LOST, cluster_size
 from topk_platform.running.preflight.doctor.facts import Facts, Question, examine, now
 from topk_platform.running.preflight.doctor.results import DRIVER, CheckResult, Node
 from topk_platform.running.ray_internals import wants_token
@@ -99,7 +99,7 @@ def seconds_behind(before: float, there: float, after: float) -> float:
 
 def cluster_told() -> CheckResult:
     """Return a result on the cluster's size, and on whether it asks for a token."""
-    address, found = ray.get_runtime_context().gcs_address, size_told()
+    address, found = ray.get_runtime_context().gcs_address, cluster_size()
     if is_loopback(address) or wants_token():
         return CheckResult("cluster", "good", found, "", [DRIVER])
     found += "; who reaches this address runs code there, no token is asked for"
