@@ -31,11 +31,12 @@ from ray.air.execution._internal.tracked_actor import TrackedActor
 from ray.exceptions import RayActorError
 from ray.tune.execution import tune_controller
 
-from topk_platform.records import Ledger, Store, TrackingSink, open_sink
+from topk_platform.records import Ledger, Store
 from topk_platform.running.cluster.connecting import connected
 from topk_platform.running.driver import tuning
 from topk_platform.running.driver.conductor import Conductor
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
+from topk_platform.tracking import Feeds, Tracking
 
 STARTING = 5.0  # simulated seconds until a worker is there
 EPOCHS = 30
@@ -302,10 +303,10 @@ def seconds_of_waiting(many: int = 1000, times: int = 30) -> float:
     return spent / times / many
 
 
-def put_all(sink: TrackingSink, records: Sequence[TrialRecord]) -> None:
+def put_all(feeds: Feeds, records: Sequence[TrialRecord]) -> None:
     """Hand over what was committed."""
     for record in records:
-        sink.put(record)
+        feeds.put(record)
 
 
 def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
@@ -319,15 +320,13 @@ def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
         store = Store.open(f"{scratch}/runs")
         ledger = Ledger.open(store, study.name)
         writer = stack.enter_context(ledger.writing(study))
-        sink = open_sink(store, ledger, None, ()) if mlflow else None
-        if sink is not None:
-            writer.committed = partial(put_all, sink)
+        feeds = Tracking.of(store, "mlflow" if mlflow else "none").open(store, ledger)
+        writer.committed = partial(put_all, feeds)
         faults = tuning.tune_trials(
             study, board, writer.put, lambda _record: None, store.uri, workers, scratch, 30.0
         )
         writer.flush()
-        if sink is not None:
-            sink.close()
+        feeds.close()
     spent, elapsed = time.process_time() - began, world.clock()
     print(
         f"{workers} | {world.seconds:g} s | {board.total} | {world.lost} | {len(faults.open)} | "

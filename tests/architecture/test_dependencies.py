@@ -61,7 +61,8 @@ def imported(root: str) -> Iterator[tuple[str, Path]]:
 
 
 @pytest.mark.parametrize(
-    ("root", "extras"), [("losses", ["fast"]), ("platform", ["platform"]), ("studies", ["platform"])]
+    ("root", "extras"),
+    [("losses", ["fast"]), ("platform", ["platform", "tensorboard", "wandb"]), ("studies", ["platform"])],
 )
 def test_what_is_imported_is_declared(root: str, extras: list[str]) -> None:
     names = packages_distributions() | {"pynvml": ["nvidia-ml-py"]}  # NVIDIA's, and not its namesake

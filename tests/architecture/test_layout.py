@@ -27,13 +27,31 @@ ALLOWED = {
     "results": {"records", "protocol", "reports"},
     # how they are shown; losses and kept networks, for what is drawn of them
     "reports": {"results", "records", "protocol", "training", "models"},
-    "running": {"data", "models", "training", "protocol", "records", "results", "reports", "serving"},
-    "serving": {"data", "models", "training", "records", "results"},  # networks at work, with their numbers
+    "tracking": {"records"},  # trackers are filled from the ledger alone
+    "running": {
+        "data",
+        "models",
+        "training",
+        "protocol",
+        "records",
+        "results",
+        "reports",
+        "serving",
+        "tracking",
+    },
+    "serving": {
+        "data",
+        "models",
+        "training",
+        "records",
+        "results",
+        "tracking",
+    },  # networks at work, with their numbers
     # what a study's results rest on, computed again
     "evidence": {"data", "models", "records", "results", "reports", "running", "protocol", "training"},
-    "cli": {"running", "records", "results", "reports", "protocol", "serving", "evidence"},
+    "cli": {"running", "records", "results", "reports", "protocol", "serving", "evidence", "tracking"},
     # contracts of regimes and samplers; a fake run leaves the records of a real one, from the driver's board
-    "testing": {"data", "training", "protocol", "records", "running"},
+    "testing": {"data", "training", "protocol", "records", "running", "tracking"},
     "sources": set(),
 }
 LEAVES = {

@@ -26,6 +26,9 @@ __all__ = [
     "StoreOption",
     "StudyArgument",
     "TableFormatOption",
+    "TrackNetworksOption",
+    "TrackOption",
+    "TrackSearchOption",
     "TrialsOption",
     "TrustOption",
     "check_format",
@@ -55,6 +58,7 @@ def recorded_name(study: str, smoke: bool) -> str:
 
 
 _SIZE, _PLACES, _OUTPUT = "Which part of the study", "Where things are", "Output"
+_TRACKING = "Trackers"
 
 
 def _begins(incomplete: str) -> list[str]:
@@ -133,6 +137,32 @@ MlflowOption = Annotated[
         help="MLflow's tracking URI; sqlite in the store by default.",
         callback=named_place,
         rich_help_panel=_PLACES,
+    ),
+]
+TrackOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="NAME[=LOCATION]",
+        help="A tracker to fill: mlflow (the default), tensorboard, wandb, or another that is installed; may be given "
+        "several times. none: no tracker.",
+        rich_help_panel=_TRACKING,
+    ),
+]
+TrackSearchOption = Annotated[
+    str,
+    typer.Option(
+        "--track-search",
+        help="Which search trials trackers show: all, best or none. Arms and confirmations are always shown.",
+        rich_help_panel=_TRACKING,
+    ),
+]
+TrackNetworksOption = Annotated[
+    bool,
+    typer.Option(
+        "--track-networks/--no-track-networks",
+        help="Whether MLflow gets the confirmed networks.",
+        rich_help_panel=_TRACKING,
     ),
 ]
 TrustOption = Annotated[

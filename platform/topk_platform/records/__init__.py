@@ -1,4 +1,4 @@
-"""The ledger, what is read from it, and the MLflow sink that is filled from it.
+"""The ledger, and what is read from it.
 
 Each name is imported on first use: a worker needs a store but no table, and machines that only train may lack Delta
 Lake and obstore.
@@ -51,14 +51,8 @@ if TYPE_CHECKING:
     from topk_platform.records.storage.checked_json import DamagedError
     from topk_platform.records.storage.lease import check_undriven, driven
     from topk_platform.records.storage.store import Store
-    from topk_platform.records.syncing import open_sink, sync
     from topk_platform.records.table.rows import Row
     from topk_platform.records.table.schema import SCHEMA_VERSION
-    from topk_platform.records.tracked import tracking_uri
-    from topk_platform.records.tracked_models import Graph, Graphs
-    from topk_platform.records.tracked_place import moved
-    from topk_platform.records.tracking import Extras, TrackingSink
-    from topk_platform.records.tracking_check import check_tracking
 
 __all__ = [
     "ADOPTED",
@@ -69,11 +63,8 @@ __all__ = [
     "ArmState",
     "DamagedError",
     "Evidence",
-    "Extras",
     "Found",
     "GpuUse",
-    "Graph",
-    "Graphs",
     "Guesses",
     "Ledger",
     "OpenTrial",
@@ -86,13 +77,11 @@ __all__ = [
     "StudyRows",
     "StudyState",
     "Tally",
-    "TrackingSink",
     "Undone",
     "Unsound",
     "Writer",
     "add_curves",
     "artifact_name",
-    "check_tracking",
     "check_undriven",
     "damaged_artifacts",
     "driven",
@@ -102,10 +91,8 @@ __all__ = [
     "is_study",
     "last_counted",
     "missing_artifacts",
-    "moved",
     "note_adopted",
     "note_state",
-    "open_sink",
     "read_adopted",
     "read_all_ranks",
     "read_guesses",
@@ -117,11 +104,10 @@ __all__ = [
     "results_of",
     "save_model",
     "set_aside",
-    "sync",
     "take_back",
-    "tracking_uri",
     "trend_of",
     "write_snapshot",
 ]
 
-__getattr__ = first_use(__name__)
+if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
+    __getattr__ = first_use(__name__)

@@ -13,6 +13,8 @@ from topk_platform.specs import Arm, canonical_json, number_text
 
 __all__ = ["arms_to_json"]
 
+_RECIPE = ("batch_size", "epochs", "learning_rate", "optimizer", "schedule", "weight_decay")
+
 
 def arms_to_json(table: Table, histories: Mapping[str, ArmHistory]) -> str:
     """Return, by arm identity, each arm's chosen configuration, its test metrics, its data, and a note in Markdown.
@@ -42,7 +44,7 @@ def _arm_data(table: Table, arm: Arm, key: tuple[str, str]) -> dict[str, Any]:
         if (cell := table.cells.get((*key, metric))) is not None and cell.value is not None
     }
     return {
-        "parameters": _common(rows),
+        "parameters": _settings(arm) | _common(rows),
         "metrics": {
             name: value for metric, e in estimates.items() for name, value in _numbers(metric, e).items()
         },
@@ -54,6 +56,12 @@ def _arm_data(table: Table, arm: Arm, key: tuple[str, str]) -> dict[str, Any]:
             "regime": arm.regime.name,
         },
     }
+
+
+def _settings(arm: Arm) -> dict[str, str]:
+    """Return what the arm's trials have in common, so that arms can be compared by it."""
+    recipe = {name: str(getattr(arm.recipe, name)) for name in _RECIPE}
+    return {"k": str(arm.k), "loss": arm.loss.name, "head": arm.loss.head, **recipe}
 
 
 def _common(rows: Sequence[Row]) -> dict[str, str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from topk_platform.records import Graph, Graphs, Row, Store
+from topk_platform.records import Row, Store
 from topk_platform.results.from_store import read
 from topk_platform.serving.exporting import best_of
 from topk_platform.specs import Study
+from topk_platform.tracking import Graph, Graphs
 from topk_platform.trust import Trust
 
 __all__ = ["study_graphs"]

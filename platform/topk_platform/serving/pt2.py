@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import load
 
 from topk_platform.errors import StoreError, UserError, reason
-from topk_platform.records import Graph, Row, Store, read_model
+from topk_platform.records import Row, Store, read_model
 from topk_platform.records.artifacts.files import artifact_name
 from topk_platform.serving.classifier import Classifier, assembled, load_trusting
 from topk_platform.serving.package import MLMODEL, PT2, WEIGHTS, Config
+from topk_platform.tracking import Graph
 from topk_platform.trust import Trust
 
 __all__ = ["graph_of", "graph_of_row", "write_pt2"]

@@ -23,6 +23,7 @@ from topk_platform.records import Store
 from topk_platform.running.driver import execution as running
 from topk_platform.running.driver.retries import Faults, OpenTrial
 from topk_platform.specs import Status, TrialRecord
+from topk_platform.tracking import Feeds, Tracking
 
 LAB = """
 from torch import nn
@@ -256,7 +257,7 @@ def test_a_study_without_a_result_does_not_end_well(
         return Faults()
 
     monkeypatch.setattr(running, "on_cluster", lambda *_: nullcontext(running.Cluster(1)))
-    monkeypatch.setattr(running, "open_sink", lambda *_: None)
+    monkeypatch.setattr(Tracking, "open", lambda *_: Feeds())
     monkeypatch.setattr(running, "_run_trials", end_all)
     code, out, _ = topk(monkeypatch, capsys, "run", "lab_of_bad_things:searching")
     assert code == expected
@@ -279,7 +280,7 @@ def test_what_faults_leave_is_told_line_by_line_and_has_an_exit_code_of_its_own(
         return Faults([open_], {"abc": "OSError: No space left on device"})
 
     monkeypatch.setattr(running, "on_cluster", lambda *_: nullcontext(running.Cluster(1)))
-    monkeypatch.setattr(running, "open_sink", lambda *_: None)
+    monkeypatch.setattr(Tracking, "open", lambda *_: Feeds())
     monkeypatch.setattr(running, "_run_trials", leave)
     monkeypatch.setenv("COLUMNS", "500")
     code, out, _ = topk(monkeypatch, capsys, "run", "lab_of_bad_things:searching")

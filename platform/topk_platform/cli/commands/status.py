@@ -221,7 +221,7 @@ def standing(ledger: Ledger) -> list[str]:
         lines.append(f"checkpoints: {cut_off} trials have begun and go on from there")
     lines += [f"{trial} (noted {trial.when})" for trial in undone.open if trial.key not in ended]
     if undone.tracking:
-        lines.append(f"MLflow is behind: {undone.tracking}; `topk sync` fills it in, or the next run")
+        lines.append(f"{undone.tracking}; `topk sync` fills it in, or the next run")
     return lines
 
 

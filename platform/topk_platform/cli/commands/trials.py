@@ -20,9 +20,10 @@ from topk_platform.cli.options import DataOption, JsonOption, StoreOption, Trust
 from topk_platform.errors import UserError
 from topk_platform.evidence.replaying import Replay
 from topk_platform.evidence.replaying import replay as replay_trial
-from topk_platform.records import Found, Store, find, tracking_uri
+from topk_platform.records import Found, Store, find
 from topk_platform.running.cluster.address import is_loopback_host
 from topk_platform.specs.checks import first_few
+from topk_platform.tracking import experiments, tracking_uri
 
 __all__ = ["replay", "show", "ui"]
 
@@ -138,7 +139,10 @@ def ui(
             f"warning: MLflow asks nobody for a password: whoever reaches {host}:{port} can read and change all runs",
             err=True,
         )
-    say(f"MLflow on http://{host}:{port} (Ctrl-C ends it)")
+    address = f"http://{host}:{port}"
+    say(f"MLflow on {address} (Ctrl-C ends it)")
+    for name, number in experiments(tracking_uri(folder)).items():
+        say(f"  {name}: {address}/#/experiments/{number}/runs")
     raise typer.Exit(_served(command, environment))
 
 

@@ -1,6 +1,9 @@
-"""Commands that repair a damaged study and bring MLflow up to date."""
+"""Commands that repair a damaged study and bring trackers up to date."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 from topk_platform.cli.consoles import say
 from topk_platform.cli.options import (
@@ -8,13 +11,16 @@ from topk_platform.cli.options import (
     RecordedArgument,
     SmokeOption,
     StoreOption,
+    TrackNetworksOption,
+    TrackOption,
+    TrackSearchOption,
     recorded_name,
 )
 from topk_platform.cli.studies import known_studies, requested_study
-from topk_platform.records import Extras
 from topk_platform.records import repair as repair_study
-from topk_platform.records import sync as sync_study
-from topk_platform.running.driver.recording import extras_of, report_wanted
+from topk_platform.running.driver.recording import draws_report, make_extras
+from topk_platform.tracking import Extras
+from topk_platform.tracking import sync as sync_study
 
 __all__ = ["repair", "sync"]
 
@@ -48,20 +54,32 @@ def sync(
     study: RecordedArgument,
     store: StoreOption = "runs",
     mlflow: MlflowOption = None,
+    track: TrackOption = None,
+    track_search: TrackSearchOption = "all",
+    track_networks: TrackNetworksOption = True,
     smoke: SmokeOption = False,
 ) -> None:
-    """Bring MLflow up to date with a study's ledger, later or from another machine.
+    """Bring trackers, by default MLflow, up to date with a study's ledger, later or from another machine.
 
     For a study that `topk list` shows, MLflow also gets the report, plots and graphs; other studies bring them with
     their next run.
     """
     name = recorded_name(study, smoke)
-    sync_study(name, store=store, mlflow_uri=mlflow, extras=_extras(study, store, smoke))
-    say(f"MLflow has all of {name}")
+    titles = sync_study(
+        name,
+        store=store,
+        track=track,
+        mlflow_uri=mlflow,
+        track_search=track_search,
+        track_networks=track_networks,
+        extras=_extras(study, store, smoke),
+    )
+    for title in titles:
+        say(f"{title} has all of {name}")
 
 
-def _extras(name: str, store: str, smoke: bool) -> Extras | None:
-    """Return the report, plots and graphs of a study for MLflow; None if the study's definition is unknown."""
-    if not report_wanted() or name not in known_studies():
+def _extras(name: str, store: str, smoke: bool) -> Callable[[], Extras] | None:
+    """Return what makes the report and more of a study; None if the study's definition is not found by its name."""
+    if not draws_report() or name not in known_studies():
         return None
-    return extras_of(requested_study(name, smoke), store)
+    return partial(make_extras, requested_study(name, smoke), store)

@@ -48,7 +48,7 @@ class Undone:
 
     Args:
         open: Trials without a result; may include one that has ended since, in a run that was cut off.
-        tracking: Why MLflow is behind; empty where it is not.
+        tracking: Why trackers are behind; empty where none is.
     """
 
     open: tuple[OpenTrial, ...] = ()
@@ -87,7 +87,7 @@ class Undone:
         Args:
             trials: The trials that this run has left open.
             settled: Arms whose other trials were all tried, or that the study no longer has.
-            tracking: Why MLflow is behind now.
+            tracking: Why trackers are behind now.
         """
         left = {trial.key: trial for trial in self.open if trial.arm not in set(settled)}
         return Undone((*{**left, **{trial.key: trial for trial in trials}}.values(),), tracking)

@@ -22,8 +22,6 @@ from topk_platform.records import (
     forget,
     last_counted,
     missing_artifacts,
-    moved,
-    open_sink,
     read_all_ranks,
     set_aside,
 )
@@ -32,7 +30,7 @@ from topk_platform.running.driver.boards import in_environment, make_board
 from topk_platform.running.driver.budget import Budget
 from topk_platform.running.driver.incomplete import trained_again, used
 from topk_platform.running.driver.launching import Cluster, Launch, on_cluster
-from topk_platform.running.driver.recording import Recorder, extras_of, report_wanted
+from topk_platform.running.driver.recording import Recorder, draws_report, make_extras
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.driver.summary import Summary
 from topk_platform.running.estimate.expecting import ended_seconds, expect
@@ -41,6 +39,7 @@ from topk_platform.running.preflight.changes import avoidable, note_code, outdat
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.watching import Noting, Watch
 from topk_platform.specs import Arm, Study, Trial
+from topk_platform.tracking import moved
 
 __all__ = ["Progress", "execute"]
 
@@ -132,11 +131,11 @@ class _Execution:
         self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
 
     def _recorder(self, writer: Writer, again: Sequence[str]) -> Recorder:
-        sink = open_sink(self.launch.store, self.ledger, self.launch.mlflow_uri, tuple(again))
-        if line := moved(self.ledger.store, self.launch.mlflow_uri):
+        tracking = self.launch.tracking
+        if line := moved(self.ledger.store, tracking.mlflow_uri):
             self.launch.patience.say(line)
-        extras = partial(extras_of, store=self.launch.store.address) if report_wanted() else None
-        return Recorder(self.ledger, writer, sink, extras)
+        extras = partial(make_extras, store=self.launch.store.address) if draws_report() else None
+        return Recorder(self.ledger, writer, tracking.open(self.launch.store, self.ledger, again), extras)
 
     def _train(
         self, board: Board, seconds: Mapping[str, Sequence[float]], recorder: Recorder, cluster: Cluster
@@ -239,7 +238,7 @@ def _note_undone(
         whole: The study as it is defined.
         tried: Its arms whose trials were all tried in this run.
         faults: What faults left undone in this run.
-        tracking_error: What kept MLflow from being written.
+        tracking_error: What kept trackers from being written.
     """
     before, names = Undone.read(store), {arm.name for arm in whole.arms}
     settled = {arm.name for arm in tried} | {trial.arm for trial in before.open} - names

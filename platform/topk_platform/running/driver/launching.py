@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from topk_platform.errors import UserError
-from topk_platform.records import NEEDED, Store, check_tracking
+from topk_platform.records import NEEDED, Store
 from topk_platform.records.artifacts.files import KINDS, Kind
 from topk_platform.running.cluster.address import host_and_port
 from topk_platform.running.cluster.patience import Patience
@@ -16,6 +16,7 @@ from topk_platform.running.own_ray.interrupts import interrupts_wait
 from topk_platform.running.own_ray.lifeline import Lifeline
 from topk_platform.running.own_ray.scratch import check_temporary
 from topk_platform.specs import Study, Trial
+from topk_platform.tracking import Tracking
 
 __all__ = ["Cluster", "Launch", "on_cluster"]
 
@@ -27,7 +28,7 @@ class Launch:
     store: Store
     address: str | None
     workers: int | None
-    mlflow_uri: str | None
+    tracking: Tracking
     checkpoint_seconds: float
     budget: Budget
     retry_failed: bool = False
@@ -48,8 +49,6 @@ class Launch:
             raise UserError(f"checkpoint_seconds must be at least 0, got {self.checkpoint_seconds}")
         if self.address not in (None, "auto"):
             host_and_port(self.address)
-        if self.mlflow_uri is not None:
-            check_tracking(self.mlflow_uri)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Keeping trials' records: in the ledger, in MLflow, and in the tables at the end of a run."""
+"""Keeping trials' records: in the ledger, in trackers, and in the tables at the end of a run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from functools import partial
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records import (
     ArmHistory,
-    Extras,
-    Graphs,
     Ledger,
-    TrackingSink,
     Writer,
     forget,
     is_current,
@@ -26,62 +23,55 @@ from topk_platform.reports import to_files
 from topk_platform.reports.arm_notes import arms_to_json
 from topk_platform.results import build_table
 from topk_platform.specs import Study, TrialRecord
+from topk_platform.tracking import Extras, Feeds
 
-__all__ = ["Recorder", "extras_of", "report_wanted"]
+__all__ = ["Recorder", "draws_report", "make_extras"]
 
 _HURRIED_SECONDS = 2.0
 
 
-def report_wanted() -> bool:
-    """Return whether MLflow gets a study's report, plots and graphs: unless the environment has ``TOPK_REPORT=off``.
+def draws_report() -> bool:
+    """Return whether trackers get the report, plots and graphs: unless the environment has ``TOPK_REPORT=off``.
 
     Raises:
         UserError: if the variable is neither ``on`` nor ``off``.
     """
-    told = os.environ.get("TOPK_REPORT", "on")
-    if told not in ("on", "off"):
-        raise UserError(f"TOPK_REPORT must be on or off, got {told!r}")
-    return told == "on"
+    value = os.environ.get("TOPK_REPORT", "on")
+    if value not in ("on", "off"):
+        raise UserError(f"TOPK_REPORT must be on or off, got {value!r}")
+    return value == "on"
 
 
-def extras_of(study: Study, store: str) -> Extras:
-    """Return what MLflow gets of a study beside its trials and tables.
+def make_extras(study: Study, store: str) -> Extras:
+    """Return what trackers get of a study beside its trials and tables; drawing it takes seconds.
 
     Args:
         study: The study.
         store: Folder or URI of the results.
     """
+    from topk_platform.reports.page import report_files  # noqa: PLC0415 - needed only at the end of a study
+    from topk_platform.serving.graphs import study_graphs  # noqa: PLC0415 - as above
 
-    def pictures() -> Mapping[str, bytes]:
-        from topk_platform.reports.page import report_files  # noqa: PLC0415 - of the study's end alone
-
-        return report_files(study, store=store)
-
-    def graphs() -> Graphs:
-        from topk_platform.serving.graphs import study_graphs  # noqa: PLC0415 - as above
-
-        return study_graphs(study, store)
-
-    return Extras(pictures, graphs)
+    return Extras(report_files(study, store=store), study_graphs(study, store))
 
 
 @dataclass
 class Recorder:
-    """Keeps trials' records: first in the ledger, then, in the background, in MLflow.
+    """Keeps trials' records: first in the ledger, then, in the background, in trackers.
 
     Args:
         ledger: The study's ledger.
         writer: The ledger's writer.
-        sink: The MLflow sink, if any.
-        extras: Returns what the sink gets of a study beside its tables; None for nothing.
+        feeds: The feeds of the trackers.
+        extras: Makes what trackers get of a study beside its tables; None for nothing.
         ran: How many trials have ended.
-        tracking_error: What kept MLflow from being written, if anything did.
-        hurry: Whether there are only seconds left for MLflow, which then gets no report; the next run goes on there.
+        tracking_error: What kept trackers from being written, if anything did.
+        hurry: Whether only seconds are left for trackers. They then get no report; the next run fills in the rest.
     """
 
     ledger: Ledger
     writer: Writer
-    sink: TrackingSink | None
+    feeds: Feeds = field(default_factory=Feeds)
     extras: Callable[[Study], Extras] | None = None
     ran: int = 0
     tracking_error: Exception | None = None
@@ -99,21 +89,20 @@ class Recorder:
         self.ran += 1
 
     def _committed(self, records: Sequence[TrialRecord]) -> None:
-        """Bring committed trials to MLflow, and delete their checkpoints, which are no longer needed."""
+        """Hand committed trials to the trackers, and delete their checkpoints, which are no longer needed."""
         self._ended.update(record.trial.key for record in records)
         self._forget()
-        if self.sink is not None:
-            for record in records:
-                self.sink.put(record)
+        for record in records:
+            self.feeds.put(record)
 
     def _forget(self) -> None:
-        """Delete the checkpoints of ended trials; if the store is gone meanwhile, with the next ones, or at the end."""
-        with suppress(StoreError):  # the next start sweeps what is left even then
+        """Delete the checkpoints of ended trials; if the store fails now, with the next ones or at the end."""
+        with suppress(StoreError):  # the next start deletes what is left even then
             forget(self.ledger.store, self._ended)
             self._ended.clear()
 
     def close(self, whole: Study, known: Callable[[Study], dict[str, ArmHistory]]) -> None:
-        """Wait for the ledger, write the tables, wait for the sink, and keep the sink's error, if any."""
+        """Wait for the ledger, write the tables, wait for the trackers, and keep their error, if any."""
         try:
             self.writer.flush()
             if self.writer.error is not None:
@@ -121,10 +110,7 @@ class Recorder:
             self._forget()
             self._write_tables(whole, known(whole))
         finally:
-            self.tracking_error = None if self.sink is None else self._close_sink(self.sink)
-
-    def _close_sink(self, sink: TrackingSink) -> Exception | None:
-        return sink.close(_HURRIED_SECONDS) if self.hurry else sink.close()
+            self.tracking_error = self.feeds.close(_HURRIED_SECONDS if self.hurry else None)
 
     def _write_tables(self, whole: Study, histories: Mapping[str, ArmHistory]) -> None:
         store = self.ledger.store
@@ -136,7 +122,6 @@ class Recorder:
         counting = {row["key"] for arm in results for row in arm.counting()}
         if self.ran or not is_current(store, counting):
             write_snapshot(self.ledger, counting)
-        if self.sink is not None:
-            texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
-            wanted = None if self.hurry else self.extras
-            self.sink.put_files(texts, None if wanted is None else wanted(whole))
+        texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
+        extras = None if self.hurry or self.extras is None else partial(self.extras, whole)
+        self.feeds.put_files(texts, extras)

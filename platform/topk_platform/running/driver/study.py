@@ -18,6 +18,7 @@ from topk_platform.running.driver.launching import Launch
 from topk_platform.running.driver.summary import Summary
 from topk_platform.running.progress.views import view_for
 from topk_platform.specs import Study
+from topk_platform.tracking import Track, Tracking
 
 __all__ = ["Progress", "run"]
 
@@ -32,6 +33,9 @@ def run(
     only: str | Sequence[str] | None = None,
     workers: int | None = None,
     mlflow_uri: str | None = None,
+    track: Track | None = None,
+    track_search: str = "all",
+    track_networks: bool = True,
     checkpoint_seconds: float = 30.0,
     progress: Progress | bool = True,
     data: str | Path | None = None,
@@ -64,6 +68,12 @@ def run(
         workers: How many trials may run at once.
         mlflow_uri: MLflow's tracking URI. MLflow must answer at the start; if it is down later, the study goes on. By
             default a sqlite database in a local store.
+        track: The trackers that show the trials: ``"mlflow"`` (the default), ``"tensorboard"``, ``"wandb"``, or others
+            by name, each also as ``"NAME=LOCATION"``; :class:`~topk_platform.tracking.Tracker` objects; several of
+            these; or ``"none"``. They change no result.
+        track_search: Which search trials they show: ``"all"``, ``"best"`` or ``"none"``. Confirmations and the arms'
+            results are always shown.
+        track_networks: Whether MLflow gets the confirmed networks.
         checkpoint_seconds: The least time between two checkpoints of a trial; a trial that is cut off continues from
             its last one.
         progress: Whether to show progress: in a notebook below the cell; otherwise on standard error, live in a
@@ -104,11 +114,13 @@ def run(
     part = (study.only(only) if only else study).with_budget(trials, seeds)
     part = part if accelerator is None else replace(part, accelerator=accelerator)
     limits = Limits(max_hours, max_gpu_hours, max_trials)
+    opened = Store.open(store)
+    tracking = Tracking.of(opened, track, mlflow_uri=mlflow_uri, search=track_search, networks=track_networks)
     launch = Launch(
-        store=Store.open(store),
+        store=opened,
         address=address,
         workers=workers,
-        mlflow_uri=mlflow_uri,
+        tracking=tracking,
         checkpoint_seconds=checkpoint_seconds,
         budget=Budget(limits, part.gpu_share),
         retry_failed=retry_failed,
@@ -117,6 +129,7 @@ def run(
         networks=networks,
     )
     launch.check()
+    tracking.check(opened, study.name)
     limits.check(part)
     ledger = Ledger.open(launch.store, study.name)
     ledger.store.check_writable()

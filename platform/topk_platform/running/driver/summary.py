@@ -24,7 +24,7 @@ class Summary:
         table: The table of what was asked for, as it stands.
         ran: How many trials ended in this run.
         left: How many trials have not ended; above 0 after an interrupt, or where faults left trials open.
-        tracking_error: What kept MLflow from being written, if anything did.
+        tracking_error: What kept trackers from being written, if anything did.
         folder: The study's folder, as a URI.
         interrupted: Whether the run ended before all trials had been tried.
         faults: What faults left undone: trials without a result, which the next run tries again, and networks that
@@ -68,7 +68,7 @@ def problems(summary: Summary) -> list[Text]:
     lines = []
     if summary.tracking_error is not None:
         why = reason(summary.tracking_error)
-        lines.append(Text(f"MLflow was not written: {why}; `topk sync` fills it in, or the next run"))
+        lines.append(Text(f"{why}; `topk sync` fills it in, or the next run"))
     lines += [Text(f"failed: {key} {arm}: {why}", "red") for key, arm, why in summary.table.failures]
     lines += [
         Text(

@@ -31,6 +31,7 @@ from topk_platform.running.driver import execution
 from topk_platform.running.driver.recording import Recorder
 from topk_platform.running.driver.retries import Faults
 from topk_platform.running.progress.events import Event
+from topk_platform.tracking import Feeds, Tracking
 from topk_platform.training import finish, run_trials
 
 LAB = """
@@ -60,7 +61,7 @@ def trained_here(
 def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A folder with a study's module, and neither Ray nor MLflow."""
     monkeypatch.setattr(execution, "on_cluster", lambda *_: nullcontext(execution.Cluster(1)))
-    monkeypatch.setattr(execution, "open_sink", lambda *_: None)
+    monkeypatch.setattr(Tracking, "open", lambda *_: Feeds())
     monkeypatch.setattr(execution, "_run_trials", trained_here)
     (tmp_path / "lab_of_losses.py").write_text(LAB)
     monkeypatch.chdir(tmp_path)

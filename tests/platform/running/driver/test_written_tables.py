@@ -18,7 +18,7 @@ from topk_platform.data import Source, digits
 from topk_platform.errors import StoreError, UserError
 from topk_platform.protocol import Board
 from topk_platform.protocol.ended import Ended
-from topk_platform.records import Extras, Store
+from topk_platform.records import Store
 from topk_platform.running.driver import execution as running
 from topk_platform.running.driver import recording
 from topk_platform.running.driver.recording import Recorder
@@ -27,6 +27,7 @@ from topk_platform.running.preflight import reading
 from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.running.progress.events import Event
 from topk_platform.specs import TrialRecord
+from topk_platform.tracking import Extras, Feeds, Tracking
 
 RATE = {"learning_rate": Float(0.01, 1)}
 LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
@@ -77,7 +78,7 @@ def ends_in_trouble(*arguments: Any) -> None:
 @pytest.fixture(autouse=True)
 def without_ray_and_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "on_cluster", lambda *_: nullcontext(running.Cluster(1)))
-    monkeypatch.setattr(running, "open_sink", lambda *_: None)
+    monkeypatch.setattr(Tracking, "open", lambda *_: Feeds())
     monkeypatch.setattr(running, "_run_trials", ends_at_once)
 
 
@@ -121,27 +122,27 @@ def test_the_sink_gets_the_tables_and_what_draws_them_unless_told_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it is handed draws the whole study, whatever part ran."""
-    handed: list[tuple[Mapping[str, str], Extras | None]] = []
+    handed: list[tuple[Mapping[str, str], Callable[[], Extras] | None]] = []
 
     class Sink:
         def put(self, record: TrialRecord) -> None: ...
 
-        def put_files(self, files: Mapping[str, str], extras: Extras | None) -> None:
+        def put_files(self, files: Mapping[str, str], extras: Callable[[], Extras] | None) -> None:
             handed.append((files, extras))
 
-        def close(self) -> None: ...
+        def close(self, patience: float | None) -> None: ...
 
     def made(study: Study, store: str) -> Extras:
-        return Extras(lambda: {arm.regime.name: store.encode() for arm in study.arms}, dict)
+        return Extras({arm.regime.name: store.encode() for arm in study.arms}, {})
 
-    monkeypatch.setattr(running, "open_sink", lambda *_: Sink())
-    monkeypatch.setattr(running, "extras_of", made)
+    monkeypatch.setattr(Tracking, "open", lambda *_: Sink())
+    monkeypatch.setattr(running, "make_extras", made)
     for told in ("on", "off"):
         monkeypatch.setenv("TOPK_REPORT", told)
         run(STUDY, store=tmp_path, only="a/*")
     (files, extras), (_, none) = handed
     assert "table.md" in files and extras is not None and none is None
-    assert extras.pictures() == {name: str(tmp_path).encode() for name in ("a", "b")}
+    assert extras().pictures == {name: str(tmp_path).encode() for name in ("a", "b")}
     monkeypatch.setenv("TOPK_REPORT", "yes")
     with pytest.raises(UserError, match="TOPK_REPORT must be on or off, got 'yes'"):
         run(STUDY, store=tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from topk_platform.code_version import references
 from topk_platform.errors import ClusterError, UserError, masked
-from topk_platform.records import Store, check_tracking
+from topk_platform.records import Store
 from topk_platform.running.cluster.address import host_and_port
 from topk_platform.running.cluster.versions import OtherVersionError
 from topk_platform.running.machine.requirements import platform_requirements
@@ -19,6 +19,7 @@ from topk_platform.running.preflight.doctor.place import check_place, heard, tok
 from topk_platform.running.preflight.doctor.results import DRIVER, HERE, CheckResult, Diagnosis, Node, merged
 from topk_platform.specs import Regime, Study
 from topk_platform.specs.checks import check_place as check_named
+from topk_platform.tracking import check_tracking
 
 __all__ = ["diagnose"]
 

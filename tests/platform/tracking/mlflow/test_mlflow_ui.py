@@ -22,8 +22,9 @@ import pytest
 from mlflow import MlflowClient
 
 from topk_platform import Float, LabelNoise, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study, grid
-from topk_platform.records import Ledger, Store, last_counted, open_sink, read_history
-from topk_platform.running.driver.recording import Recorder, extras_of
+from topk_platform.records import Ledger, Store, last_counted, read_history
+from topk_platform.running.driver.recording import Recorder, make_extras
+from topk_platform.tracking import Tracking
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARM = "clean/mlp/smooth_topk_svm"
@@ -88,8 +89,8 @@ def store(train_study: Callable[[Study, Path], None], tmp_path_factory: pytest.T
         return read_history(ledger, wanted, last_counted(ledger, wanted), curves=False)
 
     with ledger.writing(study) as writer:
-        sink = open_sink(opened, ledger, None)
-        recorder = Recorder(ledger, writer, sink, partial(extras_of, store=opened.address))
+        feeds = Tracking.of(opened).open(opened, ledger)
+        recorder = Recorder(ledger, writer, feeds, partial(make_extras, store=opened.address))
         recorder.close(study, known)
     assert recorder.tracking_error is None
     return place

@@ -19,30 +19,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from feeds import fill, start_feed
 from mlflow import MlflowClient
 
 from topk_platform import Study, UserError
-from topk_platform.records import (
-    Ledger,
-    Store,
-    TrackingSink,
-    artifact_name,
-    check_tracking,
-    sync,
-    tracking_check,
-    tracking_uri,
-)
+from topk_platform.records import Ledger, Store, artifact_name
 from topk_platform.records.artifacts.files import write_artifact
-from topk_platform.records.tracked import is_tracked
 from topk_platform.specs import TrialRecord, digest
+from topk_platform.tracking import TrackedStudy, TrackedTrial, check_tracking, sync, tracking_uri
+from topk_platform.tracking.mlflow import answering
+from topk_platform.tracking.mlflow.database import is_tracked
+from topk_platform.tracking.mlflow.tracker import MlflowTracker
 
 Make = Callable[..., TrialRecord]
 
 
-def sink(place: Path, ledger: Ledger) -> TrackingSink:
-    made = TrackingSink(tracking_uri(place), place / "artifacts", ledger)
-    made.start()
-    return made
+PARAMETERS = {"learning_rate": "0.1", "k": "3", "epochs": "2", "batch_size": "64", "optimizer": "sgd"}
 
 
 def runs(place: Path) -> list[Any]:
@@ -64,16 +56,15 @@ def test_a_network_is_logged_under_a_name_that_mlflow_takes_unless_it_is_damaged
     if damaged:
         ledger.store.write(artifact_name("network", confirmed.trial.key), b"wejghts")
     with ledger.writing(study) as writer:
-        tracked = sink(tmp_path, ledger)
+        tracked = start_feed(tmp_path, ledger)
         writer.put(confirmed)
         tracked.put(confirmed)
-        tracked.put_files({"table.md": "# one"})
-        assert tracked.close() is None
+        fill(tracked, {"table.md": "# one"})
     (run,) = (run for run in runs(tmp_path) if "topk.key" in run.data.tags)
     assert run.info.status == "FINISHED"
     if damaged:
         assert not run.outputs or not run.outputs.model_outputs
-        assert f"MLflow gets no network of {confirmed.trial.arm.name}: store " in caplog.text
+        assert f"trackers get no network of {confirmed.trial.arm.name}: store " in caplog.text
         return
     (model,) = run.outputs.model_outputs
     assert MlflowClient(tracking_uri(tmp_path)).get_logged_model(model.model_id).name == "tau-0_1-0-1"
@@ -84,20 +75,19 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, r
     with ledger.writing(study) as writer:
         writer.put(record(study, 0))
     with ledger.writing(study) as writer:
-        first = sink(tmp_path, ledger)
+        first = start_feed(tmp_path, ledger)
         confirmed = record(study, 0, seed=1)
         ledger.store.write(f"models/{confirmed.trial.key}.safetensors", b"weights")
         for ended in (confirmed, record(study, 1, status="diverged")):
             writer.put(ended)
             first.put(ended)
         writer.flush()
-        first.put_files({"table.md": "# one"})
-        assert first.close() is None
+        fill(first, {"table.md": "# one"})
     children = {run.data.tags["topk.key"]: run for run in runs(tmp_path) if "topk.key" in run.data.tags}
     assert set(children) == {row["key"] for row in ledger.rows()}
     run = children[confirmed.trial.key]
     assert run.info.status == "FINISHED"
-    assert run.data.params == {"learning_rate": "0.1"}
+    assert run.data.params.items() >= PARAMETERS.items()
     assert run.data.metrics["test.top3"] == 0.5
     assert {run.data.tags[f"topk.{name}"] for name in ("phase", "seed", "status")} == {
         "confirm",
@@ -109,13 +99,13 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, r
     client = MlflowClient(tracking_uri(tmp_path))
     steps = [m.step for m in client.get_metric_history(run.info.run_id, "train.loss")]
     assert sorted(steps) == [1, 2]
-    place = tmp_path / "artifacts" / ledger.identity / run.info.run_id / "artifacts"
+    place = tmp_path / "mlflow-artifacts" / ledger.identity / run.info.run_id / "artifacts"
     assert run.info.artifact_uri == f"mlflow-artifacts:/{ledger.identity}/{run.info.run_id}/artifacts"
     assert sorted(path.name for path in place.iterdir()) == ["trial.json"]
     (output,) = client.get_run(run.info.run_id).outputs.model_outputs
-    model = tmp_path / "artifacts" / ledger.identity / "models" / output.model_id / "artifacts"
+    model = tmp_path / "mlflow-artifacts" / ledger.identity / "models" / output.model_id / "artifacts"
     assert (model / "model.safetensors").read_bytes() == b"weights"
-    assert client.get_logged_model(output.model_id).params == {"learning_rate": "0.1"}
+    assert client.get_logged_model(output.model_id).params == run.data.params
     (data,) = client.get_run(run.info.run_id).inputs.dataset_inputs
     assert (data.dataset.name, data.dataset.digest) == ("digits", "f")
     parents = {run.data.tags["mlflow.parentRunId"] for run in children.values()}
@@ -126,16 +116,15 @@ def test_mlflow_holds_what_the_ledger_holds_once(tmp_path: Path, study: Study, r
     client.set_tag(children[keys[0]].info.run_id, "topk.seen", "1")
     client.update_run(children[keys[0]].info.run_id, "RUNNING")
     client.delete_run(children[keys[1]].info.run_id)
-    second = sink(tmp_path, ledger)
-    second.put_files({"table.md": "# two"})
-    assert second.close() is None
+    second = start_feed(tmp_path, ledger)
+    fill(second, {"table.md": "# two"})
     after = runs(tmp_path)
     counts = Counter(run.data.tags.get("topk.key", run.data.tags.get("topk.parent")) for run in after)
     assert set(counts.values()) == {1}
     assert len(after) == len(keys) + 2  # an arm, and the study with its tables
     assert all(run.info.status != "RUNNING" for run in after)
     table = next(run for run in after if run.data.tags.get("topk.parent") == "study")
-    place = tmp_path / "artifacts" / ledger.identity / table.info.run_id / "artifacts"
+    place = tmp_path / "mlflow-artifacts" / ledger.identity / table.info.run_id / "artifacts"
     assert (place / "table.md").read_text() == "# two"
 
 
@@ -231,7 +220,7 @@ def test_what_does_not_answer_is_one_line(uri: str, why: str, monkeypatch: pytes
 
 
 def test_a_server_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(tracking_check._IMPATIENT, "MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setitem(answering._IMPATIENT, "MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(UserError, match="timed out"):
@@ -243,15 +232,14 @@ def test_mlflow_being_down_stops_nothing_and_is_told(
 ) -> None:
     ledger = Ledger.open(Store.open(tmp_path), "s")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    down = TrackingSink("http://127.0.0.1:9", None, ledger)
-    down.start()
+    down = start_feed(tmp_path, ledger, MlflowTracker("http://127.0.0.1:9"))
     with ledger.writing(study) as writer:
         writer.put(record(study, 0))
         down.put(record(study, 0))
     error = down.close()
     assert error is not None
     assert len(ledger.rows()) == 1
-    up = sink(tmp_path, ledger)
+    up = start_feed(tmp_path, ledger)
     assert up.close() is None
     assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
 
@@ -266,21 +254,20 @@ def test_mlflow_that_was_down_for_a_while_has_everything_in_the_end(
     """It is told of once, at once; then it comes back in the middle of the run, and streams what it missed."""
     ledger, write, failures, back = (
         Ledger.open(Store.open(tmp_path), "s"),
-        TrackingSink._write_trial,
+        MlflowTracker.trial_ended,
         [3],
         threading.Event(),
     )
 
-    def shaky(self: TrackingSink, row: Any, epochs: Any) -> None:
+    def shaky(self: MlflowTracker, trial: TrackedTrial) -> None:
         if failures[0]:
             failures[0] -= 1
             raise ConnectionError("the server went away")
-        write(self, row, epochs)
+        write(self, trial)
         back.set()
 
-    monkeypatch.setattr(TrackingSink, "_write_trial", shaky)
-    made = TrackingSink(tracking_uri(tmp_path), tmp_path / "artifacts", ledger, pauses=(0.01,))
-    made.start()
+    monkeypatch.setattr(MlflowTracker, "trial_ended", shaky)
+    made = start_feed(tmp_path, ledger)
     with ledger.writing(study) as writer:
         writer.committed = lambda records: [made.put(one) for one in records] and None
         writer.put(record(study, 0))
@@ -303,12 +290,8 @@ def test_studies_of_one_name_on_one_server_never_touch_each_other(
     for number, ledger in enumerate(ledgers):
         with ledger.writing(study) as writer:
             writer.put(record(study, number))
-        made = TrackingSink(tracking_uri(tmp_path), None, ledger)
-        made.start()
-        made.put_files({"table.md": f"# {number}"})
-        assert made.close() is None
-    again = TrackingSink(tracking_uri(tmp_path), None, ledgers[0], stale=ledgers[0].keys())
-    again.start()
+        fill(start_feed(tmp_path, ledger), {"table.md": f"# {number}"})
+    again = start_feed(tmp_path, ledgers[0], stale=ledgers[0].keys())
     assert again.close() is None
     client = MlflowClient(tracking_uri(tmp_path))
     found = {e.name: e.experiment_id for e in client.search_experiments() if e.name != "Default"}
@@ -331,11 +314,10 @@ def test_a_database_is_whole_or_not_there(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", killed)
-        made = TrackingSink(tracking_uri(tmp_path), tmp_path / "artifacts", ledger)
         with pytest.raises(KeyboardInterrupt):
-            made._open()
+            list(MlflowTracker().begin(TrackedStudy("s", ledger.identity, tmp_path)))
     assert not (tmp_path / "mlflow.db").exists()
-    assert sink(tmp_path, ledger).close() is None
+    assert start_feed(tmp_path, ledger).close() is None
     assert sum("topk.key" in run.data.tags for run in runs(tmp_path)) == 1
 
 
@@ -369,7 +351,7 @@ def test_a_trial_of_many_epochs_takes_forty_kilobytes(tmp_path: Path, study: Stu
         with ledger.writing(study) as writer:
             for number in numbers:
                 writer.put(long(number))
-        assert sink(tmp_path, ledger).close() is None
+        assert start_feed(tmp_path, ledger).close() is None
         sizes.append((tmp_path / "mlflow.db").stat().st_size)
     assert sizes[1] - sizes[0] <= 20 * 40_000
     run = next(run for run in runs(tmp_path) if "topk.key" in run.data.tags)
@@ -386,16 +368,15 @@ def test_what_mlflow_holds_already_is_seen_without_it(
         for number in (0, 1):
             writer.put(record(study, number))
     identity = ledger.identity
-    opened: list[TrackingSink] = []
-    original = TrackingSink._open
-    monkeypatch.setattr(TrackingSink, "_open", lambda self: (opened.append(self), original(self)))
+    opened: list[MlflowTracker] = []
+    original = MlflowTracker.begin
+    monkeypatch.setattr(
+        MlflowTracker, "begin", lambda self, study: (opened.append(self), original(self, study))[1]
+    )
 
     def asked(text: str = "# one", at: Path = tmp_path, stale: tuple[str, ...] = ()) -> bool:
         opened.clear()
-        made = TrackingSink(tracking_uri(at), at / "artifacts", ledger, stale)
-        made.start()
-        made.put_files({"table.md": text})
-        assert made.close() is None
+        fill(start_feed(at, ledger, stale=stale), {"table.md": text})
         assert {run.data.tags.get("topk.key") for run in runs(at)} >= set(ledger.keys())
         return bool(opened)
 

@@ -8,43 +8,40 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.specs import digest
+from topk_platform.tracking.tracker import ArmResult, Dataset
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["ARMS", "NOTE", "log_data", "tell_arm"]
-
-ARMS = "arms.json"
-"""The file in a study's ``tables`` folder that describes its arms."""
+__all__ = ["NOTE", "log_data", "write_arm"]
 
 NOTE = "mlflow.note.content"
-_TOLD = "topk.told"
+_WRITTEN = "topk.told"
 _PARENT = "mlflow.parentRunId"
 
 
-def tell_arm(client: MlflowClient, run_id: str, told: Mapping[str, Any]) -> str:
+def write_arm(client: MlflowClient, run_id: str, arm: ArmResult) -> str:
     """Write an arm's results to its run; return the run's id, which changes if the run is made anew.
 
     MLflow cannot change a parameter: if the arm now chooses another configuration, its run is made anew and its
     trials' runs are moved to the new one.
 
     Args:
-        client: Of the tracking server.
+        client: A client of the tracking server.
         run_id: The arm's run.
-        told: ``parameters``, ``metrics``, ``note`` and ``dataset``, as :data:`ARMS` has them.
+        arm: What the arm came to.
     """
     run = client.get_run(run_id)
-    if run.data.tags.get(_TOLD) == (wanted := digest(told)):
+    if run.data.tags.get(_WRITTEN) == (written := digest(arm._asdict())):
         return run_id
-    parameters = {name: str(value) for name, value in told["parameters"].items()}
     fresh = not run.data.params
-    if not fresh and run.data.params != parameters:
+    if not fresh and run.data.params != arm.parameters:
         run_id, fresh = _made_anew(client, run), True
-    _log(client, run_id, parameters if fresh else {}, told["metrics"])
+    _log(client, run_id, arm.parameters if fresh else {}, arm.metrics)
     if fresh:
-        log_data(client, run_id, told["dataset"])
-    client.set_tag(run_id, NOTE, told["note"])
-    client.set_tag(run_id, _TOLD, wanted)
+        log_data(client, run_id, arm.dataset)
+    client.set_tag(run_id, NOTE, arm.note)
+    client.set_tag(run_id, _WRITTEN, written)
     return run_id
 
 
@@ -62,7 +59,7 @@ def _log(
 
 
 def _made_anew(client: MlflowClient, run: Any) -> str:
-    kept = {name: value for name, value in run.data.tags.items() if name not in (NOTE, _TOLD)}
+    kept = {name: value for name, value in run.data.tags.items() if name not in (NOTE, _WRITTEN)}
     made = client.create_run(run.info.experiment_id, run_name=run.info.run_name, tags=kept).info.run_id
     where = f"tags.`{_PARENT}` = '{run.info.run_id}'"
     token: str | None = None
@@ -78,16 +75,18 @@ def _made_anew(client: MlflowClient, run: Any) -> str:
     return str(made)
 
 
-def log_data(client: MlflowClient, run_id: str, dataset: Mapping[str, str]) -> None:
-    """Write a run's data, by name and fingerprint, as a dataset.
+def log_data(client: MlflowClient, run_id: str, dataset: Dataset) -> None:
+    """Write a run's data, by name and fingerprint, as a dataset of MLflow's.
 
     Args:
-        client: Of the tracking server.
+        client: A client of the tracking server.
         run_id: The run.
-        dataset: ``name``, ``fingerprint``, ``options`` and ``regime``.
+        dataset: The data.
     """
-    from mlflow.entities import Dataset, DatasetInput, InputTag  # noqa: PLC0415 - as above
+    from mlflow.entities import Dataset as LoggedDataset  # noqa: PLC0415 - as above
+    from mlflow.entities import DatasetInput, InputTag  # noqa: PLC0415
 
-    source = json.dumps({"dataset": dataset["name"], "options": dataset["options"]})
-    data = Dataset(dataset["name"], dataset["fingerprint"], "topk", source)
-    client.log_inputs(run_id, [DatasetInput(data, [InputTag("mlflow.data.context", dataset["regime"])])])
+    source = json.dumps({"dataset": dataset.name, "options": dataset.options})
+    data = LoggedDataset(dataset.name, dataset.fingerprint, "topk", source)
+    context = InputTag("mlflow.data.context", dataset.regime)
+    client.log_inputs(run_id, [DatasetInput(data, [context])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +20,9 @@ class Artifacts:
     """Where the files of one experiment go.
 
     Args:
-        client: Of the tracking server.
-        folder: The experiment's folder if the artifacts lie on this machine, where ``topk ui`` serves them from, for a
-            client of a database cannot write them there; None if they are sent to the server.
+        client: A client of the tracking server.
+        folder: The experiment's folder if the artifacts are on this machine, where ``topk ui`` serves them; None if
+            they are sent to the server.
     """
 
     client: MlflowClient
@@ -38,18 +39,37 @@ class Artifacts:
             inside = None if path.parent == PurePosixPath() else str(path.parent)
             self.client.log_artifact(run_id, str(Path(folder) / path.name), inside)
 
-    def write_model(self, model_id: str, files: Mapping[str, bytes]) -> None:
-        """Write files of a logged model, by their names in its folder."""
+    def write_model(
+        self, model_id: str, files: Mapping[str, bytes], stored: Mapping[str, Path] | None = None
+    ) -> None:
+        """Write files of a logged model.
+
+        Args:
+            model_id: The model.
+            files: The files' contents, by their names in the model's folder.
+            stored: Files on this machine with the same contents, by the same names. They are linked, so that nothing
+                is kept twice, if the artifacts are on this machine too and its file system can link.
+        """
         if self.folder is not None:
-            _write(self.folder / "models" / model_id / "artifacts", files)
+            _write(self.folder / "models" / model_id / "artifacts", files, stored or {})
             return
         with tempfile.TemporaryDirectory() as folder:
             _write(Path(folder), files)
             self.client.log_model_artifacts(model_id, folder)
 
 
-def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+def _write(folder: Path, files: Mapping[str, bytes], stored: Mapping[str, Path] | None = None) -> None:
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        if stored is None or name not in stored or not _linked(stored[name], path):
+            path.write_bytes(content)
+
+
+def _linked(stored: Path, path: Path) -> bool:
+    try:
+        path.unlink(missing_ok=True)
+        os.link(stored, path)
+    except OSError:  # not on this file system
+        return False
+    return True

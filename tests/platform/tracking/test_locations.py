@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from topk_platform.records import Store, moved
+from topk_platform.records import Store
+from topk_platform.tracking import moved
 
 
 def test_another_place_is_told_once_and_the_first_and_the_same_are_not(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,35 +13,25 @@ import mlflow
 import numpy as np
 import pytest
 import torch
+from feeds import fill, start_feed
 from mlflow import MlflowClient
 
 from topk_platform import Study
 from topk_platform.identity import Identity
 from topk_platform.models import build_model
-from topk_platform.records import (
-    Extras,
-    Graph,
-    Ledger,
-    Store,
-    TrackingSink,
-    read_history,
-    save_model,
-    sync,
-    tracking_uri,
-)
+from topk_platform.records import Ledger, Store, artifact_name, read_history, save_model
 from topk_platform.reports.arm_notes import arms_to_json
 from topk_platform.results.statistics import estimate
 from topk_platform.results.table_building import build_table
 from topk_platform.specs import Inputs, TrialRecord
+from topk_platform.tracking import Extras, Graph, sync, tracking_uri
+from topk_platform.tracking.mlflow.tracker import MlflowTracker
 
 Make = Callable[..., TrialRecord]
 
 
 def written(place: Path, ledger: Ledger, arms: str) -> None:
-    sink = TrackingSink(tracking_uri(place), place / "artifacts", ledger)
-    sink.start()
-    sink.put_files({"arms.json": arms, "table.md": "# s"})
-    assert sink.close() is None
+    fill(start_feed(place, ledger), {"arms.json": arms, "table.md": "# s"})
 
 
 def runs(place: Path) -> list[Any]:
@@ -68,7 +59,7 @@ def test_an_arms_run_says_what_it_came_to(tmp_path: Path, study: Study, record: 
     written(tmp_path, ledger, arms_of(study, ledger))
     found, expected = parent(tmp_path), estimate(list(values.values()))
     assert expected is not None
-    assert found.data.params == {"learning_rate": "0.1"}
+    assert found.data.params["learning_rate"] == "0.1" and found.data.params["k"] == "3"
     assert found.data.metrics["test.top3.mean"] == expected.mean
     assert found.data.metrics["test.top3.half_width"] == pytest.approx(expected.half_width)
     assert found.data.metrics["test.top3.n"] == 2
@@ -120,16 +111,14 @@ class Drawing:
             raise self.errors.pop()
         return {"report.html": b"<p>all</p>", "plots/map.svg": b"<svg/>"}
 
-    @property
     def extras(self) -> Extras:
-        return Extras(self, dict)
+        return Extras(self(), {})
 
 
-def drawn(place: Path, ledger: Ledger, drawing: Drawing, table: str, artifacts: Path | None) -> None:
-    sink = TrackingSink(tracking_uri(place), artifacts, ledger)
-    sink.start()
-    sink.put_files({"table.md": table}, drawing.extras)
-    assert sink.close() is None
+def filled(folder: Path, ledger: Ledger, table: str, extras: Callable[[], Extras], *, local: bool) -> None:
+    """In the store's own database, or in the same one as if it were a server's, to which artifacts are sent."""
+    tracker = MlflowTracker(None if local else tracking_uri(folder))
+    fill(start_feed(folder if local else None, ledger, tracker), {"table.md": table}, extras)
 
 
 @pytest.mark.parametrize("local", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -139,11 +128,11 @@ def test_the_studys_run_has_the_report_and_plots_of_its_tables(
     """Drawn once for the same tables, and anew for others; in this machine's own database and by MLflow's client."""
     monkeypatch.chdir(tmp_path)  # where a database's client puts artifacts
     ledger, drawing = Ledger.open(Store.open(tmp_path), "s"), Drawing()
-    place = tmp_path / "artifacts" if local else None
+    place = tmp_path / "mlflow-artifacts" if local else None
     with ledger.writing(study) as writer:
         writer.put(record(study, 0, seed=1))
     for table, asked in (("# one", 1), ("# one", 1), ("# two", 2)):
-        drawn(tmp_path, ledger, drawing, table, place)
+        filled(tmp_path, ledger, table, drawing.extras, local=local)
         assert drawing.asked == asked
     run = study_run(tmp_path)
     if place is not None:
@@ -169,7 +158,7 @@ def test_a_report_that_cannot_be_drawn_is_told_and_drawn_later(
     ledger.store.write("tables/table.md", b"# one")
     sync("s", store=tmp_path, extras=drawing.extras)
     assert [entry.getMessage() for entry in caplog.records if entry.name == "topk_platform"] == [
-        "MLflow gets no report and no plots: no font"
+        "trackers get no report and no plots: no font"
     ]
     kept = tmp_path / "mlflow-artifacts" / ledger.identity / study_run(tmp_path).info.run_id / "artifacts"
     assert [path.name for path in kept.iterdir()] == ["table.md"]
@@ -192,7 +181,8 @@ def test_mlflow_loads_a_confirmed_network(
     with ledger.writing(study) as writer:
         save_model(ledger.store, confirmed.trial, network, Inputs((1, 8, 8), 10, "tensor"))
         writer.put(confirmed)
-    place, asked = tmp_path / "artifacts" if local else None, []
+    folder, asked = tmp_path / "runs", list[str]()
+    uri = tracking_uri(folder)
 
     def graph() -> Graph:
         asked.append(confirmed.trial.key)
@@ -204,19 +194,17 @@ def test_mlflow_loads_a_confirmed_network(
 
     inputs = torch.rand(3, 1, 8, 8)
     for table in ("# one", "# two"):
-        sink = TrackingSink(tracking_uri(tmp_path), place, ledger)
-        sink.start()
-        sink.put_files(
-            {"table.md": table}, Extras(dict, lambda: {confirmed.trial.key: graph, "other": graph})
-        )
-        assert sink.close() is None
+        graphs = {confirmed.trial.key: graph, "other": graph}
+        filled(folder, ledger, table, partial(Extras, {}, graphs), local=local)
     assert asked == [confirmed.trial.key]
-    (run,) = (run for run in runs(tmp_path) if "topk.key" in run.data.tags)
+    (run,) = (run for run in runs(folder) if "topk.key" in run.data.tags)
     (output,) = run.outputs.model_outputs
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     model = f"models:/{output.model_id}"
-    if place is not None:  # which `topk ui` serves; a client of the database alone does not
-        model = str(place / ledger.identity / "models" / output.model_id / "artifacts")
+    if local:  # `topk ui` serves these artifacts; a client of the database alone does not
+        model = str(folder / "mlflow-artifacts" / ledger.identity / "models" / output.model_id / "artifacts")
+        kept = folder / "s" / artifact_name("network", confirmed.trial.key)
+        assert kept.samefile(Path(model) / "model.safetensors")  # the network is on the disk once
     with torch.no_grad():
         expected = network(inputs)
         np.testing.assert_array_equal(
@@ -236,10 +224,7 @@ def test_a_network_without_a_graph_is_told_and_stays_a_logged_model(
     def none() -> Graph:
         raise ValueError("a branch on data")
 
-    sink = TrackingSink(tracking_uri(tmp_path), tmp_path / "artifacts", ledger)
-    sink.start()
-    sink.put_files({"table.md": "# one"}, Extras(dict, lambda: {confirmed.trial.key: none}))
-    assert sink.close() is None
+    filled(tmp_path, ledger, "# one", partial(Extras, {}, {confirmed.trial.key: none}), local=True)
     assert [entry.getMessage() for entry in caplog.records if entry.name == "topk_platform"] == [
         "MLflow gets no graph of r/mlp/cross_entropy: a branch on data"
     ]

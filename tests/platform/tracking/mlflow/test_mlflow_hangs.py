@@ -13,13 +13,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from feeds import start_feed
 from mlflow import MlflowClient
 from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_MAX_RETRIES, MLFLOW_HTTP_REQUEST_TIMEOUT
 
 from topk_platform import Study, UserError
 from topk_platform.errors import reason
-from topk_platform.records import Ledger, Store, TrackingSink, check_tracking, tracking_check, tracking_uri
+from topk_platform.records import Ledger, Store
 from topk_platform.specs import TrialRecord
+from topk_platform.tracking import check_tracking, tracking_uri
+from topk_platform.tracking.feed import Feed
+from topk_platform.tracking.mlflow import answering
+from topk_platform.tracking.mlflow.tracker import MlflowTracker
 
 Make = Callable[..., TrialRecord]
 
@@ -64,16 +69,15 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def a_sink(uri: str, folder: Path, study: Study, record: Make) -> TrackingSink:
-    """A sink that has a trial to write."""
+def a_feed(uri: str, folder: Path, study: Study, record: Make) -> Feed:
+    """A feed that has a trial to write."""
     ledger = Ledger.open(Store.open(folder), "s")
     ended = record(study, 0)
     with ledger.writing(study) as writer:
         writer.put(ended)
-    sink = TrackingSink(uri, None, ledger, pauses=(0.0,))
-    sink.start()
-    sink.put(ended)
-    return sink
+    feed = start_feed(None, ledger, MlflowTracker(uri), pauses=(0.0,))
+    feed.put(ended)
+    return feed
 
 
 def test_a_server_that_hangs_is_given_one_more_try(
@@ -82,10 +86,10 @@ def test_a_server_that_hangs_is_given_one_more_try(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     check_tracking(hanging)
-    sink = a_sink(hanging, tmp_path, study, record)
-    error = sink.close()
+    feed = a_feed(hanging, tmp_path, study, record)
+    error = feed.close()
     assert error is not None and "timed out" in reason(error).lower()
-    assert not sink.is_alive()
+    assert not feed.is_alive()
 
 
 def test_a_request_has_seconds_unless_the_user_says_otherwise(
@@ -93,10 +97,10 @@ def test_a_request_has_seconds_unless_the_user_says_otherwise(
 ) -> None:
     """And who closes waits no longer than it is told, where nothing is taken meanwhile."""
     assert MLFLOW_HTTP_REQUEST_TIMEOUT.get() > 60
-    sink = a_sink(hanging, tmp_path, study, record)
+    feed = a_feed(hanging, tmp_path, study, record)
     while "MLFLOW_HTTP_REQUEST_TIMEOUT" not in os.environ:
         time.sleep(0.01)
-    error = sink.close(patience=0.5)
+    error = feed.close(patience=0.5)
     assert isinstance(error, TimeoutError) and reason(error) == "it has taken nothing for 0.5 s"
     assert MLFLOW_HTTP_REQUEST_TIMEOUT.get() * (1 + MLFLOW_HTTP_REQUEST_MAX_RETRIES.get()) <= 30
 
@@ -109,13 +113,13 @@ def test_a_database_that_is_locked_is_waited_for_in_vain_and_written_later(
     MlflowClient(uri)
     with closing(sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        sink = a_sink(uri, tmp_path, study, record)
-        assert sink.close(patience=0.5) is not None
-        monkeypatch.setattr(tracking_check, "_ANSWER_SECONDS", 0.5)
+        feed = a_feed(uri, tmp_path, study, record)
+        assert feed.close(patience=0.5) is not None
+        monkeypatch.setattr(answering, "_ANSWER_SECONDS", 0.5)
         with pytest.raises(UserError, match=r"mlflow\.db': no answer within 0\.5 s"):
             check_tracking(uri)
         other.execute("ROLLBACK")
-    sink.join()
+    feed.join()
     client = MlflowClient(uri)
     found = client.search_runs([client.get_experiment_by_name("s").experiment_id])
     assert len([run for run in found if "topk.key" in run.data.tags]) == 1

@@ -1,4 +1,4 @@
-"""Checking that MLflow can be written to at a URI, before a study starts."""
+"""The check, before a study starts, that MLflow answers at a URI."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ _ANSWER_SECONDS = 20.0
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 
 
-def check_tracking(uri: str) -> None:
-    """Raise ``UserError`` unless MLflow understands a tracking URI and what it names answers within some seconds.
+def check_tracking(uri: str | None) -> None:
+    """Raise ``UserError`` unless MLflow understands a tracking URI, and the server or database answers in 20 seconds.
 
     A server or a database is asked for an experiment. A sqlite file that is not there yet is not made: it only needs
     a folder that can be written to.
 
     Args:
-        uri: MLflow's tracking URI, such as ``http://HOST:PORT`` or ``sqlite:///PATH``.
+        uri: MLflow's tracking URI, such as ``http://HOST:PORT`` or ``sqlite:///PATH``; None where one is missing.
     """
+    if uri is None:
+        raise UserError(
+            "mlflow must name a server when the store is not a folder, such as --mlflow http://HOST:PORT"
+        )
     check_place("mlflow", uri)
     file = Path(uri.removeprefix(_SQLITE).partition("?")[0])
     why = _unwritable(file) if uri.startswith(_SQLITE) and not file.exists() else _refusal(uri)
@@ -49,15 +53,15 @@ def _unwritable(file: Path) -> str:
 def _refusal(uri: str) -> str:
     """Return why MLflow cannot work with the URI, or nothing if it can.
 
-    Asked in a thread, because MLflow tries to open a database that another process has locked for minutes.
+    A thread asks, because MLflow tries to open a database that another process has locked for minutes.
     """
-    from mlflow import MlflowClient  # noqa: F401, PLC0415 - seconds of import, which are not the answer's
+    from mlflow import MlflowClient  # noqa: F401, PLC0415 - seconds of import, which do not count as waiting
 
-    found: list[str] = []
-    thread = threading.Thread(target=lambda: found.append(_asked(uri)), daemon=True)
+    answers: list[str] = []
+    thread = threading.Thread(target=lambda: answers.append(_asked(uri)), daemon=True)
     thread.start()
     thread.join(_ANSWER_SECONDS)
-    return found[0] if found else f"no answer within {_ANSWER_SECONDS:g} s"
+    return answers[0] if answers else f"no answer within {_ANSWER_SECONDS:g} s"
 
 
 def _asked(uri: str) -> str:
@@ -69,7 +73,7 @@ def _asked(uri: str) -> str:
             MlflowClient(tracking_uri=uri).get_experiment_by_name("topk")
     except UnsupportedModelRegistryStoreURIException as error:
         return f"the schemes that it knows are {', '.join(filter(None, error.supported_uri_schemes))}"
-    except Exception as error:  # noqa: BLE001 - of MLflow, a plug-in of its or a database's driver
+    except Exception as error:  # noqa: BLE001 - from MLflow, one of its plug-ins or a database's driver
         return reason(error)
     return ""
 

@@ -1,0 +1,193 @@
+"""Filling a tracker from the ledger, in a thread of its own, so that a tracker neither stops nor delays a study."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from topk_platform.errors import reason
+from topk_platform.records.ledger.ledger import Ledger
+from topk_platform.records.table.schema import epoch_rows, trial_row
+from topk_platform.specs import TrialRecord
+from topk_platform.tracking.tracker import Extras, StudyResult, TrackedStudy, TrackedTrial, Tracker
+from topk_platform.tracking.trials import SearchTrials, listed, read_trials, tracked_trial
+
+__all__ = ["Feed"]
+
+_PAUSES = (5.0, 15.0, 60.0, 300.0)
+_STILL_SECONDS = 60.0
+_NOTHING = StudyResult({}, "")
+_LOG = logging.getLogger("topk_platform")
+
+_Item = TrackedTrial | StudyResult | None
+"""An ended trial, or the study's results, or the end."""
+
+
+class Feed(threading.Thread):
+    """Fills a tracker with a study's ended trials, as they end, and with its results.
+
+    The tracker is first brought up to date with the ledger. If it fails, a warning says so at once, the study goes on,
+    and the tracker is tried again with growing pauses; what it missed is filled in from the ledger, at the latest by
+    the next run or by :func:`~topk_platform.tracking.sync`.
+
+    Args:
+        tracker: The tracker.
+        study: The study.
+        ledger: The study's ledger.
+        search: Which search trials the tracker shows.
+        networks: Whether confirmations come with their networks.
+        stale: The keys of trials that are written anew, because the ledger no longer has what the tracker shows.
+        pauses: The seconds before each further try; the last one repeats.
+
+    Attributes:
+        error: What keeps the tracker from being written; None while all is well.
+    """
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        study: TrackedStudy,
+        ledger: Ledger,
+        search: SearchTrials = "all",
+        *,
+        networks: bool = True,
+        stale: Collection[str] = (),
+        pauses: Sequence[float] = _PAUSES,
+    ) -> None:
+        super().__init__(name=tracker.title, daemon=True)
+        self.tracker = tracker
+        self.ledger = ledger
+        self.error: Exception | None = None
+        self._study = replace(study, progressed=self._progressed)
+        self._search: SearchTrials = search
+        self._networks = networks
+        self._stale = set(stale)
+        self._pauses = pauses
+        self._closing = threading.Event()
+        self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._result: StudyResult | None = None
+        self._written: set[str] = set()
+        self._steps = 0
+        self._drawing = False
+
+    def put(self, record: TrialRecord) -> None:
+        """Hand over an ended trial that is in the ledger; returns at once."""
+        if record.trial.phase == "confirm" or self._search == "all":
+            row, epochs = trial_row(record), epoch_rows(record)
+            self._queue.put(tracked_trial(row, epochs, self.ledger.store, networks=self._networks))
+
+    def put_result(self, result: StudyResult) -> None:
+        """Hand over the study's results, after all trials; returns at once."""
+        extras = None if result.extras is None else partial(self._make, result.extras)
+        self._queue.put(replace(result, extras=extras))
+
+    def _make(self, extras: Callable[[], Extras | None]) -> Extras | None:
+        self._drawing = True
+        try:
+            return extras()
+        finally:
+            self._drawing = False
+
+    def close(self, patience: float = _STILL_SECONDS) -> Exception | None:
+        """Wait until all is written, or until one more try has failed; return the error, if any.
+
+        Args:
+            patience: How many seconds to wait while the tracker does not get on.
+        """
+        self._closing.set()
+        self._queue.put(None)
+        while self.is_alive():
+            before = self._steps
+            self.join(patience)
+            if self.is_alive() and self._steps == before and not self._drawing:
+                return self.error or TimeoutError(f"it has taken nothing for {patience:g} s")
+        return self.error
+
+    def run(self) -> None:
+        """Fill in what the tracker lacks, then write what is handed over until closed; nothing where nothing is new."""
+        item = self._queue.get()
+        if self._holds(item):
+            return
+        failures = 0
+        while True:
+            last = self._closing.is_set()
+            try:
+                self._begin()
+                self.error = None
+                self._stream(item)
+            except Exception as error:  # noqa: BLE001 - no tracker's failure may stop a study; close() returns it
+                self._failed(error)
+            else:
+                self._close_tracker()
+                return
+            if last:
+                return
+            self._closing.wait(self._pauses[min(failures, len(self._pauses) - 1)])
+            failures += 1
+            item = None if item is None else self._result or _NOTHING  # a trial is filled in from the ledger
+
+    def _failed(self, error: Exception) -> None:
+        if self.error is None:
+            _LOG.warning("%s is behind and is tried again: %s", self.tracker.title, reason(error))
+        self.error = error
+        self._close_tracker()
+
+    def _close_tracker(self) -> None:
+        with suppress(Exception):  # all is written, or what failed to write fails to close as well
+            self.tracker.close()
+
+    def _holds(self, item: _Item) -> bool:
+        if self._stale or not isinstance(item, StudyResult):
+            return False
+        return self.tracker.holds(self._study, *listed(self.ledger, self._search), item)
+
+    def _begin(self) -> None:
+        self._written.clear()
+        for key in self.tracker.begin(self._study):
+            self._written.add(key)
+            self._progressed()
+        shown, hidden = listed(self.ledger, self._search)
+        self._remove(self._written & (self._stale | hidden))
+        self._stale.clear()
+        self._fill_in(shown)
+
+    def _remove(self, keys: set[str]) -> None:
+        if keys:
+            self.tracker.remove(keys)
+            self._written -= keys
+            self._progressed()
+
+    def _fill_in(self, shown: set[str]) -> None:
+        for trial in read_trials(self.ledger, shown - self._written, networks=self._networks):
+            self._write(trial)
+
+    def _stream(self, item: _Item) -> None:
+        while item is not None:
+            if isinstance(item, TrackedTrial):
+                self._write(item)
+            elif item is not _NOTHING:
+                self._end(item)
+            item = self._queue.get()
+
+    def _write(self, trial: TrackedTrial) -> None:
+        if trial.key not in self._written:
+            self.tracker.trial_ended(trial)
+            self._written.add(trial.key)
+            self._progressed()
+
+    def _end(self, result: StudyResult) -> None:
+        self._result = result
+        if self._search == "best":  # which trials are the best is known now
+            shown, hidden = listed(self.ledger, self._search)
+            self._remove(self._written & hidden)
+            self._fill_in(shown)
+        self.tracker.study_ended(result)
+        self._progressed()
+
+    def _progressed(self) -> None:
+        self._steps += 1

@@ -1,0 +1,60 @@
+"""Bringing trackers up to date with a ledger, later or from another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from topk_platform.errors import StoreError, UserError
+from topk_platform.records.ledger.ledger import Ledger
+from topk_platform.records.notes.undone import Undone
+from topk_platform.records.storage.store import Store
+from topk_platform.tracking.tracker import Extras
+from topk_platform.tracking.trackers import Track, Tracking
+
+__all__ = ["sync"]
+
+
+def sync(
+    study: str,
+    *,
+    store: str | Path = "runs",
+    track: Track | None = None,
+    mlflow_uri: str | None = None,
+    track_search: str = "all",
+    track_networks: bool = True,
+    extras: Callable[[], Extras] | None = None,
+) -> list[str]:
+    """Write to trackers what they lack of a study's ended trials and tables; train nothing.
+
+    Args:
+        study: The study's name.
+        store: Folder or URI of the results.
+        track: The trackers; by default MLflow.
+        mlflow_uri: MLflow's tracking URI; by default a sqlite database in a local store.
+        track_search: Which search trials the trackers show, ``all``, ``best`` or ``none``. The others are removed.
+        track_networks: Whether confirmations come with their networks.
+        extras: Makes the report, plots and graphs; without it those in the trackers stay.
+
+    Returns:
+        The names of the trackers.
+
+    Raises:
+        UserError: if the store holds nothing of the study, or a tracker cannot be written.
+    """
+    opened = Store.open(store)
+    ledger = Ledger.open(opened, study)
+    if not ledger.exists:
+        raise StoreError(f"store {str(store)!r} holds nothing of study {study!r}")
+    tracking = Tracking.of(
+        opened, track or "mlflow", mlflow_uri=mlflow_uri, search=track_search, networks=track_networks
+    )
+    tracking.check(opened, study)
+    feeds = tracking.open(opened, ledger)
+    names = [name for name in ledger.store.names("tables") if not name.endswith(".parquet")]
+    feeds.put_files({name: ledger.store.read(f"tables/{name}").decode() for name in names}, extras)
+    if (error := feeds.close()) is not None:
+        raise UserError(f"not everything could be written: {error}") from error
+    replace(Undone.read(ledger.store), tracking="").note(ledger.store)
+    return [tracker.title for tracker in tracking.trackers]

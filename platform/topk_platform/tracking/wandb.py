@@ -1,0 +1,217 @@
+"""Writing a study to Weights & Biases."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from topk_platform.errors import UserError
+from topk_platform.specs import digest
+from topk_platform.tracking.tracker import StudyResult, TrackedStudy, TrackedTrial, Tracker
+
+if TYPE_CHECKING:
+    from wandb import Run
+
+__all__ = ["WandbTracker"]
+
+_OFFLINE = re.compile(r"offline-run-\d+_\d+-(\w+)-\w+")
+_FAILED = ("diverged", "failed")
+_RESULTS = "study"
+_SETTINGS: dict[str, Any] = {
+    # Nothing of this machine goes to a server, and nothing is printed.
+    "console": "off",
+    "disable_git": True,
+    "disable_job_creation": True,
+    "save_code": False,
+    "silent": True,
+    "x_disable_machine_info": True,
+    "x_disable_meta": True,
+    "x_disable_stats": True,
+}
+
+
+class WandbTracker(Tracker):
+    """Writes a study to Weights & Biases: a project per study, a run per trial, grouped by configuration.
+
+    A run's group is the configuration without the seed, and its job type is the phase. With
+    ``WANDB_MODE=offline``, runs are written to the folder ``wandb/STUDY`` of a local store, and ``wandb sync`` sends
+    them later. An offline run is written elsewhere and moved there when it is complete.
+
+    Args:
+        location: ``PROJECT`` or ``ENTITY/PROJECT``; by default the study's name.
+    """
+
+    title = "Weights & Biases"
+
+    def __init__(self, location: str | None = None) -> None:
+        self._location = location
+
+    def check(self, study: TrackedStudy) -> None:
+        """Raise ``UserError`` unless wandb is installed, and either has a login or is offline with a local store."""
+        if importlib.util.find_spec("wandb") is None:
+            raise UserError("track wandb needs Weights & Biases: pip install 'topk-studies[wandb]'")
+        if _offline():
+            _folder(study)
+            return
+        import wandb  # noqa: PLC0415 - seconds of import
+
+        if not wandb.login(prompt=False, verify=False):
+            raise UserError("track wandb needs a login: run `wandb login`, or set WANDB_MODE=offline")
+
+    def holds(
+        self, study: TrackedStudy, keys: Collection[str], unlisted: Collection[str], result: StudyResult
+    ) -> bool:
+        """Return whether the offline runs hold everything; False if there is a server to ask."""
+        held = _offline_runs(_folder(study)).keys() if _offline() else set[str]()
+        return held >= {*keys, _results_key(study, result)} and held.isdisjoint(unlisted)
+
+    def begin(self, study: TrackedStudy) -> Iterator[str]:
+        """Delete what a kill left half written; yield the keys of the trials that are complete."""
+        self._study = study
+        self._runs: dict[str, Any] = {}
+        if _offline():
+            folder = _folder(study)
+            for half in folder.glob(".*.tmp"):
+                shutil.rmtree(half)
+            self._runs.update(_offline_runs(folder))
+        else:
+            self._runs.update(self._online_runs())
+        yield from list(self._runs)
+
+    def _online_runs(self) -> Iterator[tuple[str, Any]]:
+        """Yield the complete runs on the server; one that was cut off has the state running or crashed."""
+        import wandb  # noqa: PLC0415 - as above
+
+        entity, project = self._project()
+        path = "/".join(filter(None, (entity, project)))
+        try:
+            for run in wandb.Api().runs(path, filters={"config.topk_ledger": self._study.identity}):
+                self._study.progressed()
+                if run.state in ("finished", "failed"):
+                    yield run.id.partition("-")[0], run
+        except ValueError:  # there is no such project yet
+            return
+
+    def _project(self) -> tuple[str | None, str]:
+        entity, _, project = (self._location or "").rpartition("/")
+        return entity or None, project or self._study.name
+
+    def remove(self, keys: Collection[str]) -> None:
+        """Delete the runs of trials."""
+        for key in keys:
+            run = self._runs.pop(key)
+            if isinstance(run, Path):
+                shutil.rmtree(run)
+            else:
+                run.delete()
+            self._study.progressed()
+
+    def trial_ended(self, trial: TrackedTrial) -> None:
+        """Write a trial's run."""
+        shown = ("key", "arm", "regime", "model", "loss", "phase", "number", "seed", "status", "code_version")
+        config = {f"topk_{name}": getattr(trial, name) for name in shown}
+        # A server refuses the id of a deleted run, and a trial that is trained again has the same key.
+        run_id = f"{trial.key}-{int(trial.started.timestamp())}"
+        with self._run(
+            run_id,
+            name=trial.name,
+            group=trial.group,
+            job_type=trial.phase,
+            config={**trial.parameters, **config},
+            tags=[trial.phase, trial.status],
+            failed=trial.status in _FAILED,
+        ) as run:
+            for point in trial.curve:
+                run.log({**point.values, "epoch": point.epoch}, step=point.epoch)
+            run.summary.update(dict(trial.metrics))
+            if trial.reason:
+                run.summary["reason"] = trial.reason
+
+    def study_ended(self, result: StudyResult) -> None:
+        """Write a run with the arms' results as a table."""
+        key = _results_key(self._study, result)
+        if not result.files or key in self._runs:
+            return
+        import wandb  # noqa: PLC0415 - as above
+
+        self.remove([old for old in self._runs if old.startswith(_RESULTS)])
+        names = sorted({name for arm in result.arms.values() for name in arm.metrics})
+        table = wandb.Table(columns=["arm", *names])
+        for arm in result.arms.values():
+            table.add_data(arm.name, *(arm.metrics.get(name) for name in names))
+        name = f"{self._study.name} tables"
+        with self._run(f"{key}-0", name=name, group=name, job_type="study", config={}, tags=["study"]) as run:
+            run.log({"arms": table})
+
+    @contextmanager
+    def _run(
+        self, run_id: str, *, config: Mapping[str, Any], failed: bool = False, **described: Any
+    ) -> Iterator[Run]:
+        """Write a run; an offline one appears in one step."""
+        import wandb  # noqa: PLC0415 - as above
+
+        entity, project = self._project()
+        with _hidden(self._study) as folder:
+            run = wandb.init(
+                entity=entity,
+                project=project,
+                id=run_id,
+                dir=folder,
+                config={**config, "topk_ledger": self._study.identity},
+                settings=wandb.Settings(**_SETTINGS),
+                reinit="create_new",
+                **described,
+            )
+            try:
+                yield run
+            finally:
+                run.finish(exit_code=int(failed))
+            self._runs[run_id.partition("-")[0]] = self._moved(folder) if _offline() else run
+        self._study.progressed()
+
+    def _moved(self, folder: Path) -> Path:
+        """Move an offline run to where it is looked for; return its folder."""
+        (written,) = folder.glob("wandb/offline-run-*")
+        return written.rename(_folder(self._study) / written.name)
+
+
+def _offline() -> bool:
+    return os.environ.get("WANDB_MODE") == "offline"
+
+
+def _folder(study: TrackedStudy) -> Path:
+    """Return the folder of a study's offline runs."""
+    if study.folder is None:
+        raise UserError(
+            "track wandb cannot write offline runs to a store that is not a folder: unset WANDB_MODE"
+        )
+    return study.folder / "wandb" / study.name
+
+
+@contextmanager
+def _hidden(study: TrackedStudy) -> Iterator[Path]:
+    """Yield a folder for wandb's own files, which is deleted afterwards."""
+    parent = None
+    if _offline():
+        parent = _folder(study)
+        parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".", suffix=".tmp", dir=parent) as folder:
+        yield Path(folder)
+
+
+def _offline_runs(folder: Path) -> dict[str, Path]:
+    """Return the folders of the complete offline runs, by the keys of their trials."""
+    found = ((_OFFLINE.fullmatch(path.name), path) for path in folder.glob("offline-run-*"))
+    return {match[1]: path for match, path in found if match is not None}
+
+
+def _results_key(study: TrackedStudy, result: StudyResult) -> str:
+    """Return what takes the place of a trial's key in the run with the study's results."""
+    return f"{_RESULTS}{digest([study.identity, result.digest])}"
