@@ -14,11 +14,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.records import Ledger, Store
-from topk_platform.specs import EpochRecord, Trial, TrialRecord
+from topk_platform.specs import EpochRecord, Phase, Trial, TrialRecord
 from topk_platform.tracking import Tracking, sync, tracking_uri
 
 _ARMS, _CONFIRMATIONS, _EPOCHS = 20, 5, 20
@@ -43,7 +42,7 @@ def records(study: Study, count: int) -> Iterator[TrialRecord]:
 def record(study: Study, arm: Arm, number: int, seed: int) -> TrialRecord:
     """Return the record of a trial that nobody trained."""
     values = {"learning_rate": round(10 ** -(3 * ((0.618 * number) % 1)), 6)}
-    phase: Literal["search", "confirm"] = "confirm" if seed else "search"
+    phase: Phase = "confirm" if seed else "search"
     trial = Trial("many-trials", study.arm_id(arm), arm, study.topk, phase, number, seed, 0, values, "f", "c")
     best = math.exp(-((math.log10(values["learning_rate"]) + 1.5) ** 2)) * 0.9
     epochs = tuple(

@@ -27,7 +27,6 @@ ALLOWED = {
     "results": {"records", "protocol", "reports"},
     # how they are shown; losses and kept networks, for what is drawn of them
     "reports": {"results", "records", "protocol", "training", "models"},
-    "tracking": {"records"},  # trackers are filled from the ledger alone
     "running": {
         "data",
         "models",
@@ -39,18 +38,13 @@ ALLOWED = {
         "serving",
         "tracking",
     },
-    "serving": {
-        "data",
-        "models",
-        "training",
-        "records",
-        "results",
-        "tracking",
-    },  # networks at work, with their numbers
+    "tracking": {"records"},  # trackers are filled from the ledger alone
+    # networks at work, with their numbers; their graphs go to trackers
+    "serving": {"data", "models", "training", "records", "results", "tracking"},
     # what a study's results rest on, computed again
     "evidence": {"data", "models", "records", "results", "reports", "running", "protocol", "training"},
     "cli": {"running", "records", "results", "reports", "protocol", "serving", "evidence", "tracking"},
-    # contracts of regimes and samplers; a fake run leaves the records of a real one, from the driver's board
+    # contracts of regimes, samplers and trackers; a fake run leaves the records of a real one, from the driver's board
     "testing": {"data", "training", "protocol", "records", "running", "tracking"},
     "sources": set(),
 }
