@@ -117,4 +117,5 @@ __all__ = [
 ]
 
 # These import pyarrow and more; defining a study should not.
-__getattr__ = first_use(__name__)
+if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
+    __getattr__ = first_use(__name__)

@@ -192,7 +192,7 @@ def masked(text: str) -> str:
         >>> masked("s3://key:a/b?c@d@bucket"), masked("http://host:80/a@b")
         ('s3://key:***@bucket', 'http://host:80/a@b')
     """
-    return _SECRET.sub(lambda match: f"{match['before'] or match['token'] or match['option']}***", text)
+    return _SECRET.sub(lambda found: f"{found['before'] or found['token'] or found['option']}***", text)
 
 
 def reason(error: BaseException) -> str:
@@ -210,19 +210,19 @@ def reason(error: BaseException) -> str:
     if not isinstance(error, UserError):
         error = _of_the_system(error) or error
     lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()] or [""]
-    text = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    name = type(error).__name__ if not text or isinstance(error, LookupError) else ""
-    return masked(": ".join(filter(None, (name, text))))[:_LONGEST]
+    said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    name = type(error).__name__ if not said or isinstance(error, LookupError) else ""
+    return masked(": ".join(filter(None, (name, said))))[:_LONGEST]
 
 
 def _of_the_system(error: BaseException) -> BaseException | None:
     """Return the innermost error of the system among an error's causes."""
-    system: BaseException | None = None
+    found: BaseException | None = None
     cause: BaseException | None = error
     while cause is not None:
-        system = cause if isinstance(cause, OSError) else system
+        found = cause if isinstance(cause, OSError) else found
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    return system
+    return found
 
 
 def place_of(error: BaseException) -> str:

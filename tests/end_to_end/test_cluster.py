@@ -237,7 +237,7 @@ def test_one_with_another_ray_is_reported_before_anything_starts(
     there, here = f"Ray {ray.__version__} with", "this driver runs Ray 2.59.9 with"
     assert there in caught.value.problem and here in caught.value.problem
     assert f"pip install 'ray[tune]=={ray.__version__}'" in str(caught.value)
-    (found,) = (
+    (result,) = (
         one for one in diagnose(address=nodes.address, store=tmp_path / "s").results if one.check == "cluster"
     )
-    assert (found.state, found.found, found.remedy) == ("wrong", caught.value.problem, caught.value.remedy)
+    assert (result.state, result.found, result.remedy) == ("wrong", caught.value.problem, caught.value.remedy)

@@ -122,11 +122,11 @@ def _files(root: Path) -> dict[str, list[Path]]:
             f"{'an empty folder' if root.is_dir() else 'no such file or folder'}; name the folder that holds it with "
             "--data DIR or TOPK_DATA"
         )
-    found: dict[str, list[Path]] = {}
+    files: dict[str, list[Path]] = {}
     for path in paths:
-        found.setdefault(_split_of(path, root), []).append(path)
-    check("train" in found, f"{root} must hold files of the split train, got {sorted(found)}")
-    return found
+        files.setdefault(_split_of(path, root), []).append(path)
+    check("train" in files, f"{root} must hold files of the split train, got {sorted(files)}")
+    return files
 
 
 def _split_of(path: Path, root: Path) -> str:

@@ -15,4 +15,5 @@ if TYPE_CHECKING:
 __all__ = ["to_arrow", "to_csv", "to_files", "to_markdown", "to_parquet", "to_rich", "to_seeds"]
 
 # The command line reads the catalogue for its help texts, which must load neither pyarrow nor numpy.
-__getattr__ = first_use(__name__)
+if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
+    __getattr__ = first_use(__name__)

@@ -13,4 +13,5 @@ if TYPE_CHECKING:
 __all__ = ["Candidate", "Classifier", "Exported", "export_model", "load_model"]
 
 # Classifiers import torch, which exporting a network does without.
-__getattr__ = first_use(__name__)
+if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
+    __getattr__ = first_use(__name__)

@@ -15,4 +15,5 @@ if TYPE_CHECKING:
 
 __all__ = ["FAKE_DATA", "RegimeContract", "SamplerContract", "TrackerContract", "fake_record", "fake_run"]
 
-__getattr__ = first_use(__name__)
+if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
+    __getattr__ = first_use(__name__)

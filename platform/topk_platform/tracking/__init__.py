@@ -53,4 +53,5 @@ __all__ = [
     "tracking_uri",
 ]
 
-__getattr__ = first_use(__name__)
+if not TYPE_CHECKING:  # a type checker would take any name for one of this package's
+    __getattr__ = first_use(__name__)

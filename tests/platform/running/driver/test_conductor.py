@@ -140,26 +140,26 @@ def test_the_study_goes_on_without_what_waits_or_is_open(stage: Callable[..., St
 def test_a_trial_is_taken_from_a_worker_that_does_not_start_and_given_to_another(
     stage: Callable[..., Stage],
 ) -> None:
-    found = stage()
-    conductor = found.conductor
+    staged = stage()
+    conductor = staged.conductor
     room = [0]
     conductor.starts = Starts(800, lambda waiting: min(waiting, room[0]))
     assert conductor.start("stuck") is not None
-    key = found.key("stuck")
-    found.turn(5000)  # machines that others use, or that are being added
+    key = staged.key("stuck")
+    staged.turn(5000)  # machines that others use, or that are being added
     assert not conductor.deserted and conductor.wait is None
     room[0] = 1
-    found.turn(1000)
-    assert conductor.deserted and conductor.wait is not None and found.board.again == 1
-    found.now[0] += PAUSES[0]
-    name = found.start()
-    assert name is not None and found.key(name) == key and not conductor.deserted
+    staged.turn(1000)
+    assert conductor.deserted and conductor.wait is not None and staged.board.again == 1
+    staged.now[0] += PAUSES[0]
+    name = staged.start()
+    assert name is not None and staged.key(name) == key and not conductor.deserted
     assert not conductor.watch("stuck")
     conductor.receive("stuck", {"ended": True, "refused": "it is being ended"})
     conductor.lose("stuck", "it was ended")
-    assert not conductor.refusal and found.key(name) == key and found.board.again == 1
-    found.end(name)
-    found.run_all()
+    assert not conductor.refusal and staged.key(name) == key and staged.board.again == 1
+    staged.end(name)
+    staged.run_all()
     assert conductor.done and conductor.faults.open == []
 
 
