@@ -110,11 +110,11 @@ def _read(file: Path, rows: int) -> Tensor | None:
 
 
 def _write(file: Path, features: Tensor) -> None:
-    from safetensors.torch import save_file  # noqa: PLC0415 - as above
+    from safetensors.torch import save  # noqa: PLC0415 - as above
 
     part = file.with_name(f"{file.name}.{os.getpid()}")
     try:
-        save_file({"features": features}, part)
+        part.write_bytes(save({"features": features}))  # with the folder's usual rights, for other users' workers
         part.replace(file)
     except OSError as error:
         part.unlink(missing_ok=True)

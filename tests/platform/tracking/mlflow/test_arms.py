@@ -169,6 +169,9 @@ def test_a_report_that_cannot_be_drawn_is_told_and_drawn_later(
     assert len(runs(tmp_path)) == 3  # an arm, its trial, and the study
 
 
+@pytest.mark.skipif(
+    torch.__version__.startswith("2.10."), reason="crashes where a thread has exported and another loads"
+)
 @pytest.mark.parametrize("local", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_mlflow_loads_a_confirmed_network(
     tmp_path: Path, study: Study, record: Make, monkeypatch: pytest.MonkeyPatch, local: bool
