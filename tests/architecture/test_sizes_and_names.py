@@ -40,6 +40,8 @@ RULES_OF_MANY_MODULES = {
         "test_training.py": "every loss in a training",
     },
     "platform": {
+        "tracking/mlflow/test_mlflow_ui.py": "MLflow's own pages of what is written",
+        "tracking/test_contract.py": "what all trackers have in common",
         "cli/test_command.py": "what all commands have in common",
         "cli/test_damaged_stores.py": "every command on a damaged store",
         "cli/test_smoke_option.py": "one option of several commands",
@@ -56,7 +58,7 @@ RULES_OF_MANY_MODULES = {
         "records/repairing/test_random_damage.py": "damage of all kinds",
         "records/storage/test_store_paths.py": "stores by their addresses",
         "records/table/test_columns_page.py": "a page of the documentation",
-        "records/test_mlflow_hangs.py": "a server that does not answer",
+        "records/test_answering.py": "a server that does not answer",
         "records/test_mlflow_ui.py": "what MLflow's pages show",
         "records/test_stores.py": "stores of earlier versions",
         "reports/test_crowd.py": "plots of many losses",
