@@ -40,8 +40,6 @@ RULES_OF_MANY_MODULES = {
         "test_training.py": "every loss in a training",
     },
     "platform": {
-        "tracking/mlflow/test_mlflow_ui.py": "MLflow's own pages of what is written",
-        "tracking/test_contract.py": "what all trackers have in common",
         "cli/test_command.py": "what all commands have in common",
         "cli/test_damaged_stores.py": "every command on a damaged store",
         "cli/test_smoke_option.py": "one option of several commands",
@@ -58,8 +56,8 @@ RULES_OF_MANY_MODULES = {
         "records/repairing/test_random_damage.py": "damage of all kinds",
         "records/storage/test_store_paths.py": "stores by their addresses",
         "records/table/test_columns_page.py": "a page of the documentation",
-        "records/test_answering.py": "a server that does not answer",
-        "records/test_mlflow_ui.py": "what MLflow's pages show",
+        "tracking/mlflow/test_mlflow_ui.py": "what MLflow's pages show",
+        "tracking/test_contract.py": "the contract of all trackers",
         "records/test_stores.py": "stores of earlier versions",
         "reports/test_crowd.py": "plots of many losses",
         "reports/test_pictures.py": "all plots",
@@ -120,7 +118,7 @@ MOST_LINES = 60
 
 # Names that meant many things. How many are left is only ever lowered.
 BANNED = {"told", "found", "place"}
-MOST_BANNED = {"losses": 62, "platform": 194, "studies": 11, "tools": 15, "benchmarks": 54, "tests": 626}
+MOST_BANNED = {"losses": 62, "platform": 179, "studies": 11, "tools": 15, "benchmarks": 54, "tests": 626}
 
 
 def mirrors_a_module(path: Path) -> bool:
