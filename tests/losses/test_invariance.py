@@ -30,7 +30,8 @@ LOSSES = {
     **{
         name: plain(name)
         for name in functional.__all__
-        if "target" in inspect.signature(getattr(functional, name)).parameters and name not in VARIANT
+        if "target" in inspect.signature(getattr(functional, name)).parameters
+        and name not in {*VARIANT, "reduce_rows"}  # which only averages values that a loss has computed
     },
     "focal": lambda s, y, k: functional.focal(s, y, 0.5, reduction="none"),
     "generalized_cross_entropy": lambda s, y, k: functional.generalized_cross_entropy(

@@ -174,7 +174,7 @@ COMMANDS: dict[str, Listed] = {
     "sync": Listed(
         _UPKEEP,
         "commands.upkeep",
-        "Bring MLflow up to date with a study's ledger, later or from another machine.",
+        "Bring trackers, by default MLflow, up to date with a study's ledger, later or from another machine.",
         "topk sync letters_quick --mlflow http://127.0.0.1:5000",
     ),
     "adopt": Listed(

@@ -114,7 +114,9 @@ def _write(file: Path, features: Tensor) -> None:
 
     part = file.with_name(f"{file.name}.{os.getpid()}")
     try:
-        part.write_bytes(save({"features": features}))  # with the folder's usual rights, for other users' workers
+        part.write_bytes(
+            save({"features": features})
+        )  # with the folder's usual rights, for other users' workers
         part.replace(file)
     except OSError as error:
         part.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 def a_recorder() -> tuple[Recorder, Callable[[str], None]]:
     writer: Any = SimpleNamespace(error=None, flush=lambda: None)
-    recorder = Recorder(SimpleNamespace(store=None), writer, None)  # type: ignore[arg-type]
+    recorder = Recorder(SimpleNamespace(store=None), writer)  # type: ignore[arg-type]
     return recorder, lambda key: writer.committed([SimpleNamespace(trial=SimpleNamespace(key=key))])
 
 

@@ -70,17 +70,17 @@ def check_versions(
         if name not in wrong and facts.packages.get(name) != driver.packages.get(name)
     }
     for name, version in wrong.items():
-        found = f"{name} {version}, the platform takes {requirements[name] or 'any'}"
+        finding = f"{name} {version}, the platform takes {requirements[name] or 'any'}"
         yield CheckResult(
-            "versions", "wrong", found, f"pip install '{name}{requirements[name]}'", [node.name]
+            "versions", "wrong", finding, f"pip install '{name}{requirements[name]}'", [node.name]
         )
     for name, version in differing.items():
         wanted = driver.packages[name]
-        found = f"{name} {version}, the driver's is {wanted}"
-        yield CheckResult("versions", "wrong", found, f"there: pip install '{name}=={wanted}'", [node.name])
+        finding = f"{name} {version}, the driver's is {wanted}"
+        yield CheckResult("versions", "wrong", finding, f"there: pip install '{name}=={wanted}'", [node.name])
     if not (wrong or differing):
-        told = ", ".join(f"{name} {facts.packages[name]}" for name in DECIDING if name in facts.packages)
-        yield CheckResult("versions", "good", told, "", [node.name])
+        finding = ", ".join(f"{name} {facts.packages[name]}" for name in DECIDING if name in facts.packages)
+        yield CheckResult("versions", "good", finding, "", [node.name])
 
 
 def _takes(facts: Facts, name: str, wanted: str) -> bool:
@@ -89,27 +89,29 @@ def _takes(facts: Facts, name: str, wanted: str) -> bool:
 
 def check_bits(nodes: Sequence[tuple[Node, Facts]], driver: Facts, device: str) -> Iterator[CheckResult]:
     """Check that all machines that train compute the same bits, compared with the majority of machines."""
-    told = [(node, facts) for node, facts in nodes if device == "cpu" or facts.gpus]
+    computing = [(node, facts) for node, facts in nodes if device == "cpu" or facts.gpus]
     for node, facts in nodes:
         if why := facts.problems.get("environment"):
             yield CheckResult(
                 "same bits", "wrong", f"torch cannot say: {why}", "mend torch there", [node.name]
             )
-    known = [(node, facts.environment) for node, facts in told if facts.environment]
+    known = [(node, facts.environment) for node, facts in computing if facts.environment]
     if not known:
         return
-    votes = Counter(tuple(sorted(found.items())) for _, found in known)
+    votes = Counter(tuple(sorted(environment.items())) for _, environment in known)
     most = max(votes, key=lambda kind: (votes[kind], kind == tuple(sorted(driver.environment.items()))))
-    for node, found in known:
-        yield _same_bits(node, found, dict(most))
+    for node, environment in known:
+        yield _same_bits(node, environment, dict(most))
 
 
-def _same_bits(node: Node, found: Mapping[str, str], wanted: Mapping[str, str]) -> CheckResult:
+def _same_bits(node: Node, environment: Mapping[str, str], wanted: Mapping[str, str]) -> CheckResult:
     differing = [
-        f"{name} {found.get(name)}, not {value}" for name, value in wanted.items() if found.get(name) != value
+        f"{name} {environment.get(name)}, not {value}"
+        for name, value in wanted.items()
+        if environment.get(name) != value
     ]
     if not differing:
-        return CheckResult("same bits", "good", ", ".join(found.values()), "", [node.name])
+        return CheckResult("same bits", "good", ", ".join(environment.values()), "", [node.name])
     remedy = "machines of one kind with the same packages, or `topk run --mixed`: the table then says so"
     return CheckResult("same bits", "wrong", "; ".join(differing), remedy, [node.name])
 
@@ -123,9 +125,9 @@ def check_code(driver: Facts, node: Node, facts: Facts) -> Iterator[CheckResult]
     elif facts.code == driver.code:
         yield CheckResult("code", "good", f"version {facts.code}", "", [node.name])
     else:
-        found = f"version {facts.code}, the driver's is {driver.code}"
+        finding = f"version {facts.code}, the driver's is {driver.code}"
         yield CheckResult(
-            "code", "wrong", found, "take off PYTHONPATH there what hides the driver's code", [node.name]
+            "code", "wrong", finding, "take off PYTHONPATH there what hides the driver's code", [node.name]
         )
 
 
@@ -149,8 +151,8 @@ def check_data(driver: Facts, node: Node, facts: Facts, folder: str) -> Iterator
             )
             yield CheckResult("data", "wrong", f"{name}: {why}", remedy, [node.name])
         elif facts.data[name] != wanted and wanted:
-            found = f"{name}: fingerprint {facts.data[name]}, the driver's is {wanted}"
-            yield CheckResult("data", "wrong", found, f"copy the driver's {folder} there", [node.name])
+            finding = f"{name}: fingerprint {facts.data[name]}, the driver's is {wanted}"
+            yield CheckResult("data", "wrong", finding, f"copy the driver's {folder} there", [node.name])
         else:
             yield CheckResult("data", "good", f"{name}: fingerprint {facts.data[name]}", "", [node.name])
     if not driver.data:
@@ -164,8 +166,8 @@ def _folder(driver: Facts, node: Node, facts: Facts, folder: str) -> CheckResult
             "data", "good", f"{folder} {held}; name a STUDY to have its data read", "", [node.name]
         )
     differing = sorted({*(facts.files or ())} ^ {*(driver.files or ())})
-    found = f"{folder} is not the driver's: {', '.join(differing[:5]) or 'not there'}"
-    return CheckResult("data", "wrong", found, "share the folder, or copy it to every machine", [node.name])
+    finding = f"{folder} is not the driver's: {', '.join(differing[:5]) or 'not there'}"
+    return CheckResult("data", "wrong", finding, "share the folder, or copy it to every machine", [node.name])
 
 
 def check_gpus(node: Node, facts: Facts, device: str, *, shared: bool = False) -> Iterator[CheckResult]:
@@ -181,9 +183,9 @@ def check_gpus(node: Node, facts: Facts, device: str, *, shared: bool = False) -
         remedy = "mend the driver there, or start Ray there with --num-gpus 0"
         yield CheckResult("gpus", "wrong", _promised(node) + why, remedy, [node.name])
     elif node.gpus > len(facts.gpus):
-        found = f"{_promised(node)}torch finds {len(facts.gpus)}"
+        finding = f"{_promised(node)}torch finds {len(facts.gpus)}"
         yield CheckResult(
-            "gpus", "wrong", found, f"start Ray there with --num-gpus {len(facts.gpus)}", [node.name]
+            "gpus", "wrong", finding, f"start Ray there with --num-gpus {len(facts.gpus)}", [node.name]
         )
     elif facts.gpus:
         yield from _each_gpu(node, facts)
@@ -200,10 +202,10 @@ def _each_gpu(node: Node, facts: Facts) -> Iterator[CheckResult]:
     kinds = {gpu.name for gpu in facts.gpus}
     for gpu in facts.gpus:
         driver = f", driver {gpu.driver}" if gpu.driver else ""
-        told = f"{gpu.name}, {gpu.free / _GIB:.0f} of {gpu.memory / _GIB:.0f} GiB free{driver}"
+        finding = f"{gpu.name}, {gpu.free / _GIB:.0f} of {gpu.memory / _GIB:.0f} GiB free{driver}"
         busy = gpu.free < (1 - _BUSY) * gpu.memory
         remedy = "free it of other processes, or give trials less of it (the study's gpus)" if busy else ""
-        yield CheckResult("gpus", "warning" if busy else "good", told, remedy, [node.name])
+        yield CheckResult("gpus", "warning" if busy else "good", finding, remedy, [node.name])
     if len(kinds) > 1:
         remedy = "start Ray there with CUDA_VISIBLE_DEVICES of one kind, or run with --mixed"
         yield CheckResult(
@@ -234,21 +236,21 @@ def check_any_gpu(nodes: Iterable[tuple[Node, Facts]], device: str) -> Iterator[
 
 def check_disk(node: Node, facts: Facts) -> Iterator[CheckResult]:
     """Check the free disk space: for Ray's files, for lists made from datasets, and for the store."""
-    for place, free in facts.free.items():
+    for folder, free in facts.free.items():
         if free < _LITTLE:
             state: State = "wrong" if free < _TOO_LITTLE else "warning"
-            remedy = f"free some of the disk of {place}, or use another one"
-            yield CheckResult("disk", state, f"{free / _GIB:.1f} GiB free for {place}", remedy, [node.name])
+            remedy = f"free some of the disk of {folder}, or use another one"
+            yield CheckResult("disk", state, f"{free / _GIB:.1f} GiB free for {folder}", remedy, [node.name])
     if all(free >= _LITTLE for free in facts.free.values()):
-        told = ", ".join(f"{place} {free / _GIB:.0f} GiB" for place, free in facts.free.items())
-        yield CheckResult("disk", "good", f"free for {told}", "", [node.name])
+        finding = ", ".join(f"{folder} {free / _GIB:.0f} GiB" for folder, free in facts.free.items())
+        yield CheckResult("disk", "good", f"free for {finding}", "", [node.name])
 
 
 def check_token(node: Node, facts: Facts) -> Iterator[CheckResult]:
     """Check that nobody else on the machine can read the token with which Ray's processes know one another."""
     if facts.open_token:
-        found = f"others can read {facts.open_token}, and so run code on the cluster"
-        yield CheckResult("token", "warning", found, f"there: chmod 600 {facts.open_token}", [node.name])
+        finding = f"others can read {facts.open_token}, and so run code on the cluster"
+        yield CheckResult("token", "warning", finding, f"there: chmod 600 {facts.open_token}", [node.name])
 
 
 def check_clock(node: Node) -> Iterator[CheckResult]:
@@ -257,7 +259,7 @@ def check_clock(node: Node) -> Iterator[CheckResult]:
         yield CheckResult("clock", "good", "within 2 s of the driver's", "", [node.name])
         return
     state: State = "wrong" if abs(node.behind) > _SECONDS_REFUSED else "warning"
-    found = f"{abs(node.behind):.0f} s {'behind' if node.behind > 0 else 'ahead of'} the driver's"
+    finding = f"{abs(node.behind):.0f} s {'behind' if node.behind > 0 else 'ahead of'} the driver's"
     yield CheckResult(
-        "clock", state, found, "let a time service set it there (chrony, systemd-timesyncd)", [node.name]
+        "clock", state, finding, "let a time service set it there (chrony, systemd-timesyncd)", [node.name]
     )
