@@ -183,7 +183,7 @@ def test_what_is_sound_is_told_too(findings: list[dict[str, Any]]) -> None:
 def test_people_get_a_table(visited: Any, nodes: Cluster) -> None:
     out, _ = visited.topk(*COMMAND, "--address", nodes.address, code=1)
     lines = out.splitlines()
-    assert lines[0].split() == ["check", "where", "found,", "and", "what", "to", "do"]
+    assert lines[0].split() == ["check", "where", "result", "and", "remedy"]
     assert lines[-1] == f"{WRONG} things are wrong."
     assert sum(line.startswith("WRONG") for line in lines) == WRONG
 

@@ -42,7 +42,9 @@ def ranked(store: Path) -> int:
 
 
 def workers(lab: Any) -> list[int]:
-    return [pid for pid, name in lab.running().items() if name.startswith("ray::")]
+    """Ray's workers, the desk's among them; without its agents, with which its raylet ends."""
+    named = lab.running().items()
+    return [pid for pid, name in named if name.startswith("ray::") and "Agent" not in name]
 
 
 def everything(lab: Any) -> list[int]:

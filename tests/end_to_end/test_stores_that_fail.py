@@ -149,7 +149,7 @@ def test_a_disk_that_is_full_then_read_only_then_mended(
     until(lambda: disk.says("Read-only file system"), "it waits again", disk.process)
     disk.remount("rw")
     disk.process.wait()
-    assert disk.says("code 0") and not disk.says("MLflow is behind"), disk.log.read_text()
+    assert disk.says("code 0") and not disk.says("MLflow is behind: "), disk.log.read_text()
     check_undisturbed(tmp_path / "copy", reference)
 
 
