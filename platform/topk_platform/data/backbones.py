@@ -89,8 +89,8 @@ def load_backbone(name: str, pixels: int, weights: str = "") -> Backbone:
             ``"torchvision/NAME"``, any classifier of theirs; or ``package.module:function`` of your own, which returns
             a ``torch.nn.Module`` from normalised images ``(n, 3, pixels, pixels)`` to features ``(n, d)``.
         pixels: The side of the square to which images are scaled.
-        weights: The file of the weights, a state dict, in the data folder. Empty: those that come with the name, which
-            for timm and torchvision must have been downloaded before.
+        weights: The file of the weights, a state dict, in the data folder. Empty: those that belong to the name. timm
+            downloads its own once; torchvision's must be on this machine.
 
     Raises:
         MissingDataError: if a package or the weights are not on this machine.

@@ -50,15 +50,15 @@ def make_tracker(text: str) -> Tracker:
         UserError: if no package has a tracker of this name, or it cannot be imported.
     """
     name, _, location = text.partition("=")
-    found = EntryPoint(name, OWN[name], GROUP) if name in OWN else _entry_point(name)
+    entry = EntryPoint(name, OWN[name], GROUP) if name in OWN else _entry_point(name)
     try:
-        make = found.load()
+        make = entry.load()
     except ImportError as error:
         raise UserError(f"tracker {name!r} cannot be imported: {reason(error)}") from error
     made = make(location or None)
     if not isinstance(made, Tracker):
         raise UserError(
-            f"tracker {name!r} must be a subclass of topk_platform.tracking.Tracker, got {found.value}"
+            f"tracker {name!r} must be a subclass of topk_platform.tracking.Tracker, got {entry.value}"
         )
     return made
 

@@ -111,18 +111,18 @@ def _parameters(trial: Trial) -> dict[str, Scalar]:
     of the recipe replaces the recipe's own value.
     """
     recipe = trial.arm.recipe
-    found = dict(_changed(recipe, Recipe(recipe.epochs)))
-    found |= {name: getattr(recipe, name) for name in _ALWAYS}
-    found |= {"k": trial.arm.k, "head": trial.arm.loss.head}
-    found |= {name: value for name, value in trial.parameters.items() if value is not None}
+    shown = dict(_changed(recipe, Recipe(recipe.epochs)))
+    shown |= {name: getattr(recipe, name) for name in _ALWAYS}
+    shown |= {"k": trial.arm.k, "head": trial.arm.loss.head}
+    shown |= {name: value for name, value in trial.parameters.items() if value is not None}
     plain = (bool, int, float, str)
-    return {name: value if isinstance(value, plain) else str(value) for name, value in sorted(found.items())}
+    return {name: value if isinstance(value, plain) else str(value) for name, value in sorted(shown.items())}
 
 
-def _changed(found: object, default: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+def _changed(spec: object, default: object, prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield the fields that differ from the defaults, those of nested specs as ``OUTER.INNER``."""
-    for field in dataclasses.fields(found):  # type: ignore[arg-type]
-        value, usual = getattr(found, field.name), getattr(default, field.name)
+    for field in dataclasses.fields(spec):  # type: ignore[arg-type]
+        value, usual = getattr(spec, field.name), getattr(default, field.name)
         if dataclasses.is_dataclass(value):
             yield from _changed(value, usual, f"{prefix}{field.name}.")
         elif value != usual:
@@ -223,12 +223,12 @@ def study_result(files: Mapping[str, str], extras: Callable[[], Extras] | None =
         files: The text files of its ``tables`` folder, by name.
         extras: Makes the report, the plots and graphs, once for all trackers.
     """
-    arms = {arm_id: _arm_result(found) for arm_id, found in json.loads(files.get(ARMS, "{}")).items()}
+    arms = {arm_id: _arm_result(values) for arm_id, values in json.loads(files.get(ARMS, "{}")).items()}
     return StudyResult(files, digest(files), arms, None if extras is None else _Once(extras))
 
 
-def _arm_result(found: Mapping[str, Any]) -> ArmResult:
-    return ArmResult(**{**found, "dataset": Dataset(**found["dataset"])})
+def _arm_result(values: Mapping[str, Any]) -> ArmResult:
+    return ArmResult(**{**values, "dataset": Dataset(**values["dataset"])})
 
 
 class _Once:

@@ -4,48 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-__all__ = ["Desk", "WorkersDesk"]
+__all__ = ["Desk", "Trays", "WorkersDesk"]
 
 _NAMESPACE = "topk"
 
 
-class _Trays:
-    """The actor: one tray for each worker, into which the driver puts what the worker takes next."""
+class Trays:
+    """The actor: trays for each worker, numbered, into each of which the driver puts what the worker takes next.
+
+    Ray may repeat a call whose answer was lost. Numbers keep a repeated one from handing a trial out again later: a
+    worker never goes back to an earlier tray.
+    """
 
     def __init__(self) -> None:
-        self._trays: dict[str, asyncio.Future[Any]] = {}
+        self._trays: dict[tuple[str, int], asyncio.Future[Any]] = {}
         self._processes: dict[str, Any] = {}
 
-    def _tray(self, worker: str) -> asyncio.Future[Any]:
-        if worker not in self._trays:
-            self._trays[worker] = asyncio.get_running_loop().create_future()
-        return self._trays[worker]
+    def _tray(self, worker: str, number: int) -> asyncio.Future[Any]:
+        if (worker, number) not in self._trays:
+            self._trays[worker, number] = asyncio.get_running_loop().create_future()
+        return self._trays[worker, number]
 
     async def register(self, worker: str, process: Any) -> None:
         """Note which process a worker is."""
         self._processes[worker] = process
 
-    async def put(self, worker: str, config: Any) -> None:
-        self._tray(worker).set_result(config)
+    async def put(self, worker: str, number: int, config: Any) -> None:
+        """Put down a configuration, or nothing if the tray has one."""
+        tray = self._tray(worker, number)
+        if not tray.done():
+            tray.set_result(config)
 
-    async def take(self, worker: str, process: Any) -> Any:
+    async def take(self, worker: str, number: int, process: Any) -> Any:
         """Wait for what the driver puts down. Registers as well: the actor may have been started anew."""
         self._processes[worker] = process
-        config = await self._tray(worker)
-        del self._trays[worker]
-        return config
+        for earlier in [key for key in self._trays if key[0] == worker and key[1] < number]:
+            del self._trays[earlier]
+        return await self._tray(worker, number)
 
     async def process(self, worker: str) -> Any:
+        """Return the worker's process, or None if it has not registered."""
         return self._processes.get(worker)
 
     async def forget(self, worker: str) -> None:
-        self._trays.pop(worker, None)
+        """Clear a worker's trays."""
         self._processes.pop(worker, None)
+        for key in [key for key in self._trays if key[0] == worker]:
+            del self._trays[key]
 
 
 class Desk:
@@ -57,13 +68,15 @@ class Desk:
 
     def __init__(self) -> None:
         self.name = f"desk-{uuid.uuid4().hex}"
+        self._puts: Counter[str] = Counter()
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-        actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Trays)
+        actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Trays)
         self._actor = actor.options(name=self.name, namespace=_NAMESPACE, scheduling_strategy=here).remote()
 
     def put(self, worker: str, config: dict[str, Any] | None) -> None:
         """Give a worker its next trial; None ends the worker's Tune trial."""
-        self._actor.put.remote(worker, config)
+        self._puts[worker] += 1
+        self._actor.put.remote(worker, self._puts[worker], config)
 
     def kill(self, worker: str) -> None:
         """End a worker's process; Ray then reports it as lost."""
@@ -73,6 +86,7 @@ class Desk:
 
     def forget(self, worker: str) -> None:
         """Forget a worker whose Tune trial has ended."""
+        self._puts.pop(worker, None)
         self._actor.forget.remote(worker)
 
     def close(self) -> None:
@@ -91,11 +105,13 @@ class WorkersDesk:
 
     def __init__(self, name: str, worker: str) -> None:
         self._worker = worker
+        self._takes = 0
         self._actor = ray.get_actor(name, namespace=_NAMESPACE)
         self._me = ray.get_runtime_context().current_actor
         ray.get(self._actor.register.remote(worker, self._me))
 
     def take(self) -> dict[str, Any] | None:
         """Wait for the next trial's configuration; None if this Tune trial is to end."""
-        config: dict[str, Any] | None = ray.get(self._actor.take.remote(self._worker, self._me))
+        self._takes += 1
+        config: dict[str, Any] | None = ray.get(self._actor.take.remote(self._worker, self._takes, self._me))
         return config
