@@ -82,7 +82,7 @@ def broken(folder: Path, lab: Path) -> list[str]:
     for name in ("numba", "sklearn"):
         line = f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')\n"
         (made[name] / "__init__.py").write_text(line)
-    (made["optuna"] / "METADATA").write_text("Metadata-Version: 2.1\nName: optuna\nVersion: 4.9.0\n")
+    (made["optuna"] / "METADATA").write_text("Metadata-Version: 2.1\nName: optuna\nVersion: 3.6.0\n")
     (made["late"] / "sitecustomize.py").write_text(LATE)
     mounts = [
         *(f"mount --bind {made[name]} {package(name)}" for name in ("numba", "sklearn")),
@@ -161,7 +161,7 @@ def test_each_thing_that_is_wrong_is_told_with_its_place(findings: list[dict[str
     first = {check: lines[0] for check, lines in found.items()}
     assert first["tracking"].startswith("driver: mlflow must be")
     assert first["gpus"].startswith("head: Ray was told of 1 here, and torch can use none: ")
-    assert first["versions"] == "node: optuna 4.9.0, the platform takes <5.1,>=5.0"
+    assert first["versions"] == "node: optuna 3.6.0, the platform takes <6,>=4.5"
     assert first["same bits"].startswith("node: losses torch, not numba ")
     assert "No module named 'sklearn'" in first["modules"]
     assert f"there is no folder {lab / 'data' / 'birds'}" in first["data"]
