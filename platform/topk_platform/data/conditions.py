@@ -9,9 +9,9 @@ import torch
 from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset
-from topk_platform.data.grouping import whole
 from topk_platform.data.population import Population, Source
-from topk_platform.data.splitting import by_class, stratified
+from topk_platform.data.splits.grouping import whole
+from topk_platform.data.splits.splitting import by_class, stratified
 from topk_platform.errors import UserError
 from topk_platform.specs import Condition, LabelNoise, LongTail, PerClass, TrainFraction
 from topk_platform.specs.checks import first_few
