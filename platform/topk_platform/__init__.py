@@ -1,3 +1,4 @@
+# ruff: noqa: F403 - what the conditions export
 """The study platform: data, models, training, search on Ray, records and reports.
 
 Example:
@@ -27,15 +28,12 @@ from topk_platform.specs import (
     Float,
     Grid,
     Int,
-    LabelNoise,
-    LongTail,
     Loss,
     Model,
     NoPruning,
     Numerics,
     OptunaSampler,
     Patient,
-    PerClass,
     Protocol,
     Published,
     Quantile,
@@ -46,9 +44,10 @@ from topk_platform.specs import (
     Schedule,
     Study,
     SuccessiveHalving,
-    TrainFraction,
     grid,
 )
+from topk_platform.specs.arms import conditions
+from topk_platform.specs.arms.conditions import *
 
 if TYPE_CHECKING:
     from topk_platform.evidence import bundle, verify
@@ -78,15 +77,12 @@ __all__ = [
     "Float",
     "Grid",
     "Int",
-    "LabelNoise",
-    "LongTail",
     "Loss",
     "Model",
     "NoPruning",
     "Numerics",
     "OptunaSampler",
     "Patient",
-    "PerClass",
     "Protocol",
     "Published",
     "Quantile",
@@ -97,7 +93,6 @@ __all__ = [
     "Schedule",
     "Study",
     "SuccessiveHalving",
-    "TrainFraction",
     "UserError",
     "bundle",
     "checklist",
@@ -115,6 +110,7 @@ __all__ = [
     "tuning",
     "verify",
 ]
+__all__ += conditions.__all__
 
 # These import pyarrow and more; defining a study should not.
 if not TYPE_CHECKING:  # a type checker would take any name for one of this package's

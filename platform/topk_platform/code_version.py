@@ -44,7 +44,8 @@ _MODELS = Node("topk_platform.models", "MODELS")
 _DATASETS = Node("topk_platform.data.loading", "DATASETS")
 _CONDITIONS = Node("topk_platform.data.conditions", "_CONDITIONS")
 _TABLES = (_LOSSES, _MODELS, _DATASETS, _CONDITIONS)
-# What a trial is made of, by the values that its identity holds; of these classes the methods count that are called.
+# What a trial is made of, by the values that its identity holds. Of these classes, the methods count that are called.
+# Conditions that were added later count for the arms that have them; the first four count for every arm.
 _SPECS = (
     *("Arm", "Augmentation", "LabelNoise", "LongTail", "Loss", "Model", "Numerics", "PerClass", "Protocol"),
     *("Recipe", "Regime", "Schedule", "Setting", "TrainFraction", "Trial"),
@@ -166,7 +167,13 @@ def _entries(arm: Arm) -> list[Node]:
     given = [Node(*name.split(":", 1)) for name in references(arm)]
     ours = [Node(table.module, f"{table.name}[{name}]") for table, name in names if not is_reference(name)]
     kinds = dict.fromkeys(type(condition).__name__ for condition in arm.regime.conditions)
-    return [*given, *ours, *(Node(_CONDITIONS.module, f"{_CONDITIONS.name}[{kind}]") for kind in kinds)]
+    effects = [Node(_CONDITIONS.module, f"{_CONDITIONS.name}[{kind}]") for kind in kinds]
+    return [
+        *given,
+        *ours,
+        *effects,
+        *(Node("topk_platform.specs", kind) for kind in kinds if kind not in _SPECS),
+    ]
 
 
 @cache

@@ -1,9 +1,13 @@
+# ruff: noqa: F403 - what the conditions export
 """Frozen dataclasses for what a study asks and what came of it; they need only the standard library."""
 
+from topk_platform.specs.arms import conditions
 from topk_platform.specs.arms.arm import Arm, Model, Protocol, grid
+from topk_platform.specs.arms.conditions import *
+from topk_platform.specs.arms.conditions import CONDITIONS, Condition, strength
 from topk_platform.specs.arms.loss import Loss
 from topk_platform.specs.arms.recipe import SEARCHABLE, Augmentation, Numerics, Recipe
-from topk_platform.specs.arms.regime import Condition, LabelNoise, LongTail, PerClass, Regime, TrainFraction
+from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.arms.schedule import SHAPES, Parameter, Schedule
 from topk_platform.specs.arms.setting import Setting, numbers
 from topk_platform.specs.checks import check_name
@@ -54,6 +58,7 @@ from topk_platform.specs.study.study import Study
 from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRecord
 
 __all__ = [
+    "CONDITIONS",
     "GP",
     "GROUPS",
     "NSGAII",
@@ -75,8 +80,6 @@ __all__ = [
     "Grid",
     "Inputs",
     "Int",
-    "LabelNoise",
-    "LongTail",
     "Loss",
     "Measure",
     "Model",
@@ -85,7 +88,6 @@ __all__ = [
     "OptunaSampler",
     "Parameter",
     "Patient",
-    "PerClass",
     "Phase",
     "Protocol",
     "Pruner",
@@ -103,7 +105,6 @@ __all__ = [
     "Status",
     "Study",
     "SuccessiveHalving",
-    "TrainFraction",
     "Trial",
     "TrialRecord",
     "accuracy_names",
@@ -126,5 +127,7 @@ __all__ = [
     "scale_of",
     "smoke_arm",
     "startup_of",
+    "strength",
     "unit_of",
 ]
+__all__ += conditions.__all__

@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import Literal, cast
 
 from topk_platform.specs.arms.arm import Arm, Model, Protocol
+from topk_platform.specs.arms.conditions import CONDITIONS
 from topk_platform.specs.arms.loss import Loss
 from topk_platform.specs.arms.recipe import Augmentation, Numerics, Recipe
-from topk_platform.specs.arms.regime import LabelNoise, LongTail, PerClass, Regime, TrainFraction
+from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.arms.schedule import Parameter, Schedule
 from topk_platform.specs.arms.setting import Setting
 from topk_platform.specs.codec import LATER, canonical_json, decode, digest, encode
@@ -26,8 +27,8 @@ Phase = Literal["search", "confirm"]
 Status = Literal["completed", "pruned", "diverged", "failed"]
 
 SPECS = (
-    *(Arm, Augmentation, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Numerics, PerClass, Protocol),
-    *(Recipe, Regime, Schedule, TrainFraction),
+    *(Arm, Augmentation, Choice, Float, Int, Loss, Model, Numerics, Protocol, Recipe, Regime, Schedule),
+    *CONDITIONS,
     *(GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random),
     *(NoPruning, Patient, Quantile, SuccessiveHalving),
 )
