@@ -40,6 +40,7 @@ from topk_platform.data.images import Images
 from topk_platform.data.inaturalist import inaturalist
 from topk_platform.data.letters import LOOK_ALIKES, letters
 from topk_platform.data.loading import DATASETS, download, load, read
+from topk_platform.data.noise import write_labels
 from topk_platform.data.own import from_tensors, image_folder
 from topk_platform.data.plantnet import plantnet300k
 from topk_platform.data.population import Population, Source
@@ -80,4 +81,5 @@ __all__ = [
     "shots",
     "synthetic_images",
     "use_data_folder",
+    "write_labels",
 ]

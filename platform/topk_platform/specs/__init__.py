@@ -21,6 +21,7 @@ from topk_platform.specs.metric_names import (
     scale_of,
     unit_of,
 )
+from topk_platform.specs.noise import ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip
 from topk_platform.specs.pruner import (
     NoPruning,
     Patient,
@@ -33,7 +34,15 @@ from topk_platform.specs.pruner import (
 from topk_platform.specs.published import Published
 from topk_platform.specs.racing import Racing
 from topk_platform.specs.recipe import SEARCHABLE, Augmentation, Numerics, Recipe
-from topk_platform.specs.regime import Condition, LabelNoise, LongTail, PerClass, Regime, TrainFraction
+from topk_platform.specs.regime import (
+    Condition,
+    LabelNoise,
+    LongTail,
+    Noise,
+    PerClass,
+    Regime,
+    TrainFraction,
+)
 from topk_platform.specs.repeats import Repeats
 from topk_platform.specs.sampler import GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random, Sampler
 from topk_platform.specs.schedule import SHAPES, Parameter, Schedule
@@ -58,12 +67,14 @@ __all__ = [
     "Claim",
     "CmaEs",
     "Condition",
+    "ConfusionNoise",
     "Contrast",
     "Dimension",
     "EpochRecord",
     "Float",
     "Grid",
     "Inputs",
+    "InstanceNoise",
     "Int",
     "LabelNoise",
     "LongTail",
@@ -71,8 +82,11 @@ __all__ = [
     "Measure",
     "Model",
     "NoPruning",
+    "Noise",
+    "NoisyLabels",
     "Numerics",
     "OptunaSampler",
+    "PairFlip",
     "Parameter",
     "Patient",
     "PerClass",

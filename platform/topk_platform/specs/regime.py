@@ -9,9 +9,10 @@ from typing import Annotated
 from topk_platform.specs.checks import check_name
 from topk_platform.specs.codec import LATER
 from topk_platform.specs.fields import Count, Part, Rule, Share, check_fields
+from topk_platform.specs.noise import ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip
 from topk_platform.specs.space import Scalar
 
-__all__ = ["Condition", "LabelNoise", "LongTail", "PerClass", "Regime", "TrainFraction"]
+__all__ = ["Condition", "LabelNoise", "LongTail", "Noise", "PerClass", "Regime", "TrainFraction"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class PerClass:
         check_fields(self)
 
 
-Condition = LabelNoise | LongTail | PerClass | TrainFraction
+Noise = ConfusionNoise | InstanceNoise | LabelNoise | NoisyLabels | PairFlip
+Condition = LongTail | Noise | PerClass | TrainFraction
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Literal, cast
 from topk_platform.specs.arm import Arm, Model, Protocol
 from topk_platform.specs.codec import LATER, canonical_json, decode, digest, encode
 from topk_platform.specs.loss import Loss
+from topk_platform.specs.noise import ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip
 from topk_platform.specs.pruner import NoPruning, Patient, Quantile, SuccessiveHalving
 from topk_platform.specs.recipe import Augmentation, Numerics, Recipe
 from topk_platform.specs.regime import LabelNoise, LongTail, PerClass, Regime, TrainFraction
@@ -28,6 +29,7 @@ Status = Literal["completed", "pruned", "diverged", "failed"]
 SPECS = (
     *(Arm, Augmentation, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Numerics, PerClass, Protocol),
     *(Recipe, Regime, Schedule, TrainFraction),
+    *(ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip),
     *(GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random),
     *(NoPruning, Patient, Quantile, SuccessiveHalving),
 )
