@@ -10,7 +10,6 @@ from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset
 from topk_platform.data.folder import data_folder
-from topk_platform.data.grouping import whole
 from topk_platform.data.noise import (
     confused_labels,
     features_of_split,
@@ -21,7 +20,8 @@ from topk_platform.data.noise import (
     read_labels,
 )
 from topk_platform.data.population import Population, Source
-from topk_platform.data.splitting import by_class, stratified
+from topk_platform.data.splits.grouping import whole
+from topk_platform.data.splits.splitting import by_class, stratified
 from topk_platform.errors import UserError
 from topk_platform.specs import (
     Condition,

@@ -19,7 +19,7 @@ from topk_platform.models import MODELS, architecture_of, build_model, check_mod
 from topk_platform.serving.package import WEIGHTS, Config
 from topk_platform.serving.pictures import read_inputs
 from topk_platform.specs import Model
-from topk_platform.training.batches import Normalisation
+from topk_platform.training.steps.batches import Normalisation
 from topk_platform.trust import Trust
 
 __all__ = ["Candidate", "Classifier", "Prepared", "assembled", "load_model"]

@@ -278,7 +278,7 @@ def test_wrong_conditions_are_refused() -> None:
     not (REAL / "cifar100" / "human_labels.npz").exists(), reason="needs CIFAR-100 and its labels"
 )
 def test_peoples_labels_of_cifar100_fit_their_images(tmp_path: Path) -> None:
-    from topk_platform.data.parquet import read_parquet_splits
+    from topk_platform.data.datasets.parquet import read_parquet_splits
 
     people = np.load(REAL / "cifar100" / "human_labels.npz")
     whole = read_parquet_splits(REAL / "cifar100", label="fine_label")["train"]
