@@ -43,6 +43,7 @@ from topk_platform.data.datasets.synthetic import synthetic_images
 from topk_platform.data.folder import cache_folder, data_at, data_folder, use_data_folder
 from topk_platform.data.images.in_files import Images
 from topk_platform.data.loading import DATASETS, download, load, read
+from topk_platform.data.noise import write_labels
 from topk_platform.data.population import Population, Source
 from topk_platform.data.shots import shots
 
@@ -80,4 +81,5 @@ __all__ = [
     "shots",
     "synthetic_images",
     "use_data_folder",
+    "write_labels",
 ]

@@ -13,7 +13,7 @@ from topk_platform.results.from_store import Held, read
 from topk_platform.results.recommendation import Recommendation, recommended
 from topk_platform.results.table import row_and_column
 from topk_platform.results.table_building import build_table
-from topk_platform.specs import Arm, Regime, Study, strength
+from topk_platform.specs import Arm, LabelNoise, Regime, Study
 
 __all__ = ["recommend", "situation_of", "situations_at", "situations_of"]
 
@@ -170,20 +170,24 @@ def situation_of(regime: Regime, k: int) -> Situation:
         UserError: if its data are not at hand.
 
     Example:
-        >>> from topk_platform import LabelNoise, LongTail
+        >>> from topk_platform import LongTail
         >>> found = situation_of(Regime("tail", "digits", (LongTail(10), LabelNoise(0.2))), 3)
         >>> found.classes, found.images < 600, 9 < found.imbalance < 11, found.noise, found.k
         (10, True, True, 0.2, 3)
     """
     import torch  # noqa: PLC0415 - a second that an unknown option need not wait for
 
-    from topk_platform.data import apply_conditions, load  # noqa: PLC0415 - as above
+    from topk_platform.data import Population, apply_conditions, load  # noqa: PLC0415 - as above
+    from topk_platform.data.noise import Tracked, wrong_share  # noqa: PLC0415 - as above
 
-    others = [condition for condition in regime.conditions if not condition.replaces_labels]
-    dataset = apply_conditions(load(regime), others, lambda _role: torch.Generator().manual_seed(0))
+    others = [condition for condition in regime.conditions if not isinstance(condition, LabelNoise)]
+    source = load(regime)
+    source = source.example if isinstance(source, Population) else source
+    source = source.with_train(Tracked.of(source.train))
+    dataset = apply_conditions(source, others, lambda _role: torch.Generator().manual_seed(0))
     counts = [count for count in dataset.class_counts.tolist() if count]
-    kept = 1.0  # the share of labels that no condition replaces
+    kept = 1.0 - wrong_share(dataset.train)  # the share of labels that no condition replaces
     for condition in regime.conditions:
-        kept *= 1 - strength(condition) if condition.replaces_labels else 1
+        kept *= 1 - condition.probability if isinstance(condition, LabelNoise) else 1
     imbalance = max(counts) / min(counts)
     return Situation(dataset.classes, sum(counts), imbalance, round(1 - kept, 12), k)

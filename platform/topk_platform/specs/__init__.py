@@ -4,7 +4,7 @@
 from topk_platform.specs.arms import conditions
 from topk_platform.specs.arms.arm import Arm, Model, Protocol, grid
 from topk_platform.specs.arms.conditions import *
-from topk_platform.specs.arms.conditions import CONDITIONS, Condition, strength
+from topk_platform.specs.arms.conditions import CONDITIONS, Condition, Noise, strength
 from topk_platform.specs.arms.loss import Loss
 from topk_platform.specs.arms.recipe import SEARCHABLE, Augmentation, Numerics, Recipe
 from topk_platform.specs.arms.regime import Regime
@@ -84,6 +84,7 @@ __all__ = [
     "Measure",
     "Model",
     "NoPruning",
+    "Noise",
     "Numerics",
     "OptunaSampler",
     "Parameter",

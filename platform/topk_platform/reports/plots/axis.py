@@ -45,6 +45,9 @@ class Plane:
     positions: Mapping[str, tuple[float, float]]
 
 
+_NUMBERED = tuple(kind for kind in CONDITIONS if kind.axis)
+
+
 def axis_of(arms: Sequence[Arm], by: str = "") -> Axis | None:
     """Return the axis of some arms, or None if they do not differ in a number.
 
@@ -81,7 +84,7 @@ def plane_of(regimes: Sequence[Regime]) -> Plane | None:
         (0.4, 20.0)
     """
     named = list({regime.name: regime for regime in regimes}.values())
-    numbers = {kind: [_number(regime, kind) for regime in named] for kind in CONDITIONS}
+    numbers = {kind: [_number(regime, kind) for regime in named] for kind in _NUMBERED}
     both = [kind for kind, result in numbers.items() if len(set(result)) > 1]
     rest = {
         repr((r.dataset, dict(r.options), [c for c in r.conditions if type(c) not in both])) for r in named
@@ -102,7 +105,7 @@ def _fixed_names(arms: Sequence[Arm]) -> list[str]:
 
 def _by_regime(arms: Sequence[Arm]) -> Axis | None:
     regimes = list({arm.regime.name: arm.regime for arm in arms}.values())
-    for kind in CONDITIONS:
+    for kind in _NUMBERED:
         numbers = {r.name: result for r in regimes if (result := _number(r, kind)) is not None}
         alike = {repr((r.dataset, dict(r.options), _others(r, kind))) for r in regimes}
         if len(alike) == 1 and len(numbers) == len(regimes) and len(set(numbers.values())) > 1:

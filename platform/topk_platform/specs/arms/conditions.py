@@ -1,8 +1,12 @@
 """The conditions of a regime: what is done to the training split of its dataset.
 
-Each condition is a frozen dataclass whose first field is its strength. Its class also says what plots and
-recommendations need: the title of the strength on an axis, the strength that changes nothing, and whether it replaces
-labels. How it changes a dataset is a function in :mod:`topk_platform.data.conditions`.
+Each condition is a frozen dataclass. Its class also says what plots and contracts need to know:
+
+- ``axis``: the title of its strength, which is its first field, on a plot's axis; empty if it has no such number;
+- ``neutral``: the strength that changes nothing, if there is one;
+- ``across_superclasses``: whether it may give a sample a label of another superclass.
+
+How it changes a dataset is a function in :mod:`topk_platform.data.conditions`.
 """
 
 from __future__ import annotations
@@ -10,10 +14,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Annotated, ClassVar, get_args
 
+from topk_platform.specs.arms.noise import ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip
 from topk_platform.specs.codec import LATER
 from topk_platform.specs.fields import Count, Part, Rule, Share, check_fields
 
-__all__ = ["LabelNoise", "LongTail", "PerClass", "TrainFraction"]
+__all__ = [
+    "ConfusionNoise",
+    "InstanceNoise",
+    "LabelNoise",
+    "LongTail",
+    "NoisyLabels",
+    "PairFlip",
+    "PerClass",
+    "TrainFraction",
+]
 
 
 @dataclass(frozen=True)
@@ -28,7 +42,7 @@ class LabelNoise:
 
     axis: ClassVar[str] = "label noise, probability"
     neutral: ClassVar[float | None] = 0.0
-    replaces_labels: ClassVar[bool] = True
+    across_superclasses: ClassVar[bool] = False
 
     probability: Share
 
@@ -46,7 +60,7 @@ class LongTail:
 
     axis: ClassVar[str] = "imbalance, largest over smallest class"
     neutral: ClassVar[float | None] = 1.0
-    replaces_labels: ClassVar[bool] = False
+    across_superclasses: ClassVar[bool] = False
 
     ratio: Annotated[float, Rule("at least 1", lambda value: value >= 1)]
 
@@ -68,7 +82,7 @@ class TrainFraction:
 
     axis: ClassVar[str] = "fraction of the training data"
     neutral: ClassVar[float | None] = 1.0
-    replaces_labels: ClassVar[bool] = False
+    across_superclasses: ClassVar[bool] = False
 
     fraction: Part
     whole_groups: bool = field(default=False, metadata=LATER)
@@ -91,7 +105,7 @@ class PerClass:
 
     axis: ClassVar[str] = "training samples per class"
     neutral: ClassVar[float | None] = None
-    replaces_labels: ClassVar[bool] = False
+    across_superclasses: ClassVar[bool] = False
 
     samples: Count
     whole_groups: bool = field(default=False, metadata=LATER)
@@ -100,14 +114,17 @@ class PerClass:
         check_fields(self)
 
 
-Condition = LabelNoise | TrainFraction | LongTail | PerClass
+Noise = LabelNoise | PairFlip | InstanceNoise | ConfusionNoise | NoisyLabels
+"""The conditions that change labels."""
+
+Condition = Noise | TrainFraction | LongTail | PerClass
 """All conditions. Where regimes differ by several, plots take the first of them as their horizontal axis."""
 
 CONDITIONS: tuple[type[Condition], ...] = get_args(Condition)
 
 
 def strength(condition: Condition) -> float:
-    """Return a condition's strength, its first field.
+    """Return the strength of a condition that has an ``axis``: its first field.
 
     Example:
         >>> strength(LongTail(20))
