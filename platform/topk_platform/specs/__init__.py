@@ -1,4 +1,4 @@
-# ruff: noqa: F403 - what the conditions export
+# ruff: noqa: F403 - what the catalogues of conditions, samplers and pruners export
 """Frozen dataclasses for what a study asks and what came of it; they need only the standard library."""
 
 from topk_platform.specs.arms import conditions
@@ -27,29 +27,14 @@ from topk_platform.specs.metric_names import (
     scale_of,
     unit_of,
 )
+from topk_platform.specs.search import pruner, sampler
 from topk_platform.specs.search.active import active, in_order, reaching
-from topk_platform.specs.search.pruner import (
-    NoPruning,
-    Patient,
-    Pruner,
-    Quantile,
-    SuccessiveHalving,
-    rungs_of,
-    startup_of,
-)
+from topk_platform.specs.search.pruner import *
+from topk_platform.specs.search.pruner import Pruner, rungs_of, startup_of
 from topk_platform.specs.search.racing import Racing
 from topk_platform.specs.search.repeats import Repeats
-from topk_platform.specs.search.sampler import (
-    GP,
-    NSGAII,
-    QMC,
-    TPE,
-    CmaEs,
-    Grid,
-    OptunaSampler,
-    Random,
-    Sampler,
-)
+from topk_platform.specs.search.sampler import *
+from topk_platform.specs.search.sampler import Sampler
 from topk_platform.specs.search.space import Choice, Dimension, Float, Int, Scalar
 from topk_platform.specs.study.claims import Claim, Contrast
 from topk_platform.specs.study.published import Published
@@ -59,43 +44,32 @@ from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRe
 
 __all__ = [
     "CONDITIONS",
-    "GP",
     "GROUPS",
-    "NSGAII",
-    "QMC",
     "SEARCHABLE",
     "SHAPES",
     "STANDINS",
-    "TPE",
     "Arm",
     "Augmentation",
     "Choice",
     "Claim",
-    "CmaEs",
     "Condition",
     "Contrast",
     "Dimension",
     "EpochRecord",
     "Float",
-    "Grid",
     "Inputs",
     "Int",
     "Loss",
     "Measure",
     "Model",
-    "NoPruning",
     "Noise",
     "Numerics",
-    "OptunaSampler",
     "Parameter",
-    "Patient",
     "Phase",
     "Protocol",
     "Pruner",
     "Published",
-    "Quantile",
     "Racing",
-    "Random",
     "Recipe",
     "Regime",
     "Repeats",
@@ -105,7 +79,6 @@ __all__ = [
     "Setting",
     "Status",
     "Study",
-    "SuccessiveHalving",
     "Trial",
     "TrialRecord",
     "accuracy_names",
@@ -132,3 +105,5 @@ __all__ = [
     "unit_of",
 ]
 __all__ += conditions.__all__
+__all__ += pruner.__all__
+__all__ += sampler.__all__

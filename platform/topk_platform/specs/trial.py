@@ -17,8 +17,8 @@ from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.arms.schedule import Parameter, Schedule
 from topk_platform.specs.arms.setting import Setting
 from topk_platform.specs.codec import LATER, canonical_json, decode, digest, encode
-from topk_platform.specs.search.pruner import NoPruning, Patient, Quantile, SuccessiveHalving
-from topk_platform.specs.search.sampler import GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random
+from topk_platform.specs.search.pruner import PRUNERS
+from topk_platform.specs.search.sampler import SAMPLERS
 from topk_platform.specs.search.space import Choice, Float, Int, Scalar
 
 __all__ = ["SPECS", "EpochRecord", "Phase", "Status", "Trial", "TrialRecord"]
@@ -29,8 +29,8 @@ Status = Literal["completed", "pruned", "diverged", "failed"]
 SPECS = (
     *(Arm, Augmentation, Choice, Float, Int, Loss, Model, Numerics, Protocol, Recipe, Regime, Schedule),
     *CONDITIONS,
-    *(GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random),
-    *(NoPruning, Patient, Quantile, SuccessiveHalving),
+    *SAMPLERS,
+    *PRUNERS,
 )
 """The specs that an arm is made of."""
 
