@@ -12,7 +12,7 @@ __all__ = ["active", "active_names", "check_conditions", "in_order", "is_active"
 
 
 def in_order(space: Mapping[str, Dimension]) -> tuple[str, ...]:
-    """Return a space's names in their order, but each behind those that its ``when`` names.
+    """Return a space's names in their order, but each after those that its ``when`` names.
 
     Raises:
         UserError: if conditions go round in a circle.
@@ -65,13 +65,13 @@ def active(space: Mapping[str, Dimension], values: Mapping[str, Scalar]) -> dict
 def reaching(
     space: Mapping[str, Dimension], values: Mapping[str, Scalar], name: str, value: Scalar
 ) -> dict[str, Scalar]:
-    """Return values in which one dimension is active and has a certain value; the others stay as given where possible.
+    """Return values with which one dimension is active and has a certain value; the others are kept where possible.
 
     Args:
         space: The space.
         values: One value for each dimension that is active with them.
         name: The dimension.
-        value: What it is to have.
+        value: The value that it must have.
     """
     wanted: dict[str, Scalar] = {name: value}
     for other in reversed(in_order(space)):

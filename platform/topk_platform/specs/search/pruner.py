@@ -1,4 +1,7 @@
-"""When a search trial is stopped early, as plain values; see :mod:`topk_platform.protocol.search.pruning`."""
+"""The rules by which search trials are stopped early, as plain values.
+
+:mod:`topk_platform.protocol.search.pruning` computes their thresholds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question and the protocol that answers it, as frozen plain data."""
+"""A study: a question and the protocol that answers it, as frozen plain data."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Study:
 
     Args:
         name: Names the folder of its results; letters, digits and ``._+-``.
-        arms: What is compared; see :func:`grid`.
+        arms: The arms that are compared; see :func:`grid`.
         topk: The k for which top-k accuracy is recorded: plain, macro, and macro over the many-, medium- and
             few-shot classes.
         targets: Top-K accuracies. For each, the least K that reaches it is recorded.
