@@ -77,8 +77,8 @@ def measures_among(metrics: Iterable[str]) -> tuple[str, ...]:
         >>> measures_among(["top5", "size95", "autkc10", "autkc5", "size95"])
         ('autkc5', 'autkc10', 'size95')
     """
-    found = {measure: metric for metric in metrics if (measure := measure_of(metric)) is not None}
-    return tuple(found[measure] for measure in sorted(found))
+    names = {measure: metric for metric in metrics if (measure := measure_of(metric)) is not None}
+    return tuple(names[measure] for measure in sorted(names))
 
 
 def accuracy_names(topk: Sequence[int]) -> tuple[str, ...]:
@@ -99,8 +99,8 @@ def accuracy_k(metric: str) -> int | None:
         >>> accuracy_k("macro_top5"), accuracy_k("autkc5")
         (5, None)
     """
-    found = _ACCURACY.fullmatch(metric)
-    return int(found[1]) if found else None
+    match = _ACCURACY.fullmatch(metric)
+    return int(match[1]) if match else None
 
 
 def coverage_names(measures: Iterable[str]) -> tuple[str, ...]:

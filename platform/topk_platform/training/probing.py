@@ -99,8 +99,8 @@ def least_parts(fits: Callable[[int], bool], size: int, part: int) -> int | None
         >>> least_parts(lambda parts: parts >= 5, size=256, part=64)
         5
     """
-    found = largest(lambda samples: fits(math.ceil(size / samples)), limit=part, start=part)
-    return math.ceil(size / found) if found else None
+    samples_that_fit = largest(lambda samples: fits(math.ceil(size / samples)), limit=part, start=part)
+    return math.ceil(size / samples_that_fit) if samples_that_fit else None
 
 
 def take_step(trial: Trial, size: int, parts: int = 1) -> None:
@@ -160,9 +160,9 @@ _WORK: dict[str, Callable[..., None]] = {"step": take_step, "scores": take_score
 
 def _attempt(trial: Trial, work: str, numbers: tuple[int, ...]) -> tuple[Outcome, str]:
     """Do the work and free its memory."""
-    found = _tried(trial, work, numbers)
+    outcome = _tried(trial, work, numbers)
     gc.collect()
-    return found
+    return outcome
 
 
 def _tried(trial: Trial, work: str, numbers: tuple[int, ...]) -> tuple[Outcome, str]:
@@ -213,9 +213,9 @@ class CudaAttempts:
         return self._fits("scores")
 
     def _fits(self, work: str, *numbers: int) -> bool:
-        found = _attempt(self.trial, work, numbers)
+        outcome, text = _attempt(self.trial, work, numbers)
         torch.cuda.empty_cache()
-        return _judged(*found)
+        return _judged(outcome, text)
 
 
 class CpuAttempts:

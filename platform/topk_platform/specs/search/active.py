@@ -25,11 +25,11 @@ def in_order(space: Mapping[str, Dimension]) -> tuple[str, ...]:
     placed: dict[str, None] = {}
     while len(placed) < len(space):
         ready = (name for name in space if name not in placed and space[name].when.keys() <= placed.keys())
-        found = next(ready, None)
-        if found is None:
+        following = next(ready, None)
+        if following is None:
             circle = [name for name in space if name not in placed]
             raise UserError(f"the conditions of {circle} go round in a circle: each `when` waits for another")
-        placed[found] = None
+        placed[following] = None
     return tuple(placed)
 
 
@@ -40,12 +40,12 @@ def is_active(dimension: Dimension, values: Mapping[str, Scalar]) -> bool:
 
 def active_names(space: Mapping[str, Dimension], values: Mapping[str, Scalar]) -> tuple[str, ...]:
     """Return the names of the dimensions that are active with these values, in the space's order."""
-    found: dict[str, Scalar] = {}
+    known: dict[str, Scalar] = {}
     names = []
     for name in in_order(space):
-        if is_active(space[name], found):
+        if is_active(space[name], known):
             names.append(name)
-            found |= {name: values[name]} if name in values else {}
+            known |= {name: values[name]} if name in values else {}
     return tuple(names)
 
 
@@ -86,10 +86,10 @@ def check_conditions(label: str, space: Mapping[str, Dimension]) -> None:
     """Raise ``UserError`` if a ``when`` names no other dimension, or values that it never has."""
     for name, dimension in space.items():
         for other, wanted in dimension.when.items():
-            place = f"loss {label}: when of {name!r}"
+            condition = f"loss {label}: when of {name!r}"
             if other not in space:
-                raise unknown_name(f"dimension in {place}", other, space)
-            check(bool(wanted), f"{place} must list at least one value of {other!r}, got none")
+                raise unknown_name(f"dimension in {condition}", other, space)
+            check(bool(wanted), f"{condition} must list at least one value of {other!r}, got none")
             never = [value for value in wanted if not space[other].holds(value)]
-            check(not never, f"{place} lists {never} of {other!r}, which {space[other]} never has")
+            check(not never, f"{condition} lists {never} of {other!r}, which {space[other]} never has")
     in_order(space)

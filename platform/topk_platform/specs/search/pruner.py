@@ -102,11 +102,11 @@ def rungs_of(pruner: Pruner) -> tuple[float, ...]:
         case Quantile(rungs=rungs):
             return rungs
         case SuccessiveHalving(first=first, factor=factor):
-            found = []
+            steps = []
             while first < 1:
-                found.append(first)
+                steps.append(first)
                 first *= factor
-            return tuple(found)
+            return tuple(steps)
         case Patient(pruner=inner):
             return rungs_of(inner)
     return ()

@@ -101,12 +101,12 @@ class Grid:
             if name not in space:
                 raise unknown_name("dimension in Grid.points", name, space)
         values = {name: self._values(name, dimension) for name, dimension in space.items()}
-        found = [dict(first)]
-        found += [
+        points = [dict(first)]
+        points += [
             active(space, dict(zip(values, taken, strict=True)))
             for taken in itertools.product(*values.values())
         ]
-        return [dict(items) for items in dict.fromkeys(tuple(point.items()) for point in found)]
+        return [dict(items) for items in dict.fromkeys(tuple(point.items()) for point in points)]
 
     def _values(self, name: str, dimension: Dimension) -> tuple[Scalar, ...]:
         points = self.points.get(name) if isinstance(self.points, Mapping) else self.points
@@ -127,7 +127,7 @@ class Grid:
 
 def _spread(low: float, high: float, log: bool, count: int, whole: bool) -> tuple[Scalar, ...]:
     """Return ``count`` values from ``low`` to ``high``, both included; whole numbers occur only once."""
-    shares = [place / (count - 1) for place in range(count)] if count > 1 else [0.0]
+    shares = [step / (count - 1) for step in range(count)] if count > 1 else [0.0]
     inner = [
         math.exp(math.log(low) + share * math.log(high / low)) if log else low + share * (high - low)
         for share in shares

@@ -55,8 +55,8 @@ class Contrast:
             f"contrasts must be of one metric, got {self.metric!r} and {other.metric!r}",
         )
         names = dict.fromkeys((*self.weights, *other.weights))
-        found = {name: self.weights.get(name, 0.0) - other.weights.get(name, 0.0) for name in names}
-        return Contrast({name: weight for name, weight in found.items() if weight}, self.metric)
+        weights = {name: self.weights.get(name, 0.0) - other.weights.get(name, 0.0) for name in names}
+        return Contrast({name: weight for name, weight in weights.items() if weight}, self.metric)
 
 
 @dataclass(frozen=True, kw_only=True)
