@@ -4,6 +4,7 @@ from topk_platform.protocol.arm_board import ArmBoard
 from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.board import Board
 from topk_platform.protocol.correlations import early_correlations
+from topk_platform.protocol.counts import Counts
 from topk_platform.protocol.ended import Ended, best, chosen
 from topk_platform.protocol.lane import Slot
 from topk_platform.protocol.order import Pace, alike, paces
@@ -15,6 +16,7 @@ __all__ = [
     "ArmBoard",
     "ArmProgress",
     "Board",
+    "Counts",
     "Ended",
     "Pace",
     "Slot",

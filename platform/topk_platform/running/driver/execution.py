@@ -22,6 +22,7 @@ from topk_platform.records import (
     forget,
     last_counted,
     missing_artifacts,
+    note_plan,
     read_all_ranks,
     set_aside,
 )
@@ -124,11 +125,12 @@ class _Execution:
         return nullcontext(Cluster())
 
     def _identify(self, cluster: Cluster) -> None:
-        """Record which rows count, now that the machines are known."""
+        """Note which rows count, now that the machines are known, and what the run was asked for."""
         if cluster.environment is not None:
             self.counted = in_environment(self.part, self.counted, cluster.environment)
         self.launch.budget.gpus = cluster.share
         self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
+        note_plan(self.ledger.store, self.part)
 
     def _recorder(self, writer: Writer, again: Sequence[str]) -> Recorder:
         tracking = self.launch.tracking

@@ -177,7 +177,7 @@ def plan(
         raise UserError(f"workers must be at least 1, got {workers}")
     study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
-    counted, rows = last_counted(ledger, study), StudyRows(ledger, study)
+    counted, rows = last_counted(ledger, study), StudyRows(ledger, study.arms)
     histories = _unfinished(rows, study, counted)
     done = finished(study, counted, histories)
     if len(done) == len(histories):

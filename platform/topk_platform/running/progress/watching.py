@@ -5,21 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self, get_args
+from typing import Self
 
 from topk_platform.errors import StoreError
-from topk_platform.protocol import ArmBoard, Board
-from topk_platform.protocol.ended import best
-from topk_platform.records import ArmState, GpuUse, Store, StudyState, Tally, note_state, trend_of
+from topk_platform.protocol import ArmBoard, Board, Counts, Ended
+from topk_platform.records import ArmState, GpuUse, Store, StudyState, note_state
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.repeating import Repeating
-from topk_platform.specs import Scalar, Status, Trial, TrialRecord
+from topk_platform.specs import Scalar, Trial, TrialRecord
 
 __all__ = ["Noting", "Watch", "value_told", "values_told"]
 
@@ -32,32 +31,15 @@ class _Arm:
     """Counts for one arm, updated event by event."""
 
     def __init__(self, board: ArmBoard) -> None:
-        self.board, self.metric = board, board.arm.metric
-        ended = [*board.searched.values(), *board.confirmed.values()]
-        # All keys from the start: another thread reads it, and must not meet a new one.
-        self.tally = Counter(dict.fromkeys(get_args(Status), 0))
-        self.tally.update(trial.status for trial in ended)
-        shown = board.searched if board.arm.is_searched else board.confirmed
-        found = best(trial for trial in shown.values() if not math.isnan(trial.objective))
-        self.best = None if found is None else (found.objective, found.values)
+        self.board = board
+        self.counts = Counts(board.arm, board.searched.values(), board.confirmed.values())
         self.count, self.total, self.guess = 0, 0.0, math.nan
-        searched = sorted(board.searched.items())
-        self.values = [trial.objective for _, trial in searched if trial.status == "completed"]
 
     def end(self, record: TrialRecord) -> bool:
         """Count an ended trial; return whether it is the best so far."""
-        self.tally[record.status] += 1
         if record.status in ("completed", "pruned"):
             self.count, self.total = self.count + 1, self.total + record.train_seconds
-        if record.status != "completed" or (record.trial.phase == "confirm" and self.board.arm.is_searched):
-            return False
-        value = record.validation.get(self.metric, -math.inf)
-        if record.trial.phase == "search":
-            self.values.append(value)
-        if self.best is not None and not value > self.best[0]:
-            return False
-        self.best = value, record.trial.values
-        return True
+        return self.counts.add(record.trial.phase, Ended.from_record(record))
 
     @property
     def trial_seconds(self) -> float:
@@ -75,17 +57,11 @@ class _Arm:
 
     def state(self, otherwise: float) -> ArmState:
         seconds = self.work(otherwise) / self.workers
-        return ArmState(
-            arm=self.board.arm.name,
-            tally=Tally(**self.tally),
-            left=self.board.left + self.board.along,
+        return dataclasses.replace(
+            ArmState.of(self.board.arm, self.counts, self.board.left + self.board.along),
             running=len(self.board.running),
             lost=len(self.board.open),
-            metric=self.metric,
-            best=None if self.best is None else self.best[0],
-            values={} if self.best is None else self.best[1],
             seconds=None if math.isnan(seconds) else seconds,
-            trend=trend_of(self.values.copy()),
         )
 
 

@@ -21,7 +21,18 @@ from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
-from topk_platform.records import ArmState, Ledger, Store, StudyState, Tally, note_state, read_state, trend_of
+from topk_platform.records import (
+    ArmState,
+    Ledger,
+    Recorded,
+    Store,
+    StudyState,
+    Tally,
+    note_plan,
+    note_state,
+    read_state,
+    trend_of,
+)
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.notebook import NotebookView
@@ -73,6 +84,7 @@ class Drive:
         record = TrialRecord(trial, fate, "" if value else "as told", value, None, (), 2.0)  # type: ignore[arg-type]
         with self.ledger.writing(STUDY) as writer:
             self.ledger.identify({STUDY.arm_id(arm): Identity("c", "f") for arm in ARMS})
+            note_plan(self.ledger.store, STUDY)
             writer.put(record)
         self.board.end(trial, Ended.from_record(record))
         return self.tell(Event("ended", (trial,), record))
@@ -162,15 +174,15 @@ def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
     drive.tell(Event("started", (trial,), workers=1))
     live = drive.watch.state()
     note_state(drive.ledger.store, live)
-    read = read_state(drive.ledger, drive.ledger.rows())
+    read = read_state(Recorded.read(drive.ledger))
     assert [(a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in read.arms] == [
         (a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in live.arms
     ]
     assert sum(len(arm.trend) for arm in live.arms) == 3  # completed search trials
     assert (live.running, read.running) == (1, 0)
     with drive.ledger.writing(STUDY):  # somebody drives it
-        assert read_state(drive.ledger, drive.ledger.rows()).running == 1
-        assert read_state(drive.ledger, drive.ledger.rows()).events == live.events
+        assert read_state(Recorded.read(drive.ledger)).running == 1
+        assert read_state(Recorded.read(drive.ledger)).events == live.events
 
 
 GPU_STUDY = replace(STUDY, device="cuda", gpus=0.5)
@@ -202,16 +214,17 @@ def test_gpus_in_use_are_shown_where_the_cluster_has_any(
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with ledger.writing(study):
         note_state(ledger.store, watch.state())
-        assert read_state(ledger, []).gpu_use == watch.state().gpu_use
+        assert read_state(Recorded.read(ledger)).gpu_use == watch.state().gpu_use
     watch.close()
     assert "busy, " not in headline(watch.state()).partition("GPUs")[2]
 
 
-def test_without_a_note_status_shows_what_has_ended(tmp_path: Path) -> None:
+def test_without_a_plan_status_shows_what_has_ended(tmp_path: Path) -> None:
     drive = Drive(View(console_of(80)), tmp_path)
     drive.step()
-    drive.ledger.store.write("standing.json", b"{")
-    (arm,) = read_state(drive.ledger, drive.ledger.rows()).arms
+    for note in ("standing.json", "plan.json"):
+        drive.ledger.store.write(note, b"{")
+    (arm,) = read_state(Recorded.read(drive.ledger)).arms
     assert (arm.done, arm.total, arm.left) == (1, None, None)
 
 
