@@ -35,8 +35,11 @@ if TYPE_CHECKING:
         ArmState,
         GpuUse,
         StudyState,
+        TrialState,
+        live_state,
         note_state,
         read_state,
+        thinned,
         trend_of,
     )
     from topk_platform.records.notes.tally import Tally
@@ -73,6 +76,7 @@ __all__ = [
     "StudyRows",
     "StudyState",
     "Tally",
+    "TrialState",
     "Undone",
     "Unsound",
     "Writer",
@@ -85,6 +89,7 @@ __all__ = [
     "is_current",
     "is_study",
     "last_counted",
+    "live_state",
     "missing_artifacts",
     "note_adopted",
     "note_plan",
@@ -102,6 +107,7 @@ __all__ = [
     "save_model",
     "set_aside",
     "take_back",
+    "thinned",
     "trend_of",
     "write_snapshot",
 ]

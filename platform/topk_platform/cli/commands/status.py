@@ -36,12 +36,13 @@ from topk_platform.records import (
     read_state,
 )
 from topk_platform.references import is_reference
-from topk_platform.running.progress.rows import arms_text, headline
+from topk_platform.running.progress.rows import arms_text, headline, trials_text
 
 __all__ = ["status"]
 
 _WATCH_SECONDS = 3.0
-_AROUND = 6  # lines of a watched study besides its rows: headlines, events and notes
+_TRIALS = 6  # running trials that are shown
+_AROUND = 6 + _TRIALS  # lines of a watched study besides its rows: headlines, events and notes
 
 
 def status(
@@ -137,7 +138,9 @@ def _rendered(console: Console, study: _Study, most: int | None = None) -> Rende
     if state.left:
         lines.append(Text(headline(state)))
     events = [Text(event, no_wrap=True, overflow="ellipsis", style="dim") for event in state.events[-4:]]
-    return Group(*lines, *([arms_text(state, console.width, most)] if state.arms else []), *events)
+    arms = [arms_text(state, console.width, most)] if state.arms else []
+    trials = [trials_text(state, _TRIALS)] if state.training else []
+    return Group(*lines, *arms, *trials, *events)
 
 
 def _title(recorded: Recorded) -> str:

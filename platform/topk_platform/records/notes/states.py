@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -20,10 +20,20 @@ from topk_platform.records.storage.lease import is_driven
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import Arm, Scalar
 
-__all__ = ["ArmState", "GpuUse", "StudyState", "note_state", "read_state", "trend_of"]
+__all__ = [
+    "ArmState",
+    "GpuUse",
+    "StudyState",
+    "TrialState",
+    "live_state",
+    "note_state",
+    "read_state",
+    "thinned",
+    "trend_of",
+]
 
 _FILE = "standing.json"
-_TREND = 12  # values of a search that are kept: as many as a row of a terminal has room for
+_TREND = 12  # values of a search or of a curve that are kept: as many as a row of a terminal has room for
 
 
 @dataclass(frozen=True)
@@ -113,6 +123,25 @@ class GpuUse:
 
 
 @dataclass(frozen=True)
+class TrialState:
+    """The progress of a running trial, or of the first trial of an ensemble.
+
+    Args:
+        trial: Its arm, and its number or seed.
+        epoch: How many of its epochs have ended.
+        epochs: How many it has at most.
+        metric: The selection metric.
+        curve: That metric after each validated epoch; of a long curve a few values, including the first and the last.
+    """
+
+    trial: str
+    epoch: int
+    epochs: int
+    metric: str
+    curve: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class StudyState:
     """A study's progress.
 
@@ -126,6 +155,7 @@ class StudyState:
         events: The last events, one line each, the newest at the end.
         when: The time of this state, in ISO 8601.
         gpu_use: How the cluster's GPUs are used; None where it has none.
+        training: The running trials, in the order of their starts; of many the first ones.
     """
 
     study: str
@@ -137,6 +167,7 @@ class StudyState:
     events: tuple[str, ...] = ()
     when: str = ""
     gpu_use: GpuUse | None = None
+    training: tuple[TrialState, ...] = ()
 
     @property
     def tally(self) -> Tally:
@@ -170,7 +201,11 @@ def trend_of(values: Iterable[float]) -> tuple[float, ...]:
         >>> trend_of(range(1000))[:3], len(trend_of(range(1000)))
         ((0, 91, 182), 12)
     """
-    points = list(accumulate((value for value in values if math.isfinite(value)), max))
+    return thinned(list(accumulate((value for value in values if math.isfinite(value)), max)))
+
+
+def thinned(points: Sequence[float]) -> tuple[float, ...]:
+    """Return a series; of a long one a few points at even distances, including both ends."""
     if len(points) <= _TREND:
         return tuple(points)
     return tuple(points[round(step * (len(points) - 1) / (_TREND - 1))] for step in range(_TREND))
@@ -194,8 +229,19 @@ def _noted(store: Store) -> StudyState | None:
             for arm in note["arms"]
         ]
         use = GpuUse(**note["gpu_use"]) if note.get("gpu_use") else None
-        return StudyState(**{**note, "arms": tuple(arms), "events": tuple(note["events"]), "gpu_use": use})
+        training = [TrialState(**{**one, "curve": tuple(one["curve"])}) for one in note.get("training", ())]
+        parts = {"arms": arms, "events": note["events"], "training": training}
+        return StudyState(**{**note, **{k: tuple(part) for k, part in parts.items()}, "gpu_use": use})
     return None
+
+
+def live_state(store: Store) -> StudyState | None:
+    """Return what the driver of a running study has noted last; None if nobody drives it or nothing is noted.
+
+    Raises:
+        StoreError: if the store cannot be read.
+    """
+    return _noted(store) if is_driven(store) else None
 
 
 def read_state(recorded: Recorded) -> StudyState:

@@ -173,16 +173,15 @@ class Conductor:
         return config
 
     def receive(self, tune_id: str, message: dict[str, Any]) -> None:
-        """Take a worker's message about its trial; the records are removed from the message."""
+        """Take a worker's message about its trial; what Tune need not keep is removed from it."""
         if tune_id in self._withdrawn:  # it is being ended, and its trial is another's
             return
         run = self._runs[tune_id]
         run.last_message = self._now
         run.patience = message.get("patience", run.patience)
         self._retries.progress(run.key, message.get("kept", 0))
-        if sample := message.pop("gpu", None):
-            self.notify(Event("measured", run.trials, workers=self._busy, sample=GpuSample(*sample)))
         if not message["ended"]:
+            self._progressed(run, message)
             return
         records = message.pop("records", [])
         del self._runs[tune_id]
@@ -193,6 +192,18 @@ class Conductor:
             self._refuse(run, message["refused"])
         elif "fault" in message:
             self._fault(run, FAULTS[message["fault"]](message["why"]))
+
+    def _progressed(self, run: _Run, message: dict[str, Any]) -> None:
+        sample, curve = message.pop("gpu", None), message.pop("curve", ())
+        event = Event(
+            "progress",
+            run.trials,
+            workers=self._busy,
+            sample=None if sample is None else GpuSample(*sample),
+            epoch=message.get("epoch", 0),
+            curve=tuple(curve),
+        )
+        self.notify(event)
 
     def _record(self, run: _Run, records: Sequence[TrialRecord]) -> None:
         """Keep the records of trials that ended together, then let the trials that wait for them start."""

@@ -226,7 +226,7 @@ def _failed(histories: Iterable[ArmHistory]) -> list[str]:
 
 def _notify(watch: Watch, notify: Progress, event: Event) -> None:
     watch(event)
-    if event.kind != "measured":
+    if event.kind != "progress":
         notify(watch, event)
 
 

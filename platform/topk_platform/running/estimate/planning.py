@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, Slot, expected_part, informed
-from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted
+from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted, live_state
 from topk_platform.running.driver.boards import as_checked, finished, make_board
 from topk_platform.running.driver.incomplete import incomplete, without
 from topk_platform.running.estimate.expecting import ended_seconds
@@ -69,6 +71,9 @@ class Plan:
         forecast: How long the rest takes on several workers.
         outdated: Why recorded trials of unfinished arms do not count and are trained again.
         samples: The numbers of samples of each regime; empty if the data were not read, as nothing is left to run.
+        load: How many processes wanted a core of this machine in the last minute, on average, when the plan was begun;
+            None where the system does not say.
+        running: The seconds that a run of this study, which is under way, expects to take still; None without one.
     """
 
     study: Study
@@ -76,6 +81,8 @@ class Plan:
     forecast: Forecast
     outdated: tuple[Outdated, ...] = ()
     samples: tuple[Samples, ...] = ()
+    load: float | None = None
+    running: float | None = None
 
     @property
     def left(self) -> int:
@@ -175,6 +182,7 @@ def plan(
     """
     if workers is not None and workers < 1:
         raise UserError(f"workers must be at least 1, got {workers}")
+    load = _load()  # before steps are timed, which add to it
     study = (study.only(only) if only else study).with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
     counted, rows = last_counted(ledger, study), StudyRows(ledger, study.arms)
@@ -182,7 +190,15 @@ def plan(
     done = finished(study, counted, histories)
     if len(done) == len(histories):
         return _plan(study, make_board(study, counted, histories), histories, {}, workers)
-    return _plan_with_data(study, rows, counted, done, data, download=download, workers=workers)
+    made = _plan_with_data(study, rows, counted, done, data, download=download, workers=workers)
+    running = live_state(ledger.store)
+    return replace(made, load=load, running=None if running is None else running.seconds)
+
+
+def _load() -> float | None:
+    with suppress(OSError, AttributeError):  # not every system has it
+        return os.getloadavg()[0]
+    return None
 
 
 def _plan_with_data(

@@ -11,7 +11,7 @@ from topk_platform.specs import Trial, TrialRecord
 
 __all__ = ["Event", "EventKind"]
 
-EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "measured"]
+EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "progress"]
 """What happened to a run or to its trials:
 
 - ``begun``: the run began;
@@ -20,7 +20,7 @@ EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "measur
 - ``again``: a fault stopped trials, which will be tried again;
 - ``open``: a fault stopped trials, which stay without a result for now;
 - ``cut``: trials were cut off because the time is used up;
-- ``measured``: a trial told how busy its GPU is; only the run's ``Watch`` hears of it.
+- ``progress``: a trial reported its epoch, its curve and how busy its GPU is; only the run's ``Watch`` gets this one.
 """
 
 
@@ -39,6 +39,8 @@ class Event:
         share: When the run begins: the part of a GPU that a trial takes.
         seconds: When the run begins: about how long a trial (or an ensemble) takes, by arm identity, where known.
         sample: How busy the trial's GPU is, where one was measured.
+        epoch: How many epochs of the trials have ended.
+        curve: The selection metric after each validated epoch; for an ensemble, that of its first trial.
 
     Example:
         >>> Event("begun", slots=2).kind
@@ -55,3 +57,5 @@ class Event:
     share: float = 1.0
     seconds: Mapping[str, float] = field(default_factory=dict)
     sample: GpuSample | None = None
+    epoch: int = 0
+    curve: tuple[float, ...] = ()

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.repeating import Repeating
-from topk_platform.running.progress.rows import arms_text, headline
+from topk_platform.running.progress.rows import arms_text, headline, trials_text
 from topk_platform.running.progress.views import ForPeople
 from topk_platform.running.progress.watching import Watch
 from topk_platform.running.progress.words import duration
@@ -21,7 +21,7 @@ from topk_platform.running.progress.words import duration
 __all__ = ["NotebookView"]
 
 _SECONDS = 1.0
-_WIDTH, _ROWS, _NEWS = 110, 14, 4
+_WIDTH, _ROWS, _TRIALS, _NEWS = 110, 14, 6, 4
 _PRE = '<pre style="line-height: 1.3; white-space: pre; overflow-x: auto">'
 
 
@@ -83,8 +83,10 @@ class NotebookView(ForPeople):
             return _Standing(f"starting Ray ({passed})")
         state = self._watch.state()
         done = state.tally.ended
-        news = [] if self._repeating.over.is_set() else ["", *state.events[-_NEWS:]]
-        lines = "\n".join([arms_text(state, _WIDTH, _ROWS).plain, *news])
+        over = self._repeating.over.is_set()
+        trials = ["", trials_text(state, _TRIALS).plain] if state.training and not over else []
+        news = [] if over else ["", *state.events[-_NEWS:]]
+        lines = "\n".join([arms_text(state, _WIDTH, _ROWS).plain, *trials, *news])
         head = f"{state.study}  {headline(state)}, {passed} passed"
         return _Standing(head, done, done + (state.left or 0), lines.rstrip())
 

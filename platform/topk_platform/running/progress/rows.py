@@ -11,7 +11,7 @@ from topk_platform.records import ArmState, GpuUse, StudyState
 from topk_platform.running.progress.watching import value_told, values_told
 from topk_platform.running.progress.words import duration
 
-__all__ = ["arm_line", "arms_text", "headline", "sparkline"]
+__all__ = ["arm_line", "arms_text", "headline", "sparkline", "trials_text"]
 
 _COUNTS = ("running", "pruned", "diverged", "failed", "lost")
 _STYLES = {"running": "cyan", "pruned": "yellow", "diverged": "red", "failed": "red", "lost": "red"}
@@ -85,6 +85,26 @@ def arms_text(state: StudyState, width: int, most: int | None = None) -> Text:
     return _laid_out(rows, widths, ["", "", *(_STYLES[name] for name in counts)])
 
 
+def trials_text(state: StudyState, most: int | None = None) -> Text:
+    """Return one line per running trial: its epoch, its curve so far, and the last value of that.
+
+    Args:
+        state: The study's progress.
+        most: The most lines.
+    """
+    rows = [
+        [
+            one.trial,
+            f"epoch {one.epoch}/{one.epochs}",
+            sparkline(one.curve),
+            value_told(one.curve[-1] if one.curve else None, one.metric),
+        ]
+        for one in state.training[:most]
+    ]
+    widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
+    return _laid_out(rows, widths, ["", "", _STYLES["running"]], heads=False)
+
+
 def sparkline(values: Sequence[float]) -> str:
     """Return one bar per value, from the lowest value to the highest; empty for fewer than two values.
 
@@ -102,15 +122,17 @@ def _cut(text: str, room: int) -> str:
     return text if cell_len(text) <= room else f"{text[: room - 1]}…"
 
 
-def _laid_out(rows: Sequence[Sequence[str]], widths: Sequence[int], styles: Sequence[str]) -> Text:
-    """Return rows of cells under one another: names and what has no width from the left, numbers from the right."""
+def _laid_out(
+    rows: Sequence[Sequence[str]], widths: Sequence[int], styles: Sequence[str], *, heads: bool = True
+) -> Text:
+    """Return rows of cells in columns: names and columns without a width align left, numbers right."""
     parts: list[tuple[str, str]] = []
-    for place, cells in enumerate(rows):
+    for row, cells in enumerate(rows):
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
             pad = " " * (width - cell_len(cell))
-            style = "bold" if not place else styles[column] if column < len(styles) else ""
+            style = "bold" if heads and not row else styles[column] if column < len(styles) else ""
             parts.append((f"{_GAP}{pad}{cell}" if column else f"{cell}{pad}", style))
-        parts.append(("\n" if place < len(rows) - 1 else "", ""))
+        parts.append(("\n" if row < len(rows) - 1 else "", ""))
     return Text.assemble(*parts, no_wrap=True, overflow="fold")
 
 

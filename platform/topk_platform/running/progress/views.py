@@ -14,7 +14,7 @@ from rich.text import Text
 
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.repeating import Repeating
-from topk_platform.running.progress.rows import arm_line, arms_text, headline
+from topk_platform.running.progress.rows import arm_line, arms_text, headline, trials_text
 from topk_platform.running.progress.watching import Watch
 from topk_platform.running.progress.words import duration
 from topk_platform.terminal import PlainConsole
@@ -95,13 +95,16 @@ class LiveView(ForPeople):
             return Text(f"starting Ray ({passed})")
         state = self._watch.state()
         news = state.events[-_NEWS:]
-        rows = max(2, self.console.height - _AROUND - len(news))
+        room = max(2, self.console.height - _AROUND - len(news))
+        shown = min(len(state.training), room // 3)
         width = self.console.width
         lines = [Text(line, no_wrap=True, overflow="ellipsis", style="dim") for line in news]
         done = state.tally.ended
         bar = ProgressBar(total=max(1, done + (state.left or 0)), completed=done, width=min(_BAR, width))
         head = Text(f"{state.study}  {headline(state)}, {passed} passed", no_wrap=True, overflow="ellipsis")
-        return Group(head, bar, Text(), arms_text(state, width, rows), Text(), *lines)
+        trials = (trials_text(state, shown), Text()) if shown else ()
+        arms = arms_text(state, width, max(2, room - shown - bool(shown)))
+        return Group(head, bar, Text(), arms, Text(), *trials, *lines)
 
 
 class Lines(ForPeople):

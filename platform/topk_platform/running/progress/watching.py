@@ -14,7 +14,7 @@ from typing import Self
 
 from topk_platform.errors import StoreError
 from topk_platform.protocol import ArmBoard, Board, Counts, Ended
-from topk_platform.records import ArmState, GpuUse, Store, StudyState, note_state
+from topk_platform.records import ArmState, GpuUse, Store, StudyState, TrialState, note_state, thinned
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.repeating import Repeating
@@ -23,6 +23,7 @@ from topk_platform.specs import Scalar, Trial, TrialRecord
 __all__ = ["Noting", "Watch", "value_told", "values_told"]
 
 _EVENTS = 8  # the last ones, that are remembered
+_TRIALS = 20  # running trials that are shown at most
 _NOTE_SECONDS = 3.0
 _FRESH_SECONDS = 60.0  # a GPU that no trial has told of for so long is not counted among the measured ones
 
@@ -86,6 +87,7 @@ class Watch:
         self._workers = self._slots = 0
         self._gpus, self._share = 0.0, 1.0
         self._samples: dict[str, tuple[float, GpuSample]] = {}
+        self._under_way: dict[str, TrialState] = {}
         self._events: deque[tuple[datetime, Event, bool]] = deque(maxlen=_EVENTS)
 
     def __call__(self, event: Event) -> None:
@@ -95,12 +97,22 @@ class Watch:
             self._slots, self._gpus, self._share = event.slots, event.gpus, event.share
             for arm_id, seconds in event.seconds.items():
                 self._arms[arm_id].guess = seconds
-        if event.sample is not None:
-            self._samples[event.sample.uuid] = time.monotonic(), event.sample
+        self._follow(event)
+        if event.kind == "progress":
             return
         leads = event.record is not None and self._arms[event.record.trial.arm_id].end(event.record)
         if event.kind not in ("begun", "started"):  # of starts there are as many as ends
             self._events.append((datetime.now(UTC), event, leads))
+
+    def _follow(self, event: Event) -> None:
+        """Note how far the trials under way are, and how busy their GPUs are."""
+        if event.sample is not None:
+            self._samples[event.sample.uuid] = time.monotonic(), event.sample
+        if event.kind in ("started", "progress"):
+            self._under_way[event.trials[0].key] = _trial_state(event)
+        else:
+            for trial in event.trials:
+                self._under_way.pop(trial.key, None)
 
     @property
     def news(self) -> str:
@@ -114,6 +126,7 @@ class Watch:
     def close(self) -> None:
         """Take note that nothing runs any more."""
         self._workers = 0
+        self._under_way.clear()
 
     def state(self) -> StudyState:
         """Return the study's progress."""
@@ -133,6 +146,7 @@ class Watch:
             ),
             when=datetime.now(UTC).isoformat(timespec="seconds"),
             gpu_use=self._gpu_use(),
+            training=tuple(self._under_way.copy().values())[:_TRIALS],
         )
 
     def _gpu_use(self) -> GpuUse | None:
@@ -180,6 +194,11 @@ def _told(record: TrialRecord, leads: bool) -> str:
     )
     why = f": {record.reason}" if record.reason else ""
     return f"{_place(record.trial)} {record.status}{f', {value}' if value else ''}{best_}{why}"
+
+
+def _trial_state(event: Event) -> TrialState:
+    trial, curve = event.trials[0], thinned(event.curve)
+    return TrialState(_place(trial), event.epoch, trial.arm.recipe.epochs, trial.arm.metric, curve)
 
 
 def _place(trial: Trial) -> str:

@@ -206,9 +206,10 @@ def test_gpus_in_use_are_shown_where_the_cluster_has_any(
     watch = Watch("s", board)
     seconds = {study.arm_id(arm): 60.0 for arm in ARMS}
     watch(Event("begun", slots=4, gpus=there, share=study.gpu_share, seconds=seconds))
-    watch(Event("started", board.next_trials(), workers=3))
+    trials = board.next_trials()
+    watch(Event("started", trials, workers=3))
     for sample in samples:
-        watch(Event("measured", workers=3, sample=sample))
+        watch(Event("progress", trials, workers=3, sample=sample))
     line = headline(watch.state())
     assert told in line if told else "GPU" not in line
     ledger = Ledger.open(Store.open(tmp_path), "s")
@@ -290,6 +291,40 @@ def test_of_a_long_search_a_few_values_are_kept() -> None:
     assert (len(trend), trend[0], trend[-1]) == (12, 0.3, 0.999)
     assert sorted(trend) == list(trend)
     assert trend_of([float("nan")]) == ()
+
+
+def test_each_running_trial_shows_its_epoch_and_its_curve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Live, in a driver's note, and by ``topk status`` as long as somebody drives the study."""
+    console = console_of(100)
+    view = LiveView(console)
+    drive = Drive(view, tmp_path)
+    drive.step()
+    started = [drive.board.next_trials() for _ in range(2)]
+    for trials in started:
+        drive.tell(Event("started", trials, workers=2))
+    drive.tell(Event("progress", started[0], workers=2, epoch=3, curve=(0.5, 0.75, 1.0)))
+    expected = [
+        ["epoch 3/1", "▁▅█", "top1 100.0 %"],
+        ["epoch 0/1"],
+    ]
+    rows = [f"{t[0].arm.name} search {t[0].number} " for t in started]
+
+    def check(lines: list[str]) -> None:
+        for row, parts in zip(rows, expected, strict=True):
+            (line,) = (line for line in lines if line.startswith(row))
+            assert line.split("  ")[1:] == parts or [p for p in line.split("  ")[1:] if p] == parts
+
+    check(text_of(console, view.drawn()))
+    note_state(drive.ledger.store, drive.watch.state())
+    with drive.ledger.writing(STUDY):
+        status(store=str(tmp_path))
+        check([line.rstrip() for line in capsys.readouterr().out.splitlines()])
+    status(store=str(tmp_path))
+    assert "epoch 3/1" not in capsys.readouterr().out
+    drive.tell(Event("cut", started[0], workers=1))
+    assert len(drive.watch.state().training) == 1
 
 
 def test_a_piped_table_is_as_wide_as_it_needs() -> None:

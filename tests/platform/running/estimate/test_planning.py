@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -24,8 +25,10 @@ from topk_platform import (
 )
 from topk_platform.cli.commands.plan import _plan_data, _print_plan
 from topk_platform.protocol import ArmBoard
+from topk_platform.records import Ledger, Store, StudyState, note_state
 from topk_platform.running.estimate import timing
 from topk_platform.running.estimate.planning import plan
+from topk_platform.running.machine.here import local_cpus
 from topk_platform.specs import Pruner
 
 
@@ -95,6 +98,32 @@ def test_a_plan_tells_what_each_regime_is_trained_validated_and_tested_with(
         everything.train,
         tail.train,
     ]
+
+
+def test_a_plan_says_which_load_it_saw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study, cores = digits_as_they_are_and_with_a_tail(), local_cpus()
+    for load, says in ((0.0, ""), (cores + 1.0, ": trials take longer than on an idle machine")):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        made = plan(study, store=tmp_path, workers=1)
+        _print_plan(Console(width=300), made)
+        assert f"This machine's load is {load:.1f} on {cores} cores{says}\n" in capsys.readouterr().out
+        assert (_plan_data(made, None)["load"], _plan_data(made, None)["cores"]) == (load, cores)
+
+
+def test_the_estimate_of_a_running_study_replaces_the_plans(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = digits_as_they_are_and_with_a_tail()
+    ledger = Ledger.open(Store.open(tmp_path), study.name)
+    with ledger.writing(study):
+        note_state(ledger.store, StudyState(study.name, (), seconds=750.0))
+        _print_plan(Console(width=300), plan(study, store=tmp_path, workers=1))
+        out = capsys.readouterr().out
+        assert "A run of this study is under way and expects about 12 min 30 s more\n" in out
+        assert "besides the start of Ray" not in out
+    assert plan(study, store=tmp_path, workers=1).running is None
 
 
 def test_a_plan_with_nothing_left_says_that_it_did_not_look_at_the_data(
