@@ -73,9 +73,7 @@ class ArmBoard(ArmProgress):
     def ahead(self) -> tuple[int, int, int]:
         """What has not started: search trainings in sequence, confirmations in sequence, and the number of trials."""
         if self._ahead is None:
-            searches = max(lane.search_rounds for lane in self.lanes)
-            confirmations = max(lane.confirm_rounds for lane in self.lanes)
-            self._ahead = searches, confirmations, self.left - len(self.running)
+            self._ahead = (*self.rounds, self.left - len(self.running))
         return self._ahead
 
     def limit(self, until: int, last: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from topk_platform.protocol.ended import Ended
@@ -86,6 +87,17 @@ class ArmProgress:
         if len(self.lanes) == 1:  # asked as often as for the next slot
             return self.lanes[0].left
         return sum(lane.left for lane in self.lanes)
+
+    @property
+    def trainings(self) -> int:
+        """How many trainings are left, of single trials or of whole ensembles."""
+        return math.ceil((self.left + self.along) / self.arm.protocol.ensemble)
+
+    @property
+    def rounds(self) -> tuple[int, int]:
+        """How many trainings of the search, and how many confirmations, are still to start one after another."""
+        searches = max(lane.search_rounds for lane in self.lanes)
+        return searches, max(lane.confirm_rounds for lane in self.lanes)
 
     def counts(self, number: int) -> bool:
         """Return whether the arm asks for a search trial, by its number."""

@@ -28,7 +28,6 @@ from topk_platform.specs.pruner import (
     Quantile,
     SuccessiveHalving,
     rungs_of,
-    startup_of,
 )
 from topk_platform.specs.published import Published
 from topk_platform.specs.racing import Racing
@@ -115,6 +114,5 @@ __all__ = [
     "rungs_of",
     "scale_of",
     "smoke_arm",
-    "startup_of",
     "unit_of",
 ]

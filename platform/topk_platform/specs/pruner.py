@@ -7,7 +7,7 @@ from typing import Annotated
 
 from topk_platform.specs.fields import Count, NonNegative, Rule, Share, check_fields
 
-__all__ = ["NoPruning", "Patient", "Pruner", "Quantile", "SuccessiveHalving", "rungs_of", "startup_of"]
+__all__ = ["NoPruning", "Patient", "Pruner", "Quantile", "SuccessiveHalving", "rungs_of"]
 
 _Rung = Annotated[float, Rule("in (0, 1)", lambda value: 0 < value < 1)]
 
@@ -104,18 +104,3 @@ def rungs_of(pruner: Pruner) -> tuple[float, ...]:
         case Patient(pruner=inner):
             return rungs_of(inner)
     return ()
-
-
-def startup_of(pruner: Pruner) -> int:
-    """Return how many earlier trials must have reached a rung before a rule stops anything there.
-
-    Example:
-        >>> startup_of(Patient(Quantile(startup=6))), startup_of(NoPruning())
-        (6, 0)
-    """
-    match pruner:
-        case Quantile(startup=startup) | SuccessiveHalving(startup=startup):
-            return startup
-        case Patient(pruner=inner):
-            return startup_of(inner)
-    return 0

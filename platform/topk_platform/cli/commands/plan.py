@@ -153,12 +153,12 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     workers = {"search_workers": plan.search_workers, "confirm_workers": plan.confirm_workers}
     cost = None if price is None else plan.cost(price)
     again = [dataclasses.asdict(one) for one in plan.outdated]
-    foreseen = {"workers": plan.forecast.workers, "elapsed": plan.forecast.seconds}
     totals = {
         "left": plan.left,
         "along": plan.along,
         "seconds": plan.seconds,
-        **foreseen,
+        "workers": plan.workers,
+        "elapsed": plan.elapsed,
         **workers,
         "cost": cost,
         "load": plan.load,
@@ -218,7 +218,7 @@ def _expected(plan: Plan) -> str:
     if plan.running is not None:
         return f"A run of this study is under way and expects about {duration(plan.running)} more"
     line = (
-        f"About {duration(plan.forecast.seconds)} on {_workers(plan.study, plan.forecast.workers)}, "
+        f"About {duration(plan.elapsed)} on {_workers(plan.study, plan.workers)}, "
         "besides the start of Ray and its workers, tens of seconds on an idle machine"
     )
     if plan.load is None:

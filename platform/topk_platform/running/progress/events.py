@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from topk_platform.running.machine.gpu_use import GpuSample
@@ -37,7 +36,6 @@ class Event:
         slots: When the run begins: how many trials may run at once.
         gpus: When the run begins: how many GPUs the cluster has.
         share: When the run begins: the part of a GPU that a trial takes.
-        seconds: When the run begins: about how long a trial (or an ensemble) takes, by arm identity, where known.
         sample: How busy the trial's GPU is, where one was measured.
         epoch: How many epochs of the trials have ended.
         curve: The selection metric after each validated epoch; for an ensemble, that of its first trial.
@@ -55,7 +53,6 @@ class Event:
     slots: int = 0
     gpus: float = 0.0
     share: float = 1.0
-    seconds: Mapping[str, float] = field(default_factory=dict)
     sample: GpuSample | None = None
     epoch: int = 0
     curve: tuple[float, ...] = ()

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from topk_platform.errors import StoreError
-from topk_platform.protocol import ArmBoard, Board, Counts, Ended
+from topk_platform.protocol import ArmBoard, Board, Counts, Durations, Ended
 from topk_platform.records import ArmState, GpuUse, Store, StudyState, TrialState, note_state, thinned
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
@@ -34,35 +34,14 @@ class _Arm:
     def __init__(self, board: ArmBoard) -> None:
         self.board = board
         self.counts = Counts(board.arm, board.searched.values(), board.confirmed.values())
-        self.count, self.total, self.guess = 0, 0.0, math.nan
 
-    def end(self, record: TrialRecord) -> bool:
-        """Count an ended trial; return whether it is the best so far."""
-        if record.status in ("completed", "pruned"):
-            self.count, self.total = self.count + 1, self.total + record.train_seconds
-        return self.counts.add(record.trial.phase, Ended.from_record(record))
-
-    @property
-    def trial_seconds(self) -> float:
-        """The mean time of its trials, or of its ensembles; NaN before the first."""
-        return self.total / self.count if self.count else self.guess
-
-    def work(self, otherwise: float) -> float:
-        """Return the seconds of training left, one worker alone."""
-        seconds = otherwise if math.isnan(self.trial_seconds) else self.trial_seconds
-        return math.ceil((self.board.left + self.board.along) / self.board.arm.protocol.ensemble) * seconds
-
-    @property
-    def workers(self) -> int:
-        return max(1, math.ceil(len(self.board.running) / self.board.arm.protocol.ensemble))
-
-    def state(self, otherwise: float) -> ArmState:
-        seconds = self.work(otherwise) / self.workers
+    def state(self, durations: Durations) -> ArmState:
+        workers = max(1, math.ceil(len(self.board.running) / self.board.arm.protocol.ensemble))
         return dataclasses.replace(
             ArmState.of(self.board.arm, self.counts, self.board.left + self.board.along),
             running=len(self.board.running),
             lost=len(self.board.open),
-            seconds=None if math.isnan(seconds) else seconds,
+            seconds=self.board.trainings * durations.of(self.board.arm_id) / workers,
         )
 
 
@@ -75,14 +54,15 @@ class Watch:
     Args:
         study: The study's name.
         board: Its board.
+        durations: How long its trainings take; the driver keeps it up to date.
 
     Attributes:
-        study: The same.
-        board: The same.
+        study: The study's name.
+        board: Its board.
     """
 
-    def __init__(self, study: str, board: Board) -> None:
-        self.board, self.study = board, study
+    def __init__(self, study: str, board: Board, durations: Durations | None = None) -> None:
+        self.board, self.study, self._durations = board, study, durations or Durations()
         self._arms = {arm_id: _Arm(arm) for arm_id, arm in board.arms.items()}
         self._workers = self._slots = 0
         self._gpus, self._share = 0.0, 1.0
@@ -95,14 +75,16 @@ class Watch:
         self._workers = event.workers
         if event.kind == "begun":
             self._slots, self._gpus, self._share = event.slots, event.gpus, event.share
-            for arm_id, seconds in event.seconds.items():
-                self._arms[arm_id].guess = seconds
         self._follow(event)
         if event.kind == "progress":
             return
-        leads = event.record is not None and self._arms[event.record.trial.arm_id].end(event.record)
+        leads = event.record is not None and self._count(event.record)
         if event.kind not in ("begun", "started"):  # of starts there are as many as ends
             self._events.append((datetime.now(UTC), event, leads))
+
+    def _count(self, record: TrialRecord) -> bool:
+        """Count an ended trial; return whether it is the best of its arm so far."""
+        return self._arms[record.trial.arm_id].counts.add(record.trial.phase, Ended.from_record(record))
 
     def _follow(self, event: Event) -> None:
         """Note how far the trials under way are, and how busy their GPUs are."""
@@ -121,7 +103,7 @@ class Watch:
 
     def arm(self, arm_id: str) -> ArmState:
         """Return an arm's progress, by its identity."""
-        return self._arms[arm_id].state(math.nan)
+        return self._arms[arm_id].state(self._durations)
 
     def close(self) -> None:
         """Take note that nothing runs any more."""
@@ -130,16 +112,13 @@ class Watch:
 
     def state(self) -> StudyState:
         """Return the study's progress."""
-        arms = self._arms.values()
-        known = [seconds for arm in arms if not math.isnan(seconds := arm.trial_seconds)]
-        otherwise = sum(known) / len(known) if known else math.nan
-        states = tuple(arm.state(otherwise) for arm in arms)
+        states = tuple(arm.state(self._durations) for arm in self._arms.values())
         return StudyState(
             study=self.study,
             arms=states,
             workers=self._workers,
             slots=self._slots,
-            seconds=self._seconds(otherwise),
+            seconds=self.board.seconds(self._durations, self._slots),
             again=self.board.again,
             events=tuple(
                 f"{when:%H:%M:%S} {_news(event, leads)}" for when, event, leads in self._events.copy()
@@ -163,17 +142,6 @@ class Watch:
             memory_used=sum(sample.memory_used for sample in fresh),
             memory=sum(sample.memory for sample in fresh),
         )
-
-    def _seconds(self, otherwise: float) -> float | None:
-        """Return the expected time of the rest: all work on all workers, or the longest arm on its workers."""
-        work = [(arm, arm.work(otherwise)) for arm in self._arms.values() if arm.board.left]
-        widest = [seconds / max(arm.workers, _width(arm.board)) for arm, seconds in work]
-        found = max(sum(seconds for _, seconds in work) / max(1, self._slots), *widest, 0.0)
-        return None if math.isnan(found) else found
-
-
-def _width(board: ArmBoard) -> int:
-    return sum(lane.search_workers or lane.confirm_workers for lane in board.lanes)
 
 
 def _news(event: Event, leads: bool) -> str:

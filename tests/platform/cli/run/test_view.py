@@ -19,7 +19,7 @@ from topk_platform.cli.commands.status import status
 from topk_platform.cli.run.view import make_view
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmBoard, Board
+from topk_platform.protocol import ArmBoard, Board, Durations
 from topk_platform.protocol.ended import Ended
 from topk_platform.records import (
     ArmState,
@@ -203,9 +203,8 @@ def test_gpus_in_use_are_shown_where_the_cluster_has_any(
 ) -> None:
     """Live and in what a driver notes; how busy they are as long as trials say so; a cluster may have grown."""
     board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in ARMS)
-    watch = Watch("s", board)
-    seconds = {study.arm_id(arm): 60.0 for arm in ARMS}
-    watch(Event("begun", slots=4, gpus=there, share=study.gpu_share, seconds=seconds))
+    watch = Watch("s", board, Durations({study.arm_id(arm): [60.0] for arm in ARMS}))
+    watch(Event("begun", slots=4, gpus=there, share=study.gpu_share))
     trials = board.next_trials()
     watch(Event("started", trials, workers=3))
     for sample in samples:
