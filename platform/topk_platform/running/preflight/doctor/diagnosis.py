@@ -163,9 +163,9 @@ def _of_nodes(asked: _Asked, driver: Facts, nodes: Sequence[Node]) -> Iterator[C
 def _of_silent(node: Node, *, others: bool) -> CheckResult:
     if node.lost and others:
         remedy = "see Ray's logs there, unless it was taken away"
-        return CheckResult("node", "warning", node.problem, remedy, [node.name])
+        return node.warning("node", node.problem, remedy)
     remedy = "see Ray's logs there; a node needs all that pip install 'topk-studies[platform]' brings"
-    return CheckResult("node", "wrong", node.problem, remedy, [node.name])
+    return node.wrong("node", node.problem, remedy)
 
 
 def _of_machine(asked: _Asked, driver: Facts, node: Node, facts: Facts) -> Iterator[CheckResult]:

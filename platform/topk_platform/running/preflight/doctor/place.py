@@ -74,11 +74,9 @@ def _heard(store: Store, node: Node) -> CheckResult:
         shared = (
             "a folder that all machines share, or s3://, gs:// or az://, with credentials on every machine"
         )
-        return CheckResult("store", "wrong", f"{store.uri}: {why}", f"give --store {shared}", [node.name])
+        return node.wrong("store", f"{store.uri}: {why}", f"give --store {shared}")
     store.existing.delete(reply)
-    return CheckResult(
-        "store", "good", f"{store.uri}: what is written here is read there, and the reverse", "", [node.name]
-    )
+    return node.good("store", f"{store.uri}: what is written here is read there, and the reverse")
 
 
 def _lost(store: Store, reply: str) -> str:

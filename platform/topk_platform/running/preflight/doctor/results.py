@@ -36,6 +36,18 @@ class Node:
     behind: float = 0.0
     lost: bool = False
 
+    def good(self, check: str, finding: str) -> CheckResult:
+        """Return a check's good result for this node."""
+        return CheckResult(check, "good", finding, "", [self.name])
+
+    def warning(self, check: str, finding: str, remedy: str) -> CheckResult:
+        """Return a check's result that keeps nothing from running here."""
+        return CheckResult(check, "warning", finding, remedy, [self.name])
+
+    def wrong(self, check: str, finding: str, remedy: str) -> CheckResult:
+        """Return a check's result that keeps a study from running here."""
+        return CheckResult(check, "wrong", finding, remedy, [self.name])
+
 
 @dataclass(frozen=True)
 class CheckResult:
