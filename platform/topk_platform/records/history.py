@@ -128,13 +128,13 @@ def last_counted(ledger: Ledger, study: Study, data: Mapping[str, str] | None = 
         By arm identity.
     """
     noted = ledger.identities()
-    found = {
+    counted = {
         arm_id: replace(noted.get(arm_id, Identity()), code_version=code)
         for arm_id, code in code_versions(study).items()
     }
     if data is not None:
-        found = {i: replace(identity, dataset_fingerprint=data[i]) for i, identity in found.items()}
-    return with_origins(study, found)
+        counted = {i: replace(identity, dataset_fingerprint=data[i]) for i, identity in counted.items()}
+    return with_origins(study, counted)
 
 
 @dataclass(frozen=True)

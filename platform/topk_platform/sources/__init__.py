@@ -1,4 +1,4 @@
-"""Python sources read for what they mean: which definitions a name leads to, and whether one of them has changed."""
+"""Analysis of Python sources: the definitions that a piece of code uses, and whether one of them has changed."""
 
 from topk_platform.sources.finding import (
     Source,

@@ -125,7 +125,7 @@ def probe(
             only=only,
             memory=memory,
             data=data,
-            tell=lambda arm: shown.update(f"trying {arm.name}"),
+            report=lambda arm: shown.update(f"trying {arm.name}"),
         )
     if json:
         print_json(_probe_data(probed))

@@ -20,7 +20,7 @@ from topk_platform.running.progress.events import Event
 from topk_platform.running.progress.repeating import Repeating
 from topk_platform.specs import Scalar, Trial, TrialRecord
 
-__all__ = ["Noting", "Watch", "value_told", "values_told"]
+__all__ = ["Noting", "Watch", "value_in_words", "values_in_words"]
 
 _EVENTS = 8  # the last ones, that are remembered
 _TRIALS = 20  # running trials that are shown at most
@@ -147,48 +147,50 @@ class Watch:
 def _news(event: Event, leads: bool) -> str:
     """Return in words an event that has befallen trials."""
     if event.record is not None:
-        return _told(event.record, leads)
-    place = f"{_place(event.trials[0])} ({event.trials[0].key})"
+        return _outcome(event.record, leads)
+    name = f"{_trial_name(event.trials[0])} ({event.trials[0].key})"
     if event.kind == "cut":
-        return f"{place} is cut off: the time is used up, it goes on from its checkpoint"
-    return f"{place} {'is tried again' if event.kind == 'again' else 'has no result for now'}: {event.why}"
+        return f"{name} is cut off: the time is used up, it goes on from its checkpoint"
+    return f"{name} {'is tried again' if event.kind == 'again' else 'has no result for now'}: {event.why}"
 
 
-def _told(record: TrialRecord, leads: bool) -> str:
+def _outcome(record: TrialRecord, leads: bool) -> str:
     metric = record.trial.arm.metric
-    value = value_told(record.validation.get(metric), metric) if record.status == "completed" else ""
+    value = value_in_words(record.validation.get(metric), metric) if record.status == "completed" else ""
     best_ = (
-        f", the best so far by {values_told(record.trial.values)}" if leads and record.trial.values else ""
+        f", the best so far by {values_in_words(record.trial.values)}"
+        if leads and record.trial.values
+        else ""
     )
     why = f": {record.reason}" if record.reason else ""
-    return f"{_place(record.trial)} {record.status}{f', {value}' if value else ''}{best_}{why}"
+    return f"{_trial_name(record.trial)} {record.status}{f', {value}' if value else ''}{best_}{why}"
 
 
 def _trial_state(event: Event) -> TrialState:
     trial, curve = event.trials[0], thinned(event.curve)
-    return TrialState(_place(trial), event.epoch, trial.arm.recipe.epochs, trial.arm.metric, curve)
+    return TrialState(_trial_name(trial), event.epoch, trial.arm.recipe.epochs, trial.arm.metric, curve)
 
 
-def _place(trial: Trial) -> str:
+def _trial_name(trial: Trial) -> str:
     number = f"search {trial.number}" if trial.phase == "search" else f"seed {trial.seed}"
     return f"{trial.arm.name} {number}"
 
 
-def value_told(value: float | None, metric: str) -> str:
+def value_in_words(value: float | None, metric: str) -> str:
     """Return a validation value as it is shown: an accuracy in percent.
 
     Example:
-        >>> value_told(0.8871, "top5"), value_told(None, "top5")
+        >>> value_in_words(0.8871, "top5"), value_in_words(None, "top5")
         ('top5 88.7 %', '')
     """
     return "" if value is None else f"{metric} {100 * value:.1f} %"
 
 
-def values_told(values: Mapping[str, Scalar]) -> str:
+def values_in_words(values: Mapping[str, Scalar]) -> str:
     """Return a trial's chosen values in one line.
 
     Example:
-        >>> values_told({"learning_rate": 0.0125, "samples": 10})
+        >>> values_in_words({"learning_rate": 0.0125, "samples": 10})
         'learning_rate=0.0125, samples=10'
     """
     return ", ".join(

@@ -56,7 +56,9 @@ def check_versions(
 ) -> Iterator[CheckResult]:
     """Check that packages are installed in supported versions, and where it matters in the driver's versions."""
     wrong = {
-        name: facts.packages[name] for name, wanted in requirements.items() if not _takes(facts, name, wanted)
+        name: facts.packages[name]
+        for name, expected in requirements.items()
+        if not _takes(facts, name, expected)
     }
     differing = {
         name: facts.packages[name]
@@ -67,16 +69,16 @@ def check_versions(
         finding = f"{name} {version}, the platform takes {requirements[name] or 'any'}"
         yield node.wrong("versions", finding, f"pip install '{name}{requirements[name]}'")
     for name, version in differing.items():
-        wanted = driver.packages[name]
-        finding = f"{name} {version}, the driver's is {wanted}"
-        yield node.wrong("versions", finding, f"there: pip install '{name}=={wanted}'")
+        expected = driver.packages[name]
+        finding = f"{name} {version}, the driver's is {expected}"
+        yield node.wrong("versions", finding, f"there: pip install '{name}=={expected}'")
     if not (wrong or differing):
         finding = ", ".join(f"{name} {facts.packages[name]}" for name in DECIDING if name in facts.packages)
         yield node.good("versions", finding)
 
 
-def _takes(facts: Facts, name: str, wanted: str) -> bool:
-    return facts.packages[name] != ABSENT and fits(facts.packages[name], wanted)
+def _takes(facts: Facts, name: str, expected: str) -> bool:
+    return facts.packages[name] != ABSENT and fits(facts.packages[name], expected)
 
 
 def check_bits(nodes: Sequence[tuple[Node, Facts]], driver: Facts, device: str) -> Iterator[CheckResult]:
@@ -94,10 +96,10 @@ def check_bits(nodes: Sequence[tuple[Node, Facts]], driver: Facts, device: str) 
         yield _same_bits(node, environment, dict(most))
 
 
-def _same_bits(node: Node, environment: Mapping[str, str], wanted: Mapping[str, str]) -> CheckResult:
+def _same_bits(node: Node, environment: Mapping[str, str], expected: Mapping[str, str]) -> CheckResult:
     differing = [
         f"{name} {environment.get(name)}, not {value}"
-        for name, value in wanted.items()
+        for name, value in expected.items()
         if environment.get(name) != value
     ]
     if not differing:
@@ -128,7 +130,7 @@ def check_modules(node: Node, facts: Facts, references: Sequence[str]) -> Iterat
 
 def check_data(driver: Facts, node: Node, facts: Facts, folder: str) -> Iterator[CheckResult]:
     """Check that the study's data are there and equal to the driver's; without a study, check their folder."""
-    for name, wanted in driver.data.items():
+    for name, expected in driver.data.items():
         why = facts.problems.get(f"data {name}")
         if why:
             remedy = (
@@ -136,8 +138,8 @@ def check_data(driver: Facts, node: Node, facts: Facts, folder: str) -> Iterator
                 "where it is on every machine"
             )
             yield node.wrong("data", f"{name}: {why}", remedy)
-        elif facts.data[name] != wanted and wanted:
-            finding = f"{name}: fingerprint {facts.data[name]}, the driver's is {wanted}"
+        elif facts.data[name] != expected and expected:
+            finding = f"{name}: fingerprint {facts.data[name]}, the driver's is {expected}"
             yield node.wrong("data", finding, f"copy the driver's {folder} there")
         else:
             yield node.good("data", f"{name}: fingerprint {facts.data[name]}")

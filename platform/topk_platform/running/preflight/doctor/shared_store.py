@@ -11,12 +11,12 @@ from topk_platform.errors import StoreError, UserError
 from topk_platform.records import Store
 from topk_platform.running.preflight.doctor.results import CheckResult, Node
 
-__all__ = ["check_place", "heard", "token"]
+__all__ = ["check_replies", "check_store", "token"]
 
 _FILE = ".doctor-"
 
 
-def check_place(uri: str | Path, where: str) -> tuple[Store | None, CheckResult]:
+def check_store(uri: str | Path, where: str) -> tuple[Store | None, CheckResult]:
     """Return the store (None if it cannot be used) and the results about it from this machine.
 
     Args:
@@ -59,14 +59,14 @@ def token(store: Store | None) -> Iterator[str]:
         store.existing.delete(name)
 
 
-def heard(store: Store | None, nodes: Iterable[Node]) -> list[CheckResult]:
+def check_replies(store: Store | None, nodes: Iterable[Node]) -> list[CheckResult]:
     """Check for each node that answered whether its file is visible here too, and delete the file."""
     if store is None:
         return []
-    return [_heard(store, node) for node in nodes if node.facts is not None]
+    return [_check_reply(store, node) for node in nodes if node.facts is not None]
 
 
-def _heard(store: Store, node: Node) -> CheckResult:
+def _check_reply(store: Store, node: Node) -> CheckResult:
     assert node.facts is not None  # noqa: S101 - for the type checker: the caller has looked
     reply = node.facts.reply
     why = node.facts.problems.get("store", "") or _lost(store.existing, reply)
