@@ -9,8 +9,9 @@ from topk_platform.sources.finding import (
     is_ours,
     top_of,
 )
-from topk_platform.sources.program import Node, Program
+from topk_platform.sources.program import Program
 from topk_platform.sources.remembering import keep
+from topk_platform.sources.resolving import Node
 
 __all__ = [
     "Node",

@@ -28,8 +28,9 @@ from topk_platform import (
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board, Durations
 from topk_platform.protocol.ended import Ended
+from topk_platform.running.driver.assignments import Orders
 from topk_platform.running.driver.budget import Budget, Limits
-from topk_platform.running.driver.conductor import Conductor, Orders
+from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.driver.retries import PAUSES
 from topk_platform.running.estimate.planning import ArmPlan, Plan
 from topk_platform.specs import EpochRecord, Trial, TrialRecord

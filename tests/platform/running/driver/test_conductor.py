@@ -13,7 +13,8 @@ from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Recipe, 
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmBoard, Board
 from topk_platform.protocol.ended import Ended
-from topk_platform.running.driver.conductor import Conductor, Orders
+from topk_platform.running.driver.assignments import Orders
+from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.driver.retries import PAUSES, Retries
 from topk_platform.running.driver.starts import Starts
 from topk_platform.running.machine.gpu_use import GpuSample
