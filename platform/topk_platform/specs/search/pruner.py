@@ -110,18 +110,3 @@ def rungs_of(pruner: Pruner) -> tuple[float, ...]:
         case Patient(pruner=inner):
             return rungs_of(inner)
     return ()
-
-
-def startup_of(pruner: Pruner) -> int:
-    """Return how many earlier trials must have reached a rung before a rule stops anything there.
-
-    Example:
-        >>> startup_of(Patient(Quantile(startup=6))), startup_of(NoPruning())
-        (6, 0)
-    """
-    match pruner:
-        case Quantile(startup=startup) | SuccessiveHalving(startup=startup):
-            return startup
-        case Patient(pruner=inner):
-            return startup_of(inner)
-    return 0
