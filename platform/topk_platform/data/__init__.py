@@ -34,7 +34,7 @@ from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.digits import digits
 from topk_platform.data.files import image_files
 from topk_platform.data.folder import cache_folder, data_at, data_folder, use_data_folder
-from topk_platform.data.groups import shots
+from topk_platform.data.groups import shot_words, shots
 from topk_platform.data.imagenet import imagenet, imagenet_lt
 from topk_platform.data.images import Images
 from topk_platform.data.inaturalist import inaturalist
@@ -77,6 +77,7 @@ __all__ = [
     "read_cifar100",
     "ring",
     "set_aside",
+    "shot_words",
     "shots",
     "synthetic_images",
     "use_data_folder",

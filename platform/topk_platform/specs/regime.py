@@ -20,6 +20,12 @@ class LabelNoise:
 
     The new label may equal the old one. Drawn once per seed; validation and test are never touched.
 
+    Where classes have few images, all images of a class may get other labels and no image its label. No network can
+    learn such a class, whatever its loss; its test images count as errors. Losses that take class counts (LDAM,
+    balanced softmax, logit adjustment, vector scaling, the imbalanced noised hinge) take 1 for its 0, as deferred class
+    weights do: whoever trains on noisy labels counts those labels, and an offset of log 0 would remove the class from
+    the softmax. ``topk plan``, ``topk doctor`` and ``topk run`` name the classes that the search's draw empties.
+
     Args:
         probability: In ``[0, 1]``.
     """

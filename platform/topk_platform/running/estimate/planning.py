@@ -69,6 +69,7 @@ class Plan:
         forecast: How long the rest takes on several workers.
         outdated: Why recorded trials of unfinished arms do not count and are trained again.
         samples: The numbers of samples of each regime; empty if the data were not read, as nothing is left to run.
+        notes: Lines about classes that a split lacks, such as those that label noise empties.
     """
 
     study: Study
@@ -76,6 +77,7 @@ class Plan:
     forecast: Forecast
     outdated: tuple[Outdated, ...] = ()
     samples: tuple[Samples, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def left(self) -> int:
@@ -201,6 +203,7 @@ def _plan_with_data(
     from topk_platform.running.estimate.samples import samples_of  # noqa: PLC0415
     from topk_platform.running.estimate.timing import trial_seconds  # noqa: PLC0415
     from topk_platform.running.preflight.checks import check_device, check_study  # noqa: PLC0415
+    from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415
 
     with data_at(data):
         checked = check_study(study, download, done)
@@ -215,7 +218,7 @@ def _plan_with_data(
         # Before the forecast, which brings the board to its end.
         again = tuple(outdated(study, rows.ledger, counted, left))
         made = _plan(study, board, histories, {**likely, **trial_seconds(unknown)}, workers)
-        return replace(made, outdated=again, samples=samples_of(study))
+        return replace(made, outdated=again, samples=samples_of(study), notes=notes_on_data(study))
 
 
 def _unfinished(rows: StudyRows, study: Study, counted: Mapping[str, Identity]) -> dict[str, ArmHistory]:
