@@ -94,7 +94,7 @@ def new(
     source: _Source = None,
     network: _Network = None,
     k: Annotated[
-        int | None, typer.Option("-k", help="K, the number of guesses shown.", rich_help_panel=_PANEL)
+        int | None, typer.Option("-k", "--k", help="K, the number of guesses shown.", rich_help_panel=_PANEL)
     ] = None,
     groups: _Groups = "",
     size: Annotated[int, typer.Option(min=8, help="Side of the images in pixels.")] = 32,
