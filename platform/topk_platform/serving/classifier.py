@@ -19,6 +19,7 @@ from topk_platform.models import MODELS, architecture_of, build_model, check_mod
 from topk_platform.serving.package import WEIGHTS, Config
 from topk_platform.serving.pictures import Given, listed, read_inputs
 from topk_platform.specs import Model
+from topk_platform.specs.fields import check_call
 from topk_platform.training.batches import Normalisation
 from topk_platform.trust import Trust
 
@@ -155,6 +156,7 @@ def load_model(folder: str | Path, *, trust: Iterable[str] = ()) -> Classifier:
     Raises:
         UserError: if it contains no exported network, is damaged, or names code that is not trusted or does not exist.
     """
+    check_call(load_model, locals())
     return load_trusting(Path(folder), Trust.of(trust))
 
 

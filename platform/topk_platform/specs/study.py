@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
+from types import FunctionType
 from typing import Annotated, Any
 
 from topk_platform.errors import UserError
@@ -134,6 +135,13 @@ class Study:
         default=0.0, metadata=LATER
     )
     start_limit: Positive = field(default=0.5, metadata=LATER)
+
+    @staticmethod
+    def remedy_for(value: object) -> str:
+        """Return what to give in place of a value that is no study, to follow an error's text."""
+        if isinstance(value, str):
+            return ": import it, such as `from topk_studies import digits`, and call it, digits()"
+        return f": call it, {value.__name__}()" if isinstance(value, FunctionType) else ""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -19,6 +19,7 @@ from topk_platform.running.driver.launching import Launch
 from topk_platform.running.driver.summary import Summary
 from topk_platform.running.progress.views import view_for
 from topk_platform.specs import Study
+from topk_platform.specs.fields import check_call
 from topk_platform.tracking import Track, Tracking
 
 __all__ = ["Progress", "run"]
@@ -114,6 +115,7 @@ def run(
         >>> from topk_studies import digits
         >>> summary = run(digits().smoke(), store="runs", only="balanced/*")  # doctest: +SKIP
     """
+    check_call(run, locals())
     part = (study.only(only) if only else study).with_budget(trials, seeds)
     part = part if accelerator is None else replace(part, accelerator=accelerator)
     limits = Limits(max_hours, max_gpu_hours, max_trials)

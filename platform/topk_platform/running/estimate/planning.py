@@ -20,6 +20,7 @@ from topk_platform.running.estimate.forecast import Forecast, forecast
 from topk_platform.running.machine.here import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
 from topk_platform.specs import Arm, Study, digest, startup_of
+from topk_platform.specs.fields import check_call
 
 if TYPE_CHECKING:
     from topk_platform.running.estimate.samples import Samples
@@ -175,6 +176,7 @@ def plan(
     Raises:
         UserError: if something is wrong with the study, its data or the store.
     """
+    check_call(plan, locals())
     if workers is not None and workers < 1:
         raise UserError(f"workers must be at least 1, got {workers}")
     study = (study.only(only) if only else study).with_budget(trials, seeds)
