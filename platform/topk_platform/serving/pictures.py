@@ -92,6 +92,7 @@ def _covering(path: Path, channels: int, height: int, width: int) -> npt.NDArray
     try:
         with Image.open(path) as image:
             picture = appearance(image, _MODES[channels])
+            picture.load()  # while the file is open: Pillow reads a JPEG as late as it can
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise UserError(f"image {path} cannot be read: {error}") from error
     if width * picture.height <= height * picture.width:

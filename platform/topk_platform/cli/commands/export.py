@@ -150,7 +150,7 @@ def predict(
     check_format(output, *_FORMATS, json=json)
 
     config = Config.read(Path(folder))  # before torch is loaded, which takes a second
-    Trust.of(trust or ()).check(folder, {"model": config.model.name})
+    Trust.of(trust or ()).check(folder, config.code)
     candidates = serving.load_model(folder, trust=trust or ()).predict(images, k)
     if json:
         print_json(_data(images, candidates))
