@@ -38,7 +38,7 @@ from topk_platform.specs.repeats import Repeats
 from topk_platform.specs.sampler import GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random, Sampler
 from topk_platform.specs.schedule import SHAPES, Parameter, Schedule
 from topk_platform.specs.setting import Setting, numbers
-from topk_platform.specs.smoke import STANDINS, smoke_arm
+from topk_platform.specs.smoke import STANDINS, images_of, smoke_arm
 from topk_platform.specs.space import Choice, Dimension, Float, Int, Scalar
 from topk_platform.specs.study import Study
 from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRecord
@@ -105,6 +105,7 @@ __all__ = [
     "digest",
     "digits_of",
     "grid",
+    "images_of",
     "in_order",
     "less_is_better",
     "measure_of",

@@ -12,12 +12,16 @@ from topk_platform.specs.recipe import Recipe
 from topk_platform.specs.regime import Regime
 from topk_platform.specs.space import Choice, Scalar
 
-__all__ = ["SMOKE", "STANDINS", "StandIn", "smoke_arm", "standin_reference"]
+__all__ = ["FEATURES", "SMOKE", "STANDINS", "StandIn", "images_of", "smoke_arm", "standin_reference"]
 
 SMOKE = "-smoke"
 """What a smoke run's name ends in, after the study's."""
 
 _MODULE = "topk_platform.testing.smoke_datasets"
+FEATURES = "image_features"
+"""The dataset of the features of another dataset's images, which its option ``of`` names."""
+
+_PIXELS = 32  # for a backbone
 _EPOCHS = 2
 _BATCH = 16  # of some 50 images
 _PARTS = 4
@@ -71,7 +75,7 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
     """
     recipe = replace(arm.recipe, epochs=min(_EPOCHS, arm.recipe.epochs))
     small = replace(arm, model=_untrained(arm.model), recipe=recipe)
-    if arm.regime.dataset not in STANDINS:
+    if images_of(arm.regime) not in STANDINS:
         return small
     return replace(
         small,
@@ -89,13 +93,22 @@ def _untrained(model: Model) -> Model:
     return replace(model, options={name: value for name, value in model.options.items() if name != "weights"})
 
 
+def images_of(regime: Regime) -> str:
+    """Return the dataset whose images a regime is about, also where it takes features of them."""
+    return str(regime.options.get("of", "")) if regime.dataset == FEATURES else regime.dataset
+
+
 def _stood_in(regime: Regime, model: Model, classes: int) -> Regime:
-    standin = STANDINS[regime.dataset]
-    small = {**standin.options, "classes": min(classes, standin.classes)}
+    images = images_of(regime)
+    standin = STANDINS[images]
+    small: dict[str, Scalar] = {**standin.options, "classes": min(classes, standin.classes)}
     architecture = str(model.options.get("architecture", ""))
     if standin.sized and not (model.name == "torchvision" and architecture.startswith(_WHOLE_SIZE)):
         small |= _SIZES
-    return replace(regime, dataset=standin_reference(regime.dataset), options={**regime.options, **small})
+    reference = standin_reference(images)
+    if regime.dataset == FEATURES:
+        return replace(regime, options={**regime.options, **small, "of": reference, "pixels": _PIXELS})
+    return replace(regime, dataset=reference, options={**regime.options, **small})
 
 
 def standin_reference(dataset: str) -> str:
