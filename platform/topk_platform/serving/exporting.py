@@ -15,7 +15,7 @@ from topk_platform.results.from_store import Held, read
 from topk_platform.results.statistics import Estimate
 from topk_platform.serving.card import model_card
 from topk_platform.serving.package import BACKBONE, CARD, CONFIG, MLMODEL, ONNX, PT2, WEIGHTS, Config
-from topk_platform.specs import Study
+from topk_platform.specs import FEATURES, Study
 from topk_platform.trust import Trust
 
 __all__ = ["Exported", "best_of", "export_model"]
@@ -118,7 +118,7 @@ def _estimates(study: Study, runs: Runs) -> dict[str, Estimate]:
 def _configured(saved: SavedModel) -> tuple[Config, dict[str, bytes]]:
     """Return a network's configuration, and the file of the backbone that made its features, if it takes features."""
     config, regime = Config.of(saved), saved.trial.arm.regime
-    if regime.dataset != "image_features":
+    if regime.dataset != FEATURES:
         return config, {}
     from topk_platform.serving.frozen import with_backbone  # noqa: PLC0415 - torch, which other networks do not need
 

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from topk_platform.data.backbones import Backbone, load_backbone, untrained_backbone
+from topk_platform.data.features.backbones import Backbone, load_backbone, untrained_backbone
 from topk_platform.data.loading import DATASETS, image_features
 from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError

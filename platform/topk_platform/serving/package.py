@@ -36,7 +36,7 @@ class Frozen:
     """The frozen backbone in front of an exported head.
 
     Args:
-        name: As of :func:`~topk_platform.data.backbones.load_backbone`.
+        name: As of :func:`~topk_platform.data.features.backbones.load_backbone`.
         pixels: The side of the square to which images are scaled.
         shape: Shape of one image's features, which the head takes.
         sha256: The SHA-256 of the backbone's file.

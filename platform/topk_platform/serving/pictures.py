@@ -14,8 +14,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from topk_platform.data.appearance import appearance
-from topk_platform.data.decoding import check_pixels, crop, scaled
+from topk_platform.data.images.appearance import appearance
+from topk_platform.data.images.decoding import check_pixels, crop, scaled
 from topk_platform.errors import UserError, reason
 from topk_platform.specs import Inputs
 

@@ -449,7 +449,7 @@ def a_function() -> None: ...
     ("make", "message"),
     [
         (lambda: Regime("r", a_function), f": name it '{__name__}:a_function'"),  # type: ignore[arg-type]
-        (lambda: Loss(Recipe), ": name it 'topk_platform.specs.recipe:Recipe'"),  # type: ignore[arg-type]
+        (lambda: Loss(Recipe), ": name it 'topk_platform.specs.arms.recipe:Recipe'"),  # type: ignore[arg-type]
         (lambda: Regime("r", [["a line\n"] * 99] * 99), "got [['a line"),  # type: ignore[arg-type]
         (lambda: grid("digits", [], [], k=1, recipe=Recipe(1)), "regimes must be a list, got 'digits'"),  # type: ignore[arg-type]
         (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Generator
 
 from topk_platform.data import Dataset, Population, apply_conditions, load, set_aside
+from topk_platform.data.noise import Tracked, wrong_share
 from topk_platform.specs import Regime, Study
 
 __all__ = ["Samples", "samples_of"]
@@ -26,6 +27,7 @@ class Samples:
         most: Training samples of the most frequent class.
         calibration: Validation samples that are set aside for the thresholds of sets.
         groups: Of how many groups the test samples are, such as ``"160 typefaces"``; empty if that is not known.
+        wrong: The share of the training samples whose label a condition changed, as counted in the data.
     """
 
     regime: str
@@ -37,6 +39,7 @@ class Samples:
     most: int
     calibration: int = 0
     groups: str = ""
+    wrong: float = 0.0
 
     def __str__(self) -> str:
         groups = f" of {self.groups}" if self.groups else ""
@@ -45,6 +48,7 @@ class Samples:
         return (
             f"trained with {self.train}, validated with {self.validation}, {aside}tested with {self.test} "
             f"samples{groups}; {self.classes} classes of {each} training samples"
+            f"{f'; {self.wrong:.1%} of the training labels are wrong' if self.wrong else ''}"
         )
 
 
@@ -69,6 +73,7 @@ def samples_of(study: Study) -> tuple[Samples, ...]:
 def _samples(regime: Regime, calibration: float) -> Samples:
     source = load(regime)
     source = source.example if isinstance(source, Population) else source
+    source = source.with_train(Tracked.of(source.train))
     data = apply_conditions(source, regime.conditions, lambda _: Generator().manual_seed(0))
     data = set_aside(data, calibration, Generator().manual_seed(0)) if calibration else data
     return Samples(
@@ -81,6 +86,7 @@ def _samples(regime: Regime, calibration: float) -> Samples:
         most=int(data.class_counts.max()),
         calibration=0 if data.calibration is None else len(data.calibration),
         groups=_groups(data),
+        wrong=wrong_share(data.train),
     )
 
 

@@ -328,7 +328,7 @@ def test_our_networks_are_those_that_there_are() -> None:
 def test_what_counts_as_an_image_is_what_is_read() -> None:
     """Two rules: what reads images loads torch, for which looking at a folder need not wait."""
     from topk_platform.cli.new.data_faults import _is_image
-    from topk_platform.data.listing import ENDINGS, is_image
+    from topk_platform.data.images.listing import ENDINGS, is_image
 
     names = [f"{start}a{end}" for start in ("", ".", "._") for end in (*ENDINGS, ".JPG", ".txt", ".gif", "")]
     assert [_is_image(name) for name in names] == [is_image(name) for name in names]
