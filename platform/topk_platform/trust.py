@@ -12,7 +12,7 @@ from topk_platform.code_version import references, user_modules
 from topk_platform.errors import UserError
 from topk_platform.references import is_reference
 from topk_platform.specs import STANDINS, Arm, Study
-from topk_platform.specs.smoke import standin_reference
+from topk_platform.specs.study.smoke import standin_reference
 
 __all__ = ["Trust"]
 

@@ -43,13 +43,13 @@ RULES_OF_MANY_MODULES = {
         "cli/test_command.py": "what all commands have in common",
         "cli/test_damaged_stores.py": "every command on a damaged store",
         "cli/test_smoke_option.py": "one option of several commands",
-        "data/test_large_datasets.py": "datasets in small copies of their files",
+        "data/datasets/test_large_datasets.py": "datasets in small copies of their files",
         "hostile/test_bombs.py": "every reader of files",
         "hostile/test_hostile_files.py": "every reader of files",
         "hostile/test_texts.py": "every writer of text",
         "hostile/test_trust.py": "every reader of files",
         "protocol/test_contract.py": "the contract of all protocols",
-        "protocol/test_pruners.py": "all pruners against Optuna's",
+        "protocol/search/test_pruners.py": "all pruners against Optuna's",
         "protocol/test_search.py": "a study from its first trial to its last",
         "protocol/test_searches_added.py": "a study that asks for more searches later",
         "protocol/test_whole_ensembles.py": "a study whose trials train together",
@@ -73,7 +73,7 @@ RULES_OF_MANY_MODULES = {
         "training/test_ensembles.py": "trainings in an ensemble",
         "training/test_gpu.py": "a training on a GPU",
         "training/test_images_in_files.py": "a training from files",
-        "training/test_optimizers.py": "a training with each optimizer",
+        "training/steps/test_optimizers.py": "a training with each optimizer",
         "training/test_ranks.py": "the ranks that a training leaves",
         "training/test_recipes.py": "a training with each setting",
         "training/test_resuming.py": "a training that was interrupted",
@@ -92,17 +92,12 @@ RULES_OF_MANY_MODULES = {
 
 # Folders of more files than a reader takes in, whose files are alike or one family.
 LARGE_FOLDERS = {
-    "platform/topk_platform/data": "a dataset each, and how they are read",
     "platform/topk_platform/reports/plots": "a plot each",
-    "platform/topk_platform/specs": "a kind of value each",
-    "platform/topk_platform/training": "a step of training each",
     "platform/topk_platform/results": "a result each",
-    "platform/topk_platform/protocol": "a rule each",
     "losses/topk_losses/_noised": "one family, each kernel per device",
     "losses/topk_losses/_smooth_svm": "one family, each kernel per device",
     "benchmarks": "a benchmark each",
     "tests/end_to_end": "a fault or a kind of cluster each",
-    "tests/platform/training": "a setting of training each",
 }
 MOST_FILES = 15
 

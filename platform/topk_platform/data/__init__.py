@@ -28,23 +28,24 @@ The data folder is ``topk run --data DIR``, the environment's ``TOPK_DATA``, or 
 """
 
 from topk_platform.data.checking import check_source
-from topk_platform.data.cifar import cifar100, read_cifar100
 from topk_platform.data.conditions import apply_conditions, long_tail_counts, noisy_labels, set_aside
 from topk_platform.data.dataset import Dataset, Split
-from topk_platform.data.digits import digits
-from topk_platform.data.files import image_files
+from topk_platform.data.datasets.cifar import cifar100, read_cifar100
+from topk_platform.data.datasets.digits import digits
+from topk_platform.data.datasets.image_files import image_files
+from topk_platform.data.datasets.imagenet import imagenet, imagenet_lt
+from topk_platform.data.datasets.inaturalist import inaturalist
+from topk_platform.data.datasets.letters import LOOK_ALIKES, letters
+from topk_platform.data.datasets.own import from_tensors, image_folder
+from topk_platform.data.datasets.plantnet import plantnet300k
+from topk_platform.data.datasets.ring import ring
+from topk_platform.data.datasets.synthetic import synthetic_images
 from topk_platform.data.folder import cache_folder, data_at, data_folder, use_data_folder
-from topk_platform.data.groups import shot_words, shots
-from topk_platform.data.imagenet import imagenet, imagenet_lt
-from topk_platform.data.images import Images
-from topk_platform.data.inaturalist import inaturalist
-from topk_platform.data.letters import LOOK_ALIKES, letters
+from topk_platform.data.images.in_files import Images
 from topk_platform.data.loading import DATASETS, download, load, read
-from topk_platform.data.own import from_tensors, image_folder
-from topk_platform.data.plantnet import plantnet300k
+from topk_platform.data.noise import write_labels
 from topk_platform.data.population import Population, Source
-from topk_platform.data.ring import ring
-from topk_platform.data.synthetic import synthetic_images
+from topk_platform.data.shots import shot_words, shots
 
 __all__ = [
     "DATASETS",
@@ -81,4 +82,5 @@ __all__ = [
     "shots",
     "synthetic_images",
     "use_data_folder",
+    "write_labels",
 ]

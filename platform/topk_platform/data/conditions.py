@@ -9,11 +9,31 @@ import torch
 from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset
-from topk_platform.data.grouping import whole
+from topk_platform.data.folder import data_folder
+from topk_platform.data.noise import (
+    confused_labels,
+    features_of_split,
+    instance_labels,
+    most_confused_labels,
+    pair_flipped_labels,
+    read_confusion,
+    read_labels,
+)
 from topk_platform.data.population import Population, Source
-from topk_platform.data.splitting import by_class, stratified
+from topk_platform.data.splits.grouping import whole
+from topk_platform.data.splits.splitting import by_class, stratified
 from topk_platform.errors import UserError
-from topk_platform.specs import Condition, LabelNoise, LongTail, PerClass, TrainFraction
+from topk_platform.specs import (
+    Condition,
+    ConfusionNoise,
+    InstanceNoise,
+    LabelNoise,
+    LongTail,
+    NoisyLabels,
+    PairFlip,
+    PerClass,
+    TrainFraction,
+)
 from topk_platform.specs.checks import first_few
 
 __all__ = ["apply_conditions", "long_tail_counts", "noisy_labels", "set_aside"]
@@ -60,6 +80,34 @@ def long_tail_counts(counts: Tensor, ratio: float) -> Tensor:
 def _label_noise(dataset: Dataset, condition: LabelNoise, generator: Generator) -> Dataset:
     superclasses = torch.tensor(dataset.superclasses or (0,) * dataset.classes)
     labels = noisy_labels(dataset.train.labels, superclasses, condition.probability, generator)
+    return dataset.with_train(dataset.train.relabelled(labels))
+
+
+def _pair_flip(dataset: Dataset, condition: PairFlip, generator: Generator) -> Dataset:
+    superclasses = torch.tensor(dataset.superclasses or (0,) * dataset.classes)
+    labels = pair_flipped_labels(dataset.train.labels, superclasses, condition.probability, generator)
+    return dataset.with_train(dataset.train.relabelled(labels))
+
+
+def _confusion_noise(dataset: Dataset, condition: ConfusionNoise, generator: Generator) -> Dataset:
+    matrix = read_confusion(data_folder() / condition.file, dataset.classes, dataset.class_names)
+    labels = confused_labels(dataset.train.labels, matrix, condition.probability, generator)
+    return dataset.with_train(dataset.train.relabelled(labels))
+
+
+def _instance_noise(dataset: Dataset, condition: InstanceNoise, generator: Generator) -> Dataset:
+    train, share = dataset.train, condition.probability
+    features = features_of_split(train)
+    if condition.form == "most_confused":
+        labels = most_confused_labels(features, train.labels, dataset.classes, share)
+    else:
+        labels = instance_labels(features, train.labels, dataset.classes, share, generator)
+    return dataset.with_train(train.relabelled(labels))
+
+
+def _noisy_labels(dataset: Dataset, condition: NoisyLabels, generator: Generator) -> Dataset:
+    del generator  # the file's labels are the same for all seeds
+    labels = read_labels(data_folder() / condition.file, dataset)
     return dataset.with_train(dataset.train.relabelled(labels))
 
 
@@ -121,8 +169,12 @@ def _per_class(dataset: Dataset, condition: PerClass, generator: Generator) -> D
 
 
 _CONDITIONS: dict[type, Callable[..., Dataset]] = {
+    ConfusionNoise: _confusion_noise,
+    InstanceNoise: _instance_noise,
     LabelNoise: _label_noise,
     LongTail: _long_tail,
+    NoisyLabels: _noisy_labels,
+    PairFlip: _pair_flip,
     PerClass: _per_class,
     TrainFraction: _train_fraction,
 }

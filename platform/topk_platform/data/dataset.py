@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from topk_platform.data.arrays import check_inputs, class_numbers
-from topk_platform.data.images import Images
+from topk_platform.data.images.in_files import Images
 from topk_platform.specs.checks import check
 
 __all__ = ["GROUPS", "Dataset", "Split"]

@@ -8,25 +8,25 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from topk_platform.data.backbones import load_backbone
-from topk_platform.data.cifar import cifar100, download_cifar100
 from topk_platform.data.dataset import Dataset
-from topk_platform.data.digits import digits
-from topk_platform.data.features import features_of
-from topk_platform.data.files import image_files
+from topk_platform.data.datasets.cifar import cifar100, download_cifar100
+from topk_platform.data.datasets.digits import digits
+from topk_platform.data.datasets.image_files import image_files
+from topk_platform.data.datasets.imagenet import imagenet, imagenet_lt, unpack_imagenet
+from topk_platform.data.datasets.inaturalist import inaturalist
+from topk_platform.data.datasets.letters import letters
+from topk_platform.data.datasets.own import image_folder
+from topk_platform.data.datasets.parquet import parquet_images
+from topk_platform.data.datasets.plantnet import plantnet300k
+from topk_platform.data.datasets.ring import ring
+from topk_platform.data.datasets.synthetic import synthetic_images
+from topk_platform.data.features.backbones import load_backbone
+from topk_platform.data.features.computing import features_of
 from topk_platform.data.folder import data_folder
-from topk_platform.data.imagenet import imagenet, imagenet_lt, unpack_imagenet
-from topk_platform.data.inaturalist import inaturalist
-from topk_platform.data.letters import letters
-from topk_platform.data.own import image_folder
-from topk_platform.data.parquet import parquet_images
-from topk_platform.data.plantnet import plantnet300k
 from topk_platform.data.population import Population, Source
-from topk_platform.data.ring import ring
-from topk_platform.data.synthetic import synthetic_images
 from topk_platform.errors import UserError, blamed
 from topk_platform.references import check_arguments, look_up
-from topk_platform.specs import Regime
+from topk_platform.specs import Regime, images_of
 
 __all__ = ["DATASETS", "DOWNLOADS", "download", "image_features", "load", "read"]
 
@@ -42,14 +42,14 @@ def image_features(
 
     Args:
         of: The dataset of images: a name of the platform's table, or ``package.module:attribute``.
-        backbone: As of :func:`~topk_platform.data.backbones.load_backbone`.
+        backbone: As of :func:`~topk_platform.data.features.backbones.load_backbone`.
         pixels: The side of the square to which images are scaled before the backbone.
-        weights: As of :func:`~topk_platform.data.backbones.load_backbone`.
+        weights: As of :func:`~topk_platform.data.features.backbones.load_backbone`.
         **options: The keyword arguments of the dataset ``of``.
 
     Raises:
         MissingDataError: if the data, a package or the weights are not on this machine.
-        UserError: as ``of``, :func:`features_of` and :func:`~topk_platform.data.backbones.load_backbone`.
+        UserError: as ``of``, :func:`features_of` and :func:`~topk_platform.data.features.backbones.load_backbone`.
     """
     source = read(Regime("features", of, options=options))
     if not isinstance(source, Dataset):
@@ -82,13 +82,15 @@ DOWNLOADS: dict[str, Callable[[Path], None]] = {
 
 
 def download(regime: Regime) -> None:
-    """Download the regime's dataset into the data folder, if it can be downloaded and is not there.
+    """Download the regime's dataset into the data folder, or the images of its features, if it is not there.
+
+    Does nothing for a dataset that cannot be downloaded.
 
     Raises:
         UserError: if that fails.
     """
-    if regime.dataset in DOWNLOADS:
-        DOWNLOADS[regime.dataset](data_folder())
+    if (images := images_of(regime)) in DOWNLOADS:
+        DOWNLOADS[images](data_folder())
 
 
 def load(regime: Regime) -> Source:

@@ -179,12 +179,16 @@ def situation_of(regime: Regime, k: int) -> Situation:
     """
     import torch  # noqa: PLC0415 - a second that an unknown option need not wait for
 
-    from topk_platform.data import apply_conditions, load  # noqa: PLC0415 - as above
+    from topk_platform.data import Population, apply_conditions, load  # noqa: PLC0415 - as above
+    from topk_platform.data.noise import Tracked, wrong_share  # noqa: PLC0415 - as above
 
     others = [condition for condition in regime.conditions if not isinstance(condition, LabelNoise)]
-    dataset = apply_conditions(load(regime), others, lambda _role: torch.Generator().manual_seed(0))
+    source = load(regime)
+    source = source.example if isinstance(source, Population) else source
+    source = source.with_train(Tracked.of(source.train))
+    dataset = apply_conditions(source, others, lambda _role: torch.Generator().manual_seed(0))
     counts = [count for count in dataset.class_counts.tolist() if count]
-    kept = 1.0  # the share of labels that no condition replaces
+    kept = 1.0 - wrong_share(dataset.train)  # the share of labels that no condition replaces
     for condition in regime.conditions:
         kept *= 1 - condition.probability if isinstance(condition, LabelNoise) else 1
     imbalance = max(counts) / min(counts)

@@ -7,8 +7,8 @@ from topk_platform.protocol.correlations import early_correlations
 from topk_platform.protocol.ended import Ended, best, chosen
 from topk_platform.protocol.lane import Slot
 from topk_platform.protocol.order import Pace, alike, paces
-from topk_platform.protocol.pruning import Stopping, expected_part, stopping_values
-from topk_platform.protocol.samplers import check_packages, check_sampler, informed
+from topk_platform.protocol.search.pruning import Stopping, expected_part, stopping_values
+from topk_platform.protocol.search.samplers import check_packages, check_sampler, informed
 from topk_platform.protocol.standings import hold_races
 
 __all__ = [

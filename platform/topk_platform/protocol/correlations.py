@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_platform.protocol.ended import Ended
-from topk_platform.protocol.pruning import rung_epochs, values_at
+from topk_platform.protocol.search.pruning import rung_epochs, values_at
 from topk_platform.specs import Arm, Quantile, rungs_of
 
 __all__ = ["early_correlations"]

@@ -16,7 +16,7 @@ import numpy as np
 
 from topk_platform.errors import UserError
 from topk_platform.protocol.ended import Ended
-from topk_platform.protocol.samplers import random_draws
+from topk_platform.protocol.search.samplers import random_draws
 from topk_platform.records import ArmResults
 from topk_platform.results.from_store import read
 from topk_platform.results.range_edges import Edge, edges
@@ -249,7 +249,7 @@ def _importances(space: Mapping[str, Dimension], trials: Sequence[Ended]) -> dic
         return {}
     import optuna  # noqa: PLC0415 - a second
 
-    from topk_platform.protocol.suggest import to_optuna  # noqa: PLC0415 - as above
+    from topk_platform.protocol.search.suggest import to_optuna  # noqa: PLC0415 - as above
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     distributions = to_optuna(space)

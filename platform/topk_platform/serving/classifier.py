@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,14 +13,16 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from topk_losses.operators import inclusion_probabilities
+from topk_platform.data.features.backbones import Backbone
 from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError, blamed
 from topk_platform.models import MODELS, architecture_of, build_model, check_model
+from topk_platform.serving.frozen import OnFeatures, read_frozen
 from topk_platform.serving.package import WEIGHTS, Config
 from topk_platform.serving.pictures import Given, listed, read_inputs
 from topk_platform.specs import Model
 from topk_platform.specs.fields import check_call
-from topk_platform.training.batches import Normalisation
+from topk_platform.training.steps.batches import Normalisation
 from topk_platform.trust import Trust
 
 __all__ = ["Candidate", "Classifier", "Prepared", "assembled", "load_model"]
@@ -168,7 +170,7 @@ def load_trusting(folder: Path, trust: Trust) -> Classifier:
         trust: The code that it may name.
     """
     config, path = Config.read(folder), folder / WEIGHTS
-    trust.check(folder, {"model": config.model.name})
+    trust.check(folder, config.code)
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -177,11 +179,18 @@ def load_trusting(folder: Path, trust: Trust) -> Classifier:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    return assembled(config, tensors, path, trust)
+    head = assembled(config, tensors, path, trust)
+    return (
+        head if config.backbone is None else _behind_its_backbone(head, read_frozen(folder, config.backbone))
+    )
+
+
+def _behind_its_backbone(head: Classifier, backbone: Backbone) -> Classifier:
+    return replace(head, module=Prepared(OnFeatures(backbone, head.module.network), None).eval())
 
 
 def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, trust: Trust) -> Classifier:
-    """Return the network with these tensors.
+    """Return the network with these tensors; for a head on features, the head alone.
 
     Args:
         config: The network's configuration.
@@ -192,18 +201,19 @@ def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, t
     Raises:
         UserError: if the function that builds it is not trusted, does not exist, or builds another network.
     """
-    trust.check(file, {"model": config.model.name})
+    trust.check(file, config.code)
     takes, model = config.inputs, architecture_of(config.model)
     check_model(model)
     if model.name in MODELS:
         _check_builds(config, model, tensors, file)
     with torch.random.fork_rng(devices=[]), blamed(f"model {model.name}"):
-        network = build_model(model, takes.shape, takes.classes, config.head)
+        network = build_model(model, config.shape, takes.classes, config.head)
     try:
         network.load_state_dict(tensors)
     except RuntimeError as error:
         raise _another(config, " ".join(str(error).split())) from error
-    how = Normalisation.by(takes.mean, takes.std) if takes.kind == "image" else None
+    images = takes.kind == "image" and config.backbone is None
+    how = Normalisation.by(takes.mean, takes.std) if images else None
     return Classifier(config, Prepared(network, how).eval())
 
 
@@ -217,9 +227,8 @@ def _check_builds(config: Config, model: Model, tensors: Mapping[str, Tensor], f
     for name, value in model.options.items():
         if isinstance(value, int | float) and value > most:
             raise _another(config, f"its tensors in {file} allow {name} of at most {most}, got {value}")
-    takes = config.inputs
     with made_by(file, f"the tensors of model {model.name}"), torch.device("meta"):
-        built = build_model(model, takes.shape, takes.classes, config.head).state_dict()
+        built = build_model(model, config.shape, config.inputs.classes, config.head).state_dict()
     expected = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in built.items()}
     got = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
     for name in sorted(expected.keys() | got.keys()):

@@ -16,9 +16,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from topk_platform.data.appearance import appearance
-from topk_platform.data.decoding import check_pixels, crop, scaled
-from topk_platform.data.listing import ENDINGS, is_image
+from topk_platform.data.images.appearance import appearance
+from topk_platform.data.images.decoding import check_pixels, crop, scaled
+from topk_platform.data.images.listing import ENDINGS, is_image
 from topk_platform.errors import UserError, reason
 from topk_platform.specs import Inputs
 
@@ -187,6 +187,7 @@ def _covering(
     else:
         with Image.open(given) as image:
             picture = appearance(image, _MODES[channels])
+            picture.load()  # while the file is open: Pillow reads a JPEG as late as it can
     if width * picture.height <= height * picture.width:
         size = max(height * picture.width // picture.height, width), height
     else:

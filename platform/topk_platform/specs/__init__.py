@@ -1,12 +1,23 @@
 """Frozen dataclasses for what a study asks and what came of it; they need only the standard library."""
 
-from topk_platform.specs.arm import Arm, Model, Protocol, grid
+from topk_platform.specs.arms.arm import Arm, Model, Protocol, grid
+from topk_platform.specs.arms.loss import Loss
+from topk_platform.specs.arms.noise import ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip
+from topk_platform.specs.arms.recipe import SEARCHABLE, Augmentation, Numerics, Recipe
+from topk_platform.specs.arms.regime import (
+    Condition,
+    LabelNoise,
+    LongTail,
+    Noise,
+    PerClass,
+    Regime,
+    TrainFraction,
+)
+from topk_platform.specs.arms.schedule import SHAPES, Parameter, Schedule
+from topk_platform.specs.arms.setting import Setting, numbers
 from topk_platform.specs.checks import check_name
-from topk_platform.specs.claims import Claim, Contrast
 from topk_platform.specs.codec import canonical_json, digest
-from topk_platform.specs.conditions import active, in_order, reaching
 from topk_platform.specs.inputs import Inputs
-from topk_platform.specs.loss import Loss
 from topk_platform.specs.metric_names import (
     GROUPS,
     Measure,
@@ -21,7 +32,8 @@ from topk_platform.specs.metric_names import (
     scale_of,
     unit_of,
 )
-from topk_platform.specs.pruner import (
+from topk_platform.specs.search.active import active, in_order, reaching
+from topk_platform.specs.search.pruner import (
     NoPruning,
     Patient,
     Pruner,
@@ -30,20 +42,28 @@ from topk_platform.specs.pruner import (
     rungs_of,
     startup_of,
 )
-from topk_platform.specs.published import Published
-from topk_platform.specs.racing import Racing
-from topk_platform.specs.recipe import SEARCHABLE, Augmentation, Numerics, Recipe
-from topk_platform.specs.regime import Condition, LabelNoise, LongTail, PerClass, Regime, TrainFraction
-from topk_platform.specs.repeats import Repeats
-from topk_platform.specs.sampler import GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random, Sampler
-from topk_platform.specs.schedule import SHAPES, Parameter, Schedule
-from topk_platform.specs.setting import Setting, numbers
-from topk_platform.specs.smoke import STANDINS, smoke_arm
-from topk_platform.specs.space import Choice, Dimension, Float, Int, Scalar
-from topk_platform.specs.study import Study
+from topk_platform.specs.search.racing import Racing
+from topk_platform.specs.search.repeats import Repeats
+from topk_platform.specs.search.sampler import (
+    GP,
+    NSGAII,
+    QMC,
+    TPE,
+    CmaEs,
+    Grid,
+    OptunaSampler,
+    Random,
+    Sampler,
+)
+from topk_platform.specs.search.space import Choice, Dimension, Float, Int, Scalar
+from topk_platform.specs.study.claims import Claim, Contrast
+from topk_platform.specs.study.published import Published
+from topk_platform.specs.study.smoke import FEATURES, STANDINS, images_of, smoke_arm
+from topk_platform.specs.study.study import Study
 from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRecord
 
 __all__ = [
+    "FEATURES",
     "GP",
     "GROUPS",
     "NSGAII",
@@ -58,12 +78,14 @@ __all__ = [
     "Claim",
     "CmaEs",
     "Condition",
+    "ConfusionNoise",
     "Contrast",
     "Dimension",
     "EpochRecord",
     "Float",
     "Grid",
     "Inputs",
+    "InstanceNoise",
     "Int",
     "LabelNoise",
     "LongTail",
@@ -71,8 +93,11 @@ __all__ = [
     "Measure",
     "Model",
     "NoPruning",
+    "Noise",
+    "NoisyLabels",
     "Numerics",
     "OptunaSampler",
+    "PairFlip",
     "Parameter",
     "Patient",
     "PerClass",
@@ -105,6 +130,7 @@ __all__ = [
     "digest",
     "digits_of",
     "grid",
+    "images_of",
     "in_order",
     "less_is_better",
     "measure_of",

@@ -7,11 +7,11 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from topk_platform.specs.checks import first_few
-from topk_platform.specs.space import Choice, Dimension
+from topk_platform.specs.search.space import Choice, Dimension
 
 if TYPE_CHECKING:
-    from topk_platform.specs.loss import Loss
-    from topk_platform.specs.study import Study
+    from topk_platform.specs.arms.loss import Loss
+    from topk_platform.specs.study.study import Study
 
 __all__ = ["loss_to_html", "range_text", "study_to_html", "study_to_text"]
 

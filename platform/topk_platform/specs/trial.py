@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, cast
 
-from topk_platform.specs.arm import Arm, Model, Protocol
+from topk_platform.specs.arms.arm import Arm, Model, Protocol
+from topk_platform.specs.arms.loss import Loss
+from topk_platform.specs.arms.noise import ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip
+from topk_platform.specs.arms.recipe import Augmentation, Numerics, Recipe
+from topk_platform.specs.arms.regime import LabelNoise, LongTail, PerClass, Regime, TrainFraction
+from topk_platform.specs.arms.schedule import Parameter, Schedule
+from topk_platform.specs.arms.setting import Setting
 from topk_platform.specs.codec import LATER, canonical_json, decode, digest, encode
-from topk_platform.specs.loss import Loss
-from topk_platform.specs.pruner import NoPruning, Patient, Quantile, SuccessiveHalving
-from topk_platform.specs.recipe import Augmentation, Numerics, Recipe
-from topk_platform.specs.regime import LabelNoise, LongTail, PerClass, Regime, TrainFraction
-from topk_platform.specs.sampler import GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random
-from topk_platform.specs.schedule import Parameter, Schedule
-from topk_platform.specs.setting import Setting
-from topk_platform.specs.space import Choice, Float, Int, Scalar
+from topk_platform.specs.search.pruner import NoPruning, Patient, Quantile, SuccessiveHalving
+from topk_platform.specs.search.sampler import GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random
+from topk_platform.specs.search.space import Choice, Float, Int, Scalar
 
 __all__ = ["SPECS", "EpochRecord", "Phase", "Status", "Trial", "TrialRecord"]
 
@@ -28,6 +29,7 @@ Status = Literal["completed", "pruned", "diverged", "failed"]
 SPECS = (
     *(Arm, Augmentation, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Numerics, PerClass, Protocol),
     *(Recipe, Regime, Schedule, TrainFraction),
+    *(ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip),
     *(GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random),
     *(NoPruning, Patient, Quantile, SuccessiveHalving),
 )

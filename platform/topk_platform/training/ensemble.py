@@ -13,10 +13,7 @@ from topk_platform.data import Dataset, Split
 from topk_platform.errors import UserError
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Augmentation, Inputs, Recipe, Trial
-from topk_platform.training.batches import Batches, Normalisation, prepared
-from topk_platform.training.epoch import Epoch, never, order_states
 from topk_platform.training.losses import BoundLoss, takes_class_counts
-from topk_platform.training.optim import learning_rate
 from topk_platform.training.session import score
 from topk_platform.training.setup import (
     Scored,
@@ -30,7 +27,10 @@ from topk_platform.training.setup import (
     tested,
 )
 from topk_platform.training.stacking import Forward, stack, stacked_forward, stacked_optimizer
-from topk_platform.training.stepping import clip, density_of, optimizer_state, precision
+from topk_platform.training.steps.batches import Batches, Normalisation, prepared
+from topk_platform.training.steps.epoch import Epoch, never, order_states
+from topk_platform.training.steps.optim import learning_rate
+from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
 
 __all__ = ["Ensemble", "check_ensemble"]
 

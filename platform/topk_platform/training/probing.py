@@ -19,8 +19,8 @@ import torch
 from topk_platform.data import Images, Split
 from topk_platform.errors import UserError
 from topk_platform.specs import Recipe, Trial
-from topk_platform.training.faults import is_out_of_memory
-from topk_platform.training.process import lent_process
+from topk_platform.training.process.faults import is_out_of_memory
+from topk_platform.training.process.state import lent_process
 from topk_platform.training.session import Session
 
 __all__ = [

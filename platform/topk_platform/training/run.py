@@ -12,16 +12,16 @@ from torch import Tensor
 
 from topk_platform.errors import ChangedError, FaultError, MissingDataError
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training.clock import Stopwatch
 from topk_platform.training.ensemble import Ensemble
-from topk_platform.training.faults import is_out_of_memory, machinery_fault, stored
-from topk_platform.training.group import Group, Keeper, Network, Pulse
-from topk_platform.training.keeping import keep_networks
-from topk_platform.training.member import Lap, Member, pick
-from topk_platform.training.pace import FIRST_SECONDS, Pace
-from topk_platform.training.process import lent_process, process_state, restore_process
+from topk_platform.training.process.faults import is_out_of_memory, machinery_fault, stored
+from topk_platform.training.process.state import lent_process, process_state, restore_process
 from topk_platform.training.session import Session
 from topk_platform.training.setup import Learner
+from topk_platform.training.trials.clock import Stopwatch
+from topk_platform.training.trials.group import Group, Keeper, Network, Pulse
+from topk_platform.training.trials.keeping import keep_networks
+from topk_platform.training.trials.member import Lap, Member, pick
+from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
 
 __all__ = ["Training", "finish", "run_trials"]
 

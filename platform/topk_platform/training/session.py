@@ -13,12 +13,7 @@ from torch import Tensor, nn
 from topk_platform.data import Dataset, Split
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Inputs, Recipe, Trial
-from topk_platform.training.batches import Batches, Normalisation, prepared
-from topk_platform.training.compiling import compiled
-from topk_platform.training.crops import score_crops
-from topk_platform.training.epoch import Epoch, never, order_states
 from topk_platform.training.losses import BoundLoss
-from topk_platform.training.optim import learning_rate, make_optimizer
 from topk_platform.training.setup import (
     Scored,
     batches_of,
@@ -30,7 +25,12 @@ from topk_platform.training.setup import (
     scorer_of,
     tested,
 )
-from topk_platform.training.stepping import clip, density_of, optimizer_state, precision
+from topk_platform.training.steps.batches import Batches, Normalisation, prepared
+from topk_platform.training.steps.compiling import compiled
+from topk_platform.training.steps.crops import score_crops
+from topk_platform.training.steps.epoch import Epoch, never, order_states
+from topk_platform.training.steps.optim import learning_rate, make_optimizer
+from topk_platform.training.steps.stepping import clip, density_of, optimizer_state, precision
 
 __all__ = ["Session", "score"]
 

@@ -16,9 +16,9 @@ from topk_platform.metrics import Scorer, places
 from topk_platform.models import build_model
 from topk_platform.specs import Inputs, Recipe, Schedule, Trial, numbers
 from topk_platform.streams import stream_seed
-from topk_platform.training.batches import Batches, Normalisation
 from topk_platform.training.losses import BoundLoss, build_loss
-from topk_platform.training.optim import effective_weights
+from topk_platform.training.steps.batches import Batches, Normalisation
+from topk_platform.training.steps.optim import effective_weights
 
 __all__ = [
     "Learner",

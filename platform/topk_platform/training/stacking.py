@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from topk_platform.specs import Recipe
-from topk_platform.training.optim import make_optimizer
+from topk_platform.training.steps.optim import make_optimizer
 
 __all__ = ["Forward", "stack", "stacked_forward", "stacked_optimizer"]
 

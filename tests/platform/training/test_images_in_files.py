@@ -12,7 +12,7 @@ import torch
 
 from topk_platform import Arm, Augmentation, Loss, Model, PerClass, Protocol, Recipe, Regime, Study, UserError
 from topk_platform.data import load
-from topk_platform.data.decoding import scaled
+from topk_platform.data.images.decoding import scaled
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing.standins import (
     write_imagenet_lt,
@@ -20,8 +20,8 @@ from topk_platform.testing.standins import (
     write_plantnet300k,
 )
 from topk_platform.training import finish, run_trials
-from topk_platform.training.batches import Normalisation
 from topk_platform.training.session import Session
+from topk_platform.training.steps.batches import Normalisation
 
 SMALL: dict[str, Any] = {"size": 16, "resize": 20}
 AUGMENTED = Augmentation(window=True, flip=True)
@@ -104,7 +104,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         paths.append(path)
         return scaled(path, resize)
 
-    monkeypatch.setattr("topk_platform.data.images.scaled", noted)
+    monkeypatch.setattr("topk_platform.data.images.in_files.scaled", noted)
     return paths
 
 

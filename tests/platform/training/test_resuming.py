@@ -13,7 +13,7 @@ from topk_platform import Augmentation, Model, Recipe, Regime
 from topk_platform.records import Store, StoreKeeper, forget
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import finish, run_trials
-from topk_platform.training.clock import Stopwatch
+from topk_platform.training.trials.clock import Stopwatch
 
 MakeTrial = Callable[..., Trial]
 

@@ -152,7 +152,7 @@ def predict(
     check_format(output, *_FORMATS, json=json)
 
     config = Config.read(Path(folder))  # before torch is loaded, which takes a second
-    Trust.of(trust or ()).check(folder, {"model": config.model.name})
+    Trust.of(trust or ()).check(folder, config.code)
     from topk_platform.serving.pictures import listed  # noqa: PLC0415 - torch
 
     model = serving.load_model(folder, trust=trust or ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,8 @@ class DataCode:
         folder: The folder of datasets that contains them.
         classes: How many classes there are.
         network: A network that fits the data.
-        regime: The code of the regime; ``{name}`` stands for the study's name.
+        dataset: The regime's dataset; ``{name}`` stands for the study's name.
+        options: Its options.
         function: The code of a function that reads the data, if they need one.
         imports: Its imports from other packages.
         names: Its imports from ``topk_platform``.
@@ -73,13 +74,21 @@ class DataCode:
     folder: Path
     classes: int
     network: str
-    regime: str
+    dataset: str
+    options: Mapping[str, str | int] = field(default_factory=dict)
     function: str = ""
     imports: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     augmentation: str = ""
     tail: bool = False
     note: str = ""
+
+    def regime(self, name: str) -> str:
+        """Return the code of the regime in the file of the study ``name``."""
+        kind = "images" if self.network == "convnet" else "arrays"
+        values = [f"{_code(key)}: {_code(value)}" for key, value in self.options.items()]
+        options = f", options={{{', '.join(values)}}}" if values else ""
+        return f'Regime("{kind}", {_code(self.dataset)}{options})'.replace("{name}", name)
 
 
 def data_code(source: Path, size: int, groups: str = "") -> DataCode:
@@ -125,7 +134,7 @@ def _saved(folder: Path, size: int) -> DataCode:
         folder=folder.parent,
         classes=classes,
         network="convnet",
-        regime='Regime("images", "{name}:data")',
+        dataset="{name}:data",
         function=_READ_SAVED.format(
             file=_code(folder.name), splits=splits, size=size, inputs=_code(image), labels=_code(label)
         ),
@@ -167,14 +176,14 @@ def _images(folder: Path, size: int, groups: str) -> DataCode:
     counts = image_counts(train)
     held_out = [names for names in _HELD_OUT.values() if any((folder / name).is_dir() for name in names)]
     least = 1 + len(_HELD_OUT) - (len(held_out) if train != folder else 0)
-    grouped = f', "groups": {_code(groups)}' if groups else ""
-    options = f'{{"folder": {_code(folder.name)}, "size": {size}{grouped}}}'
+    grouped = {"groups": groups} if groups else {}
     return DataCode(
         title=f"on the images of {folder.name}",
         folder=folder.parent,
         classes=len(counts),
         network="convnet",
-        regime=f'Regime("images", "image_folder", options={options.replace("{", "{{").replace("}", "}}")})',
+        dataset="image_folder",
+        options={"folder": folder.name, "size": size, **grouped},
         names=("Augmentation",),
         augmentation=f", augmentation=Augmentation(crop={size // 8}, flip=True)",
         tail=has_tail(counts),
@@ -203,7 +212,7 @@ def _arrays(file: Path, groups: str) -> DataCode:
         folder=file.parent,
         classes=len(numbers),
         network="convnet" if image else "mlp",
-        regime='Regime("arrays", "{name}:data")',
+        dataset="{name}:data",
         function=read.format(
             file=_code(file.name),
             parts=", ".join(f"arrays[{_code(name)}]" for name in (inputs, labels, *grouped)),

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from topk_platform.cli.new.data import DataCode, data_code
+from topk_platform.cli.new.features import HEADS, PIXELS, on_features
 from topk_platform.cli.new.networks import NETWORKS, NetworkCode, network_code
 from topk_platform.cli.options import named_place
 from topk_platform.errors import UserError, reason
@@ -97,7 +98,20 @@ def new(
         int | None, typer.Option("-k", "--k", help="K, the number of guesses shown.", rich_help_panel=_PANEL)
     ] = None,
     groups: _Groups = "",
-    size: Annotated[int, typer.Option(min=8, help="Side of the images in pixels.")] = 32,
+    features: Annotated[
+        bool,
+        typer.Option(
+            "--features",
+            help="Train heads on the features of a frozen network with ImageNet's weights; for images. It needs the "
+            "extra photos.",
+        ),
+    ] = False,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            min=8, help="Side of the images in pixels; 32, with --features 160.", show_default=False
+        ),
+    ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of a training.")] = 20,
     trials: Annotated[int, typer.Option(min=1, help="Search trials per arm.")] = 10,
     seeds: Annotated[int, typer.Option(min=1, help="Confirmation seeds per arm.")] = 5,
@@ -109,10 +123,13 @@ def new(
     """
     file = _file(name)
     path = Path(_answer(source, "--from", "Folder of images, or .npz or .pt file")).expanduser().absolute()
-    data = data_code(path, size, groups)
+    data = data_code(path, size or (PIXELS if features else 32), groups)
     if data.classes < 2:
         raise UserError(f"--from must hold at least 2 classes, got {data.classes} in {path}")
-    model = network_code(_answer(network, "--network", "Network", data.network))
+    if features:
+        data = on_features(data, size or PIXELS)
+    heads = features and network is None
+    model = HEADS if heads else network_code(_answer(network, "--network", "Network", data.network))
     guesses = _guesses(k, data.classes)
     text = _FILE.format(
         title=f"{name}: which loss finds the right one among {guesses} of {data.classes} classes, {data.title}.",
@@ -120,7 +137,7 @@ def new(
         folder=_quoted(data.folder),
         imports=_imports(data, model),
         function=_functions(data, model),
-        regime=data.regime.format(name=name),
+        regime=data.regime(name),
         model=model.model.format(name=name),
         loss=_TAIL_LOSS if data.tail else "",
         metric=_TAIL_METRIC.format(k=guesses) if data.tail else "",
@@ -134,7 +151,8 @@ def new(
     _write(file, text)
     if data.note:
         typer.echo(f"topk: {data.note}", err=True)
-    if chosen := _chosen({"--network": (network, data.network), "-k": (k, guesses)}):
+    model_chosen = "linear and mlp" if features else data.network
+    if chosen := _chosen({"--network": (network, model_chosen), "-k": (k, guesses)}):
         typer.echo(f"chosen: {chosen}")
     if data.tail:
         typer.echo(f"some classes are rare: balanced_softmax is among the losses, macro_top{guesses} selects")

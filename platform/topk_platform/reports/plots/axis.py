@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from topk_platform.errors import UserError
-from topk_platform.specs import Arm, Condition, LabelNoise, LongTail, PerClass, Regime, TrainFraction
+from topk_platform.specs import (
+    Arm,
+    Condition,
+    InstanceNoise,
+    LabelNoise,
+    LongTail,
+    PairFlip,
+    PerClass,
+    Regime,
+    TrainFraction,
+)
 
 __all__ = ["Axis", "Plane", "axis_of", "plane_of"]
 
@@ -47,6 +57,8 @@ class Plane:
 
 _TITLES: Mapping[type[Condition], tuple[str, float]] = {
     LabelNoise: ("label noise, probability", 0.0),
+    PairFlip: ("pair-flip noise, probability", 0.0),
+    InstanceNoise: ("instance-dependent noise, probability", 0.0),
     TrainFraction: ("fraction of the training data", 1.0),
     LongTail: ("imbalance, largest over smallest class", 1.0),
 }

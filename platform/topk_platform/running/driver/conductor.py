@@ -19,7 +19,7 @@ from topk_platform.running.driver.starts import Starts
 from topk_platform.running.machine.gpu_use import GpuSample
 from topk_platform.running.progress.events import Event
 from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training.pace import FIRST_SECONDS
+from topk_platform.training.trials.pace import FIRST_SECONDS
 
 __all__ = ["Conductor", "Orders"]
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from torch import Generator
 
-from topk_platform.data import Dataset, set_aside, shot_words
-from topk_platform.running.preflight.training_splits import trained_on
+from topk_platform.data import Dataset, apply_conditions, set_aside, shot_words
+from topk_platform.data.noise import Tracked, wrong_share
+from topk_platform.running.preflight.training_splits import streams, trained_on
 from topk_platform.specs import Regime, Study
 
 __all__ = ["Samples", "samples_of"]
@@ -28,6 +29,7 @@ class Samples:
         calibration: Validation samples that are set aside for the thresholds of sets.
         groups: Of how many groups the test samples are, such as ``"160 typefaces"``; empty if that is not known.
         shots: How many classes are many-, medium- and few-shot, in words.
+        wrong: The share of the training samples whose label a condition changed, as counted in the data.
     """
 
     regime: str
@@ -40,6 +42,7 @@ class Samples:
     calibration: int = 0
     groups: str = ""
     shots: str = ""
+    wrong: float = 0.0
 
     def __str__(self) -> str:
         groups = f" of {self.groups}" if self.groups else ""
@@ -49,6 +52,7 @@ class Samples:
             f"trained with {self.train}, validated with {self.validation}, {aside}tested with {self.test} "
             f"samples{groups}; {self.classes} classes of {each} training samples"
             f"{', ' if self.shots else ''}{self.shots}"
+            f"{f'; {self.wrong:.1%} of the training labels are wrong' if self.wrong else ''}"
         )
 
 
@@ -71,7 +75,9 @@ def samples_of(study: Study) -> tuple[Samples, ...]:
 
 
 def _samples(study: Study, regime: Regime) -> Samples:
-    data, calibration = trained_on(study, regime), study.calibration
+    data, calibration = trained_on(study, regime, conditions=False), study.calibration
+    data = data.with_train(Tracked.of(data.train))
+    data = apply_conditions(data, regime.conditions, streams(study))
     data = set_aside(data, calibration, Generator().manual_seed(0)) if calibration else data
     return Samples(
         regime.name,
@@ -84,6 +90,7 @@ def _samples(study: Study, regime: Regime) -> Samples:
         calibration=0 if data.calibration is None else len(data.calibration),
         groups=_groups(data),
         shots=shot_words(data.class_counts),
+        wrong=wrong_share(data.train),
     )
 
 

@@ -18,7 +18,7 @@ from topk_platform.references import is_reference, look_up
 from topk_platform.specs import Arm, numbers
 from topk_platform.training.loss_table import LOSSES
 from topk_platform.training.losses import BoundLoss, build_loss
-from topk_platform.training.process import kept_process
+from topk_platform.training.process.state import kept_process
 
 __all__ = ["Rehearsal"]
 

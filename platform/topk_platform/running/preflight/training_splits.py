@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Generator, Tensor
@@ -14,7 +14,12 @@ from topk_platform.specs.checks import first_few
 from topk_platform.specs.metric_names import GROUPS, accuracy_k
 from topk_platform.streams import stream_seed
 
-__all__ = ["check_group_metrics", "fewest_counts", "notes_on_data", "trained_on"]
+__all__ = ["check_group_metrics", "fewest_counts", "notes_on_data", "streams", "trained_on"]
+
+
+def streams(study: Study, seed: int = 0) -> Callable[[str], Generator]:
+    """Return the random stream of each role in trials of a seed; 0 for the search, 1, 2, ... for confirmations."""
+    return lambda role: Generator().manual_seed(stream_seed(study.name, study.seed, seed, role))
 
 
 def trained_on(study: Study, regime: Regime, seed: int = 0, *, conditions: bool = True) -> Dataset:
@@ -29,11 +34,7 @@ def trained_on(study: Study, regime: Regime, seed: int = 0, *, conditions: bool 
     Raises:
         UserError: if the data cannot be read, or a condition cannot be applied.
     """
-
-    def stream(role: str) -> Generator:
-        return Generator().manual_seed(stream_seed(study.name, study.seed, seed, role))
-
-    return apply_conditions(load(regime), regime.conditions if conditions else (), stream)
+    return apply_conditions(load(regime), regime.conditions if conditions else (), streams(study, seed))
 
 
 def fewest_counts(study: Study, regime: Regime) -> Tensor:
@@ -88,7 +89,7 @@ def _notes(study: Study, regime: Regime) -> Iterator[str]:
     )
     if emptied := _named(data, (data.class_counts == 0) & (before > 0)):
         yield (
-            f"label noise leaves {emptied}, as drawn for the search; other seeds draw anew. Such classes cannot be "
+            f"label noise leaves {emptied}, as drawn for the search. Such classes cannot be "
             "learned, and losses that take class counts take 1 for them. Less noise or more samples of each class "
             "avoid it"
         )

@@ -1,0 +1,186 @@
+"""Features of images, computed once by a frozen backbone and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from filelock import FileLock
+from torch import Tensor
+
+from topk_platform.data.dataset import Dataset, Split
+from topk_platform.data.features.backbones import Backbone
+from topk_platform.data.folder import cache_folder
+from topk_platform.errors import UserError
+
+__all__ = ["Progress", "features_of"]
+
+_BATCH = 64
+_SECONDS = 10.0  # between two lines of progress
+
+
+def features_of(dataset: Dataset, backbone: Backbone, name: str = "dataset") -> Dataset:
+    """Return a dataset whose inputs are the features of another's images, float32 ``(n, d)``.
+
+    The features of each split are kept in :func:`~topk_platform.data.folder.cache_folder`, one file for each split's
+    pixels, the backbone's weights and its preprocessing. Processes that ask for the same features wait for the first.
+    They are rounded to float16, in the file and in what is returned.
+
+    Args:
+        dataset: The images.
+        backbone: The frozen network.
+        name: What progress calls the dataset.
+
+    Raises:
+        UserError: if the inputs are not colour images, the backbone does not return features ``(n, d)``, or the disk
+            is full.
+    """
+    if dataset.train.inputs.dtype != torch.uint8 or dataset.shape[0] != 3:
+        raise UserError(
+            f"dataset {name}: a backbone takes uint8 images (n, 3, height, width), got {dataset.train.inputs.dtype} "
+            f"(n, {', '.join(map(str, dataset.shape))})"
+        )
+    made = backbone.identity()
+    splits = {part: _kept(split, backbone, made, f"{name}, {part}") for part, split in dataset.splits.items()}
+    return replace(
+        dataset,
+        train=_with(dataset.train, splits["train"]),
+        validation=_with(dataset.validation, splits["validation"]),
+        test=_with(dataset.test, splits["test"]),
+    )
+
+
+def _with(split: Split, features: Tensor) -> Split:
+    return replace(split, inputs=features.float())
+
+
+def _kept(split: Split, backbone: Backbone, made: str, what: str) -> Tensor:
+    """Return a split's features from the cache, or compute and keep them."""
+    key = hashlib.sha256(f"{split.fingerprint} {made} {_VERSION}".encode()).hexdigest()[:32]
+    file = cache_folder() / "features" / f"{key}.safetensors"
+    if (features := _read(file, len(split))) is not None:
+        return features
+    with _alone(file):
+        if (features := _read(file, len(split))) is not None:
+            return features
+        features = _computed(split, backbone, what)
+        _write(file, features)
+        return features
+
+
+_VERSION = f"bicubic-1 torch-{torch.__version__.partition('+')[0]}"  # how features come about
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(f"{file}.lock")
+        lock.acquire()
+    except OSError as error:
+        raise UserError(
+            f"features cannot be kept in {file.parent}: {error}. Name a folder that can be written with TOPK_CACHE"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _read(file: Path, rows: int) -> Tensor | None:
+    """Return kept features; None if there are none, or the file is incomplete and must be made anew."""
+    from safetensors import SafetensorError  # noqa: PLC0415 - not where the losses are trained without the platform
+    from safetensors.torch import load_file  # noqa: PLC0415 - likewise
+
+    if not file.is_file():
+        return None
+    try:
+        features: Tensor = load_file(file)["features"]
+    except (SafetensorError, KeyError, OSError):
+        return None
+    return features if len(features) == rows else None
+
+
+def _write(file: Path, features: Tensor) -> None:
+    from safetensors.torch import save  # noqa: PLC0415 - as above
+
+    part = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        part.write_bytes(
+            save({"features": features})
+        )  # with the folder's usual rights, for other users' workers
+        part.replace(file)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        free = shutil.disk_usage(file.parent).free
+        raise UserError(
+            f"{features.nbytes / 1e6:.0f} MB of features cannot be kept in {file.parent}, which has "
+            f"{free / 1e6:.0f} MB free: {error}. Name another folder with TOPK_CACHE"
+        ) from error
+
+
+def _computed(split: Split, backbone: Backbone, what: str) -> Tensor:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    backbone = backbone.to(device)
+    progress = Progress(what, len(split))
+    parts = []
+    with torch.inference_mode(), _all_cores():
+        for images in split.in_order(_BATCH):
+            parts.append(_features(backbone, images.to(device)))
+            progress.add(len(images))
+    return torch.cat(parts)
+
+
+def _features(backbone: Backbone, images: Tensor) -> Tensor:
+    features: Tensor = backbone(images)
+    if features.ndim != 2 or len(features) != len(images) or not bool(features.isfinite().all()):
+        raise UserError(
+            f"a backbone must return finite features (n, d) of n = {len(images)} images, got {tuple(features.shape)}"
+        )
+    return features.half().cpu().clone()
+
+
+@contextmanager
+def _all_cores() -> Iterator[None]:
+    """Let torch use every core meanwhile; a worker's trials have few threads each."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Progress:
+    """Lines on standard error: how many images are done, and how long the rest takes.
+
+    Args:
+        what: What is computed.
+        total: How many images there are.
+    """
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total, self._done = what, total, 0
+        self._began = self._last = time.monotonic()
+
+    def add(self, images: int) -> None:
+        """Count images that are done."""
+        self._done += images
+        now = time.monotonic()
+        if now - self._last < _SECONDS:
+            return
+        self._last = now
+        left = (now - self._began) * (self._total - self._done) / self._done
+        sys.stderr.write(
+            f"features of {self._what}: {self._done:,} of {self._total:,} images, about {left / 60:.1f} min left\n"
+        )
