@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Generator, Tensor
@@ -20,6 +20,9 @@ from topk_platform.data.splits.grouping import check_apart, group_numbers, group
 from topk_platform.data.splits.splitting import stratified
 from topk_platform.errors import MissingDataError
 from topk_platform.specs.checks import check, first_few
+
+if TYPE_CHECKING:
+    from torchvision.datasets import ImageFolder
 
 __all__ = ["HELD_OUT", "assembled", "from_tensors", "image_folder", "split_folders"]
 
@@ -166,9 +169,10 @@ def image_folder(
 ) -> Dataset:
     """Return the images of ``folder / class / image``, in torchvision's ``ImageFolder`` layout.
 
-    With folders ``train``, ``val`` (or ``validation``, ``valid``) and ``test`` in it, each with the same classes, these
-    are the splits. A split without a folder is taken from training, a fixed fraction of each class; without a folder
-    ``train`` all images are split this way. Classes are numbered in the order of their names.
+    With folders ``train``, ``val`` (or ``validation``, ``valid``) and ``test`` in it, these are the splits. The classes
+    are those of ``train``; a class may have no image in ``val`` or ``test``, whose macro accuracies then leave it out:
+    ``topk plan`` names such classes. A split without a folder is taken from training, a fixed fraction of each class;
+    without a folder ``train`` all images are split this way. Classes are numbered in the order of their names.
 
     Args:
         folder: Its path in the data folder; an absolute path works too, but is part of the arms' identity, which then
@@ -185,7 +189,7 @@ def image_folder(
 
     Raises:
         MissingDataError: if there is no such folder.
-        UserError: if an image cannot be read, the splits' classes differ, a folder beside ``train`` is not named
+        UserError: if an image cannot be read, a class has no training image, a folder beside ``train`` is not named
             after a split, the group of an image is not known, a class has too few groups, or two splits share a group
             that is to be whole.
     """
@@ -197,14 +201,9 @@ def image_folder(
             f"{folder}/train/CLASS/IMAGE, or name the folder that holds {folder} with --data DIR or TOPK_DATA"
         )
     places = split_folders(root)
-    splits = {name: _ImageList.find(place) for name, place in places.items()}
-    names = splits["train"].classes
-    for name, images in splits.items():
-        check(
-            images.classes == names,
-            f"dataset image_folder: {places[name]} must have the classes of {places['train']}, "
-            f"differing: {sorted(set(images.classes) ^ set(names))}",
-        )
+    training = _ImageList.find(places["train"])
+    splits = {"train": training} | {n: training.held_out(p) for n, p in places.items() if n != "train"}
+    names = training.classes
     found = {name: Split(*images.read(size)) for name, images in splits.items()}
     if groups:
         paths = {name: [Path(p).relative_to(root).as_posix() for p in i.paths] for name, i in splits.items()}
@@ -251,17 +250,31 @@ class _ImageList:
 
     @classmethod
     def find(cls, folder: Path) -> _ImageList:
-        from torchvision.datasets import ImageFolder  # noqa: PLC0415 - a second of import
-
-        found = ImageFolder(folder, is_valid_file=lambda path: is_image(Path(path).name), allow_empty=True)
+        """Return the images of the training split, or of all splits; each class must have one."""
+        found = _in_folders(folder)
         counts = Counter(label for _, label in found.samples)
         empty = [name for label, name in enumerate(found.classes) if not counts[label]]
         check(
             not empty,
-            f"dataset image_folder: each folder of {folder} is a class and must hold images "
-            f"({', '.join(ENDINGS)}), but these hold none: {first_few(empty)}",
+            f"dataset image_folder: each folder of {folder} is a class and must hold images for training "
+            f"({', '.join(ENDINGS)}), but these hold none: {first_few(empty)}. Classes without images are allowed in "
+            "val and test alone",
         )
         return cls(found.classes, found.samples)
+
+    def held_out(self, folder: Path) -> _ImageList:
+        """Return the images of another split with the classes of this one; a class may have none."""
+        found = _in_folders(folder)
+        unknown = sorted(set(found.classes) - set(self.classes))
+        check(
+            not unknown,
+            f"dataset image_folder: {folder} must have no class that training lacks, got {first_few(unknown)}",
+        )
+        check(bool(found.samples), f"dataset image_folder: {folder} must hold images, got none")
+        numbers = {name: label for label, name in enumerate(self.classes)}
+        return _ImageList(
+            self.classes, [(path, numbers[found.classes[label]]) for path, label in found.samples]
+        )
 
     def read(self, size: int) -> tuple[Tensor, Tensor]:
         """Return the images, uint8 ``(n, 3, size, size)``, and their labels."""
@@ -282,3 +295,9 @@ class _ImageList:
             "Mend them or move them out of the folder",
         )
         return images, self.labels
+
+
+def _in_folders(folder: Path) -> ImageFolder:
+    from torchvision.datasets import ImageFolder  # noqa: PLC0415 - a second of import
+
+    return ImageFolder(folder, is_valid_file=lambda path: is_image(Path(path).name), allow_empty=True)

@@ -144,10 +144,14 @@ def test_a_plan_says_why_group_accuracies_are_empty() -> None:
     )
 
 
-def test_the_classes_that_validation_lacks_are_named() -> None:
+def test_the_classes_that_validation_lacks_are_named_and_trained(tmp_path: Path) -> None:
     study = emoji("cross_entropy", noise=0.0, classes=40, lacking=39)
     (note,) = notes_on_data(study)
     assert note == (
         "noisy: the data leave 39 of 40 classes without a validation sample: emoji 0, emoji 1, emoji 2, emoji 3, "
         "emoji 4 and 34 more. Its macro metrics are means over the other classes"
     )
+    (trial,) = next_trials(study, tmp_path)
+    (record,) = finish(run_trials([trial]))
+    assert record.status == "completed", record.reason
+    assert record.validation["macro_top1"] == record.validation["top1"]  # of the only class in validation
