@@ -174,8 +174,8 @@ def _splits(file: Path, arrays: Mapping[Any, Array], groups: str) -> dict[str, _
 
 
 def _part_of(name: Any) -> str:
-    found = _PART.search(str(name).lower())
-    return _PARTS[found[1]] if found else ""
+    match = _PART.search(str(name).lower())
+    return _PARTS[match[1]] if match else ""
 
 
 def _base(name: Any) -> str:

@@ -99,13 +99,13 @@ def image_files(
             f"{folder}/train/CLASS/IMAGE, or name the folder that holds {folder} with --data DIR or TOPK_DATA"
         )
     how = Reading(size, resize, unreadable)
-    places = {name: place.relative_to(root).as_posix() for name, place in split_folders(root).items()}
-    training = from_folders(root, places["train"])
-    others = {name: place for name, place in places.items() if name != "train"}
+    parts = {name: folder.relative_to(root).as_posix() for name, folder in split_folders(root).items()}
+    training = from_folders(root, parts["train"])
+    others = {name: part for name, part in parts.items() if name != "train"}
     lists = {"train": training} | {n: held_out_folders(root, p, training.classes) for n, p in others.items()}
     splits = {name: how.split(files, name) for name, files in lists.items()}
     if groups:
-        splits = grouped_files(splits, _paths(splits), places, root, groups)
+        splits = grouped_files(splits, _paths(splits), parts, root, groups)
     given = {"validation": validation, "test": test}
     fractions = {name: fraction for name, fraction in given.items() if name not in lists}
     return assembled(splits, fractions, groups=called, whole_groups=whole_groups)

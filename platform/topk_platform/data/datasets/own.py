@@ -200,17 +200,17 @@ def image_folder(
             f"dataset image_folder: there is no folder {root}. Put the images there as {folder}/CLASS/IMAGE or "
             f"{folder}/train/CLASS/IMAGE, or name the folder that holds {folder} with --data DIR or TOPK_DATA"
         )
-    places = split_folders(root)
-    training = _ImageList.find(places["train"])
-    splits = {"train": training} | {n: training.held_out(p) for n, p in places.items() if n != "train"}
+    folders = split_folders(root)
+    training = _ImageList.of_training(folders["train"])
+    splits = {"train": training} | {n: training.held_out(f) for n, f in folders.items() if n != "train"}
     names = training.classes
-    found = {name: Split(*images.read(size)) for name, images in splits.items()}
+    parts = {name: Split(*images.read(size)) for name, images in splits.items()}
     if groups:
         paths = {name: [Path(p).relative_to(root).as_posix() for p in i.paths] for name, i in splits.items()}
-        within = {name: place.relative_to(root).as_posix() for name, place in places.items()}
-        found = grouped_files(found, paths, within, root, groups)
-    fractions = {n: f for n, f in {"validation": validation, "test": test}.items() if n not in found}
-    return assembled(found, fractions, names=names, groups=called, whole_groups=whole_groups)
+        within = {name: folder.relative_to(root).as_posix() for name, folder in folders.items()}
+        parts = grouped_files(parts, paths, within, root, groups)
+    fractions = {n: f for n, f in {"validation": validation, "test": test}.items() if n not in parts}
+    return assembled(parts, fractions, names=names, groups=called, whole_groups=whole_groups)
 
 
 def split_folders(root: Path) -> dict[str, Path]:
@@ -220,7 +220,7 @@ def split_folders(root: Path) -> dict[str, Path]:
         UserError: if a folder beside ``train`` is not named after a split, or a split has a folder and ``train`` has
             none.
     """
-    folders = sorted(place.name for place in root.iterdir() if place.is_dir() and place.name[0] != ".")
+    folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != ".")
     if "train" not in folders:
         stray = [name for name in folders if name.lower() in _SPLITS]
         check(not stray, f"{root} holds {stray}, which are a split's names, but no folder 'train'")
@@ -231,13 +231,13 @@ def split_folders(root: Path) -> dict[str, Path]:
         f"{root} holds {stray} beside 'train', which would not be read: a split's folder is called one of "
         f"{list(_SPLITS)}; rename it or move it away",
     )
-    found = {"train": root / "train"}
+    splits = {"train": root / "train"}
     for split, names in HELD_OUT.items():
         there = [root / name for name in names if (root / name).is_dir()]
-        check(len(there) <= 1, f"{split} must be one folder, got {[str(place) for place in there]}")
+        check(len(there) <= 1, f"{split} must be one folder, got {[str(one) for one in there]}")
         if there:
-            found[split] = there[0]
-    return found
+            splits[split] = there[0]
+    return splits
 
 
 class _ImageList:
@@ -249,31 +249,31 @@ class _ImageList:
         self.labels = torch.tensor([label for _, label in samples])
 
     @classmethod
-    def find(cls, folder: Path) -> _ImageList:
+    def of_training(cls, folder: Path) -> _ImageList:
         """Return the images of the training split, or of all splits; each class must have one."""
-        found = _in_folders(folder)
-        counts = Counter(label for _, label in found.samples)
-        empty = [name for label, name in enumerate(found.classes) if not counts[label]]
+        images = _in_folders(folder)
+        counts = Counter(label for _, label in images.samples)
+        empty = [name for label, name in enumerate(images.classes) if not counts[label]]
         check(
             not empty,
             f"dataset image_folder: each folder of {folder} is a class and must hold images for training "
             f"({', '.join(ENDINGS)}), but these hold none: {first_few(empty)}. Classes without images are allowed in "
             "val and test alone",
         )
-        return cls(found.classes, found.samples)
+        return cls(images.classes, images.samples)
 
     def held_out(self, folder: Path) -> _ImageList:
         """Return the images of another split with the classes of this one; a class may have none."""
-        found = _in_folders(folder)
-        unknown = sorted(set(found.classes) - set(self.classes))
+        images = _in_folders(folder)
+        unknown = sorted(set(images.classes) - set(self.classes))
         check(
             not unknown,
             f"dataset image_folder: {folder} must have no class that training lacks, got {first_few(unknown)}",
         )
-        check(bool(found.samples), f"dataset image_folder: {folder} must hold images, got none")
+        check(bool(images.samples), f"dataset image_folder: {folder} must hold images, got none")
         numbers = {name: label for label, name in enumerate(self.classes)}
         return _ImageList(
-            self.classes, [(path, numbers[found.classes[label]]) for path, label in found.samples]
+            self.classes, [(path, numbers[images.classes[label]]) for path, label in images.samples]
         )
 
     def read(self, size: int) -> tuple[Tensor, Tensor]:

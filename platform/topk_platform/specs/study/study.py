@@ -47,6 +47,11 @@ _BASELINE = "cross_entropy"
 _SMOKE_CLASSES = 8
 _Share = Annotated[float, Rule("in (0, 1]: a trial trains on one GPU", lambda value: 0 < value <= 1)]
 
+_DEVICE = Rule(
+    "one of ['cpu', 'cuda'] (Apple's mps has no float64, in which scores are computed)",
+    ("cpu", "cuda").__contains__,
+)
+
 
 def _is_kind(name: str) -> bool:
     return re.fullmatch(r"[\w.+-]*", name) is not None
@@ -120,7 +125,7 @@ class Study:
     show: tuple[str, ...] = ()
     seed: int = 0
     threads: Count = 1
-    device: Annotated[str, one_of("cpu", "cuda")] = "cpu"
+    device: Annotated[str, _DEVICE] = "cpu"
     gpus: _Share | Annotated[str, Rule("'auto' or a number in (0, 1]", lambda value: value == "auto")] = 1.0
     time_limit: Positive | None = None
     description: str = ""
