@@ -26,7 +26,7 @@ from topk_platform.data.folder import data_folder
 from topk_platform.data.population import Population, Source
 from topk_platform.errors import UserError, blamed
 from topk_platform.references import check_arguments, look_up
-from topk_platform.specs import Regime
+from topk_platform.specs import Regime, images_of
 
 __all__ = [
     "DATASETS",
@@ -101,13 +101,15 @@ DOWNLOADS: dict[str, Callable[[Path], None]] = {
 
 
 def download(regime: Regime) -> None:
-    """Download the regime's dataset into the data folder, if it can be downloaded and is not there.
+    """Download the regime's dataset into the data folder, or the images of its features, if it is not there.
+
+    Does nothing for a dataset that cannot be downloaded.
 
     Raises:
         UserError: if that fails.
     """
-    if regime.dataset in DOWNLOADS:
-        DOWNLOADS[regime.dataset](data_folder())
+    if (images := images_of(regime)) in DOWNLOADS:
+        DOWNLOADS[images](data_folder())
 
 
 def load(regime: Regime) -> Source:

@@ -22,8 +22,8 @@ from topk_platform.errors import (
 )
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import Pulse, finish, run, run_trials
-from topk_platform.training.process.faults import machinery_fault
 from topk_platform.training.process import faults
+from topk_platform.training.process.faults import machinery_fault
 from topk_platform.training.trials import group, keeping
 from topk_platform.training.trials.pace import FIRST_SECONDS, Pace
 
