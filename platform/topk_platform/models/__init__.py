@@ -10,6 +10,7 @@ from torch import nn
 from topk_platform.errors import UserError
 from topk_platform.models.convnet import convnet
 from topk_platform.models.densenet import densenet
+from topk_platform.models.heads import feature_head
 from topk_platform.models.linear import linear
 from topk_platform.models.mlp import mlp
 from topk_platform.models.vision import densenet121_small, find_weights, resnet18_small, torchvision_model
@@ -24,6 +25,7 @@ __all__ = [
     "convnet",
     "densenet",
     "densenet121_small",
+    "feature_head",
     "linear",
     "mlp",
     "resnet18_small",
@@ -34,6 +36,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "convnet": convnet,
     "densenet": densenet,
     "densenet121_small": densenet121_small,
+    "feature_head": feature_head,
     "linear": linear,
     "mlp": mlp,
     "resnet18_small": resnet18_small,
