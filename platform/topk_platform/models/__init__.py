@@ -13,7 +13,13 @@ from topk_platform.models.densenet import densenet
 from topk_platform.models.heads import feature_head
 from topk_platform.models.linear import linear
 from topk_platform.models.mlp import mlp
-from topk_platform.models.vision import densenet121_small, find_weights, resnet18_small, torchvision_model
+from topk_platform.models.vision import (
+    densenet121_small,
+    find_weights,
+    resnet18_small,
+    resnet_small,
+    torchvision_model,
+)
 from topk_platform.references import check_arguments, look_up, signature_of
 from topk_platform.specs import Model
 
@@ -29,6 +35,7 @@ __all__ = [
     "linear",
     "mlp",
     "resnet18_small",
+    "resnet_small",
     "torchvision_model",
 ]
 
@@ -40,6 +47,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "linear": linear,
     "mlp": mlp,
     "resnet18_small": resnet18_small,
+    "resnet_small": resnet_small,
     "torchvision": torchvision_model,
 }
 

@@ -33,6 +33,9 @@ def parameters(net: nn.Module) -> int:
         (Model("torchvision", {"architecture": "resnet50"}), 1081, 23_508_032 + 2049 * 1081),
         (Model("torchvision", {"architecture": "densenet121"}), 1000, 7_978_856),
         (Model("resnet18_small"), 100, 11_220_132),
+        # He et al. 2016, Table 6: 0.27 M, 269,722, to which two normalised projections add 576 + 2,176; 8 by hand.
+        (Model("resnet_small", {"depth": 20}), 10, 272_474),
+        (Model("resnet_small", {"depth": 8}), 100, 83_892),
         (Model("densenet121_small"), 100, 7_048_548),
     ],
 )
