@@ -97,7 +97,7 @@ LARGE_FOLDERS = {
     "losses/topk_losses/_noised": "one family, each kernel per device",
     "losses/topk_losses/_smooth_svm": "one family, each kernel per device",
     "benchmarks": "a benchmark each",
-    "studies/topk_studies": "a paper or a question each",
+    "studies/topk_studies": "the studies of a paper or of a kind of data each",
     "tests/end_to_end": "a fault or a kind of cluster each",
 }
 MOST_FILES = 15

@@ -55,6 +55,7 @@ def image_features(
     backbone: str = "efficientnet_lite0",
     pixels: int = 128,
     weights: str = "",
+    views: int = 1,
     **options: bool | int | float | str | None,
 ) -> Dataset:
     """Return another dataset's images as features of a frozen backbone, float32 ``(n, d)``; see :func:`features_of`.
@@ -64,6 +65,8 @@ def image_features(
         backbone: The network, see :func:`~topk_platform.data.features.backbones.load_backbone`.
         pixels: The side of the square to which images are scaled before the backbone.
         weights: The file of its weights, likewise.
+        views: How many views of each training image are kept, see :func:`features_of`. More than one need the model
+            ``feature_head``, which trains on a random view of each image.
         **options: The keyword arguments of the dataset ``of``.
 
     Raises:
@@ -73,7 +76,7 @@ def image_features(
     source = read(Regime("features", of, options=options))
     if not isinstance(source, Dataset):
         raise UserError(f"dataset {of} is drawn anew for each seed, so its features cannot be kept")
-    return features_of(source, load_backbone(backbone, pixels, weights), of)
+    return features_of(source, load_backbone(backbone, pixels, weights), of, views)
 
 
 DATASETS: dict[str, Callable[..., Dataset]] = {

@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from topk_losses.operators import inclusion_probabilities
-from topk_platform.data.features.backbones import Backbone
 from topk_platform.elsewhere import made_by
 from topk_platform.errors import UserError, blamed
 from topk_platform.models import MODELS, architecture_of, build_model, check_model
@@ -180,13 +179,10 @@ def load_trusting(folder: Path, trust: Trust) -> Classifier:
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
     head = assembled(config, tensors, path, trust)
-    return (
-        head if config.backbone is None else _behind_its_backbone(head, read_frozen(folder, config.backbone))
-    )
-
-
-def _behind_its_backbone(head: Classifier, backbone: Backbone) -> Classifier:
-    return replace(head, module=Prepared(OnFeatures(backbone, head.module.network), None).eval())
+    if config.backbone is None:
+        return head
+    behind = OnFeatures(read_frozen(folder, config.backbone), head.module.network, config.shape)
+    return replace(head, module=Prepared(behind, None).eval())
 
 
 def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, trust: Trust) -> Classifier:
