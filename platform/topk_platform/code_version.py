@@ -43,7 +43,15 @@ _LOSSES = Node("topk_platform.training.loss_table", "LOSSES")
 _MODELS = Node("topk_platform.models", "MODELS")
 _DATASETS = Node("topk_platform.data.loading", "DATASETS")
 _CONDITIONS = Node("topk_platform.data.conditions", "_CONDITIONS")
-_TABLES = (_LOSSES, _MODELS, _DATASETS, _CONDITIONS)
+_ADDITIONS = {  # tables of what a recipe may add, by kind
+    "optimizer": Node("topk_platform.training.steps.optim", "OPTIMIZERS"),
+    "policy": Node("topk_platform.training.steps.policies", "POLICIES"),
+    "learner": Node("topk_platform.training.learners", "LEARNERS"),
+    "average": Node("topk_platform.training.averaging", "AVERAGES"),
+    "after": Node("topk_platform.training.after", "AFTERS"),
+    "replacer": Node("topk_platform.specs.arms.recipe", "REPLACERS"),
+}
+_TABLES = (_LOSSES, _MODELS, _DATASETS, _CONDITIONS, *_ADDITIONS.values())
 # What a trial is made of, by the values that its identity holds; of these classes the methods count that are called.
 _SPECS = (
     *("Arm", "Augmentation", "LabelNoise", "LongTail", "Loss", "Model", "Numerics", "PerClass", "Protocol"),
@@ -166,7 +174,9 @@ def _entries(arm: Arm) -> list[Node]:
     given = [Node(*name.split(":", 1)) for name in references(arm)]
     ours = [Node(table.module, f"{table.name}[{name}]") for table, name in names if not is_reference(name)]
     kinds = dict.fromkeys(type(condition).__name__ for condition in arm.regime.conditions)
-    return [*given, *ours, *(Node(_CONDITIONS.module, f"{_CONDITIONS.name}[{kind}]") for kind in kinds)]
+    added = ((_ADDITIONS[kind], name) for kind, name in arm.additions)
+    entries = [*added, *((_CONDITIONS, kind) for kind in kinds)]
+    return [*given, *ours, *(Node(table.module, f"{table.name}[{name}]") for table, name in entries)]
 
 
 @cache

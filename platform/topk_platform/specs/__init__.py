@@ -1,5 +1,14 @@
 """Frozen dataclasses for what a study asks and what came of it; they need only the standard library."""
 
+from topk_platform.specs.arms.additions import (
+    EMA,
+    SWA,
+    LogitAdjustment,
+    RandAugment,
+    RetrainedClassifier,
+    TauNormalised,
+    TrivialAugment,
+)
 from topk_platform.specs.arms.arm import Arm, Model, Protocol, grid
 from topk_platform.specs.arms.loss import Loss
 from topk_platform.specs.arms.noise import ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip
@@ -63,6 +72,7 @@ from topk_platform.specs.study.study import Study
 from topk_platform.specs.trial import EpochRecord, Phase, Status, Trial, TrialRecord
 
 __all__ = [
+    "EMA",
     "GP",
     "GROUPS",
     "NSGAII",
@@ -70,6 +80,7 @@ __all__ = [
     "SEARCHABLE",
     "SHAPES",
     "STANDINS",
+    "SWA",
     "TPE",
     "Arm",
     "Augmentation",
@@ -87,6 +98,7 @@ __all__ = [
     "InstanceNoise",
     "Int",
     "LabelNoise",
+    "LogitAdjustment",
     "LongTail",
     "Loss",
     "Measure",
@@ -106,10 +118,12 @@ __all__ = [
     "Published",
     "Quantile",
     "Racing",
+    "RandAugment",
     "Random",
     "Recipe",
     "Regime",
     "Repeats",
+    "RetrainedClassifier",
     "Sampler",
     "Scalar",
     "Schedule",
@@ -117,9 +131,11 @@ __all__ = [
     "Status",
     "Study",
     "SuccessiveHalving",
+    "TauNormalised",
     "TrainFraction",
     "Trial",
     "TrialRecord",
+    "TrivialAugment",
     "accuracy_names",
     "active",
     "candidate_names",

@@ -9,6 +9,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, cast
 
+from topk_platform.specs.arms.additions import (
+    EMA,
+    SWA,
+    LogitAdjustment,
+    RandAugment,
+    RetrainedClassifier,
+    TauNormalised,
+    TrivialAugment,
+)
 from topk_platform.specs.arms.arm import Arm, Model, Protocol
 from topk_platform.specs.arms.loss import Loss
 from topk_platform.specs.arms.noise import ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip
@@ -29,6 +38,7 @@ Status = Literal["completed", "pruned", "diverged", "failed"]
 SPECS = (
     *(Arm, Augmentation, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Numerics, PerClass, Protocol),
     *(Recipe, Regime, Schedule, TrainFraction),
+    *(EMA, SWA, LogitAdjustment, RandAugment, RetrainedClassifier, TauNormalised, TrivialAugment),
     *(ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip),
     *(GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random),
     *(NoPruning, Patient, Quantile, SuccessiveHalving),
