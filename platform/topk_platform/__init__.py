@@ -1,3 +1,4 @@
+# ruff: noqa: F403 - what the catalogues of conditions, samplers and pruners export
 """The study platform: data, models, training, search on Ray, records and reports.
 
 Example:
@@ -14,52 +15,31 @@ from typing import TYPE_CHECKING
 from topk_platform.errors import UserError
 from topk_platform.lazy import first_use
 from topk_platform.specs import (
-    EMA,
-    GP,
-    NSGAII,
-    QMC,
-    SWA,
-    TPE,
     Arm,
     Augmentation,
     Choice,
     Claim,
-    CmaEs,
-    ConfusionNoise,
     Contrast,
     Float,
-    Grid,
-    InstanceNoise,
     Int,
-    LabelNoise,
-    LogitAdjustment,
-    LongTail,
     Loss,
     Model,
-    NoisyLabels,
-    NoPruning,
     Numerics,
-    OptunaSampler,
-    PairFlip,
-    Patient,
-    PerClass,
     Protocol,
     Published,
-    Quantile,
     Racing,
-    RandAugment,
-    Random,
     Recipe,
     Regime,
-    RetrainedClassifier,
     Schedule,
     Study,
-    SuccessiveHalving,
-    TauNormalised,
-    TrainFraction,
-    TrivialAugment,
     grid,
 )
+from topk_platform.specs.arms import additions, conditions
+from topk_platform.specs.arms.additions import *
+from topk_platform.specs.arms.conditions import *
+from topk_platform.specs.search import pruner, sampler
+from topk_platform.specs.search.pruner import *
+from topk_platform.specs.search.sampler import *
 
 if TYPE_CHECKING:
     from topk_platform.evidence import bundle, verify
@@ -76,50 +56,23 @@ if TYPE_CHECKING:
     from topk_platform.serving import export_model, load_model
 
 __all__ = [
-    "EMA",
-    "GP",
-    "NSGAII",
-    "QMC",
-    "SWA",
-    "TPE",
     "Arm",
     "Augmentation",
     "Choice",
     "Claim",
-    "CmaEs",
-    "ConfusionNoise",
     "Contrast",
     "Float",
-    "Grid",
-    "InstanceNoise",
     "Int",
-    "LabelNoise",
-    "LogitAdjustment",
-    "LongTail",
     "Loss",
     "Model",
-    "NoPruning",
-    "NoisyLabels",
     "Numerics",
-    "OptunaSampler",
-    "PairFlip",
-    "Patient",
-    "PerClass",
     "Protocol",
     "Published",
-    "Quantile",
     "Racing",
-    "RandAugment",
-    "Random",
     "Recipe",
     "Regime",
-    "RetrainedClassifier",
     "Schedule",
     "Study",
-    "SuccessiveHalving",
-    "TauNormalised",
-    "TrainFraction",
-    "TrivialAugment",
     "UserError",
     "bundle",
     "checklist",
@@ -137,6 +90,10 @@ __all__ = [
     "tuning",
     "verify",
 ]
+__all__ += additions.__all__
+__all__ += conditions.__all__
+__all__ += pruner.__all__
+__all__ += sampler.__all__
 
 # These import pyarrow and more; defining a study should not.
 if not TYPE_CHECKING:  # a type checker would take any name for one of this package's

@@ -52,7 +52,8 @@ _ADDITIONS = {  # tables of what a recipe may add, by kind
     "replacer": Node("topk_platform.specs.arms.recipe", "REPLACERS"),
 }
 _TABLES = (_LOSSES, _MODELS, _DATASETS, _CONDITIONS, *_ADDITIONS.values())
-# What a trial is made of, by the values that its identity holds; of these classes the methods count that are called.
+# What a trial is made of, by the values that its identity holds. Of these classes, the methods count that are called.
+# Conditions that were added later count for the arms that have them; the first four count for every arm.
 _SPECS = (
     *("Arm", "Augmentation", "LabelNoise", "LongTail", "Loss", "Model", "Numerics", "PerClass", "Protocol"),
     *("Recipe", "Regime", "Schedule", "Setting", "TrainFraction", "Trial"),
@@ -174,9 +175,15 @@ def _entries(arm: Arm) -> list[Node]:
     given = [Node(*name.split(":", 1)) for name in references(arm)]
     ours = [Node(table.module, f"{table.name}[{name}]") for table, name in names if not is_reference(name)]
     kinds = dict.fromkeys(type(condition).__name__ for condition in arm.regime.conditions)
-    added = ((_ADDITIONS[kind], name) for kind, name in arm.additions)
-    entries = [*added, *((_CONDITIONS, kind) for kind in kinds)]
-    return [*given, *ours, *(Node(table.module, f"{table.name}[{name}]") for table, name in entries)]
+    effects = [Node(_CONDITIONS.module, f"{_CONDITIONS.name}[{kind}]") for kind in kinds]
+    added = [(_ADDITIONS[kind], name) for kind, name in arm.additions]
+    return [
+        *given,
+        *ours,
+        *effects,
+        *(Node(table.module, f"{table.name}[{name}]") for table, name in added),
+        *(Node("topk_platform.specs", kind) for kind in kinds if kind not in _SPECS),
+    ]
 
 
 @cache

@@ -28,7 +28,26 @@ from topk_platform.errors import UserError, blamed
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import Regime
 
-__all__ = ["DATASETS", "DOWNLOADS", "download", "image_features", "load", "read"]
+__all__ = [
+    "DATASETS",
+    "DOWNLOADS",
+    "cifar100",
+    "digits",
+    "download",
+    "image_features",
+    "image_files",
+    "image_folder",
+    "imagenet",
+    "imagenet_lt",
+    "inaturalist",
+    "letters",
+    "load",
+    "parquet_images",
+    "plantnet300k",
+    "read",
+    "ring",
+    "synthetic_images",
+]
 
 
 def image_features(

@@ -9,25 +9,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, cast
 
-from topk_platform.specs.arms.additions import (
-    EMA,
-    SWA,
-    LogitAdjustment,
-    RandAugment,
-    RetrainedClassifier,
-    TauNormalised,
-    TrivialAugment,
-)
+from topk_platform.specs.arms.additions import ADDITIONS
 from topk_platform.specs.arms.arm import Arm, Model, Protocol
+from topk_platform.specs.arms.conditions import CONDITIONS
 from topk_platform.specs.arms.loss import Loss
-from topk_platform.specs.arms.noise import ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip
 from topk_platform.specs.arms.recipe import Augmentation, Numerics, Recipe
-from topk_platform.specs.arms.regime import LabelNoise, LongTail, PerClass, Regime, TrainFraction
+from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.arms.schedule import Parameter, Schedule
 from topk_platform.specs.arms.setting import Setting
 from topk_platform.specs.codec import LATER, canonical_json, decode, digest, encode
-from topk_platform.specs.search.pruner import NoPruning, Patient, Quantile, SuccessiveHalving
-from topk_platform.specs.search.sampler import GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random
+from topk_platform.specs.search.pruner import PRUNERS
+from topk_platform.specs.search.sampler import SAMPLERS
 from topk_platform.specs.search.space import Choice, Float, Int, Scalar
 
 __all__ = ["SPECS", "EpochRecord", "Phase", "Status", "Trial", "TrialRecord"]
@@ -36,12 +28,11 @@ Phase = Literal["search", "confirm"]
 Status = Literal["completed", "pruned", "diverged", "failed"]
 
 SPECS = (
-    *(Arm, Augmentation, Choice, Float, Int, LabelNoise, LongTail, Loss, Model, Numerics, PerClass, Protocol),
-    *(Recipe, Regime, Schedule, TrainFraction),
-    *(EMA, SWA, LogitAdjustment, RandAugment, RetrainedClassifier, TauNormalised, TrivialAugment),
-    *(ConfusionNoise, InstanceNoise, NoisyLabels, PairFlip),
-    *(GP, NSGAII, QMC, TPE, CmaEs, Grid, OptunaSampler, Random),
-    *(NoPruning, Patient, Quantile, SuccessiveHalving),
+    *(Arm, Augmentation, Choice, Float, Int, Loss, Model, Numerics, Protocol, Recipe, Regime, Schedule),
+    *ADDITIONS,
+    *CONDITIONS,
+    *SAMPLERS,
+    *PRUNERS,
 )
 """The specs that an arm is made of."""
 

@@ -154,3 +154,11 @@ class RetrainedClassifier:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+
+ADDITIONS: tuple[type, ...] = (
+    *(EMA, SWA),
+    *(RandAugment, TrivialAugment),
+    *(LogitAdjustment, TauNormalised, RetrainedClassifier),
+)
+"""The parts that a recipe may add: averages, policies, and steps after training."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, get_args
 
 from topk_platform.specs.fields import Count, NonNegative, Rule, Share, check_fields
 
-__all__ = ["NoPruning", "Patient", "Pruner", "Quantile", "SuccessiveHalving", "rungs_of", "startup_of"]
+__all__ = ["NoPruning", "Patient", "Quantile", "SuccessiveHalving"]
 
 _Rung = Annotated[float, Rule("in (0, 1)", lambda value: 0 < value < 1)]
 
@@ -83,6 +83,9 @@ class Patient:
 
 
 Pruner = NoPruning | Quantile | SuccessiveHalving | Patient
+"""All rules by which search trials are stopped."""
+
+PRUNERS: tuple[type[Pruner], ...] = get_args(Pruner)
 
 
 def rungs_of(pruner: Pruner) -> tuple[float, ...]:

@@ -1,4 +1,11 @@
-"""How an arm's next values are found, as plain values; :mod:`topk_platform.protocol.search.samplers` builds them."""
+"""How an arm's next values are chosen, as plain values; :mod:`topk_platform.protocol.search.samplers` builds them.
+
+Each class also says what the search needs to know of it:
+
+- ``random``: how many trials after the first are drawn at random before the sampler chooses;
+- ``most_objectives``: how many metrics at once it can search by, or None for any number;
+- ``packages``: the packages that it needs and whose versions may change what it suggests.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, get_args
 
 from topk_platform.errors import unknown_name
 from topk_platform.specs.checks import check
@@ -14,7 +21,7 @@ from topk_platform.specs.fields import Count, Rule, Whole, check_fields, one_of
 from topk_platform.specs.search.active import active
 from topk_platform.specs.search.space import Choice, Dimension, Int, Scalar
 
-__all__ = ["GP", "NSGAII", "QMC", "TPE", "CmaEs", "Grid", "OptunaSampler", "Random", "Sampler"]
+__all__ = ["GP", "NSGAII", "QMC", "TPE", "CmaEs", "Grid", "OptunaSampler", "Random"]
 
 _Several = Annotated[int, Rule("at least 2", lambda value: value >= 2)]
 _Reference = Annotated[str, Rule("package.module:attribute", lambda value: ":" in value)]
@@ -24,6 +31,7 @@ _Reference = Annotated[str, Rule("package.module:attribute", lambda value: ":" i
 class Random:
     """Every trial is drawn at random, each without regard to any other."""
 
+    random: ClassVar[float] = math.inf
     most_objectives: ClassVar[int | None] = None
     packages: ClassVar[tuple[str, ...]] = ("optuna",)
 
@@ -41,6 +49,7 @@ class QMC:
 
     kind: Annotated[str, one_of("sobol", "halton")] = "sobol"
     scramble: bool = True
+    random: ClassVar[float] = 0
     most_objectives: ClassVar[int | None] = None
     packages: ClassVar[tuple[str, ...]] = ("optuna", "scipy")
 
@@ -66,6 +75,7 @@ class Grid:
     """
 
     points: _Several | Mapping[str, Count | Sequence[Scalar]]
+    random: ClassVar[float] = math.inf
     most_objectives: ClassVar[int | None] = None
     packages: ClassVar[tuple[str, ...]] = ("optuna",)
 
@@ -206,6 +216,7 @@ class NSGAII:
     population: _Several = 8
     crossover: Annotated[float, Rule("in [0, 1]", lambda value: 0 <= value <= 1)] = 0.9
     mutation: Annotated[float, Rule("in [0, 1]", lambda value: 0 <= value <= 1)] | None = None
+    random: ClassVar[float] = 0
     most_objectives: ClassVar[int | None] = None
     packages: ClassVar[tuple[str, ...]] = ("optuna",)
 
@@ -243,3 +254,6 @@ class OptunaSampler:
 
 
 Sampler = Random | QMC | Grid | TPE | CmaEs | GP | NSGAII | OptunaSampler
+"""All samplers."""
+
+SAMPLERS: tuple[type[Sampler], ...] = get_args(Sampler)
