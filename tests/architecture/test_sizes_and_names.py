@@ -113,7 +113,7 @@ MOST_LINES = 60
 
 # Names that meant many things. How many are left is only ever lowered.
 BANNED = {"told", "found", "place"}
-MOST_BANNED = {"losses": 62, "platform": 179, "studies": 11, "tools": 15, "benchmarks": 54, "tests": 626}
+MOST_BANNED = {"losses": 62, "platform": 68, "studies": 11, "tools": 15, "benchmarks": 52, "tests": 616}
 
 
 def mirrors_a_module(path: Path) -> bool:

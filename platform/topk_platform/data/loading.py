@@ -63,9 +63,9 @@ def image_features(
 
     Args:
         of: The dataset of images: a name of the platform's table, or ``package.module:attribute``.
-        backbone: As of :func:`~topk_platform.data.features.backbones.load_backbone`.
+        backbone: The network, see :func:`~topk_platform.data.features.backbones.load_backbone`.
         pixels: The side of the square to which images are scaled before the backbone.
-        weights: As of :func:`~topk_platform.data.features.backbones.load_backbone`.
+        weights: The file of its weights, likewise.
         **options: The keyword arguments of the dataset ``of``.
 
     Raises:

@@ -31,7 +31,7 @@ from topk_platform.specs.metric_names import (
 from topk_platform.specs.search import pruner, sampler
 from topk_platform.specs.search.active import active, in_order, reaching
 from topk_platform.specs.search.pruner import *
-from topk_platform.specs.search.pruner import Pruner, rungs_of, startup_of
+from topk_platform.specs.search.pruner import Pruner, rungs_of
 from topk_platform.specs.search.racing import Racing
 from topk_platform.specs.search.repeats import Repeats
 from topk_platform.specs.search.sampler import *
@@ -101,7 +101,6 @@ __all__ = [
     "rungs_of",
     "scale_of",
     "smoke_arm",
-    "startup_of",
     "strength",
     "unit_of",
 ]

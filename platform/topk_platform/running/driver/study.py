@@ -155,7 +155,7 @@ def _run_checked(
     if launch.address is None:
         check_device(part)
     with data_at(data):
-        counted, rows = _expected(part, ledger, launch), StudyRows(ledger, study)
+        counted, rows = _expected(part, ledger, launch), StudyRows(ledger, study.arms)
         done = {} if launch.retry_failed else _finished(part, counted, rows, launch)
         checked = check_study(part, download, done)
         return execute(study, part, as_checked(checked, counted), rows, launch, report)

@@ -14,7 +14,7 @@ from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
 from topk_platform.models import build_model, check_model
 from topk_platform.protocol import check_sampler
-from topk_platform.running.preflight.reading import load_or_tell
+from topk_platform.running.preflight.reading import load_regime
 from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.specs import Arm, Model, Scalar, Setting, Study, measure_of, reaching
 from topk_platform.specs.arms.recipe import replaced
@@ -50,7 +50,7 @@ def check_study(
     identities, rehearse, sound, split = {}, Rehearsal(), set(), set()
     codes = code_versions(study)
     for arm in study.arms:
-        dataset, arm_id = load_or_tell(arm.regime), study.arm_id(arm)
+        dataset, arm_id = load_regime(arm.regime), study.arm_id(arm)
         identities[arm_id] = Identity(codes[arm_id], dataset.fingerprint)
         if (finished or {}).get(arm_id) == dataset.fingerprint:
             continue
@@ -86,7 +86,7 @@ def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
             f"got {study.topk}"
         )
     for name in study.measures:
-        if (found := measure_of(name)) and found.kind != "size" and found.number > dataset.classes:
+        if (measure := measure_of(name)) and measure.kind != "size" and measure.number > dataset.classes:
             raise UserError(
                 f"study {study.name}: the K of {name} must be at most the number of classes ({dataset.classes} in "
                 f"arm {arm.name})"

@@ -1,4 +1,4 @@
-"""A dataset and what is done to its training split."""
+"""A dataset and the conditions that change its training split."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Regime:
     """A dataset under conditions.
 
     Args:
-        name: What tables call it.
+        name: Its name in tables.
         dataset: A name in the platform's table, or ``package.module:attribute`` of your own function. One that
             has a parameter ``generator`` draws fresh data for every seed.
         conditions: Applied to the training split, in order.

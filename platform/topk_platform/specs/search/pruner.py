@@ -1,4 +1,7 @@
-"""When a search trial is stopped early, as plain values; see :mod:`topk_platform.protocol.search.pruning`."""
+"""The rules by which search trials are stopped early, as plain values.
+
+:mod:`topk_platform.protocol.search.pruning` computes their thresholds.
+"""
 
 from __future__ import annotations
 
@@ -99,26 +102,11 @@ def rungs_of(pruner: Pruner) -> tuple[float, ...]:
         case Quantile(rungs=rungs):
             return rungs
         case SuccessiveHalving(first=first, factor=factor):
-            found = []
+            steps = []
             while first < 1:
-                found.append(first)
+                steps.append(first)
                 first *= factor
-            return tuple(found)
+            return tuple(steps)
         case Patient(pruner=inner):
             return rungs_of(inner)
     return ()
-
-
-def startup_of(pruner: Pruner) -> int:
-    """Return how many earlier trials must have reached a rung before a rule stops anything there.
-
-    Example:
-        >>> startup_of(Patient(Quantile(startup=6))), startup_of(NoPruning())
-        (6, 0)
-    """
-    match pruner:
-        case Quantile(startup=startup) | SuccessiveHalving(startup=startup):
-            return startup
-        case Patient(pruner=inner):
-            return startup_of(inner)
-    return 0
