@@ -34,7 +34,8 @@ from topk_platform.specs import (
     Study,
     grid,
 )
-from topk_platform.specs.arms import conditions
+from topk_platform.specs.arms import additions, conditions
+from topk_platform.specs.arms.additions import *
 from topk_platform.specs.arms.conditions import *
 from topk_platform.specs.search import pruner, sampler
 from topk_platform.specs.search.pruner import *
@@ -89,6 +90,7 @@ __all__ = [
     "tuning",
     "verify",
 ]
+__all__ += additions.__all__
 __all__ += conditions.__all__
 __all__ += pruner.__all__
 __all__ += sampler.__all__

@@ -43,7 +43,15 @@ _LOSSES = Node("topk_platform.training.loss_table", "LOSSES")
 _MODELS = Node("topk_platform.models", "MODELS")
 _DATASETS = Node("topk_platform.data.loading", "DATASETS")
 _CONDITIONS = Node("topk_platform.data.conditions", "_CONDITIONS")
-_TABLES = (_LOSSES, _MODELS, _DATASETS, _CONDITIONS)
+_ADDITIONS = {  # tables of what a recipe may add, by kind
+    "optimizer": Node("topk_platform.training.steps.optim", "OPTIMIZERS"),
+    "policy": Node("topk_platform.training.steps.policies", "POLICIES"),
+    "learner": Node("topk_platform.training.learners", "LEARNERS"),
+    "average": Node("topk_platform.training.averaging", "AVERAGES"),
+    "after": Node("topk_platform.training.after", "AFTERS"),
+    "replacer": Node("topk_platform.specs.arms.recipe", "REPLACERS"),
+}
+_TABLES = (_LOSSES, _MODELS, _DATASETS, _CONDITIONS, *_ADDITIONS.values())
 # What a trial is made of, by the values that its identity holds. Of these classes, the methods count that are called.
 # Conditions that were added later count for the arms that have them; the first four count for every arm.
 _SPECS = (
@@ -164,10 +172,12 @@ def _entries(arm: Arm) -> list[Node]:
     ours = [Node(table.module, f"{table.name}[{name}]") for table, name in names if not is_reference(name)]
     kinds = dict.fromkeys(type(condition).__name__ for condition in arm.regime.conditions)
     effects = [Node(_CONDITIONS.module, f"{_CONDITIONS.name}[{kind}]") for kind in kinds]
+    added = [(_ADDITIONS[kind], name) for kind, name in arm.additions]
     return [
         *given,
         *ours,
         *effects,
+        *(Node(table.module, f"{table.name}[{name}]") for table, name in added),
         *(Node("topk_platform.specs", kind) for kind in kinds if kind not in _SPECS),
     ]
 

@@ -21,6 +21,7 @@ from topk_studies.garcin2022 import (
 from topk_studies.handwritten import digits
 from topk_studies.letters import letters, letters_map, letters_quick
 from topk_studies.letters_axes import letters_capacity, letters_imbalance, letters_k
+from topk_studies.letters_noise import letters_noise_losses
 from topk_studies.letters_questions import (
     letters_epsilon,
     letters_fraction,
@@ -69,6 +70,7 @@ __all__ = [
     "letters_map",
     "letters_margin",
     "letters_memory",
+    "letters_noise_losses",
     "letters_quick",
     "letters_samples",
     "letters_temperature",
@@ -127,6 +129,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "photos_tail": photos_tail,
     "photos_map": photos_map,
     "photos_pixels": photos_pixels,
+    "letters_noise_losses": letters_noise_losses,
     "ring_overlap": ring_overlap,
     "ring_modes": ring_modes,
     "ring_capacity": ring_capacity,

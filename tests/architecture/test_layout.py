@@ -73,6 +73,7 @@ LEAVES = {
     *("trust", "elsewhere", "terminal"),  # files of others, and what they may do here
     "calibration",
     "loss_catalogue",  # titles, looks and ranges of the losses, for studies, reports and pages
+    "extensions",  # the parts that a recipe may add to training
     "lazy",  # how packages import their names on first use
 }
 

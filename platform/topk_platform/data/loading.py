@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,10 @@ from topk_platform.data.datasets.synthetic import synthetic_images
 from topk_platform.data.features.backbones import load_backbone
 from topk_platform.data.features.computing import features_of
 from topk_platform.data.folder import data_folder
+from topk_platform.data.marked import with_files
 from topk_platform.data.population import Population, Source
 from topk_platform.errors import UserError, blamed
+from topk_platform.extensions import extended
 from topk_platform.references import check_arguments, look_up
 from topk_platform.specs import Regime, images_of
 
@@ -121,7 +123,20 @@ def load(regime: Regime) -> Source:
     Raises:
         UserError: as :func:`read`.
     """
-    return _load(regime.dataset, tuple(sorted(regime.options.items())), data_folder())
+    return extended(
+        _load,
+        {"files": partial(_load_with, regime.condition_files)},
+        "files" if regime.condition_files else "",
+    )(regime.dataset, tuple(sorted(regime.options.items())), data_folder())
+
+
+def _load_with(
+    files: Sequence[str],
+    name: str,
+    options: tuple[tuple[str, bool | int | float | str | None], ...],
+    folder: Path,
+) -> Source:
+    return with_files(_load(name, options, folder), files, folder)
 
 
 @lru_cache(maxsize=4)

@@ -9,7 +9,7 @@ import ast
 import hashlib
 from collections.abc import Iterable, Iterator
 
-__all__ = ["digest_of", "for_types_alone", "meant", "runs_as_script"]
+__all__ = ["digest_of", "for_types_alone", "meant", "runs_as_script", "without_extensions"]
 
 _BODIES = frozenset({"body", "orelse", "finalbody"})
 # `ctx` follows from where a name stands. Imports in a function show in what its names lead to.
@@ -60,6 +60,26 @@ def meant(body: Iterable[ast.stmt], keep: frozenset[str] = frozenset()) -> Itera
             yield from meant(statement.orelse, keep)
         elif not _is_idle(statement, keep):
             yield statement
+
+
+def without_extensions(tree: ast.Module) -> ast.Module:
+    r"""Return a module in whose extension points stands what is usual there; the entries count where arms name them.
+
+    Example:
+        >>> text = "from topk_platform.extensions import extended\nlearner = extended(Session, LEARNERS, name)"
+        >>> ast.unparse(without_extensions(ast.parse(text))).splitlines()[-1]
+        'learner = Session'
+    """
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    if any(f"{node.module}" == "topk_platform.extensions" for node in imports):
+        _Usual().visit(tree)
+    return tree
+
+
+class _Usual(ast.NodeTransformer):
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        return node.args[0] if isinstance(node.func, ast.Name) and node.func.id == "extended" else node
 
 
 def _is_idle(statement: ast.stmt, keep: frozenset[str]) -> bool:

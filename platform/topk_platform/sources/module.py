@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from topk_platform.sources.acting import acts_of
-from topk_platform.sources.canonical import digest_of, for_types_alone, meant, runs_as_script
+from topk_platform.sources.canonical import (
+    digest_of,
+    for_types_alone,
+    meant,
+    runs_as_script,
+    without_extensions,
+)
 from topk_platform.sources.finding import Source
 from topk_platform.sources.scopes import absolute, imported, uses_of
 
@@ -127,7 +133,7 @@ class _Reading:
     """The analysis of one module."""
 
     def __init__(self, source: Source, tree: ast.Module) -> None:
-        self._source, self._tree = source, tree
+        self._source, self._tree = source, without_extensions(tree)
         self._keep = _kept(tree)
         self._imports: dict[str, list[str]] = {}
         self._lazy: dict[str, list[str]] = {}

@@ -1,7 +1,8 @@
 # ruff: noqa: F403 - what the catalogues of conditions, samplers and pruners export
 """Frozen dataclasses for what a study asks and what came of it; they need only the standard library."""
 
-from topk_platform.specs.arms import conditions
+from topk_platform.specs.arms import additions, conditions
+from topk_platform.specs.arms.additions import *
 from topk_platform.specs.arms.arm import Arm, Model, Protocol, grid
 from topk_platform.specs.arms.conditions import *
 from topk_platform.specs.arms.conditions import CONDITIONS, Condition, Noise, strength
@@ -105,6 +106,7 @@ __all__ = [
     "strength",
     "unit_of",
 ]
+__all__ += additions.__all__
 __all__ += conditions.__all__
 __all__ += pruner.__all__
 __all__ += sampler.__all__

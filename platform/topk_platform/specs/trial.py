@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, cast
 
+from topk_platform.specs.arms.additions import ADDITIONS
 from topk_platform.specs.arms.arm import Arm, Model, Protocol
 from topk_platform.specs.arms.conditions import CONDITIONS
 from topk_platform.specs.arms.loss import Loss
@@ -28,6 +29,7 @@ Status = Literal["completed", "pruned", "diverged", "failed"]
 
 SPECS = (
     *(Arm, Augmentation, Choice, Float, Int, Loss, Model, Numerics, Protocol, Recipe, Regime, Schedule),
+    *ADDITIONS,
     *CONDITIONS,
     *SAMPLERS,
     *PRUNERS,

@@ -123,7 +123,7 @@ def _changed(spec: object, default: object, prefix: str = "") -> Iterator[tuple[
     """Yield the fields that differ from the defaults, those of nested specs as ``OUTER.INNER``."""
     for field in dataclasses.fields(spec):  # type: ignore[arg-type]
         value, usual = getattr(spec, field.name), getattr(default, field.name)
-        if dataclasses.is_dataclass(value):
+        if dataclasses.is_dataclass(usual):
             yield from _changed(value, usual, f"{prefix}{field.name}.")
         elif value != usual:
             yield f"{prefix}{field.name}", value

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from topk_platform.training.process.environment import environment
     from topk_platform.training.run import Training, finish, run_trials
     from topk_platform.training.session import Session
+    from topk_platform.training.shown import check_additions
     from topk_platform.training.trials.group import Keeper, Pulse
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Session",
     "Training",
     "build_loss",
+    "check_additions",
     "check_ensemble",
     "check_loss",
     "check_parameters",

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from topk_platform.errors import ChangedError, FaultError, MissingDataError
+from topk_platform.extensions import extended
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training.ensemble import Ensemble
+from topk_platform.training.learners import LEARNERS
 from topk_platform.training.process.faults import is_out_of_memory, machinery_fault, stored
 from topk_platform.training.process.state import lent_process, process_state, restore_process
 from topk_platform.training.session import Session
@@ -98,7 +100,9 @@ def _reason(error: BaseException, trial: Trial) -> str:
 
 def _run(group: Group) -> Generator[Pulse, None, Learner]:
     learner: Learner = (
-        Session.prepare(group.trials[0]) if len(group.members) == 1 else Ensemble.prepare(group.trials)
+        extended(Session, LEARNERS, _learner_of(group)).prepare(group.trials[0])
+        if len(group.members) == 1
+        else Ensemble.prepare(group.trials)
     )
     _resume(group, learner)
     if group.kept:
@@ -117,6 +121,10 @@ def _run(group: Group) -> Generator[Pulse, None, Learner]:
         if member.status is None:
             _complete(group, learner, place, member)
     return learner
+
+
+def _learner_of(group: Group) -> str:
+    return group.trials[0].setting.recipe.additions.get("learner", "")
 
 
 def _pause(group: Group) -> Callable[[], bool]:

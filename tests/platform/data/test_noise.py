@@ -22,9 +22,10 @@ from topk_platform import (
     NoisyLabels,
     PairFlip,
     PerClass,
+    Regime,
     UserError,
 )
-from topk_platform.data import Dataset, apply_conditions, cifar100, data_at, digits, write_labels
+from topk_platform.data import Dataset, apply_conditions, cifar100, data_at, digits, load, write_labels
 from topk_platform.data.noise import (
     Tracked,
     confused_labels,
@@ -236,6 +237,22 @@ def test_wrong_files_of_labels_are_refused(arrays: dict[str, Any], message: str,
     np.savez(folder / "labels.npz", **arrays)
     with pytest.raises(UserError, match=message):
         conditioned(digits(), NoisyLabels("labels.npz"))
+
+
+def test_another_file_of_the_same_name_is_other_data(folder: Path) -> None:
+    """Its bytes are part of the fingerprint, which every trial is planned with."""
+    regime = Regime("r", "digits", (NoisyLabels("labels.npz"),))
+    with pytest.raises(MissingDataError, match=r"labels\.npz, which a condition reads, does not exist"):
+        load(regime)
+    prints = []
+    for shift in (0, 1, 0):
+        np.savez(folder / "labels.npz", label=(digits().train.labels.numpy() + shift) % 10)
+        prints.append(load(regime).fingerprint)
+    assert prints[0] == prints[2] != prints[1]
+    assert (
+        digits().fingerprint not in prints and load(Regime("r", "digits")).fingerprint == digits().fingerprint
+    )
+    assert load(regime).train.inputs is load(Regime("r", "digits")).train.inputs  # type: ignore[union-attr]
 
 
 def test_a_file_that_is_no_archive_is_refused(folder: Path) -> None:

@@ -76,8 +76,8 @@ EDITS = [
     Edit(
         "a formatter's changes",
         "topk_platform.training.steps.optim",
-        "return _SGD(\n        parameters,\n        lr=recipe.learning_rate,",
-        "return (_SGD)(parameters, lr=(recipe.learning_rate),",
+        "return _Adam(parameters, lr=recipe.learning_rate,",
+        "return (_Adam)(parameters,\n    lr=(recipe.learning_rate),",
         NONE,
     ),
     Edit(

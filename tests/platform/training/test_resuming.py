@@ -9,7 +9,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from topk_platform import Augmentation, Model, Recipe, Regime
+from topk_platform import (
+    EMA,
+    SWA,
+    Augmentation,
+    LogitAdjustment,
+    Model,
+    RandAugment,
+    Recipe,
+    Regime,
+    RetrainedClassifier,
+    TrivialAugment,
+)
 from topk_platform.records import Store, StoreKeeper, forget
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import finish, run_trials
@@ -32,6 +43,11 @@ RECIPES = {
     ),
     "reweighted": Recipe(epochs=5, reweighting=2),
     "in parts": Recipe(epochs=5, accumulate=3),
+    "adamw, averaged over steps": Recipe(
+        epochs=5, optimizer="adamw", learning_rate=0.01, average=EMA(0.9), keep=("top1",)
+    ),
+    "averaged over epochs, adjusted": Recipe(epochs=5, average=SWA(0.3), after=LogitAdjustment()),
+    "classifier retrained": Recipe(epochs=5, after=RetrainedClassifier(2)),
 }
 STEPS = 17
 """Of an epoch: 1,077 samples in batches of 64."""
@@ -138,6 +154,42 @@ def test_buffers_and_global_streams_come_back(cut: int, make_trial: MakeTrial, m
     assert expected[0].status == "completed", expected[0].reason
     assert bits(cut_and_resumed([trial], cutting)) == bits(expected)
     assert same_weights(whole.models, cutting.models)
+
+
+class BasicBlock(nn.Module):
+    """A residual block, as torchvision calls it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 3, padding=1)
+        self.bn2 = nn.BatchNorm2d(3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        total: Tensor = images + self.bn2(self.conv(images))
+        return total
+
+
+def residual(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    return nn.Sequential(BasicBlock(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, classes))
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        Recipe(
+            3, augmentation=Augmentation(crop=4, policy=RandAugment()), average=SWA(0.3), stochastic_depth=0.2
+        ),
+        Recipe(3, augmentation=Augmentation(policy=TrivialAugment()), after=RetrainedClassifier(1)),
+    ],
+)
+def test_policies_averages_and_left_out_blocks_come_back(
+    recipe: Recipe, make_trial: MakeTrial, memory: Any
+) -> None:
+    trial = make_trial(regime=IMAGES, model=Model(f"{__name__}:residual"), recipe=recipe)
+    expected = finish(run_trials([trial]))
+    assert expected[0].status == "completed", expected[0].reason
+    for cut in (2, 7):
+        assert bits(cut_and_resumed([trial], memory(cut))) == bits(expected), cut
 
 
 @pytest.mark.parametrize("cut", [1, 2, 6, 8])

@@ -106,6 +106,7 @@ class Candidate:
             keep=(),
             patience=None,
             test_crops="",
+            after=None,
         )
         return canonical_json((self.shape, self.classes, arm.model, arm.loss, arm.k, recipe))
 

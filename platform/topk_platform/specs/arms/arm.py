@@ -8,7 +8,7 @@ from typing import Annotated
 
 from topk_platform.references import reference_of
 from topk_platform.specs.arms.loss import Loss
-from topk_platform.specs.arms.recipe import Recipe
+from topk_platform.specs.arms.recipe import Recipe, replacer_of
 from topk_platform.specs.arms.regime import Regime
 from topk_platform.specs.arms.setting import Setting
 from topk_platform.specs.checks import check, check_name
@@ -16,7 +16,7 @@ from topk_platform.specs.fields import Count, Rule, check_fields
 from topk_platform.specs.search.pruner import Pruner, Quantile
 from topk_platform.specs.search.repeats import Repeats
 from topk_platform.specs.search.sampler import TPE, Sampler
-from topk_platform.specs.search.space import Scalar
+from topk_platform.specs.search.space import Choice, Scalar
 
 __all__ = ["Arm", "Model", "Protocol", "grid"]
 
@@ -137,6 +137,19 @@ class Arm:
         first = self.metrics[0] if self.metrics else f"top{self.k}"
         object.__setattr__(self, "metric", self.metric or first)
         self._check_metrics(first)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        alone = [name for kind, name in self.additions if kind == "learner"]
+        check(
+            self.protocol.ensemble == 1 or not alone,
+            f"arm {self.name}: an ensemble trains no recipe with average, after or stochastic_depth: set "
+            "Protocol(ensemble=1)",
+        )
+        check(
+            self.protocol.ensemble == 1 or "optimizer" not in self.loss.space,
+            f"arm {self.name}: an ensemble's members must have one optimizer; it cannot be searched",
+        )
 
     def _check_metrics(self, first: str) -> None:
         check(
@@ -153,6 +166,20 @@ class Arm:
             f"arm {self.name}: its sampler searches by {most} metric{'s' if most != 1 else ''} at most, "
             f"got {list(self.objectives)}",
         )
+
+    @property
+    def additions(self) -> tuple[tuple[str, str], ...]:
+        """What its trials may add to the usual training: kinds of tables, each with the name of an entry."""
+        options = self.loss.space.get("optimizer")
+        names = options.options if isinstance(options, Choice) else (self.loss.fixed.get("optimizer"),)
+        recipes = [self.recipe, *(replace(self.recipe, optimizer=str(name)) for name in names if name)]
+        named = {pair: None for recipe in recipes for pair in recipe.additions.items()}
+        given = {*self.loss.space, *self.loss.fixed}
+        if {"stochastic_depth"} & given:
+            named["learner", self.recipe.additions.get("learner", "shown")] = None
+        if replacer := replacer_of(given):
+            named["replacer", replacer] = None
+        return tuple(named)
 
     @property
     def is_searched(self) -> bool:

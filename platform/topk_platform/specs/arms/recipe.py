@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
+from topk_platform.errors import UserError
+from topk_platform.extensions import extended
+from topk_platform.specs.arms.additions import (
+    EMA,
+    SWA,
+    LogitAdjustment,
+    RandAugment,
+    RetrainedClassifier,
+    TauNormalised,
+    TrivialAugment,
+)
 from topk_platform.specs.checks import check
+from topk_platform.specs.codec import LATER
 from topk_platform.specs.fields import Count, NonNegative, Positive, Rule, Whole, check_fields, one_of
 
-__all__ = ["SEARCHABLE", "Augmentation", "Numerics", "Recipe"]
+__all__ = ["REPLACERS", "SEARCHABLE", "Augmentation", "Numerics", "Recipe", "replaced", "replacer_of"]
 
-SEARCHABLE = ("learning_rate", "weight_decay", "momentum", "batch_size")
-"""The fields of a recipe that a loss may search or fix."""
+_PLACES: Mapping[str, tuple[str, ...]] = {
+    "average_decay": ("average", "decay"),
+    "average_start": ("average", "start"),
+    "after_tau": ("after", "tau"),
+    "after_epochs": ("after", "epochs"),
+    "policy_operations": ("augmentation", "policy", "operations"),
+    "policy_magnitude": ("augmentation", "policy", "magnitude"),
+}
+"""Where the searchable parts of what a recipe adds lie in it."""
+
+_WIDER = {
+    "all": (
+        *("learning_rate", "weight_decay", "momentum", "batch_size", "optimizer", "stochastic_depth"),
+        *_PLACES,
+    )
+}
+
+SEARCHABLE = extended(("learning_rate", "weight_decay", "momentum", "batch_size"), _WIDER, "all")
+"""The fields of a recipe that a loss may search or fix. Those behind the first four start no arm anew that lacks them.
+"""
 
 _Momentum = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
 
@@ -28,6 +60,8 @@ class Augmentation:
         cutout: Side of a square of zeros at a random centre, cut off at the borders (DeVries and Taylor 2017).
         mix: ``""``, ``"mixup"`` (Zhang et al. 2018) or ``"cutmix"`` (Yun et al. 2019); their labels are soft.
         mix_alpha: Parameter of the Beta distribution from which a batch's mixing share is drawn.
+        policy: :class:`RandAugment` or :class:`TrivialAugment`, for uint8 images of 1 or 3 channels, between ``crop``
+            and ``flip``; None: neither.
     """
 
     crop: Whole = 0
@@ -36,6 +70,7 @@ class Augmentation:
     cutout: Whole = 0
     mix: Annotated[str, one_of("", "mixup", "cutmix")] = ""
     mix_alpha: Positive = 1.0
+    policy: RandAugment | TrivialAugment | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -43,7 +78,7 @@ class Augmentation:
     @property
     def on_images(self) -> bool:
         """Whether inputs must be images ``(n, channels, height, width)``."""
-        return bool(self.crop or self.flip or self.cutout or self.mix == "cutmix")
+        return bool(self.crop or self.flip or self.cutout or self.mix == "cutmix" or self.policy)
 
 
 @dataclass(frozen=True)
@@ -82,10 +117,12 @@ class Recipe:
             order.
         accumulate: Number of parts into which a batch is split, to fit a smaller device: gradients are accumulated
             over the parts, weighted by their samples. Batch normalisation sees each part alone.
-        optimizer: ``"sgd"`` (with Nesterov momentum where momentum is not 0) or ``"adam"``.
+        optimizer: ``"sgd"`` (with Nesterov momentum where momentum is not 0), ``"heavy_ball"`` (SGD with momentum that
+            is not Nesterov's), ``"adam"``, whose weight decay is an L2 penalty, or ``"adamw"``, whose weight decay is
+            decoupled from the gradient (Loshchilov and Hutter, ICLR 2019).
         learning_rate: The peak learning rate.
-        momentum: The momentum of ``"sgd"``.
-        weight_decay: L2 penalty.
+        momentum: The momentum of ``"sgd"`` and ``"heavy_ball"``.
+        weight_decay: L2 penalty; of ``"adamw"`` the share of the weights, times the learning rate, taken off each step.
         schedule: ``"cosine"`` (to 0 over all steps), ``"constant"``, or ``"milestones"``.
         milestones: Epochs after which the learning rate is multiplied by ``decay``, for ``"milestones"``.
         decay: The factor for ``milestones``.
@@ -106,12 +143,19 @@ class Recipe:
             centre crop; ``"inclusion"`` by ten crops, averaging the probabilities that a class is among the k best
             (Berrada et al. 2018, appendix C); ``"softmax"`` by ten crops, averaging the softmax.
         numerics: How the network computes.
+        average: :class:`EMA` or :class:`SWA`: what is validated, kept and exported are averaged weights; None: the
+            last step's.
+        after: What is done to the network after training: :class:`LogitAdjustment`, :class:`TauNormalised` or
+            :class:`RetrainedClassifier`; None: nothing. Validation scores the network that it gives.
+        stochastic_depth: The probability with which the last residual block is left out for a sample in training; that
+            of the blocks before it falls linearly to 0 (Huang et al., ECCV 2016). Only for networks with such blocks:
+            ``resnet18_small``, and torchvision's ResNets and those with its ``StochasticDepth``.
     """
 
     epochs: Count
     batch_size: Count = 64
     accumulate: Count = 1
-    optimizer: Annotated[str, one_of("sgd", "adam")] = "sgd"
+    optimizer: Annotated[str, one_of("sgd", "adam", "heavy_ball", "adamw")] = "sgd"
     learning_rate: NonNegative = 0.1
     momentum: _Momentum = 0.9
     weight_decay: NonNegative = 1e-4
@@ -128,9 +172,13 @@ class Recipe:
     patience: Count | None = None
     test_crops: Annotated[str, one_of("", "inclusion", "softmax")] = ""
     numerics: Numerics = field(default_factory=Numerics)
+    average: EMA | SWA | None = field(default=None, metadata=LATER)
+    after: LogitAdjustment | TauNormalised | RetrainedClassifier | None = field(default=None, metadata=LATER)
+    stochastic_depth: _Momentum = field(default=0.0, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_fields(self)
+        self._check_after()
         check(
             bool(self.milestones) == (self.schedule == "milestones"),
             f"Recipe.milestones go with schedule 'milestones', got {self.milestones!r} with {self.schedule!r}",
@@ -144,6 +192,38 @@ class Recipe:
             f"Recipe.patience waits for metrics of keep to get better, got {self.patience!r} with keep {self.keep!r}",
         )
 
+    def _check_after(self) -> None:
+        if isinstance(self.after, RetrainedClassifier):
+            check(
+                self.after.epochs < self.epochs,
+                f"RetrainedClassifier.epochs must be below the recipe's {self.epochs} epochs, got {self.after.epochs}",
+            )
+            check(
+                self.average is None and not self.milestones and self.reweighting is None,
+                "RetrainedClassifier goes with neither average, nor milestones, nor reweighting",
+            )
+            check(
+                not self.keep, f"RetrainedClassifier keeps the last epoch's weights, got keep {self.keep!r}"
+            )
+        check(
+            not (self.stochastic_depth and self.numerics.compiled),
+            "Recipe.stochastic_depth cannot go with Numerics.compiled, whose networks trials share",
+        )
+
+    @property
+    def additions(self) -> dict[str, str]:
+        """What it adds to the usual training: the names of entries by the kind of table."""
+        learner = "retrained" if isinstance(self.after, RetrainedClassifier) else "shown"
+        shown = self.average is not None or self.after is not None or self.stochastic_depth > 0
+        names = {
+            "optimizer": self.optimizer if self.optimizer in ("heavy_ball", "adamw") else "",
+            "learner": learner if shown else "",
+            "average": type(self.average).__name__ if self.average is not None else "",
+            "after": type(self.after).__name__ if self.after is not None else "",
+            "policy": type(self.augmentation.policy).__name__ if self.augmentation.policy is not None else "",
+        }
+        return {kind: name for kind, name in names.items() if name}
+
     def warms(self, epoch: int) -> bool:
         """Return whether this epoch, counted from 0, trains with cross-entropy in place of the arm's loss."""
         return epoch < self.cross_entropy_epochs
@@ -155,3 +235,39 @@ class Recipe:
     def evaluates(self, epoch: int) -> bool:
         """Return whether the validation split is scored after this epoch, counted from 1."""
         return epoch % self.evaluate_every == 0 or epoch == self.epochs
+
+
+def replaced(recipe: Recipe, **values: Any) -> Recipe:
+    """Return a recipe with other values of :data:`SEARCHABLE` fields, also of the parts that it adds.
+
+    Args:
+        recipe: The recipe.
+        **values: By name.
+
+    Raises:
+        UserError: if the recipe has no such part, or a value is out of range.
+
+    Example:
+        >>> replaced(Recipe(1, average=EMA()), average_decay=0.9).average
+        EMA(decay=0.9)
+    """
+    for name, value in values.items():
+        recipe = _replaced(recipe, name, _PLACES.get(name, (name,)), value)
+    return recipe
+
+
+def _replaced(part: Any, name: str, place: tuple[str, ...], value: Any) -> Any:
+    first, *rest = place
+    if not hasattr(part, first):
+        raise UserError(f"{name} is searched or fixed, but the recipe has no part with it, only {part!r}")
+    inner = _replaced(getattr(part, first), name, tuple(rest), value) if rest else value
+    return dataclasses.replace(part, **{first: inner})
+
+
+REPLACERS: Mapping[str, Callable[..., Recipe]] = {"parts": replaced}
+"""How a trial's values get into its recipe, where a part that the recipe adds is searched."""
+
+
+def replacer_of(names: Iterable[str]) -> str:
+    """Return which of :data:`REPLACERS` the values of some fields need; empty: those of ``Recipe`` alone."""
+    return "parts" if any(name in _PLACES for name in names) else ""

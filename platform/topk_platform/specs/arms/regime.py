@@ -36,3 +36,8 @@ class Regime:
         object.__setattr__(self, "dataset", reference_of("dataset", self.dataset))
         check_fields(self)
         check_name("regime name", self.name)
+
+    @property
+    def condition_files(self) -> tuple[str, ...]:
+        """The files in the data folder that its conditions read."""
+        return tuple(file for condition in self.conditions if (file := getattr(condition, "file", "")))

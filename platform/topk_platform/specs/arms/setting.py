@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from topk_platform.extensions import extended
 from topk_platform.specs.arms.loss import Loss
-from topk_platform.specs.arms.recipe import SEARCHABLE, Recipe
+from topk_platform.specs.arms.recipe import REPLACERS, SEARCHABLE, Recipe, replacer_of
 from topk_platform.specs.arms.schedule import Parameter, Schedule
 from topk_platform.specs.search.space import Scalar
 
@@ -47,7 +48,7 @@ class Setting(NamedTuple):
         theirs: dict[str, Any] = {name: parameters[name] for name in SEARCHABLE if name in parameters}
         named = {name for schedule in loss.schedules.values() for name in schedule.names}
         own = {n: value for n, value in parameters.items() if n not in theirs and n not in named}
-        return cls(dataclasses.replace(recipe, **theirs), own)
+        return cls(extended(dataclasses.replace, REPLACERS, replacer_of(theirs))(recipe, **theirs), own)
 
 
 def numbers(own: Mapping[str, Parameter], epoch: int, epochs: int) -> dict[str, Scalar]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from topk_platform.specs.arms.additions import RetrainedClassifier
 from topk_platform.specs.arms.arm import Arm, Model
 from topk_platform.specs.arms.conditions import Condition
 from topk_platform.specs.arms.loss import Loss
@@ -113,7 +114,7 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
         >>> small.regime.dataset, small.regime.options["classes"], small.recipe.epochs, small.recipe.batch_size
         ('topk_platform.testing.smoke_datasets:imagenet', 8, 2, 16)
     """
-    recipe = replace(arm.recipe, epochs=min(_EPOCHS, arm.recipe.epochs))
+    recipe = _short(arm.recipe)
     small = replace(arm, model=_untrained(arm.model), recipe=recipe)
     if images_of(arm.regime) not in STANDINS:
         return small
@@ -125,6 +126,13 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
         metric=_over_all(arm.metric),
         metrics=tuple(dict.fromkeys(map(_over_all, arm.metrics))),
     )
+
+
+def _short(recipe: Recipe) -> Recipe:
+    epochs, after = min(_EPOCHS, recipe.epochs), recipe.after
+    if isinstance(after, RetrainedClassifier):
+        after = replace(after, epochs=min(after.epochs, epochs - 1))
+    return replace(recipe, epochs=epochs, after=after)
 
 
 def _untrained(model: Model) -> Model:

@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from topk_platform.extensions import extended
 from topk_platform.specs import Recipe
 
 __all__ = [
+    "OPTIMIZERS",
     "effective_weights",
     "learning_rate",
     "make_optimizer",
@@ -42,11 +44,26 @@ class _Adam(_Eager, torch.optim.Adam):
     step = torch.no_grad()(_eager(torch.optim.Adam.step))
 
 
+def _heavy_ball(parameters: Iterable[Tensor], *, nesterov: bool, **given: Any) -> torch.optim.Optimizer:
+    del nesterov
+    return _SGD(parameters, nesterov=False, **given)
+
+
+def _adamw(
+    parameters: Iterable[Tensor], *, lr: float, weight_decay: float, fused: bool, **_: Any
+) -> torch.optim.Optimizer:
+    return _Adam(parameters, lr=lr, weight_decay=weight_decay, fused=fused, decoupled_weight_decay=True)
+
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": _adamw, "heavy_ball": _heavy_ball}
+"""The optimisers beside SGD with Nesterov momentum and Adam, as functions of what SGD takes."""
+
+
 def make_optimizer(recipe: Recipe, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
     """Return the recipe's optimiser over ``parameters``."""
     if recipe.optimizer == "adam":
         return _Adam(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
-    return _SGD(
+    return extended(_SGD, OPTIMIZERS, recipe.additions.get("optimizer", ""))(
         parameters,
         lr=recipe.learning_rate,
         momentum=recipe.momentum,

@@ -18,6 +18,8 @@ RECIPES = (
     Recipe(1, learning_rate=0.1, momentum=0.9, weight_decay=1e-3),
     Recipe(1, learning_rate=0.1, momentum=0.0),
     Recipe(1, optimizer="adam", learning_rate=0.01, weight_decay=1e-3),
+    Recipe(1, optimizer="adamw", learning_rate=0.01, weight_decay=0.1),
+    Recipe(1, optimizer="heavy_ball", learning_rate=0.1, momentum=0.9, weight_decay=1e-3),
 )
 
 TRAINS = """
@@ -43,8 +45,11 @@ def torchs(recipe: Recipe, parameters: list[Tensor]) -> torch.optim.Optimizer:
     rate, decay, momentum = recipe.learning_rate, recipe.weight_decay, recipe.momentum
     if recipe.optimizer == "adam":
         return torch.optim.Adam(parameters, lr=rate, weight_decay=decay, fused=True)
+    if recipe.optimizer == "adamw":
+        return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
+    nesterov = momentum > 0 and recipe.optimizer == "sgd"
     return torch.optim.SGD(
-        parameters, lr=rate, momentum=momentum, nesterov=momentum > 0, weight_decay=decay, fused=True
+        parameters, lr=rate, momentum=momentum, nesterov=nesterov, weight_decay=decay, fused=True
     )
 
 
