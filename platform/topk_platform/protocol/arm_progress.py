@@ -23,9 +23,9 @@ class ArmProgress:
         arm: The arm.
         trials: How many search trials its searches share out; without meaning for an arm that searches nothing.
         seeds: How many seeds the arm asks for.
-        points: The most configurations of each search that are confirmed.
+        points: How many configurations of each search are confirmed at most.
         searched: The ended search trials by number; it is kept, not copied.
-        confirmed: The ended confirmations by slot; likewise.
+        confirmed: The ended confirmations by slot; it is kept, not copied, too.
 
     Attributes:
         lanes: Its searches.

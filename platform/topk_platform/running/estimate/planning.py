@@ -137,8 +137,8 @@ class Plan:
         """Return the cost of the training that is left.
 
         Args:
-            price: Price of a GPU hour, of which a trial uses the fraction ``Study.gpus``, or all of it where that is
-                ``"auto"``; for a study on the CPU, of a worker's hour.
+            price: Price of a GPU hour, or of a worker's hour for a study on the CPU. A trial takes the fraction
+                ``Study.gpus`` of a GPU, or a whole GPU if that is ``"auto"``.
         """
         return self.seconds / 3600 * price * (self.study.gpu_share if self.study.device == "cuda" else 1)
 
@@ -163,7 +163,7 @@ def plan(
     For arms without ended trials, the expected time comes from arms with the same regime, network and recipe;
     otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss. For
     such arms, each trial counts in full, although the pruner may stop it.
-    The start of Ray and of its workers, tens of seconds on an idle machine, is not foreseen.
+    The start of Ray and of its workers, tens of seconds on an idle machine, is not included.
     Trials count as done if they counted in the last run. Where every trial has ended, the data are not read: ``run``
     finds out whether they are still the same.
 
