@@ -94,6 +94,16 @@ class ArmProgress:
         return math.ceil((self.left + self.along) / self.arm.protocol.ensemble)
 
     @property
+    def search_workers(self) -> int:
+        """The most workers that what is left of the search can keep busy at once."""
+        return sum(lane.search_workers for lane in self.lanes)
+
+    @property
+    def confirm_workers(self) -> int:
+        """The most workers that what is left of the confirmations can keep busy at once."""
+        return sum(lane.confirm_workers for lane in self.lanes)
+
+    @property
     def rounds(self) -> tuple[int, int]:
         """How many trainings of the search, and how many confirmations, are still to start one after another."""
         searches = max(lane.search_rounds for lane in self.lanes)

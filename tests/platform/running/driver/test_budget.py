@@ -32,7 +32,7 @@ from topk_platform.running.driver.assignments import Orders
 from topk_platform.running.driver.budget import Budget, Limits
 from topk_platform.running.driver.conductor import Conductor
 from topk_platform.running.driver.retries import PAUSES
-from topk_platform.running.estimate.planning import ArmPlan, Plan
+from topk_platform.running.estimate.planning import Plan
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
@@ -191,11 +191,8 @@ def test_limits_that_let_nothing_start_are_refused(
 
 def test_a_plan_tells_what_is_left_costs_and_whom_it_feeds() -> None:
     study = a_study(arms=10, trials=16, seeds=5)
-    board = ArmBoard(study, study.arms[0], Identity("c", "f"))
-    (lane,) = board.lanes
-    assert (lane.search_workers, lane.confirm_workers) == (1, 5)
-    arms = tuple(ArmPlan(arm, 0, 0, 21, 60.0, True, 1, 5) for arm in study.arms)
-    plan = Plan(study, arms, 1, 12600.0)
+    board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms)
+    plan = Plan(study, board, Durations({arm_id: [60.0] for arm_id in board.arms}), 1)
     assert (plan.search_workers, plan.confirm_workers) == (10, 50)
     assert plan.seconds == 10 * 21 * 60 and plan.cost(2.0) == pytest.approx(7.0)
 
@@ -238,11 +235,11 @@ def test_arms_that_start_from_another_search_after_it_and_not_beside_it() -> Non
             SEARCHED,
             3,
             Recipe(1),
-            protocol=Protocol(start_from=f"{start}/*/*" if start else ""),
+            protocol=Protocol(start_from=f"{start}/*/*" if start else "", width=width[name]),
         )
         for name, start in starts.items()
     ]
     study = Study("s", arms, topk=(1, 3))
-    arm_plans = tuple(ArmPlan(arm, 0, 0, 1, 1.0, True, width[arm.regime.name], 1) for arm in study.arms)
-    plan = Plan(study, arm_plans, 1, 5.0)
+    board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in study.arms)
+    plan = Plan(study, board, Durations(), 1)
     assert plan.search_workers == max(2, max(1, 3) + 1) + 1
