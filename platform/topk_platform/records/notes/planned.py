@@ -26,6 +26,6 @@ def note_plan(store: Store, study: Study) -> None:
 
 def read_plan(store: Store) -> Study | None:
     """Return what the last run was asked for; None if that is not noted or cannot be read."""
-    with suppress(FileNotFoundError, StoreError, ValueError, KeyError):
+    with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError, RecursionError):
         return Study.from_json(json.dumps(without_checksum(store.read(_FILE))["study"]))
     return None
