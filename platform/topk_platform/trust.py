@@ -1,4 +1,4 @@
-"""Which code a file from other people may name: code of this package, and modules that the user trusts."""
+"""The code that files from other people may name: this package's, and modules that the user trusts."""
 
 from __future__ import annotations
 

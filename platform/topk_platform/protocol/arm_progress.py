@@ -23,9 +23,9 @@ class ArmProgress:
         arm: The arm.
         trials: How many search trials its searches share out; without meaning for an arm that searches nothing.
         seeds: How many seeds the arm asks for.
-        points: The most configurations of each search that are confirmed.
+        points: How many configurations of each search are confirmed at most.
         searched: The ended search trials by number; it is kept, not copied.
-        confirmed: The ended confirmations by slot; likewise.
+        confirmed: The ended confirmations by slot; it is kept, not copied, too.
 
     Attributes:
         lanes: Its searches.
@@ -92,6 +92,16 @@ class ArmProgress:
     def trainings(self) -> int:
         """How many trainings are left, of single trials or of whole ensembles."""
         return math.ceil((self.left + self.along) / self.arm.protocol.ensemble)
+
+    @property
+    def search_workers(self) -> int:
+        """The most workers that what is left of the search can keep busy at once."""
+        return sum(lane.search_workers for lane in self.lanes)
+
+    @property
+    def confirm_workers(self) -> int:
+        """The most workers that what is left of the confirmations can keep busy at once."""
+        return sum(lane.confirm_workers for lane in self.lanes)
 
     @property
     def rounds(self) -> tuple[int, int]:

@@ -108,7 +108,7 @@ class Board:
 
     @property
     def ended(self) -> bool:
-        """Whether no trial is left; of many arms the first with one answers."""
+        """Whether no trial is left."""
         return not any(arm.left for arm in self.arms.values())
 
     @property

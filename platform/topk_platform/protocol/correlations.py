@@ -13,7 +13,7 @@ from topk_platform.specs import Arm, Quantile, rungs_of
 
 __all__ = ["early_correlations"]
 
-_FEWEST = 3  # with two trials it is 1 or -1, whatever they show
+_FEWEST = 3  # with two trials it is always 1 or -1
 
 
 def early_correlations(arm: Arm, ended: Sequence[Ended]) -> dict[int, tuple[int, float | None]]:

@@ -75,7 +75,7 @@ class ArmResults:
         return [row for number, row in self.history.search.items() if self.state.counts(number)]
 
     def confirmations(self) -> dict[int, Row]:
-        """Return by seed the confirmation of what the seed's search has chosen by now, whatever its status."""
+        """Return by seed the confirmation, of any status, of what the seed's search has chosen by now."""
         return {seed: rows[0] for seed, rows in self._confirmed(1).items() if rows}
 
     def confirmed_points(self) -> dict[int, list[Row]]:

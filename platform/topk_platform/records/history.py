@@ -30,7 +30,7 @@ _SEARCHED = (
     *("key", "arm_id", "phase", "number", "seed", "status", "reason", "values", "train_seconds"),
     *("code_version", "dataset_fingerprint", "versions"),
 )
-"""The columns read of search trials, of which there are many."""
+"""The columns that are read for search trials; there are many of them."""
 
 
 @dataclass
@@ -208,7 +208,7 @@ class StudyRows:
 
         Args:
             arms: By arm identity.
-            identities: Which of an arm's rows count, likewise.
+            identities: Which of an arm's rows count, by arm identity.
         """
         rows = self._rows
         histories = {

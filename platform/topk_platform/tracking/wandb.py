@@ -170,7 +170,7 @@ class WandbTracker(Tracker):
         self._study.progressed()
 
     def _moved(self, folder: Path) -> Path:
-        """Move an offline run to where it is looked for; return its folder."""
+        """Move an offline run to the folder of complete runs; return its folder."""
         (written,) = folder.glob("wandb/offline-run-*")
         return written.rename(_folder(self._study) / written.name)
 

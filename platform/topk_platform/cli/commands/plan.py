@@ -28,6 +28,7 @@ from topk_platform.cli.options import (
 )
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
+from topk_platform.protocol import ArmProgress
 from topk_platform.running.estimate.batch_sizes import Probe
 from topk_platform.running.estimate.batch_sizes import probe as probe_study
 from topk_platform.running.estimate.planning import Plan
@@ -138,15 +139,15 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     arms = [
         {
             "arm": arm.arm.name,
-            "searched": arm.searched,
+            "searched": _searched(arm),
             "search_trials": plan.study.search_trials(arm.arm),
-            "confirmed": arm.confirmed,
+            "confirmed": _confirmed(arm),
             "confirmations": plan.study.seeds * plan.study.points(arm.arm),
             "left": arm.left,
             "along": arm.along,
-            "trial_seconds": arm.trial_seconds,
-            "measured": arm.measured,
-            "seconds": arm.seconds,
+            "trial_seconds": plan.durations.of(arm.arm_id),
+            "measured": plan.durations.knows(arm.arm_id),
+            "seconds": plan.seconds_of(arm),
         }
         for arm in plan.arms
     ]
@@ -197,9 +198,10 @@ def _print_plan(
     cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
     table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
     for arm in plan.arms:
-        seconds = f"{arm.trial_seconds:.2f}" + ("" if arm.measured else " (guess)")
+        guess = "" if plan.durations.knows(arm.arm_id) else " (guess)"
+        seconds = f"{plan.durations.of(arm.arm_id):.2f}{guess}"
         trials = study.search_trials(arm.arm)
-        done = f"{arm.searched}/{trials}", f"{arm.confirmed}/{study.seeds * study.points(arm.arm)}"
+        done = f"{_searched(arm)}/{trials}", f"{_confirmed(arm)}/{study.seeds * study.points(arm.arm)}"
         table.add_row(arm.arm.name, *done, str(arm.left), seconds)
     console.print(table)
     for line in (*_samples(plan), *(f"Note: {note}" for note in plan.notes)):
@@ -218,6 +220,16 @@ def _print_plan(
     if plan.left:
         console.print(_expected(plan), highlight=False)
         console.print(f"At most {_feeds(plan)} can be busy at once", highlight=False)
+
+
+def _searched(arm: ArmProgress) -> int:
+    """Return how many of the search trials that are asked for have ended."""
+    return sum(map(arm.counts, arm.searched))
+
+
+def _confirmed(arm: ArmProgress) -> int:
+    """Return how many confirmations of the chosen configurations have ended."""
+    return sum(lane.ended for lane in arm.lanes)
 
 
 def _expected(plan: Plan) -> str:

@@ -1,4 +1,4 @@
-"""Which trials are stopped early: thresholds that are fixed when a trial starts, and travel with it."""
+"""Stopping trials early: the thresholds are fixed when a trial starts, and travel with it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def note_plan(store: Store, study: Study) -> None:
 
 
 def read_plan(store: Store) -> Study | None:
-    """Return what the last run was asked for; None if that is not noted or cannot be read, for it decides no result."""
-    with suppress(FileNotFoundError, StoreError, ValueError, KeyError):
+    """Return what the last run was asked for; None if that is not noted or cannot be read."""
+    with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError, RecursionError):
         return Study.from_json(json.dumps(without_checksum(store.read(_FILE))["study"]))
     return None

@@ -1,4 +1,4 @@
-"""A study's progress, arm by arm: noted by its driver while it runs, and read on any machine."""
+"""A study's progress, arm by arm. Its driver notes it while it runs, and any machine can read it."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class ArmState:
             confirmation), in [0, 1]; None before the first.
         values: The values chosen in that trial.
         seconds: Expected time for the arm's rest on its current workers; None where not known.
-        trend: The best validation value so far after each completed search trial, in order; of a long search a few,
-            including the first and the last.
+        trend: The best validation value so far after each completed search trial, in order; for a long search, a few of
+            these values, with the first and the last.
 
     Example:
         >>> state = ArmState("clean/mlp/ldam", Tally(completed=3, pruned=1), left=6)
@@ -131,7 +131,7 @@ class TrialState:
         epoch: How many of its epochs have ended.
         epochs: How many it has at most.
         metric: The selection metric.
-        curve: That metric after each validated epoch; of a long curve a few values, including the first and the last.
+        curve: That metric after each validated epoch; for a long curve, a few values that include both ends.
     """
 
     trial: str
@@ -155,7 +155,7 @@ class StudyState:
         events: The last events, one line each, the newest at the end.
         when: The time of this state, in ISO 8601.
         gpu_use: How the cluster's GPUs are used; None where it has none.
-        training: The running trials, in the order of their starts; of many the first ones.
+        training: The running trials, in the order of their starts; at most twenty.
     """
 
     study: str
@@ -205,7 +205,7 @@ def trend_of(values: Iterable[float]) -> tuple[float, ...]:
 
 
 def thinned(points: Sequence[float]) -> tuple[float, ...]:
-    """Return a series; of a long one a few points at even distances, including both ends."""
+    """Return a series; for a long one, a few points at even distances that include both ends."""
     if len(points) <= _TREND:
         return tuple(points)
     return tuple(points[round(step * (len(points) - 1) / (_TREND - 1))] for step in range(_TREND))
@@ -221,7 +221,7 @@ def note_state(store: Store, state: StudyState) -> None:
 
 
 def _noted(store: Store) -> StudyState | None:
-    """Return the driver's note; None if there is none or it cannot be read, for it is only for people."""
+    """Return the driver's note; None if there is none or it cannot be read, because it is only for people."""
     with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError):
         note = without_checksum(store.read(_FILE))
         arms = [

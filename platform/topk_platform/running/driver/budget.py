@@ -69,7 +69,7 @@ class Budget:
 
     Attributes:
         gpus: The part of a GPU that a trial takes, which may be known only when the run has begun.
-        durations: How long trials take, likewise; it is kept up to date.
+        durations: How long trials take, kept up to date as they end.
         held: The limits that kept a trial from starting or cut one off, in words.
 
     Example:

@@ -274,7 +274,9 @@ class Conductor:
         hours = self.starts.limit / 3600
         self._fault(
             run,
-            NotStartedError(f"its process did not start within {hours:.3g} h, though there was room for it"),
+            NotStartedError(
+                f"its process did not start within {hours:.3g} h, although there was room for it"
+            ),
         )
 
     def _cut(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,52 +12,20 @@ from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
-from topk_platform.protocol import Board, Durations, informed
+from topk_platform.protocol import ArmBoard, Board, Durations, informed
 from topk_platform.records import ArmHistory, Ledger, Store, StudyRows, last_counted, live_state
 from topk_platform.running.driver.boards import as_checked, finished, make_board
 from topk_platform.running.driver.incomplete import incomplete, without
 from topk_platform.running.estimate.expecting import ended_seconds
 from topk_platform.running.machine.here import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
-from topk_platform.specs import Arm, Study, digest
+from topk_platform.specs import Study, digest
 from topk_platform.specs.fields import check_call
 
 if TYPE_CHECKING:
     from topk_platform.running.estimate.samples import Samples
 
-__all__ = ["ArmPlan", "Plan", "plan"]
-
-
-@dataclass(frozen=True)
-class ArmPlan:
-    """One arm's share of a plan.
-
-    Args:
-        arm: The arm.
-        searched: Search trials that have ended.
-        confirmed: Confirmations of the best configuration that have ended.
-        left: Trials still to end.
-        trial_seconds: Expected seconds of a trial, or of an ensemble.
-        measured: Whether ``trial_seconds`` is the mean of ended trials, rather than extrapolated from a few steps.
-        search_workers: How many workers the search trials that are left can keep busy at once.
-        confirm_workers: How many workers its confirmations can keep busy at once.
-        along: How many trials beyond those asked for train along, because ensembles are trained whole.
-    """
-
-    arm: Arm
-    searched: int
-    confirmed: int
-    left: int
-    trial_seconds: float
-    measured: bool
-    search_workers: int = 0
-    confirm_workers: int = 0
-    along: int = 0
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of training left on one worker."""
-        return math.ceil((self.left + self.along) / self.arm.protocol.ensemble) * self.trial_seconds
+__all__ = ["Plan", "plan"]
 
 
 @dataclass(frozen=True)
@@ -67,9 +34,9 @@ class Plan:
 
     Args:
         study: The study, with the budget that was asked for.
-        arms: Its arms.
+        board: The state of its arms.
+        durations: How long their trainings take.
         workers: How many workers it is planned for.
-        elapsed: The expected seconds until all trials have ended on so many workers.
         outdated: Why recorded trials of unfinished arms do not count and are trained again.
         samples: The numbers of samples of each regime; empty if the data were not read, as nothing is left to run.
         load: How many processes wanted a core of this machine in the last minute, on average, when the plan was begun;
@@ -79,9 +46,9 @@ class Plan:
     """
 
     study: Study
-    arms: tuple[ArmPlan, ...]
+    board: Board
+    durations: Durations
     workers: int
-    elapsed: float
     outdated: tuple[Outdated, ...] = ()
     samples: tuple[Samples, ...] = ()
     load: float | None = None
@@ -89,9 +56,14 @@ class Plan:
     notes: tuple[str, ...] = ()
 
     @property
+    def arms(self) -> tuple[ArmBoard, ...]:
+        """The states of its arms, in its order."""
+        return tuple(self.board.arms.values())
+
+    @property
     def left(self) -> int:
         """Trials still to end."""
-        return sum(arm.left for arm in self.arms)
+        return self.board.left
 
     @property
     def along(self) -> int:
@@ -101,20 +73,25 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Seconds of training left; pruning and early stopping only shorten it."""
-        return sum(arm.seconds for arm in self.arms)
+        return sum(map(self.seconds_of, self.arms))
+
+    def seconds_of(self, arm: ArmBoard) -> float:
+        """Return the seconds of training left for an arm."""
+        return arm.trainings * self.durations.of(arm.arm_id)
+
+    @property
+    def elapsed(self) -> float:
+        """The expected seconds until all trials have ended on its number of workers."""
+        return self.board.seconds(self.durations, self.workers)
 
     @property
     def search_workers(self) -> int:
         """The most workers that the searches can keep busy; more would idle while trials wait for others."""
-        busy = {plan.arm.name: plan.search_workers for plan in self.arms}
-        waiting: dict[str, list[str]] = {name: [] for name in busy}
-        for plan in self.arms:
-            waiting.get(plan.arm.start_from, []).append(plan.arm.name)
 
-        def most(name: str) -> int:  # an arm searches before those that start from it do
-            return max(busy[name], sum(map(most, waiting[name])))
+        def most(arm: ArmBoard) -> int:  # an arm searches before those that start from it do
+            return max(arm.search_workers, sum(most(other) for other in self.arms if other.origin is arm))
 
-        return sum(most(plan.arm.name) for plan in self.arms if plan.arm.start_from not in busy)
+        return sum(most(arm) for arm in self.arms if arm.origin is None)
 
     @property
     def confirm_workers(self) -> int:
@@ -140,8 +117,8 @@ class Plan:
         """Return the cost of the training that is left.
 
         Args:
-            price: Price of a GPU hour, of which a trial uses the fraction ``Study.gpus``, or all of it where that is
-                ``"auto"``; for a study on the CPU, of a worker's hour.
+            price: Price of a GPU hour, or of a worker's hour for a study on the CPU. A trial takes the fraction
+                ``Study.gpus`` of a GPU, or a whole GPU if that is ``"auto"``.
         """
         return self.seconds / 3600 * price * (self.study.gpu_share if self.study.device == "cuda" else 1)
 
@@ -166,7 +143,7 @@ def plan(
     For arms without ended trials, the expected time comes from arms with the same regime, network and recipe;
     otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss. For
     such arms, each trial counts in full, although the pruner may stop it.
-    The start of Ray and of its workers, tens of seconds on an idle machine, is not foreseen.
+    The start of Ray and of its workers, tens of seconds on an idle machine, is not included.
     Trials count as done if they counted in the last run. Where every trial has ended, the data are not read: ``run``
     finds out whether they are still the same.
 
@@ -253,23 +230,9 @@ def _plan(
 ) -> Plan:
     durations = Durations({i: ended_seconds(history) for i, history in histories.items()})
     durations.guess(guessed)
-    arms = tuple(
-        ArmPlan(
-            arm=arm.arm,
-            searched=sum(map(arm.counts, arm.searched)),
-            confirmed=sum(lane.ended for lane in arm.lanes),
-            left=arm.left,
-            trial_seconds=durations.of(arm_id),
-            measured=durations.knows(arm_id),
-            search_workers=sum(lane.search_workers for lane in arm.lanes),
-            confirm_workers=sum(lane.confirm_workers for lane in arm.lanes),
-            along=arm.along,
-        )
-        for arm_id, arm in board.arms.items()
-    )
     # Counting GPUs loads torch, which a plan with nothing left does without.
     at_once = workers or (local_workers(study) if board.left else 1)
-    return Plan(study, arms, at_once, board.seconds(durations, at_once))
+    return Plan(study, board, durations, at_once)
 
 
 def _of_similar_arms(histories: Mapping[str, ArmHistory]) -> dict[str, float]:

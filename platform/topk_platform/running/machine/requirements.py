@@ -15,7 +15,7 @@ _DISTRIBUTION, _EXTRA = "topk-studies", "platform"
 def platform_requirements() -> dict[str, str]:
     """Return the packages that the platform needs, each with the supported versions.
 
-    Where the package runs from its sources without having been installed, nothing is known.
+    The result is empty if the package runs from its sources and is not installed.
 
     Example:
         >>> "torch" in platform_requirements()

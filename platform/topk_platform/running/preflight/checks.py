@@ -236,7 +236,7 @@ def check_device(study: Study) -> None:
     """Raise ``UserError`` if the study needs a GPU and this machine, which is to run it, has none."""
     if study.device == "cuda" and not torch.cuda.is_available():
         raise UserError(
-            f"study {study.name} wants device 'cuda' and this machine has none: run it on a cluster that has, "
+            f"study {study.name} needs device 'cuda', and this machine has none: run it on a cluster that has one, "
             "--address HOST:PORT; try it on the CPU with --smoke; or train there, with "
             "dataclasses.replace(study, device='cpu') in a study file of yours"
         )

@@ -1,4 +1,4 @@
-"""Which rows would count on this machine, with its code, its data and its packages."""
+"""The identities of this machine: its code, its data and its packages decide which rows count."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def identities_here(ledger: Ledger, study: Study, data: str | Path | None = None
     Raises:
         UserError: if the data are missing, or the study needs a GPU that is not here.
     """
-    # Torch, which whatever is wrong before need not wait for.
+    # These load torch, which errors before need not wait for.
     from topk_platform import training  # noqa: PLC0415
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.preflight.checks import check_device  # noqa: PLC0415

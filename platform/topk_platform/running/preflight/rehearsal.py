@@ -23,7 +23,7 @@ from topk_platform.training.process.state import kept_process
 __all__ = ["Rehearsal"]
 
 _SAMPLES = 4
-_ROUNDING = 1e-4  # of a sum of probabilities
+_ROUNDING = 1e-4  # tolerance for a sum of probabilities
 _MOST_PARAMETERS = 2**25  # a step of a larger network takes seconds; ResNet-50 has 25.6 million
 
 
@@ -51,7 +51,7 @@ class Rehearsal:
 
 
 def _few(dataset: Source) -> tuple[Tensor, Tensor]:
-    """Return a few training inputs, as networks take them, and their labels; of images in files, black ones."""
+    """Return a few training inputs, as networks take them, and their labels; black images for images in files."""
     data: Dataset = dataset.example if isinstance(dataset, Population) else dataset
     labels = data.train.labels[:_SAMPLES]
     if isinstance(data.train.inputs, Images):

@@ -52,7 +52,7 @@ class NotebookView(ForPeople):
     def __enter__(self) -> Self:
         from IPython.display import display  # noqa: PLC0415 - for notebooks, which have it
 
-        # Ray and what it imports ask for widgets, of which nothing here is made.
+        # Ray warns of missing widgets, which this view does not use.
         logging.getLogger("ray.widgets").setLevel(logging.WARNING)
         warnings.filterwarnings("ignore", message="IProgress not found")
         self._handle = display(_Standing("starting Ray"), display_id=True)

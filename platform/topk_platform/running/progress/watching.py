@@ -25,7 +25,7 @@ __all__ = ["Noting", "Watch", "value_in_words", "values_in_words"]
 _EVENTS = 8  # the last ones, that are remembered
 _TRIALS = 20  # running trials that are shown at most
 _NOTE_SECONDS = 3.0
-_FRESH_SECONDS = 60.0  # a GPU that no trial has told of for so long is not counted among the measured ones
+_FRESH_SECONDS = 60.0  # a GPU's measurement counts for so long
 
 
 class _Arm:
@@ -48,8 +48,8 @@ class _Arm:
 class Watch:
     """The progress of a running study.
 
-    The driver's thread tells it of every event, which takes some microseconds; any thread may ask for the state,
-    which takes longer.
+    The driver's thread reports every event, which takes some microseconds. Any thread may ask for the state, which
+    takes longer.
 
     Args:
         study: The study's name.
@@ -145,7 +145,7 @@ class Watch:
 
 
 def _news(event: Event, leads: bool) -> str:
-    """Return in words an event that has befallen trials."""
+    """Return in words what has happened to trials."""
     if event.record is not None:
         return _outcome(event.record, leads)
     name = f"{_trial_name(event.trials[0])} ({event.trials[0].key})"

@@ -1,4 +1,4 @@
-"""What is shown of a running study: the same facts live, as lines, as JSON and by ``topk status``."""
+"""Views of a running study: the same facts live, as lines, as JSON and by ``topk status``."""
 
 from __future__ import annotations
 
@@ -64,37 +64,37 @@ class Drive:
         self.board = Board(ArmBoard(STUDY, arm, Identity("c", "f")) for arm in ARMS)
         self.watch, self.view = Watch("s", self.board), view
         self.ledger = Ledger.open(Store.open(folder), "s")
-        self.tell(Event("begun", slots=2))
+        self.notify(Event("begun", slots=2))
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         self.watch(event)
         self.view(self.watch, event)
 
     def step(self, fate: str = "completed") -> None:
         (trial,) = self.board.next_trials()
-        self.tell(Event("started", (trial,), workers=1))
+        self.notify(Event("started", (trial,), workers=1))
         if fate == "again":
             self.board.release(trial)
             self.board.again += 1
-            return self.tell(Event("again", (trial,), why="process lost: killed"))
+            return self.notify(Event("again", (trial,), why="process lost: killed"))
         if fate == "open":
             self.board.leave(trial)
-            return self.tell(Event("open", (trial,), why="process lost: killed; buy memory"))
+            return self.notify(Event("open", (trial,), why="process lost: killed; buy memory"))
         value = dict.fromkeys(STUDY.metrics, trial.number / 10) if fate == "completed" else {}
-        record = TrialRecord(trial, fate, "" if value else "as told", value, None, (), 2.0)  # type: ignore[arg-type]
+        record = TrialRecord(trial, fate, "" if value else "as asked", value, None, (), 2.0)  # type: ignore[arg-type]
         with self.ledger.writing(STUDY) as writer:
             self.ledger.identify({STUDY.arm_id(arm): Identity("c", "f") for arm in ARMS})
             note_plan(self.ledger.store, STUDY)
             writer.put(record)
         self.board.end(trial, Ended.from_record(record))
-        return self.tell(Event("ended", (trial,), record))
+        return self.notify(Event("ended", (trial,), record))
 
 
 FATES = ("completed", "failed", "completed", "again", "completed", "diverged", "completed", "open")
 
 
 @pytest.mark.parametrize("kind", ["live", "lines", "events", "quiet"])
-def test_all_views_tell_the_same_facts(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_views_show_the_same_facts(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     console = console_of(200, terminal=kind == "live")
     view = make_view(console, quiet=kind == "quiet", json=kind == "events")
     drive = Drive(view, tmp_path)
@@ -110,7 +110,7 @@ def test_all_views_tell_the_same_facts(kind: str, tmp_path: Path, capsys: pytest
     elif kind == "lines":
         assert "6/12 trials: 4 completed, 1 diverged, 1 failed, 1 lost, tried again 1" in headline(state)
         assert "trials: " in shown and "tried again 1" in shown
-        assert "failed: as told" in shown
+        assert "failed: as asked" in shown
         assert "is tried again: process lost: killed" in shown
     elif kind == "events":
         events = [json.loads(line) for line in out.splitlines()]
@@ -140,7 +140,7 @@ def test_all_views_tell_the_same_facts(kind: str, tmp_path: Path, capsys: pytest
 
 
 def test_lines_come_by_the_clock_and_not_at_the_moment_between_two_trials(tmp_path: Path) -> None:
-    """As soon as a trial has ended its worker seems free; the clock here turns when the test says so."""
+    """As soon as a trial has ended, its worker seems free. The clock here moves when the test says so."""
     view = Lines(console_of(200, terminal=False))
     drive = Drive(view, tmp_path)
     seen = list[str]()
@@ -150,7 +150,7 @@ def test_lines_come_by_the_clock_and_not_at_the_moment_between_two_trials(tmp_pa
         seen.append(lines[-1])
         if len(seen) == 2:
             drive.step()
-            drive.tell(Event("started", drive.board.next_trials(), workers=1))
+            drive.notify(Event("started", drive.board.next_trials(), workers=1))
         return len(seen) == 5
 
     view._repeating.over.wait = turn  # type: ignore[assignment]
@@ -164,14 +164,14 @@ def test_lines_come_by_the_clock_and_not_at_the_moment_between_two_trials(tmp_pa
 
 
 def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
-    """The ledger tells what has ended, the driver's note what is planned; of one that is gone nothing runs."""
+    """What has ended and what is left follow from the ledger and the plan; what runs comes from the driver's note."""
     drive = Drive(View(console_of(80)), tmp_path)
     drive.step()
     with Noting(drive.ledger.store, drive.watch):
         for fate in ("failed", "completed", "completed"):
             drive.step(fate)
     (trial,) = drive.board.next_trials()
-    drive.tell(Event("started", (trial,), workers=1))
+    drive.notify(Event("started", (trial,), workers=1))
     live = drive.watch.state()
     note_state(drive.ledger.store, live)
     read = read_state(Recorded.read(drive.ledger))
@@ -190,7 +190,7 @@ HALF_BUSY, BUSY = GpuSample("GPU-a", 0.5, 10 * 2**30, 80 * 2**30), GpuSample("GP
 
 
 @pytest.mark.parametrize(
-    ("study", "there", "samples", "told"),
+    ("study", "there", "samples", "expected"),
     [
         (STUDY, 0.0, [], ""),
         (STUDY, 2.0, [], ", 0 of 2 GPUs in use, "),
@@ -199,9 +199,9 @@ HALF_BUSY, BUSY = GpuSample("GPU-a", 0.5, 10 * 2**30, 80 * 2**30), GpuSample("GP
     ],
 )
 def test_gpus_in_use_are_shown_where_the_cluster_has_any(
-    tmp_path: Path, study: Study, there: float, samples: list[GpuSample], told: str
+    tmp_path: Path, study: Study, there: float, samples: list[GpuSample], expected: str
 ) -> None:
-    """Live and in what a driver notes; how busy they are as long as trials say so; a cluster may have grown."""
+    """Live and in a driver's note. How busy they are is shown as long as trials report it; a cluster may have grown."""
     board = Board(ArmBoard(study, arm, Identity("c", "f")) for arm in ARMS)
     watch = Watch("s", board, Durations({study.arm_id(arm): [60.0] for arm in ARMS}))
     watch(Event("begun", slots=4, gpus=there, share=study.gpu_share))
@@ -210,7 +210,7 @@ def test_gpus_in_use_are_shown_where_the_cluster_has_any(
     for sample in samples:
         watch(Event("progress", trials, workers=3, sample=sample))
     line = headline(watch.state())
-    assert told in line if told else "GPU" not in line
+    assert expected in line if expected else "GPU" not in line
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with ledger.writing(study):
         note_state(ledger.store, watch.state())
@@ -302,8 +302,8 @@ def test_each_running_trial_shows_its_epoch_and_its_curve(
     drive.step()
     started = [drive.board.next_trials() for _ in range(2)]
     for trials in started:
-        drive.tell(Event("started", trials, workers=2))
-    drive.tell(Event("progress", started[0], workers=2, epoch=3, curve=(0.5, 0.75, 1.0)))
+        drive.notify(Event("started", trials, workers=2))
+    drive.notify(Event("progress", started[0], workers=2, epoch=3, curve=(0.5, 0.75, 1.0)))
     expected = [
         ["epoch 3/1", "▁▅█", "top1 100.0 %"],
         ["epoch 0/1"],
@@ -322,7 +322,7 @@ def test_each_running_trial_shows_its_epoch_and_its_curve(
         check([line.rstrip() for line in capsys.readouterr().out.splitlines()])
     status(store=str(tmp_path))
     assert "epoch 3/1" not in capsys.readouterr().out
-    drive.tell(Event("cut", started[0], workers=1))
+    drive.notify(Event("cut", started[0], workers=1))
     assert len(drive.watch.state().training) == 1
 
 
@@ -368,7 +368,7 @@ class Shown:
         self.seen.append(shown)
 
 
-def test_in_a_notebook_one_output_is_drawn_anew_and_tells_how_it_ended(
+def test_in_a_notebook_one_output_is_drawn_again_and_shows_how_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown, ipython = Shown(), types.ModuleType("IPython.display")
@@ -385,12 +385,12 @@ def test_in_a_notebook_one_output_is_drawn_anew_and_tells_how_it_ended(
     assert re.search(r'<progress value="5" max="\d+">', last._repr_html_())
 
 
-def test_scripts_are_told_on_standard_error_unless_they_do_not_want_to_be(
+def test_scripts_print_progress_on_standard_error_unless_it_is_switched_off(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert isinstance(view_for(shown=True), Lines) and type(view_for(shown=False)) is View
-    view_for(shown=True).console.print("told")
-    assert capsys.readouterr() == ("", "told\n")
+    view_for(shown=True).console.print("text")
+    assert capsys.readouterr() == ("", "text\n")
 
 
 def test_a_study_and_a_loss_say_what_they_are() -> None:

@@ -65,10 +65,8 @@ def digits_as_they_are_and_with_a_tail() -> Study:
     return Study("s", arms, topk=(1, 3), seeds=1)
 
 
-def test_a_plan_tells_what_each_regime_is_trained_validated_and_tested_with(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of digits' 1797 images; a tail begins with as many of a class as the rarest has."""
+def test_a_plan_shows_the_samples_of_each_regime(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Digits has 1797 images; the first class of a tail has as many images as the rarest class."""
     found = plan(digits_as_they_are_and_with_a_tail(), store=tmp_path, workers=1)
     _print_plan(Console(width=200), found)
     out = capsys.readouterr().out
@@ -115,7 +113,7 @@ def test_the_estimate_of_a_running_study_replaces_the_plans(
     assert plan(study, store=tmp_path, workers=1).running is None
 
 
-def test_a_plan_with_nothing_left_says_that_it_did_not_look_at_the_data(
+def test_a_plan_with_nothing_left_says_that_the_data_were_not_read(
     tmp_path: Path, train_study: Callable[[Study, Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = digits_as_they_are_and_with_a_tail()
@@ -136,10 +134,10 @@ def test_a_plan_with_nothing_left_says_that_it_did_not_look_at_the_data(
         (8, 8, 1, None),
     ],
 )
-def test_stacks_that_leave_the_sampler_too_little_are_named(
+def test_stacks_that_leave_the_sampler_too_few_trials_are_named(
     ensemble: int, trials: int, searches: int, chosen: str | None, tmp_path: Path
 ) -> None:
-    """Of eight trials even one after another would leave it two, so that the stacks are not to blame."""
+    """With eight trials, even single ones would leave the sampler two, so the stacks are not the reason."""
     loss = Loss("smooth_topk_svm", {"tau": Float(0.1, 10.0)}, {"tau": 1.0})
     protocol = Protocol(ensemble=ensemble, searches=searches)
     arms = grid(

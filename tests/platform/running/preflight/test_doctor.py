@@ -188,7 +188,7 @@ def test_modules_can_be_imported() -> None:
 def test_data_are_the_drivers(facts: Facts, state: str, found: str) -> None:
     result = only(checks.check_data(SOUND, NODE, facts, "/data"))
     assert told(result) == (state, found)
-    assert result.remedy.startswith("mend what is named there") == ("data birds" in facts.problems)
+    assert result.remedy.startswith("correct this on that machine") == ("data birds" in facts.problems)
 
 
 @pytest.mark.parametrize(
@@ -219,9 +219,9 @@ def test_gpus_that_are_promised_are_there_and_free() -> None:
     assert found() == [("good", "none")]
     assert found(free, promised=1) == [("good", "H200, 139 of 140 GiB free, driver 570.86")]
     assert found(busy, promised=1) == [("warning", "H200, 20 of 140 GiB free")]
-    assert found(free, promised=2) == [("wrong", "Ray was told of 2 here, and torch finds 1")]
+    assert found(free, promised=2) == [("wrong", "Ray counts 2 here, and torch finds 1")]
     assert found(promised=1, problems={"gpus": "torch can use none: old driver"}) == [
-        ("wrong", "Ray was told of 1 here, and torch can use none: old driver")
+        ("wrong", "Ray counts 1 here, and torch can use none: old driver")
     ]
     mixed = found(free, Gpu("L4", 24 * GIB, 24 * GIB), promised=2)
     assert mixed[-1] == ("wrong", "of several kinds: H200, L4")

@@ -29,7 +29,7 @@ def ask_nodes(question: Question, patience: float) -> list[Node]:
     """Return the cluster's nodes with their answers.
 
     Args:
-        question: What each node is asked; the number of GPUs is replaced by what Ray was told on that node.
+        question: What each node is asked; the number of GPUs is replaced by the number that Ray counts on that node.
         patience: Seconds for all nodes together; a node's first worker fetches the packages and imports torch.
     """
     nodes = [node for node in ray.nodes() if node["Alive"]]
@@ -81,14 +81,14 @@ def _node(name: str, node: Mapping[str, Any], answer: Any, patience: float) -> N
 
 
 def _behind(node: Mapping[str, Any]) -> float:
-    """Return by how many seconds a node's clock is at least behind, whatever the answer's delay."""
+    """Return the least number of seconds by which a node's clock is behind; the time of the answer is allowed for."""
     before = time.time()
     there = ray.get(_on(node, now), timeout=_CLOCK_SECONDS)
     return seconds_behind(before, there, time.time())
 
 
 def seconds_behind(before: float, there: float, after: float) -> float:
-    """Return by how many seconds a clock is behind that was read between two moments of ours; negative if ahead.
+    """Return by how many seconds a clock is behind, which was read between two moments here; negative if ahead.
 
     Example:
         >>> seconds_behind(100.0, 101.0, 102.0), seconds_behind(100.0, 40.0, 102.0), seconds_behind(100.0, 112.0, 102.0)

@@ -27,10 +27,10 @@ __all__ = [
 
 _GIB = 2**30
 _LITTLE, _TOO_LITTLE = 5 * _GIB, _GIB
-# Times of records are of the machine that trained; signed requests of object stores are refused from minutes on.
+# Records have the training machine's times; object stores refuse signed requests that are minutes off.
 _SECONDS_OFF, _SECONDS_REFUSED = 2.0, 300.0
-_BUSY = 0.5  # of a GPU's memory, above which somebody else works there
-# Another version of these gives other bits, or does not talk to the driver's; of others the range is enough.
+_BUSY = 0.5  # the part of a GPU's memory above which another process must be using it
+# With other versions of these, results differ or the processes do not understand each other.
 DECIDING = ("torch", "torchvision", "numba", "ray", "optuna")
 """Packages that have to be of the driver's version on every machine."""
 
@@ -86,7 +86,7 @@ def check_bits(nodes: Sequence[tuple[Node, Facts]], driver: Facts, device: str) 
     computing = [(node, facts) for node, facts in nodes if device == "cpu" or facts.gpus]
     for node, facts in nodes:
         if why := facts.problems.get("environment"):
-            yield node.wrong("same bits", f"torch cannot say: {why}", "mend torch there")
+            yield node.wrong("same bits", f"torch cannot say: {why}", "repair torch there")
     known = [(node, facts.environment) for node, facts in computing if facts.environment]
     if not known:
         return
@@ -116,7 +116,7 @@ def check_code(driver: Facts, node: Node, facts: Facts) -> Iterator[CheckResult]
         yield node.good("code", f"version {facts.code}")
     else:
         finding = f"version {facts.code}, the driver's is {driver.code}"
-        yield node.wrong("code", finding, "take off PYTHONPATH there what hides the driver's code")
+        yield node.wrong("code", finding, "remove from PYTHONPATH there what hides the driver's code")
 
 
 def check_modules(node: Node, facts: Facts, references: Sequence[str]) -> Iterator[CheckResult]:
@@ -134,8 +134,8 @@ def check_data(driver: Facts, node: Node, facts: Facts, folder: str) -> Iterator
         why = facts.problems.get(f"data {name}")
         if why:
             remedy = (
-                f"mend what is named there; a dataset that is missing belongs into {folder} there, or say with --data "
-                "where it is on every machine"
+                f"correct this on that machine; a missing dataset belongs into {folder} there, or name with --data a "
+                "folder that has it on every machine"
             )
             yield node.wrong("data", f"{name}: {why}", remedy)
         elif facts.data[name] != expected and expected:
@@ -157,16 +157,16 @@ def _folder(driver: Facts, node: Node, facts: Facts, folder: str) -> CheckResult
 
 
 def check_gpus(node: Node, facts: Facts, device: str, *, shared: bool = False) -> Iterator[CheckResult]:
-    """Check that the GPUs that Ray was told of can be used, and that no other process fills their memory.
+    """Check that the GPUs that Ray counts can be used, and that no other process fills their memory.
 
     Args:
         node: The machine.
-        facts: What it says of itself.
+        facts: Its answers.
         device: What the trials are to run on.
         shared: Whether several trials are to run on a GPU.
     """
     if why := facts.problems.get("gpus"):
-        remedy = "mend the driver there, or start Ray there with --num-gpus 0"
+        remedy = "repair the driver there, or start Ray there with --num-gpus 0"
         yield node.wrong("gpus", _promised(node) + why, remedy)
     elif node.gpus > len(facts.gpus):
         finding = f"{_promised(node)}torch finds {len(facts.gpus)}"
@@ -179,7 +179,7 @@ def check_gpus(node: Node, facts: Facts, device: str, *, shared: bool = False) -
 
 
 def _promised(node: Node) -> str:
-    return f"Ray was told of {node.gpus:g} here, and " if node.gpus else ""
+    return f"Ray counts {node.gpus:g} here, and " if node.gpus else ""
 
 
 def _each_gpu(node: Node, facts: Facts) -> Iterator[CheckResult]:
@@ -209,7 +209,7 @@ def check_any_gpu(nodes: Iterable[tuple[Node, Facts]], device: str) -> Iterator[
     """Check that a study for GPUs has at least one."""
     if device == "cuda" and not any(facts.gpus for _, facts in nodes):
         remedy = "machines with GPUs; or try it on the CPU with --smoke"
-        yield CheckResult("gpus", "wrong", "the study wants one and there is none", remedy, ["all"])
+        yield CheckResult("gpus", "wrong", "the study needs one and there is none", remedy, ["all"])
 
 
 def check_disk(node: Node, facts: Facts) -> Iterator[CheckResult]:

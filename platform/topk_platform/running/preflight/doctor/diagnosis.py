@@ -226,7 +226,9 @@ def _tracking(uri: str | None, store: Store | None, where: str) -> CheckResult:
     try:
         check_tracking(uri)
     except UserError as error:
-        return CheckResult("tracking", "wrong", str(error), "start the server, or mend its address", [where])
+        return CheckResult(
+            "tracking", "wrong", str(error), "start the server, or correct its address", [where]
+        )
     return CheckResult("tracking", "good", f"{masked(uri)} answers", "", [where])
 
 

@@ -43,7 +43,7 @@ class Question:
         data: The folder of datasets.
         store: The address of the store into which a file was put.
         token: That file's name and content; the machine writes a reply beside it.
-        gpus: How many GPUs the machine is said to have.
+        gpus: How many GPUs Ray counts on the machine.
     """
 
     packages: Sequence[str]
@@ -58,13 +58,13 @@ class Question:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a machine says about itself; what could not be found out is explained in ``problems``.
+    """A machine's answers; ``problems`` explains those that are missing.
 
     Args:
         host: The machine's name.
         system: Operating system and processor.
         python: Python's version.
-        packages: Versions by name, :data:`ABSENT` where there is none.
+        packages: Versions by name; :data:`ABSENT` for a package that is not installed.
         environment: What decides the last bits of a training, see :func:`topk_platform.training.environment`.
         code: The hash of the sources of losses, data, models and training.
         data: Fingerprints by regime.
@@ -129,7 +129,7 @@ def examine(question: Question) -> Facts:
 
 
 class _Attempts:
-    """Ask for one fact after another, and keep the reason where one could not be found out."""
+    """Finds facts one after another; if one fails, it keeps the reason."""
 
     def __init__(self) -> None:
         self.problems: dict[str, str] = {}
@@ -137,7 +137,7 @@ class _Attempts:
     def __call__(self, name: str, question: Callable[[], T], otherwise: T) -> T:
         try:
             return question()
-        except Exception as error:  # noqa: BLE001 - a diagnosis goes on, whatever is wrong
+        except Exception as error:  # noqa: BLE001 - a diagnosis continues after any error
             self.problems[name] = reason(error)
             return otherwise
 
@@ -208,7 +208,7 @@ def _unimportable(references: Sequence[str]) -> dict[str, str]:
 
 
 def _open_token() -> str:
-    """Return the file of Ray's token if others can read it; whoever does runs code on the cluster."""
+    """Return the file of Ray's token if others can read it; with the token they can run code on the cluster."""
     if os.environ.get("RAY_AUTH_MODE") == "disabled":
         return ""
     file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")

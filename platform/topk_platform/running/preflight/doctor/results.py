@@ -24,7 +24,7 @@ class Node:
         name: The node's name.
         facts: Its answers; None if it did not answer.
         problem: Why it did not answer.
-        gpus: How many GPUs Ray was told it has.
+        gpus: How many GPUs Ray counts there.
         behind: By how many seconds its clock is behind the driver's; negative if ahead.
         lost: Whether it left the cluster while it was asked.
     """
@@ -54,11 +54,11 @@ class CheckResult:
     """The result of one check, shown as one line.
 
     Args:
-        check: What was looked at.
-        state: ``"good"``; ``"warning"``, for what works and may surprise; ``"wrong"``, for what stops a study or
-            makes its results differ.
+        check: The name of the check.
+        state: ``"good"``; ``"warning"`` if it works but may surprise; ``"wrong"`` if it stops a study or changes its
+            results.
         finding: What the check says, in one line.
-        remedy: What to do about it; empty where it is good.
+        remedy: What to do about it; empty if it is good.
         nodes: The names of the nodes concerned, or ``"driver"``.
     """
 
@@ -75,7 +75,7 @@ class Diagnosis:
 
     Args:
         results: The results of the checks.
-        driver: What this machine says of itself.
+        driver: This machine's answers.
         nodes: The cluster's nodes; empty without a cluster.
     """
 
