@@ -106,7 +106,7 @@ def test_plan_doctor_and_run_name_the_classes_that_noise_empties(
     results = diagnose(study, store=tmp_path / "runs").results
     assert [(one.state, one.found) for one in results if one.check == "study"] == [
         ("warning", note),
-        ("good", "emoji: 1 arms can be trained"),
+        ("good", "emoji: its arms can be trained, 1 in all"),
     ]
     notes: list[str] = []
     monkeypatch.setattr("topk_platform.running.driver.study.execute", lambda *_: None)  # Ray's part
