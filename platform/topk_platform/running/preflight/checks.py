@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from topk_platform.code_version import code_versions, references
-from topk_platform.data import Dataset, Images, Source, check_source, download, set_aside
+from topk_platform.data import Dataset, Images, Source, check_source, download, from_tensors, set_aside
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
 from topk_platform.models import build_model, check_model
@@ -21,7 +22,7 @@ from topk_platform.running.preflight.training_splits import check_group_metrics,
 from topk_platform.specs import Arm, Model, Regime, Scalar, Setting, Study, measure_of, reaching
 from topk_platform.training import check_ensemble, check_loss
 
-__all__ = ["check_device", "check_imported", "check_network", "check_study"]
+__all__ = ["check_arrays", "check_device", "check_imported", "check_network", "check_study"]
 
 _EMPTY_CLASS = (
     "; with some seed a class has no training sample: take class_counts.clamp(min=1), as our own losses do"
@@ -204,6 +205,11 @@ def check_imported(study: Study) -> None:
 def check_network(reference: str) -> None:
     """Raise ``UserError`` unless ``module:function`` names what can build a network, with no options of its own."""
     check_model(Model(reference))
+
+
+def check_arrays(inputs: Any, labels: Any) -> None:
+    """Raise ``UserError`` unless datasets take these inputs ``(n, ...)`` and labels ``(n,)``, arrays or tensors."""
+    from_tensors((inputs, labels), (inputs, labels), (inputs, labels))
 
 
 def check_device(study: Study) -> None:
