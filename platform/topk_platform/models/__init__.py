@@ -56,7 +56,7 @@ _OURS = ("shape", "classes", "head")
 
 
 def check_model(model: Model) -> None:
-    """Raise ``UserError`` unless the model exists and takes the options given, and its weights are there.
+    """Raise ``UserError`` unless the model exists, takes the options given, and has its weights on this machine.
 
     A model's function takes ``shape``, ``classes`` and ``head``, then its options.
     """
@@ -68,7 +68,7 @@ def check_model(model: Model) -> None:
 
 
 def _check_takes(name: str, function: Callable[..., nn.Module]) -> None:
-    """Raise ``UserError`` unless a model's function takes what the data and the arm say."""
+    """Raise ``UserError`` unless a model's function takes the shape, the classes and the head."""
     if name.startswith("torchvision.models:"):
         _, _, architecture = name.partition(":")
         raise UserError(
@@ -88,7 +88,10 @@ def _check_takes(name: str, function: Callable[..., nn.Module]) -> None:
 
 
 def architecture_of(model: Model) -> Model:
-    """Return the same network without the weights that its training started from, which need not be there any more."""
+    """Return the same model without the pretrained weights from which its training started.
+
+    They are not needed to load a trained network, and may no longer be on this machine.
+    """
     if model.name != "torchvision":
         return model
     options = {name: value for name, value in model.options.items() if name != "weights"}
@@ -96,11 +99,11 @@ def architecture_of(model: Model) -> Model:
 
 
 def build_model(model: Model, shape: tuple[int, ...], classes: int, head: str) -> nn.Module:
-    """Return a new network, its weights drawn from torch's global generator as torch's layers do.
+    """Return a new network. Its weights are drawn from torch's global generator, as torch's layers do.
 
     Args:
-        model: Which.
-        shape: Shape of one input.
+        model: The model.
+        shape: The shape of one input.
         classes: Number of outputs L.
         head: ``"linear"`` or ``"cosine"``.
     """

@@ -22,14 +22,14 @@ def torchvision_model(
     architecture: str = "resnet18",
     weights: str = "",
 ) -> nn.Module:
-    """Return one of torchvision's classifiers, its last layer replaced by our head, which is untrained always.
+    """Return one of torchvision's classifiers. Its last layer is replaced by our head, which is always untrained.
 
     Args:
-        shape: ``(3, height, width)``; unused, for these networks pool to one place.
+        shape: ``(3, height, width)``; unused, because these networks take images of any size.
         classes: L.
         head: ``"linear"`` or ``"cosine"``.
         architecture: A name that ``torchvision.models.list_models`` knows.
-        weights: What torchvision calls the weights to start from, such as ``"IMAGENET1K_V1"``; empty for none.
+        weights: torchvision's name of the weights to start from, such as ``"IMAGENET1K_V1"``; empty for none.
 
     Raises:
         MissingDataError: if the weights are not on disk.
@@ -79,7 +79,7 @@ def find_weights(architecture: str = "resnet18", weights: str = "") -> Any:
 
 
 def _replace_last(net: nn.Module, classes: int, head: str) -> None:
-    """Put the head in the place of the last linear layer."""
+    """Replace the last linear layer by the head."""
     linear = [(name, module) for name, module in net.named_modules() if isinstance(module, nn.Linear)]
     if not linear:
         raise UserError(f"{type(net).__name__} has no linear layer that a head could take the place of")

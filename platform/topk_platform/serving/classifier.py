@@ -18,8 +18,9 @@ from topk_platform.errors import UserError, blamed
 from topk_platform.models import MODELS, architecture_of, build_model, check_model
 from topk_platform.serving.frozen import OnFeatures, read_frozen
 from topk_platform.serving.package import WEIGHTS, Config
-from topk_platform.serving.pictures import read_inputs
+from topk_platform.serving.pictures import Given, listed, read_inputs
 from topk_platform.specs import Model
+from topk_platform.specs.fields import check_call
 from topk_platform.training.steps.batches import Normalisation
 from topk_platform.trust import Trust
 
@@ -73,6 +74,13 @@ class Classifier:
     config: Config
     module: Prepared
 
+    def __repr__(self) -> str:
+        config, takes = self.config, self.config.inputs
+        return (
+            f"Classifier({config.arm}: {config.k} candidates of {takes.classes} classes, {takes.kind}s of shape "
+            f"{takes.shape})"
+        )
+
     @torch.no_grad()
     def scores(self, inputs: Tensor) -> Tensor:
         """Return the scores ``(n, L)``, float32.
@@ -116,22 +124,22 @@ class Classifier:
             for row in zip(labels.tolist(), chances.tolist(), strict=True)
         ]
 
-    def predict(
-        self, paths: str | Path | Sequence[str | Path], k: int | None = None
-    ) -> list[list[Candidate]]:
-        """Return the K candidates for each of some files, the most probable first.
+    def predict(self, given: Given | Sequence[Given], k: int | None = None) -> list[list[Candidate]]:
+        """Return the K candidates for each of some inputs, the most probable first.
 
         Args:
-            paths: Images; ``.npy`` files for a network that takes numbers. One path is a list of one.
+            given: One or several: paths of images, folders of images, images of Pillow's, uint8 arrays or tensors; for
+                a network that takes numbers, ``.npy`` files, folders of them, arrays or tensors. See
+                :func:`~topk_platform.serving.pictures.listed` and :func:`~topk_platform.serving.pictures.read_inputs`.
             k: K; by default the arm's K.
 
         Raises:
-            UserError: if a file cannot be read, or k is not in [1, L].
+            UserError: if a file cannot be read, something else is given than the network takes, or k is not in [1, L].
         """
         candidates: list[list[Candidate]] = []
-        paths = [paths] if isinstance(paths, str | Path) else paths
-        for start in range(0, len(paths), _AT_ONCE):
-            candidates += self.candidates(read_inputs(paths[start : start + _AT_ONCE], self.config.inputs), k)
+        items = listed(given, self.config.inputs)
+        for start in range(0, len(items), _AT_ONCE):
+            candidates += self.candidates(read_inputs(items[start : start + _AT_ONCE], self.config.inputs), k)
         return candidates
 
 
@@ -149,6 +157,7 @@ def load_model(folder: str | Path, *, trust: Iterable[str] = ()) -> Classifier:
     Raises:
         UserError: if it contains no exported network, is damaged, or names code that is not trusted or does not exist.
     """
+    check_call(load_model, locals())
     return load_trusting(Path(folder), Trust.of(trust))
 
 

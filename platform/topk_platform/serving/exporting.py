@@ -16,6 +16,7 @@ from topk_platform.results.statistics import Estimate
 from topk_platform.serving.card import model_card
 from topk_platform.serving.package import BACKBONE, CARD, CONFIG, MLMODEL, ONNX, PT2, WEIGHTS, Config
 from topk_platform.specs import FEATURES, Study
+from topk_platform.specs.fields import check_call
 from topk_platform.trust import Trust
 
 __all__ = ["Exported", "best_of", "export_model"]
@@ -65,6 +66,7 @@ def export_model(
     Raises:
         UserError: if there is no such arm, it has no network, or the folder contains something else.
     """
+    check_call(export_model, locals())
     held = read(study, store, needed=True)
     history = _history(held, arm)
     runs = runs_of_all(study, held.results)[study.arm_id(history.arm)]

@@ -186,7 +186,7 @@ def test_only_those_who_ask_become_other_arms() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"arms": some_arms(metric="size95")}, "metric 'size95' cannot select, for less of it is better"),
+        ({"arms": some_arms(metric="size95")}, "metric 'size95' cannot select, because less of it is better"),
         ({"arms": some_arms(metrics=("top1", "size90"))}, "metric 'size90' cannot select"),
         ({"arms": some_arms(recipe=Recipe(1, keep=("size99",)))}, "metric 'size99' cannot select"),
         ({"show": ("size80",)}, "metric 'size80' is not among"),

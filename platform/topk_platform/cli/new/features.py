@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import replace
 
-from topk_platform.cli.new.data import DataCode
+from topk_platform.cli.new.data_code import DataCode
 from topk_platform.cli.new.networks import NetworkCode
 from topk_platform.errors import UserError
 

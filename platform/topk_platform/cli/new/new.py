@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from topk_platform.cli.new.data import DataCode, data_code
+from topk_platform.cli.new.data import data_code
+from topk_platform.cli.new.data_code import DataCode
 from topk_platform.cli.new.features import HEADS, PIXELS, on_features
 from topk_platform.cli.new.networks import NETWORKS, NetworkCode, network_code
 from topk_platform.cli.options import named_place
@@ -31,7 +32,8 @@ _FILE = '''"""{title}
 
 {imports}
 
-RATE = Float(0.001, 1, log=True)
+SEARCHED = {{"learning_rate": Float(0.001, 1, log=True), "weight_decay": Float(1e-6, 1e-2, log=True)}}
+FIRST = {{"learning_rate": 0.1, "weight_decay": 1e-4}}
 {function}
 study = Study(
     name="{name}",
@@ -39,15 +41,11 @@ study = Study(
         regimes=[{regime}],
         models=[{model}],
         losses=[
-            Loss("cross_entropy", {{"learning_rate": RATE}}, {{"learning_rate": 0.1}}),
-            Loss(
-                "smooth_topk_svm",
-                {{"learning_rate": RATE, "tau": Float(0.01, 10, log=True)}},
-                {{"learning_rate": 0.1, "tau": 1.0}},
-            ),{loss}
+            Loss("cross_entropy", SEARCHED, FIRST),
+            Loss("smooth_topk_svm", {{**SEARCHED, "tau": Float(0.01, 10, log=True)}}, {{**FIRST, "tau": 1.0}}),{loss}
         ],
         k={k},
-        recipe=Recipe(epochs={epochs}{augmentation}),{metric}
+{flip}        recipe=Recipe(epochs={epochs}{augmentation}),{metric}
     ),
     topk={topk},
     trials={trials},
@@ -57,7 +55,9 @@ study = Study(
 
 
 _TAIL_LOSS = """
-            Loss("balanced_softmax", {"learning_rate": RATE}, {"learning_rate": 0.1}),"""
+            Loss("balanced_softmax", SEARCHED, FIRST),"""
+_FLIP = """        # flip mirrors images at random: leave it out where left and right matter, as for letters
+"""
 _TAIL_METRIC = """
         metric="macro_top{k}",  # the mean over classes: a rare class counts as much as a frequent one"""
 
@@ -95,7 +95,7 @@ def new(
     source: _Source = None,
     network: _Network = None,
     k: Annotated[
-        int | None, typer.Option("-k", help="K, the number of guesses shown.", rich_help_panel=_PANEL)
+        int | None, typer.Option("-k", "--k", help="K, the number of guesses shown.", rich_help_panel=_PANEL)
     ] = None,
     groups: _Groups = "",
     features: Annotated[
@@ -131,7 +131,22 @@ def new(
     heads = features and network is None
     model = HEADS if heads else network_code(_answer(network, "--network", "Network", data.network))
     guesses = _guesses(k, data.classes)
-    text = _FILE.format(
+    _write(file, _text(name, data, model, guesses, epochs=epochs, trials=trials, seeds=seeds))
+    for note in data.notes:
+        typer.echo(f"topk: {note}", err=True)
+    model_chosen = "linear and mlp" if features else data.network
+    if chosen := _chosen({"--network": (network, model_chosen), "-k": (k, guesses)}):
+        typer.echo(f"chosen: {chosen}")
+    if data.tail:
+        typer.echo(f"some classes are rare: balanced_softmax is among the losses, macro_top{guesses} selects")
+    typer.echo(f"wrote {file}; now: topk plan {name}:study --data {_quoted(data.folder)}")
+
+
+def _text(
+    name: str, data: DataCode, model: NetworkCode, guesses: int, *, epochs: int, trials: int, seeds: int
+) -> str:
+    """Return the content of a study's file."""
+    return _FILE.format(
         title=f"{name}: which loss finds the right one among {guesses} of {data.classes} classes, {data.title}.",
         name=name,
         folder=_quoted(data.folder),
@@ -147,16 +162,8 @@ def new(
         trials=trials,
         seeds=seeds,
         augmentation=data.augmentation,
+        flip=_FLIP if "flip" in data.augmentation else "",
     )
-    _write(file, text)
-    if data.note:
-        typer.echo(f"topk: {data.note}", err=True)
-    model_chosen = "linear and mlp" if features else data.network
-    if chosen := _chosen({"--network": (network, model_chosen), "-k": (k, guesses)}):
-        typer.echo(f"chosen: {chosen}")
-    if data.tail:
-        typer.echo(f"some classes are rare: balanced_softmax is among the losses, macro_top{guesses} selects")
-    typer.echo(f"wrote {file}; now: topk plan {name}:study --data {_quoted(data.folder)}")
 
 
 def _chosen(options: Mapping[str, tuple[Any, Any]]) -> str:

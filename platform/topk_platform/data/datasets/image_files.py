@@ -13,7 +13,7 @@ from topk_platform.data.dataset import GROUPS, Dataset, Split
 from topk_platform.data.datasets.own import assembled, split_folders
 from topk_platform.data.folder import data_folder
 from topk_platform.data.images.in_files import Images
-from topk_platform.data.images.listing import FileList, from_folders, readable
+from topk_platform.data.images.listing import FileList, from_folders, held_out_folders, readable
 from topk_platform.data.splits.grouping import grouped_files
 from topk_platform.errors import MissingDataError
 from topk_platform.specs.checks import check
@@ -23,13 +23,13 @@ __all__ = ["Reading", "check_classes", "image_files"]
 
 @dataclass(frozen=True)
 class Reading:
-    """How files become the inputs of a split.
+    """The options by which image files become the inputs of a split.
 
     Args:
         size: Height and width of the network's input.
         resize: The shorter side of the scaled image from which the input is cropped.
-        unreadable: ``"fatal"``: an image that cannot be read ends the trial that meets it; ``"skip"``: all images
-            are read once before anything starts, and a warning names those that are left out.
+        unreadable: ``"fatal"``: an image that cannot be read ends the trial that reads it. ``"skip"``: all images are
+            read once before anything starts, and a warning names those that are left out.
 
     Raises:
         ValueError: if ``unreadable`` is something else.
@@ -83,14 +83,14 @@ def image_files(
         validation: The fraction of each class for validation.
         test: The fraction of each class for test.
         unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see :class:`Reading`.
-        groups: As of :func:`topk_platform.data.image_folder`.
-        called: Likewise.
-        whole_groups: Likewise.
+        groups: Where the groups of the images are named, see :func:`topk_platform.data.image_folder`.
+        called: The name of the groups, likewise.
+        whole_groups: Whether groups are kept whole, likewise.
 
     Raises:
         MissingDataError: if there is no such folder.
-        UserError: if a class has no images, the splits' classes differ, a folder beside ``train`` is not named after
-            a split, or the groups are wrong as :func:`topk_platform.data.image_folder` says.
+        UserError: if a class has no training images, a folder beside ``train`` is not named after a split, or
+            the groups are wrong as :func:`topk_platform.data.image_folder` says.
     """
     root = data_folder() / folder
     if not root.is_dir():
@@ -99,12 +99,13 @@ def image_files(
             f"{folder}/train/CLASS/IMAGE, or name the folder that holds {folder} with --data DIR or TOPK_DATA"
         )
     how = Reading(size, resize, unreadable)
-    places = {name: place.relative_to(root).as_posix() for name, place in split_folders(root).items()}
-    lists = {name: from_folders(root, place) for name, place in places.items()}
-    check_classes("image_files", root, lists)
+    parts = {name: folder.relative_to(root).as_posix() for name, folder in split_folders(root).items()}
+    training = from_folders(root, parts["train"])
+    others = {name: part for name, part in parts.items() if name != "train"}
+    lists = {"train": training} | {n: held_out_folders(root, p, training.classes) for n, p in others.items()}
     splits = {name: how.split(files, name) for name, files in lists.items()}
     if groups:
-        splits = grouped_files(splits, _paths(splits), places, root, groups)
+        splits = grouped_files(splits, _paths(splits), parts, root, groups)
     given = {"validation": validation, "test": test}
     fractions = {name: fraction for name, fraction in given.items() if name not in lists}
     return assembled(splits, fractions, groups=called, whole_groups=whole_groups)

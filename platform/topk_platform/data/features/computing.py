@@ -42,7 +42,7 @@ def features_of(dataset: Dataset, backbone: Backbone, name: str = "dataset", vie
     Args:
         dataset: The images.
         backbone: The frozen network.
-        name: What progress calls the dataset.
+        name: The dataset's name in the lines of progress.
         views: V.
 
     Raises:
@@ -106,7 +106,7 @@ def _alone(file: Path) -> Iterator[None]:
 
 
 def _read(file: Path, rows: int) -> Tensor | None:
-    """Return kept features; None if there are none, or the file is incomplete and must be made anew."""
+    """Return kept features; None if there is no file, or it is incomplete and must be made again."""
     from safetensors import SafetensorError  # noqa: PLC0415 - not where the losses are trained without the platform
     from safetensors.torch import load_file  # noqa: PLC0415 - likewise
 
@@ -126,7 +126,7 @@ def _write(file: Path, features: Tensor) -> None:
     try:
         part.write_bytes(
             save({"features": features})
-        )  # with the folder's usual rights, for other users' workers
+        )  # with the folder's default permissions, so that other users' workers can read it
         part.replace(file)
     except OSError as error:
         part.unlink(missing_ok=True)
@@ -187,7 +187,7 @@ def _features(backbone: Backbone, images: Tensor) -> Tensor:
 
 @contextmanager
 def _all_cores() -> Iterator[None]:
-    """Let torch use every core meanwhile; a worker's trials have few threads each."""
+    """Let torch use all cores in the block, because a worker's trials have only few threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -202,8 +202,8 @@ class Progress:
     """Lines on standard error: how many images are done, and how long the rest takes.
 
     Args:
-        what: What is computed.
-        total: How many images there are.
+        what: The name of the split.
+        total: The number of images.
     """
 
     def __init__(self, what: str, total: int) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from torch import Generator
 
-from topk_platform.data import Dataset, Population, apply_conditions, load, set_aside
+from topk_platform.data import Dataset, apply_conditions, set_aside, shot_words
 from topk_platform.data.noise import Tracked, wrong_share
+from topk_platform.running.preflight.training_splits import streams, trained_on
 from topk_platform.specs import Regime, Study
 
 __all__ = ["Samples", "samples_of"]
@@ -27,6 +28,7 @@ class Samples:
         most: Training samples of the most frequent class.
         calibration: Validation samples that are set aside for the thresholds of sets.
         groups: Of how many groups the test samples are, such as ``"160 typefaces"``; empty if that is not known.
+        shots: How many classes are many-, medium- and few-shot, in words.
         wrong: The share of the training samples whose label a condition changed, as counted in the data.
     """
 
@@ -39,6 +41,7 @@ class Samples:
     most: int
     calibration: int = 0
     groups: str = ""
+    shots: str = ""
     wrong: float = 0.0
 
     def __str__(self) -> str:
@@ -48,6 +51,7 @@ class Samples:
         return (
             f"trained with {self.train}, validated with {self.validation}, {aside}tested with {self.test} "
             f"samples{groups}; {self.classes} classes of {each} training samples"
+            f"{', ' if self.shots else ''}{self.shots}"
             f"{f'; {self.wrong:.1%} of the training labels are wrong' if self.wrong else ''}"
         )
 
@@ -55,7 +59,7 @@ class Samples:
 def samples_of(study: Study) -> tuple[Samples, ...]:
     """Return the numbers of samples of each regime of a study, in its order.
 
-    Where data are drawn, or label noise moves samples between classes, they are those of one draw.
+    Where data are drawn, or label noise moves samples between classes, they are those of the search.
 
     Args:
         study: The study, whose data are read unless this process has read them.
@@ -67,14 +71,13 @@ def samples_of(study: Study) -> tuple[Samples, ...]:
         (1240, 3100, 9920, '160 typefaces')
     """
     regimes = {arm.regime.name: arm.regime for arm in study.arms}
-    return tuple(_samples(regime, study.calibration) for regime in regimes.values())
+    return tuple(_samples(study, regime) for regime in regimes.values())
 
 
-def _samples(regime: Regime, calibration: float) -> Samples:
-    source = load(regime)
-    source = source.example if isinstance(source, Population) else source
-    source = source.with_train(Tracked.of(source.train))
-    data = apply_conditions(source, regime.conditions, lambda _: Generator().manual_seed(0))
+def _samples(study: Study, regime: Regime) -> Samples:
+    data, calibration = trained_on(study, regime, conditions=False), study.calibration
+    data = data.with_train(Tracked.of(data.train))
+    data = apply_conditions(data, regime.conditions, streams(study))
     data = set_aside(data, calibration, Generator().manual_seed(0)) if calibration else data
     return Samples(
         regime.name,
@@ -86,6 +89,7 @@ def _samples(regime: Regime, calibration: float) -> Samples:
         most=int(data.class_counts.max()),
         calibration=0 if data.calibration is None else len(data.calibration),
         groups=_groups(data),
+        shots=shot_words(data.class_counts),
         wrong=wrong_share(data.train),
     )
 

@@ -13,7 +13,6 @@ import torch
 from PIL import Image
 
 from topk_platform import plan
-from topk_platform.cli import main
 from topk_platform.cli.new.networks import NETWORKS
 from topk_platform.cli.studies import load_study
 from topk_platform.data import data_at, read
@@ -25,21 +24,6 @@ from topk_platform.running.preflight.checks import check_study
 from topk_platform.training import finish, run_trials
 
 New = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def new(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> New:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["topk", "new", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        return (int(caught.value.code or 0), *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture
@@ -265,7 +249,7 @@ def test_what_is_not_given_is_asked_for(
         (["mine", "--from", "junk.npz"], "junk.npz' cannot be read: "),
         (
             ["mine", "--from", "three.npz"],
-            "one of each, got a (4, 2) float64, b (4, 2) float64, y (4,) int64",
+            "one of each, got a (4, 2) float64, b (4, 2) float64, y (4,) int64 for train",
         ),
         (["mine", "--from", "empty"], "must hold at least 2 classes, got 0"),
         (
@@ -332,3 +316,25 @@ def test_what_counts_as_an_image_is_what_is_read() -> None:
 
     names = [f"{start}a{end}" for start in ("", ".", "._") for end in (*ENDINGS, ".JPG", ".txt", ".gif", "")]
     assert [_is_image(name) for name in names] == [is_image(name) for name in names]
+
+
+def test_weight_decay_is_searched_and_flips_are_explained(new: New, birds: Path, tmp_path: Path) -> None:
+    assert new("tuned_birds", "--from", str(birds))[0] == 0
+    for arm in load_study("tuned_birds:study").arms:
+        assert {"learning_rate", "weight_decay"} <= set(arm.loss.space)
+    assert "flip mirrors images at random: leave it out where" in (tmp_path / "tuned_birds.py").read_text()
+
+
+def test_files_that_are_not_read_and_nested_images_are_counted(new: New, birds: Path) -> None:
+    (birds / "wren" / "notes.txt").write_text("")
+    (birds / "gull" / "drawing.svg").write_text("<svg/>")
+    (birds / "cover.png").write_bytes((birds / "gull" / "0.png").read_bytes())
+    (birds / "gull" / ".DS_Store").write_text("")
+    (birds / "gull" / "old").mkdir()
+    (birds / "gull" / "0.png").rename(birds / "gull" / "old" / "0.png")
+    code, _, err = new("stray_birds", "--from", str(birds))
+    assert (code, err) == (
+        0,
+        "topk: files not read: 2 other than images (1 .svg, 1 .txt): save drawings (.svg) as .png; not read because no "
+        "class's folder holds them: 1; in folders within a class's folder, and counted as images of that class: 1\n",
+    )
