@@ -17,11 +17,12 @@ from topk_platform.specs.checks import check
 from topk_platform.specs.codec import encode
 from topk_platform.specs.fields import Count, check_fields, one_of
 
-__all__ = ["CARD", "CONFIG", "MLMODEL", "ONNX", "PT2", "WEIGHTS", "Config"]
+__all__ = ["CALIBRATION", "CARD", "CONFIG", "MLMODEL", "ONNX", "PT2", "WEIGHTS", "Config"]
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
+CALIBRATION = "calibration.json"
 ONNX = "model.onnx"
 PT2 = "data/model.pt2"
 MLMODEL = "MLmodel"

@@ -91,8 +91,9 @@ class Study:
             ``"size99"``, with any K in place of 5; ``"ece"``, ``"nll"`` or ``"brier"``; see ``docs/metrics.md``. What
             ``show``, an arm's metrics and its recipe's ``keep`` name is added to them, and they are part of every arm's
             identity.
-        calibration: The part of the validation split, in [0, 1), that is set aside for the thresholds of sets: it
-            selects no configuration and no epoch. 0: the whole split does both. It is part of every arm's identity.
+        calibration: The part of the validation split, in [0, 1), that is set aside for the thresholds of sets, in the
+            results and in exported networks: it selects no configuration and no epoch. 0: the whole split does both,
+            and exported networks are not calibrated. It is part of every arm's identity.
         equivalence: The difference of accuracies, in points, below which losses count as equivalent: tables mark with ≈
             what is shown to lie within it. 0 asks for no such test. It changes no result.
 
@@ -184,7 +185,6 @@ class Study:
                 f"got {metric!r}",
             )
         kept = [metric for arm in self.arms for metric in arm.recipe.keep]
-        self._check_calibration((*self.measures, *selected, *kept, *self.show))
         object.__setattr__(self, "measures", measures_among((*self.measures, *selected, *kept, *self.show)))
         for metric in (*selected, *self.show, *kept):
             if metric not in self.tabled:
@@ -195,14 +195,6 @@ class Study:
                     f"study {self.name}: metric {metric!r} cannot select, for less of it is better: show it, and "
                     f"select by one of {list(self.selecting)}"
                 )
-
-    def _check_calibration(self, metrics: Sequence[str]) -> None:
-        sets = any(found.is_of_sets for found in map(measure_of, metrics) if found is not None)
-        check(
-            sets or not self.calibration,
-            f"study {self.name}: calibration sets samples aside for the thresholds of sets, such as those of 'size95' "
-            f"or 'average5', and no such metric is measured; got {self.calibration}",
-        )
 
     def _no_such(self, metric: str) -> UserError:
         k = accuracy_k(metric)
