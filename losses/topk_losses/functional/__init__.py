@@ -22,6 +22,7 @@ All losses have this in common:
 import inspect
 
 from topk_losses.functional.autkc import *
+from topk_losses.functional.cardinality import *
 from topk_losses.functional.entropy import *
 from topk_losses.functional.generalized import *
 from topk_losses.functional.grouping import *
