@@ -99,6 +99,7 @@ LARGE_FOLDERS = {
     "platform/topk_platform/results": "a result each",
     "platform/topk_platform/protocol": "a rule each",
     "losses/topk_losses/functional": "a family of losses each",
+    "losses/topk_losses/modules": "a family of losses each",
     "losses/topk_losses/_noised": "one family, each kernel per device",
     "losses/topk_losses/_smooth_svm": "one family, each kernel per device",
     "benchmarks": "a benchmark each",

@@ -53,7 +53,7 @@ def cardinality_costs(
         tensor([[1., 0., 0.]])
     """
     check_scores(scores)
-    check_labels(labels, scores.shape, scores.shape[1], ignore_index=-100)
+    check_labels(labels, scores.shape, scores.shape[1], ignore_index=0)
     _check_choices(cardinalities, scores.shape[1], penalty, growth)
     rows = computing(scores.detach())
     own = rows.gather(1, labels.long()[:, None])
