@@ -12,6 +12,7 @@ from topk_platform.code_version import code_versions, references
 from topk_platform.data import Dataset, Images, Source, check_source, download, set_aside
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity, with_origins
+from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.models import build_model, check_model
 from topk_platform.protocol import check_sampler
 from topk_platform.references import is_reference
@@ -181,6 +182,11 @@ def _check_values(
 
 
 def _check_ensemble(arm: Arm, dataset: Source) -> None:
+    if arm.loss.name in LOSS_CATALOGUE and LOSS_CATALOGUE[arm.loss.name].of_batches:
+        raise UserError(
+            f"arm {arm.name}: loss {arm.loss.name} has one value for a whole batch and cannot train an ensemble: "
+            "Protocol(ensemble=1)"
+        )
     network = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
     try:
         check_ensemble(network, arm.recipe, tuple(arm.loss.space))
